@@ -1,0 +1,46 @@
+# The worker: `docker build -t seqmark .`, then `docker run seqmark worker -c /etc/seqmark/clicks.toml`.
+#
+# Two stages, so that the build tools stay out of the image. There is no Java in it: the worker needs
+# none; the embedded broker, the demo and the Spark side do, and are not what this image is for.
+
+FROM python:3.11-slim AS build
+WORKDIR /src
+RUN python -m venv /opt/seqmark
+ENV PATH=/opt/seqmark/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+COPY requirements.lock ./
+# setuptools first, by its hash: pyspark ships as source and is built with it (see the Makefile).
+RUN awk '/^[a-z]/ { keep = /^setuptools==/ } keep' requirements.lock > /tmp/build.lock \
+    && pip install --require-hashes -r /tmp/build.lock \
+    && pip install --require-hashes --no-build-isolation --use-pep517 -r requirements.lock
+COPY pyproject.toml README.md ./
+COPY schemas schemas
+COPY processor processor
+COPY spark_sink spark_sink
+RUN pip install --no-deps --no-build-isolation .
+
+
+FROM python:3.11-slim
+# "generic": kernels compiled on the machine that builds the image must run on the one that starts it.
+# A fleet of equal machines may build with its own name (--build-arg NUMBA_CPU=skylake).
+ARG NUMBA_CPU=generic
+ENV PATH=/opt/seqmark/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    NUMBA_CPU_NAME=$NUMBA_CPU \
+    XDG_CACHE_HOME=/var/cache \
+    SEQMARK_WORKER__STATE_DIR=/var/lib/seqmark \
+    SEQMARK_WORKER__WEB_HOST=0.0.0.0
+RUN groupadd --system --gid 10001 seqmark \
+    && useradd --system --uid 10001 --gid seqmark --no-create-home --shell /usr/sbin/nologin seqmark \
+    && install -d -o seqmark -g seqmark /var/lib/seqmark /var/cache/seqmark /etc/seqmark
+COPY --from=build /opt/seqmark /opt/seqmark
+USER seqmark
+WORKDIR /var/lib/seqmark
+# Compiled here, as the user that runs them, so that a worker is ready in seconds and not in a minute.
+RUN python -m processor.engine.warm
+VOLUME /var/lib/seqmark
+EXPOSE 6066
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
+    CMD ["python", "-c", "import os, urllib.request as r; r.urlopen(f\"http://127.0.0.1:{os.environ.get('SEQMARK_WORKER__WEB_PORT', '6066')}/health\", timeout=4)"]
+ENTRYPOINT ["seqmark"]
+CMD ["--help"]

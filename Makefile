@@ -1,0 +1,95 @@
+# Seqmark's targets. `make` alone lists them. Nothing here needs more than Python, a JDK and make.
+
+# A Python 3.11 to 3.13. Empty: the first of the candidates that really runs is taken
+# (a version manager may leave commands on the PATH that only print an error).
+PYTHON ?=
+CANDIDATES := python3.13 python3.12 python3.11 python3 python
+
+VENV := .venv
+BIN := $(VENV)/bin
+UV ?= uv
+
+# The environment is made once per content of these files and place of this folder: the stamp's name
+# carries their checksum.
+STAMP := $(VENV)/.made-$(shell { cat requirements.lock pyproject.toml 2>/dev/null; echo "$(CURDIR)"; } | cksum | tr " " "-")
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test check bench format docs lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
+
+venv: $(STAMP) ## make .venv from the lock (the others do so by themselves)
+
+demo: $(STAMP) ## the whole way on an embedded broker, checked against the known truth
+	@$(BIN)/seqmark demo
+
+test: $(STAMP) ## the whole test suite, against a real broker and a real Spark
+	@$(BIN)/python -m pytest $(ARGS)
+
+# All of them run, so that one call tells everything that is wrong.
+check: $(STAMP) ## format, lint, types, import layers, generated pages, compose file
+	@failed=; run() { echo "$$ $$*"; "$$@" || failed="$$failed\n  $$*"; }; \
+	run $(BIN)/ruff format --check .; \
+	run $(BIN)/ruff check --quiet .; \
+	run $(BIN)/mypy --no-error-summary; \
+	run $(BIN)/lint-imports --no-logo; \
+	run $(BIN)/python -m processor.commands.configuration_docs --check; \
+	if command -v docker-compose >/dev/null 2>&1; then \
+		run docker-compose config --quiet; \
+	else \
+		echo "docker-compose is not installed: docker-compose.yml is not validated"; \
+	fi; \
+	if [ -n "$$failed" ]; then printf "failed:$$failed\n" >&2; exit 1; fi; \
+	echo "all checks passed"
+
+bench: $(STAMP) ## measure this checkout; prints a table
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+format: $(STAMP) ## format, and mend what ruff can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(STAMP) ## write docs/configuration.md anew from the config model
+	$(BIN)/python -m processor.commands.configuration_docs
+
+# Needs uv (any recent one; `make lock UV=/path/to/uv`). Only who changes a dependency needs it.
+# UV_CUSTOM_COMPILE_COMMAND is what the lock's header says; index and machine stay out of it.
+lock: ## write requirements.lock anew from pyproject.toml (needs uv; UPGRADE=--upgrade for newer ones)
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile pyproject.toml --quiet \
+		--group dev --universal --python-version 3.11 --generate-hashes $(UPGRADE) \
+		--no-emit-index-url --no-emit-find-links --output-file requirements.lock
+
+clean: ## remove what was made here: environment, caches, state under var/
+	rm -rf $(VENV) var build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+		.import_linter_cache spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# 1. An environment that works and belongs to this folder is kept, any other is made anew.
+# 2. setuptools first: pyspark ships as source, and a build in isolation would fetch tools that no hash holds.
+# 3. Everything else, every file held by its hash. 4. Seqmark itself, from this folder.
+$(STAMP):
+	@set -e; \
+	if ! { $(BIN)/pip --version 2>/dev/null | grep -qF "$(CURDIR)/$(VENV)/" && \
+	       $(BIN)/python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))'; }; then \
+		found=; \
+		for candidate in $(or $(PYTHON),$(CANDIDATES)); do \
+			if "$$candidate" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+				>/dev/null 2>&1; then found=$$candidate; break; fi; \
+		done; \
+		if [ -z "$$found" ]; then \
+			echo "Seqmark needs Python 3.11, 3.12 or 3.13 with the venv module; tried: $(or $(PYTHON),$(CANDIDATES))." >&2; \
+			echo "Install one (Debian: apt-get install python3 python3-venv) or name it: make PYTHON=/path/to/python3.12" >&2; \
+			exit 1; \
+		fi; \
+		echo "making $(VENV) with $$found" >&2; \
+		"$$found" -m venv --clear $(VENV); \
+	fi
+	@rm -f $(VENV)/.made-*
+	@awk '/^[a-z]/ { keep = /^setuptools==/ } keep' requirements.lock > $(VENV)/build.lock
+	@echo "installing from requirements.lock" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/build.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		--no-build-isolation --use-pep517 -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@

@@ -1,0 +1,1 @@
+"""How fast is it? `make bench`; results are in `benchmarks/results/`."""

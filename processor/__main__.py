@@ -1,0 +1,8 @@
+"""How is Seqmark run without its script? ``python -m processor``."""
+
+from __future__ import annotations
+
+from processor.cli import main
+
+if __name__ == "__main__":
+    main(prog_name="seqmark")

@@ -1,0 +1,96 @@
+"""What does `seqmark` do when it is called? It finds the command, and turns how it ends into an exit code.
+
+Commands are imported when they are called: `seqmark check` does not wait for the stream processor's
+kernels. Exit codes: 0 done or stopped by a signal, 1 failed, 2 command line or config wrong, 3 violation.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import click
+
+from processor.errors import EXIT_DONE, ConfigError, SeqmarkError
+
+_COMMANDS = {
+    "broker": "Run the embedded Kafka broker in the foreground.",
+    "check": "Say everything that is wrong with a config and its topics.",
+    "topics": "Create the topics that are missing; name those that are wrong.",
+    "worker": "Run the stream worker.",
+    "generate": "Produce a stream with known duplicates into a source topic.",
+    "demo": "Show it all on an embedded broker.",
+}
+
+
+class Commands(click.Group):
+    """The commands by name, each in its module of `processor.commands`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names, in the order in which a newcomer meets them."""
+        del ctx
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        del ctx
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"processor.commands.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; what Seqmark raises on purpose becomes a message and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(EXIT_DONE)
+        except SeqmarkError as error:
+            _tell(error)
+            ctx.exit(error.exit_code)
+
+
+def _tell(error: SeqmarkError) -> None:
+    # rich is slow to import, and most calls go well.
+    from processor.commands.console import count, say, say_problems  # noqa: PLC0415 - see above
+
+    if isinstance(error, ConfigError):
+        number = count(len(error.problems), "problem")
+        say(f"{number} in the config, nothing was started:", "bold red")
+        say_problems(error.problems)
+    else:
+        say(f"seqmark: {error}", "bold red")
+
+
+def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's callback
+    if not value or ctx.resilient_parsing:
+        return
+    try:
+        click.echo(f"seqmark {version('seqmark')}")
+    except PackageNotFoundError:
+        click.echo("seqmark, run from a source tree that is not installed")
+    ctx.exit(EXIT_DONE)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Show the version and exit.",
+)
+def main() -> None:
+    """Remove duplicates between two Kafka topics, exactly once."""
+    # What the client logs on its way to an error is in the error's message; the worker sets up logging.
+    logging.getLogger("aiokafka").addHandler(logging.NullHandler())

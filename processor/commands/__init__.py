@@ -1,0 +1,1 @@
+"""Commands of `seqmark`, one module each; imported only when called."""

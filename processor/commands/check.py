@@ -1,0 +1,101 @@
+"""What does ``seqmark check`` do? It says everything that is wrong, of the file and of the topics."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from processor.commands.console import STYLES, count, result, say, say_problems
+from processor.commands.options import config_option, json_option
+from processor.errors import EXIT_CONFIG, EXIT_DONE, EXIT_FAILED, ConfigError, Problem, StopError
+from processor.settings import load, unsupported
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from processor.kafka.topics import Report
+    from schemas.config import Settings
+
+
+class Finding(NamedTuple):
+    """One line of the report."""
+
+    level: str
+    """``problem``, ``warning`` or ``info``."""
+    problem: Problem
+
+
+@click.command()
+@config_option
+@json_option
+@click.pass_context
+def check(ctx: click.Context, config: Path, *, as_json: bool) -> None:
+    """Validate a config file, and with a broker at hand its topics too.
+
+    Every problem is said at once, with its key and what would be right. Exit code 2: the config is
+    wrong; 1: the topics are; 0: fine, or no broker answers and only the config was checked.
+    """
+    findings, code = _config(config)
+    _report(findings, as_json=as_json)
+    _conclude(findings, code, as_json=as_json)
+    ctx.exit(code)
+
+
+def _config(config: Path) -> tuple[list[Finding], int]:
+    try:
+        settings = load(config)
+        problems = unsupported(settings)
+    except ConfigError as error:
+        problems = list(error.problems)
+        settings = None
+    if problems or settings is None:
+        return [Finding("problem", problem) for problem in problems], EXIT_CONFIG
+    # The client of the broker is slow to import: a config that is wrong is said at once.
+    from processor.kafka.topics import UnreachableError, ensure  # noqa: PLC0415 - see above
+
+    try:
+        report = asyncio.run(ensure(settings, create=False))
+    except ConfigError as error:
+        return [Finding("problem", problem) for problem in error.problems], EXIT_CONFIG
+    except UnreachableError as error:
+        note = Problem("kafka.bootstrap_servers", f"the topics were not checked: {error}")
+        return [Finding("info", note)], EXIT_DONE
+    except StopError as error:
+        return [Finding("problem", Problem("kafka", str(error)))], EXIT_FAILED
+    return _topics(settings, report)
+
+
+def _topics(settings: Settings, report: Report) -> tuple[list[Finding], int]:
+    findings = [Finding("problem", problem) for problem in report.problems]
+    findings += [Finding("warning", warning) for warning in report.warnings]
+    for row in report.missing:
+        what = f"{row.purpose} of pipeline {row.pipeline} does not exist"
+        if settings.worker.create_topics:
+            note = f"{what}; the worker will create it with {count(row.partitions, 'partition')}"
+            findings.append(Finding("info", Problem(row.topic, note)))
+        else:
+            message = f"{what}: create it with `seqmark topics`, or set worker.create_topics"
+            findings.append(Finding("problem", Problem(row.topic, message)))
+    wrong = any(finding.level == "problem" for finding in findings)
+    return findings, EXIT_FAILED if wrong else EXIT_DONE
+
+
+def _report(findings: list[Finding], *, as_json: bool) -> None:
+    for level in STYLES:
+        found = [finding.problem for finding in findings if finding.level == level]
+        if as_json:
+            for problem in found:
+                result(key=problem.key, level=level, message=problem.message)
+        elif found:
+            say(f"{count(len(found), level) if level != 'info' else 'to know'}:", STYLES[level])
+            say_problems(found, level)
+
+
+def _conclude(findings: list[Finding], code: int, *, as_json: bool) -> None:
+    if as_json or code != EXIT_DONE:
+        return
+    unchecked = any(finding.problem.key == "kafka.bootstrap_servers" for finding in findings)
+    what = "the config is right" if unchecked else "the config and its topics are right"
+    say(what, "green")

@@ -1,0 +1,56 @@
+"""How does a command talk? People read stderr, programs stdout.
+
+Colours and line breaks to fit the window only on a terminal: what goes to a file or a pipe stays whole, so
+that it can be searched.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from processor.errors import Problem
+
+# Wide enough for a topic's name of the longest kind (249) beside its other columns.
+_WIDE = 320
+STYLES = {"problem": "bold red", "warning": "yellow", "info": "dim"}
+
+
+def people() -> Console:
+    """Return the console on stderr; made anew, for tests and callers replace the stream."""
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        console.width = _WIDE
+    return console
+
+
+def say(message: str, style: str = "") -> None:
+    """Tell people one thing; ``[...]`` in it is no markup."""
+    people().print(Text(message, style=style), soft_wrap=True)
+
+
+def say_problems(problems: Iterable[Problem], level: str = "problem") -> None:
+    """Tell people what is wrong, a line each, the key first."""
+    console = people()
+    for problem in problems:
+        line = Text("  ")
+        line.append(problem.key, style=STYLES[level])
+        line.append(f": {problem.message}" if problem.key else problem.message)
+        console.print(line, soft_wrap=True)
+
+
+def result(**fields: Any) -> None:
+    """Give programs one JSON object on a line of stdout."""
+    click.echo(json.dumps(fields, ensure_ascii=False))
+
+
+def count(number: int, word: str) -> str:
+    """Return ``1 problem`` or ``2 problems``."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

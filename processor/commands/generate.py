@@ -1,0 +1,200 @@
+"""What does ``seqmark generate`` do? It fills a source topic with a stream whose duplicates are known."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from processor.commands.console import result, say
+from processor.commands.options import config_option, json_option
+from processor.commands.progress import bar
+from processor.errors import ConfigError, Problem
+from processor.settings import load
+
+if TYPE_CHECKING:
+    from processor.generator import Options
+    from processor.kafka.produce import Sending
+    from processor.truth import Truth
+    from schemas.config import Settings
+
+_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+class _Time(click.ParamType):
+    """An ISO 8601 time, UTC unless it says otherwise; comes out as ms since 1970."""
+
+    name = "time"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            time_ = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a time such as 2026-03-01T06:00", param, ctx)
+        if time_.tzinfo is None:
+            time_ = time_.replace(tzinfo=UTC)
+        return int(time_.timestamp() * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What a run has produced."""
+
+    topic: str
+    truths: list[Truth]
+    seconds: float
+
+
+@click.command()
+@config_option
+@json_option
+@click.option("--pipeline", metavar="N", help="Name of the pipeline; not needed where there is one.")
+@click.option("--records", type=click.IntRange(min=1), required=True, help="How many, duplicates included.")
+@click.option(
+    "--duplicates",
+    type=click.FloatRange(0, 0.9),
+    default=0.05,
+    show_default=True,
+    help="Share of duplicates among them.",
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same stream."
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Records a second in all; not set: as fast as it goes.",
+)
+@click.option(
+    "--truth",
+    "truth_path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="OUT.jsonl",
+    help="Where to write what must become of each record.",
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help="Of the source topic, where it has to be created.",
+)
+@click.option(
+    "--malformed",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    help="Share of records that cannot be judged.",
+)
+@click.option(
+    "--start",
+    type=_Time(),
+    help="Event time of the first record, ISO 8601; not set: the full hour from which on the "
+    "stream's six hours lie in the past.",
+)
+@click.option(
+    "--compression", type=click.Choice(_COMPRESSIONS), default="lz4", show_default=True, help="Of the batches."
+)
+@click.option(
+    "--batch-bytes",
+    type=click.IntRange(1024, 16 * 1024 * 1024),
+    default=262_144,
+    show_default=True,
+    help="Of a batch, before compression.",
+)
+def generate(  # noqa: PLR0913 - one argument an option
+    *,
+    config: Path,
+    pipeline: str | None,
+    records: int,
+    duplicates: float,
+    seed: int,
+    rate: float | None,
+    truth_path: Path | None,
+    partitions: int,
+    malformed: float,
+    start: int | None,
+    compression: str,
+    batch_bytes: int,
+    as_json: bool,
+) -> None:
+    """Produce a stream with known duplicates into a pipeline's source topic.
+
+    Four kinds of records: first (sent for the first time), resend (the last few once more, as after a
+    time-out), tail (a producer crashed and sends its last hundreds again), late (a restarted connector
+    replays a block of the past). Values are clicks in JSON, about 150 bytes.
+    """
+    settings = load(config)
+    # numpy and the broker's client are slow to import: a config that is wrong is said at once.
+    from processor.generator import Options  # noqa: PLC0415 - see above
+    from processor.kafka.produce import Sending  # noqa: PLC0415 - see above
+
+    index = _pipeline(settings, pipeline)
+    options = Options(records, duplicates, seed, partitions, 0 if start is None else start, malformed=malformed)
+    if start is None:
+        options = options.ending_by(int(time.time() * 1000))
+    made = asyncio.run(_generate(settings, index, options, Sending(compression, batch_bytes, rate)))
+    if truth_path is not None:
+        from processor import truth  # noqa: PLC0415 - see above
+
+        truth.write(truth_path, made.truths)
+    _report(settings.pipelines[index].name, made, truth_path, as_json=as_json)
+
+
+def _pipeline(settings: Settings, name: str | None) -> int:
+    names = [pipeline.name for pipeline in settings.pipelines]
+    if name in names:
+        return names.index(name)
+    if name is None and len(names) == 1:
+        return 0
+    known = ", ".join(names) or "none"
+    wrong = "name one" if name is None else f"there is no pipeline {name}"
+    raise ConfigError([Problem("--pipeline", f"{wrong}; in this config: {known}")])
+
+
+async def _generate(settings: Settings, index: int, options: Options, sending: Sending) -> _Made:
+    from processor.generator import check_supported, make_stream  # noqa: PLC0415 - as above
+    from processor.kafka.produce import open_source, produce  # noqa: PLC0415 - as above
+
+    pipeline = settings.pipelines[index]
+    key = f"pipelines.{index}.dedup"
+    check_supported(pipeline.dedup, key)  # before a topic is made
+    partitions = await open_source(settings.kafka, pipeline.source, options.partitions)
+    stream = make_stream(pipeline.dedup, options.over(partitions), key)
+    began = time.monotonic()
+    with bar(f"producing into {pipeline.source}", options.records) as advance:
+        truths = await produce(settings.kafka, pipeline.source, stream, sending, advance)
+    return _Made(pipeline.source, truths, time.monotonic() - began)
+
+
+def _report(pipeline: str, made: _Made, path: Path | None, *, as_json: bool) -> None:
+    records = sum(len(truth) for truth in made.truths)
+    again = sum(int((truth.kind > 0).sum()) for truth in made.truths)
+    broken = sum(int((truth.fault > 0).sum()) for truth in made.truths)
+    rate = records / max(made.seconds, 1e-9)
+    if as_json:
+        result(
+            pipeline=pipeline,
+            topic=made.topic,
+            partitions=len(made.truths),
+            records=records,
+            duplicates=again,
+            malformed=broken,
+            seconds=round(made.seconds, 3),
+            records_per_second=round(rate),
+            truth=str(path) if path else None,
+        )
+        return
+    say(
+        f"{made.topic}: {records:,} records in {len(made.truths)} partitions, {again:,} of them "
+        f"duplicates, {broken:,} malformed; {made.seconds:.1f} s, {rate:,.0f} records/s"
+    )
+    if path:
+        say(f"the truth: {path}")

@@ -1,0 +1,93 @@
+"""What does ``seqmark worker`` do? It makes the pipelines' topics clean until it is stopped or drained."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from processor.commands.console import say, say_problems
+from processor.commands.options import config_option
+from processor.errors import EXIT_DONE, SeqmarkError
+from processor.settings import load, require_supported
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import FrameType
+
+    from schemas.config import Settings
+
+LAST_ROUNDS = 3
+LAST_ROUND_S = 0.1
+"""Cancelled tasks end at once or not at all; with the 9 s of `processor.app.STOP_S` that is within the 10 s."""
+
+
+@click.command()
+@config_option
+@click.option(
+    "--drain",
+    is_flag=True,
+    help="Stop with exit 0 once everything assigned is committed up to where it ended when it was assigned.",
+)
+def worker(config: Path, *, drain: bool) -> None:
+    """Run the stream worker.
+
+    SIGTERM and SIGINT stop it within 10 s with exit 0: what is in flight is committed or aborted.
+    """
+    # Until the worker itself listens to them: nothing is in flight, it can end at once with exit 0.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
+    settings = load(config)
+    require_supported(settings)
+    asyncio.run(_run(settings, drain=drain))
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    # An exception would be lost where it meets a callback of the compiler's.
+    del number, frame
+    os._exit(EXIT_DONE)
+
+
+async def _run(settings: Settings, *, drain: bool) -> None:
+    # The client of the broker, numba and faust are slow to import: a config that is wrong is said at once.
+    from processor import logs  # noqa: PLC0415 - see above
+    from processor.app import run_worker  # noqa: PLC0415 - see above
+    from processor.kafka.topics import ensure  # noqa: PLC0415 - see above
+
+    logs.set_up(settings.worker.log_format, settings.worker.log_level)
+    report = await ensure(settings, create=settings.worker.create_topics)
+    say_problems(report.warnings, "warning")
+    report.require()
+    try:
+        await run_worker(settings, drain=drain)
+    except SeqmarkError as error:
+        await _end_what_is_left(error)
+        raise
+    await _end_what_is_left()
+
+
+async def _end_what_is_left(error: SeqmarkError | None = None) -> None:
+    """End the tasks that giving up in time has left behind, and the process where they do not end.
+
+    `asyncio.run` would wait for them without a bound: where a call to the broker hangs, Faust starts the
+    agent anew that is cancelled in it. Nothing is lost: the next owner's fence aborts what is open.
+    """
+    this = asyncio.current_task()
+    for _ in range(LAST_ROUNDS):
+        left = [task for task in asyncio.all_tasks() if task is not this]
+        if not left:
+            return
+        for task in left:
+            task.cancel()
+        await asyncio.wait(left, timeout=LAST_ROUND_S)
+    if error is not None:
+        say(f"seqmark: {error}", "bold red")
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(EXIT_DONE if error is None else error.exit_code)

@@ -1,0 +1,131 @@
+"""What do all slots of a worker share?"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from processor.errors import RebuildError, StopError
+from processor.kafka.topic_plan import changelog_topic, names, plan
+from processor.kafka.topics import connected, describe
+from processor.pipeline import Topics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from processor.kafka.membership import Membership
+    from processor.kafka.topic_plan import ClusterView
+    from processor.metrics import Metrics
+    from processor.state.home import Home
+    from processor.wire.decode import Decoder
+    from processor.wire.encode import Encoder
+    from schemas.config import Pipeline, Settings
+
+
+class Context:
+    """Shared by the slots of one worker; made by `processor.worker.Worker`.
+
+    Args:
+        settings: Checked already.
+        options: Keyword arguments of an aiokafka client.
+        membership: The worker's place in the group.
+        home: Its state folder.
+        metrics: Its metrics.
+        decoder: One buffer for all slots.
+        encoder: Likewise.
+        fail: Called with what ends the worker.
+        progressed: Called when a slot got further: a commit, an empty fetch, ready.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what a worker has, gathered once
+        self,
+        settings: Settings,
+        options: Mapping[str, Any],
+        membership: Membership,
+        home: Home,
+        metrics: Metrics,
+        decoder: Decoder,
+        encoder: Encoder,
+        fail: Callable[[Exception], None],
+        progressed: Callable[[], None],
+    ) -> None:
+        worker = settings.worker
+        self.settings = settings
+        self.options = options
+        self.membership = membership
+        self.home = home
+        self.metrics = metrics
+        self.decoder = decoder
+        self.encoder = encoder
+        self.fail = fail
+        self.progressed = progressed
+        self.application_id: str = worker.application_id
+        self.exactly_once: bool = worker.guarantee == "exactly_once"
+        self.start: str = worker.start
+        self.slots: int = worker.slots
+        self.transaction_timeout_ms: int = worker.transaction_timeout_ms
+        self.commit_interval_s: float = worker.commit_interval_ms / 1000
+        self._looked: asyncio.Task[ClusterView] | None = None
+
+    def rejoin(self) -> None:
+        """Ask the group again who owns what."""
+        self.membership.rejoin()
+
+    def look_again(self) -> None:
+        """Ask the broker anew at the next `topics`: at an assignment, and when a slot is rebuilt."""
+        self._looked = None
+
+    async def topics(self, pipeline: Pipeline) -> Topics:
+        """Return a pipeline's topics with what they take, as the broker says since `look_again`.
+
+        Raises:
+            StopError: A topic is not as it must be.
+            RebuildError: The broker does not say.
+        """
+        view = await self._view()
+        quarantine = pipeline.quarantine
+        changelog = changelog_topic(self.settings, pipeline)
+        return Topics(
+            pipeline.source,
+            pipeline.sink,
+            quarantine,
+            changelog,
+            _limit_bytes(view, pipeline.sink),
+            _limit_bytes(view, quarantine) if quarantine else 0,
+            _limit_bytes(view, changelog),
+        )
+
+    async def compacted(self, topic: str) -> bool:
+        """Whether a topic is compacted."""
+        return "compact" in (await self._view())[topic].configs.get("cleanup.policy", "")
+
+    async def _view(self) -> ClusterView:
+        """Look once for all slots of an assignment."""
+        if self._looked is None:
+            self._looked = asyncio.create_task(self._look(), name="topics")
+        looked = self._looked
+        try:
+            return await asyncio.shield(looked)
+        except RebuildError:
+            self._looked = None
+            raise
+
+    async def _look(self) -> ClusterView:
+        try:
+            async with connected(self.settings.kafka) as admin:
+                view = await describe(admin, names(self.settings))
+        except StopError as error:
+            # The worker has started: what does not answer now did then, and may again.
+            raise RebuildError("topics", str(error)) from error
+        missing = [name for name in names(self.settings) if name not in view]
+        if missing:
+            # Also what a broker says that has not heard of a topic yet: waiting loses nothing.
+            raise RebuildError("topics", f"not there: {', '.join(missing)}; waiting for them")
+        problems = plan(self.settings, view).problems
+        if problems:
+            raise StopError("the topics are not right any more:\n" + "\n".join(map(str, problems)))
+        return view
+
+
+def _limit_bytes(view: ClusterView, topic: str) -> int:
+    return int(view[topic].configs["max.message.bytes"])

@@ -1,0 +1,331 @@
+"""How is one partition judged, from columns to changelog values?
+
+A `Judge` joins an extractor, an engine and the layout of their state. It is the seam for modes and scopes: a
+new one is a new `Judge`, nothing around it changes. It holds the staged state, which runs ahead of the table
+by what the open transaction has judged (trap 11: records see what came earlier in the same transaction); when
+a transaction fails the judge is dropped with everything else and loaded anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, assert_never
+
+import numpy as np
+import orjson
+
+from processor.engine import watermark
+from processor.engine.extract import (
+    HeaderScope,
+    HeaderSequence,
+    KeyScope,
+    PartitionScope,
+    SequenceFormat,
+    ValueSequence,
+)
+from processor.engine.records import HEADER_BYTES
+from processor.engine.scope_table import ScopeTable
+from processor.errors import StopError
+from processor.state.scope_log import ScopeLog
+from processor.wire.codec import Codec, deflate
+from processor.wire.encode import EncodedBatch
+from schemas.changelog import WATERMARK_KIND, decode_watermark, encode_watermark, watermark_key
+from schemas.config import HeaderSource, ValueSource, WatermarkDedup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from processor.engine.extract import ScopeExtractor, SequenceExtractor
+    from processor.engine.records import Columns
+    from processor.state.table import Table
+    from schemas.config import Pipeline
+    from schemas.config.dedup import SequenceSource
+
+CHANGELOG_BATCH_BYTES = 1024 * 1024
+"""Records of scopes are written in batches of at most this, whatever larger ones the changelog takes."""
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What the records of some columns are judged by.
+
+    Attributes:
+        sequence: int64[n].
+        fault: uint8[n], `Fault` codes; more may be written into it before judging.
+        epoch: int64[n], where the definition has one.
+        scope: Where scopes stand, where there are many: int64[n] begin and int64[n] size in ``data``.
+        data: uint8[m], of the columns: good as long as they are.
+    """
+
+    sequence: NDArray[np.int64]
+    fault: NDArray[np.uint8]
+    epoch: NDArray[np.int64] | None = None
+    scope: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+    data: NDArray[np.uint8] | None = None
+
+    def before(self, row: int) -> Evidence:
+        """Return that of the records before ``row``."""
+        return Evidence(
+            self.sequence[:row],
+            self.fault[:row],
+            None if self.epoch is None else self.epoch[:row],
+            None if self.scope is None else (self.scope[0][:row], self.scope[1][:row]),
+            self.data,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Verdicts and what they were based on.
+
+    Attributes:
+        verdict: uint8[n], `Verdict` values.
+        watermark: int64[n], as it stood before each record in its scope; 0 where there was none.
+        known: bool[n], whether there was one; None where the judge does not tell.
+        epoch: int64[n], the scope's epoch before each record; None where the definition has none.
+    """
+
+    verdict: NDArray[np.uint8]
+    watermark: NDArray[np.int64]
+    known: NDArray[np.bool_] | None = None
+    epoch: NDArray[np.int64] | None = None
+
+
+class Judge(Protocol):
+    """Judges the records of one source partition, in offset order."""
+
+    @property
+    def log(self) -> ScopeLog | None:
+        """What the table keeps and restores in bulk; None: everything goes through `load` and `changes`."""
+        ...
+
+    def load(self, table: Table) -> None:
+        """Take the state that is committed."""
+        ...
+
+    def extract(self, columns: Columns) -> Evidence:
+        """Read what the records are judged by; touches no state."""
+        ...
+
+    def judge(self, evidence: Evidence) -> Judgement:
+        """Judge, and stage the state after the last record."""
+        ...
+
+    def changes(self) -> dict[bytes, bytes | None]:
+        """Return what is staged beyond the last `committed`, as changelog keys and values."""
+        ...
+
+    def changelog_batches(self, limit_bytes: int) -> list[EncodedBatch]:
+        """Return what is staged in bulk, one record a changed scope, in batches of at most ``limit_bytes``.
+
+        Raises:
+            StopError: One record alone is larger.
+        """
+        ...
+
+    def committed(self) -> None:
+        """Note that the changes are committed."""
+        ...
+
+    def size(self) -> tuple[int, int]:
+        """Return how many scopes there are and how many bytes they take."""
+        ...
+
+    def watermarks(self) -> Iterable[int]:
+        """Return what the metric shows: at most one number a partition."""
+        ...
+
+
+class PartitionWatermark:
+    """Mode ``watermark``, scope ``partition``: one sequence for the whole partition."""
+
+    def __init__(self, extractor: SequenceExtractor) -> None:
+        self._extractor = extractor
+        self._committed = self._staged = watermark.WatermarkState()
+
+    @property
+    def log(self) -> ScopeLog | None:
+        """See `Judge.log`."""
+        return None
+
+    def load(self, table: Table) -> None:
+        """See `Judge.load`."""
+        key = watermark_key()
+        for found, value in table.items(WATERMARK_KIND):
+            if found == key:
+                state = watermark.WatermarkState(decode_watermark(key, value))
+                self._committed = self._staged = state
+
+    def extract(self, columns: Columns) -> Evidence:
+        """See `Judge.extract`."""
+        return Evidence(*self._extractor.extract(columns))
+
+    def judge(self, evidence: Evidence) -> Judgement:
+        """See `Judge.judge`."""
+        judged = watermark.judge(self._staged, evidence.sequence, evidence.fault)
+        self._staged = judged.state
+        return Judgement(judged.verdict, judged.watermark)
+
+    def changes(self) -> dict[bytes, bytes | None]:
+        """See `Judge.changes`."""
+        if self._staged == self._committed or self._staged.watermark is None:
+            return {}
+        key = watermark_key()
+        return {key: encode_watermark(key, self._staged.watermark)}
+
+    def changelog_batches(self, limit_bytes: int) -> list[EncodedBatch]:
+        """See `Judge.changelog_batches`."""
+        del limit_bytes
+        return []
+
+    def committed(self) -> None:
+        """See `Judge.committed`."""
+        self._committed = self._staged
+
+    def size(self) -> tuple[int, int]:
+        """See `Judge.size`."""
+        return int(self._committed.watermark is not None), 8
+
+    def watermarks(self) -> Iterable[int]:
+        """See `Judge.watermarks`."""
+        return () if self._committed.watermark is None else (self._committed.watermark,)
+
+
+class ScopedWatermark:
+    """Mode ``watermark`` with any scope, epoch and reorder window.
+
+    Args:
+        scope: What scopes a record.
+        sequence: Where its sequence stands.
+        epoch: Where its epoch stands, if there is one.
+        table: Empty, and made for that: what is staged and what is committed is one (see there).
+        changelog: The changelog topic, for messages.
+    """
+
+    def __init__(
+        self,
+        scope: ScopeExtractor,
+        sequence: SequenceExtractor,
+        epoch: SequenceExtractor | None,
+        table: ScopeTable,
+        changelog: str = "the changelog",
+    ) -> None:
+        self._scope = scope
+        self._sequence = sequence
+        self._epoch = epoch
+        self._table = table
+        self._changelog = changelog
+        self._log = ScopeLog(table)
+        # Bitmaps are mostly runs of equal bits, and up to 8 KiB each.
+        self._codec = Codec.LZ4 if table.window else Codec.NONE
+
+    @property
+    def log(self) -> ScopeLog:
+        """See `Judge.log`."""
+        return self._log
+
+    def load(self, table: Table) -> None:
+        """See `Judge.load`: the restore has put everything into the log's scopes already."""
+
+    def extract(self, columns: Columns) -> Evidence:
+        """See `Judge.extract`. Of several faults the first of scope, sequence and epoch counts."""
+        at, size, fault = self._scope.extract(columns)
+        sequence, more = self._sequence.extract(columns)
+        np.copyto(fault, more, where=fault == 0)
+        epoch = None
+        if self._epoch is not None:
+            epoch, more = self._epoch.extract(columns)
+            np.copyto(fault, more, where=fault == 0)
+        return Evidence(sequence, fault, epoch, (at, size), columns.data)
+
+    def judge(self, evidence: Evidence) -> Judgement:
+        """See `Judge.judge`."""
+        assert evidence.scope is not None and evidence.data is not None  # noqa: S101, PT018 - `extract` gave them
+        epoch = evidence.sequence if evidence.epoch is None else evidence.epoch
+        judged = self._table.judge(evidence.data, *evidence.scope, evidence.sequence, epoch, evidence.fault)
+        before = None if evidence.epoch is None else judged.epoch
+        return Judgement(judged.verdict, judged.watermark, judged.known, before)
+
+    def changes(self) -> dict[bytes, bytes | None]:
+        """See `Judge.changes`: all of it goes in bulk."""
+        return {}
+
+    def changelog_batches(self, limit_bytes: int) -> list[EncodedBatch]:
+        """See `Judge.changelog_batches`."""
+        most = min(limit_bytes, CHANGELOG_BATCH_BYTES) - HEADER_BYTES
+        if self._codec is not Codec.NONE:
+            most -= most // 128 + 64  # what LZ4 adds to what it cannot compress
+        now_ms = int(time.time() * 1000)
+        batches = []
+        try:
+            for payload, count in self._table.encode(self._table.changed(), most):
+                data = payload
+                if self._codec is not Codec.NONE:
+                    data = deflate(self._codec, np.frombuffer(payload, np.uint8))
+                batches.append(EncodedBatch(self._codec, now_ms, now_ms, count, data))
+        except ValueError as error:
+            raise StopError(
+                f"{self._changelog}: {error}, which a batch of it takes: raise its max.message.bytes "
+                "(at most 1 MiB is used), or choose a shorter scope"
+            ) from error
+        return batches
+
+    def committed(self) -> None:
+        """See `Judge.committed`."""
+        self._table.committed()
+
+    def watermarks(self) -> Iterable[int]:
+        """See `Judge.watermarks`: never a series a scope."""
+        return ()
+
+    def size(self) -> tuple[int, int]:
+        """See `Judge.size`."""
+        return len(self._table), self._table.size_bytes
+
+
+def make_judge(pipeline: Pipeline) -> Judge:
+    """Return a judge for one partition of ``pipeline``, with no state yet.
+
+    The config has been checked: what this version cannot do was refused before.
+    """
+    match pipeline.dedup:
+        case WatermarkDedup(scope="partition", epoch=None, reorder_window=0) as dedup:
+            return PartitionWatermark(make_extractor(dedup.sequence))
+        case WatermarkDedup() as dedup:
+            epoch = None if dedup.epoch is None else make_extractor(dedup.epoch)
+            # Secret and new for each table: nobody can choose scopes that slow it down.
+            table = ScopeTable(os.urandom(16), epoch=epoch is not None, window=dedup.reorder_window)
+            changelog = f"the changelog of pipeline {pipeline.name}"
+            return ScopedWatermark(_scope(dedup.scope), make_extractor(dedup.sequence), epoch, table, changelog)
+        case other:
+            raise NotImplementedError(f"{other!r} was not refused")
+
+
+def make_extractor(source: SequenceSource) -> SequenceExtractor:
+    """Return what reads a sequence, or an epoch, from where the config says."""
+    match source:
+        case HeaderSource():
+            return HeaderSequence(source.name.encode(), SequenceFormat[source.format.upper()])
+        case ValueSource():
+            return ValueSequence(source.pointer, text=source.format == "text")
+        case other:
+            assert_never(other)
+
+
+def _scope(scope: str) -> ScopeExtractor:
+    if scope == "partition":
+        return PartitionScope()
+    return KeyScope() if scope == "key" else HeaderScope(scope.removeprefix("header:").encode())
+
+
+def definition(pipeline: Pipeline) -> bytes:
+    """Return 16 bytes that change when the meaning of the stored state changes."""
+    # Without defaults: a field that a later version adds must not make old state foreign.
+    fields = pipeline.dedup.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    canonical = orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
+    return hashlib.blake2b(canonical, digest_size=16, person=b"seqmark").digest()

@@ -1,0 +1,1 @@
+"""The demo: a stream with known duplicates, made clean by a real worker, checked against the truth."""

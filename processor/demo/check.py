@@ -1,0 +1,191 @@
+"""Does what came out of a partition equal what should have?
+
+Pure: sequences of records as a plain consumer sees them go in, counts and differences come out. The
+sink must hold each record that passes exactly as it came, in the source's order, and nothing else; the
+quarantine each one that cannot be judged, with its three headers behind its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from processor.generator import FAULTS, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from processor.truth import Truth
+
+Headers = tuple[tuple[str, bytes | None], ...]
+Seen = tuple[bytes | None, bytes | None, Headers, int, int]
+"""Key, value, headers, timestamp in ms, offset: as `processor.kafka.consume` gives it."""
+
+_SHOWN = 5  # differences a partition: one fault can follow from another a thousand times
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one partition's records.
+
+    Attributes:
+        passed: By kind, what was found in the sink.
+        dropped: By kind, what was not.
+        quarantined: Found in the quarantine as it should be.
+        fate: uint8[n], a row a source record: `PASSED`, `DROPPED` or `QUARANTINED`.
+        differences: For people; empty where all is as it should be.
+    """
+
+    passed: Counter[Kind] = field(default_factory=Counter)
+    dropped: Counter[Kind] = field(default_factory=Counter)
+    quarantined: int = 0
+    fate: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
+    differences: list[str] = field(default_factory=list)
+
+
+DROPPED, PASSED, QUARANTINED = 0, 1, 2
+
+
+def compare(
+    place: str,
+    source: Sequence[Seen],
+    truth: Truth,
+    sink: Sequence[Seen],
+    quarantine: Sequence[Seen],
+) -> Outcome:
+    """Compare one partition's sink and quarantine with what its source and the truth ask for.
+
+    Args:
+        place: ``topic:partition`` of the source, as receipts of the quarantine name it.
+        source: What the source holds.
+        truth: What the rules say of it.
+        sink: What the sink holds, read_committed.
+        quarantine: Likewise.
+    """
+    if [record[4] for record in source] != truth.offset.tolist():
+        text = f"the source holds {len(source):,} records at other offsets than the {len(truth):,} produced"
+        return Outcome(differences=[f"{place}: {text}"])
+    walk = _Walk(place, source, truth, sink)
+    walk.through_sink()
+    walk.through_quarantine(quarantine)
+    outcome = walk.outcome
+    hidden = len(outcome.differences) - _SHOWN
+    if hidden > 0:
+        outcome.differences[_SHOWN:] = [f"{place}: and {hidden:,} more differences"]
+    return outcome
+
+
+class _Walk:
+    """Goes through the source in order, with a finger in the sink."""
+
+    def __init__(self, place: str, source: Sequence[Seen], truth: Truth, sink: Sequence[Seen]) -> None:
+        self._place = place
+        self._source = source
+        self._sink = sink
+        self._passes: list[bool] = truth.passes.tolist()
+        self._kinds: list[int] = truth.kind.tolist()
+        self._faults: list[int] = truth.fault.tolist()
+        self._expected = np.flatnonzero(truth.passes)
+        self._finger = 0
+        self._swapped: set[int] = set()
+        self.outcome = Outcome(fate=np.zeros(len(source), np.uint8))
+
+    def through_sink(self) -> None:
+        """Match the sink's records with the source's."""
+        for row, record in enumerate(self._source):
+            here = self._peek(0)
+            if row in self._swapped:
+                self._pass(row)
+            elif here == record[:4]:
+                self._finger += 1
+                self._pass(row)
+                if not self._passes[row]:
+                    self._differ(row, "passed, and must not have")
+            elif not self._passes[row]:
+                if not self._faults[row]:
+                    self.outcome.dropped[Kind(self._kinds[row])] += 1
+            elif not self._explain(row, here):
+                return
+        left = len(self._sink) - self._finger
+        if left:
+            self._say(f"the sink has {left:,} records too many, from its offset {self._at(0)} on")
+
+    def _explain(self, row: int, here: tuple[object, ...] | None) -> bool:
+        """Say why a record that must be next in the sink is not; False: it cannot be told."""
+        record, after = self._source[row][:4], self._peek(1)
+        following = self._following(row)
+        then = None if following is None else self._source[following][:4]
+        if following is not None and here == then and after == record:
+            self._differ(row, f"and offset {self._source[following][4]} have changed places")
+            self._swapped.add(following)
+            self._finger += 2
+            self._pass(row)
+        elif here is None or here == then:
+            self._differ(row, "is lost")
+            self.outcome.dropped[Kind(self._kinds[row])] += 1
+        elif after == record:
+            self._say(f"the sink has a record too many at its offset {self._at(0)}")
+            self._finger += 2
+            self._pass(row)
+        elif after == then:
+            self._differ(row, f"was changed: {_changes(record, here)}")
+            self._finger += 1
+            self._pass(row)
+        else:
+            self._differ(row, f"must come next in the sink; something else is at {self._at(0)}")
+            return False
+        return True
+
+    def through_quarantine(self, quarantine: Sequence[Seen]) -> None:
+        """Match the quarantine's records with those that cannot be judged."""
+        wanted = [row for row, fault in enumerate(self._faults) if fault]
+        for row, found in zip(wanted, quarantine, strict=False):
+            record, code = self._source[row], FAULTS[self._faults[row]]
+            key, value, headers, timestamp_ms = found[:4]
+            marks = dict(headers[-3:])
+            source = f"{self._place}:{record[4]}".encode()
+            if (key, value, headers[:-3], timestamp_ms) != record[:4]:
+                self._differ(row, "is not as it came in the quarantine")
+            elif tuple(marks) != ("seqmark.error", "seqmark.detail", "seqmark.source"):
+                self._differ(row, "has other headers than the three of the quarantine")
+            elif (marks["seqmark.error"], marks["seqmark.source"]) != (code.encode(), source):
+                self._differ(row, f"is not quarantined as {code} of {source.decode()}")
+            else:
+                self.outcome.quarantined += 1
+                self.outcome.fate[row] = QUARANTINED
+        if len(wanted) != len(quarantine):
+            self._say(f"the quarantine has {len(quarantine):,} records instead of {len(wanted):,}")
+
+    def _peek(self, ahead: int) -> tuple[object, ...] | None:
+        at = self._finger + ahead
+        return self._sink[at][:4] if at < len(self._sink) else None
+
+    def _at(self, ahead: int) -> int:
+        return self._sink[self._finger + ahead][4]
+
+    def _following(self, row: int) -> int | None:
+        """Return the next row that must pass."""
+        at = int(np.searchsorted(self._expected, row, side="right"))
+        return int(self._expected[at]) if at < self._expected.size else None
+
+    def _pass(self, row: int) -> None:
+        self.outcome.passed[Kind(self._kinds[row])] += 1
+        self.outcome.fate[row] = PASSED
+
+    def _differ(self, row: int, what: str) -> None:
+        offset, kind = self._source[row][4], Kind(self._kinds[row]).label
+        self.outcome.differences.append(f"{self._place}:{offset} ({kind}) {what}")
+
+    def _say(self, what: str) -> None:
+        self.outcome.differences.append(f"{self._place}: {what}")
+
+
+def _changes(record: tuple[object, ...], found: tuple[object, ...]) -> str:
+    names = ("key", "value", "headers", "timestamp")
+    pairs = zip(names, record, found, strict=True)
+    return ", ".join(name for name, came, went in pairs if came != went)

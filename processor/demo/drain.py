@@ -1,0 +1,104 @@
+"""How does the demo run a worker? As a user would: a process of its own, by the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from processor.errors import StopError
+from processor.kafka.consume import GroupPosition
+from processor.kafka.options import client_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from processor.demo.plan import Plan
+
+_POLL_S = 0.1
+_STOP_S = 15.0  # the worker promises 10
+_QUOTED_LINES = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """What a run took.
+
+    Attributes:
+        seconds: From the start of the process to its end.
+        working_s: From the first commit that was seen (or just before) to the last; within 0.1 s.
+    """
+
+    seconds: float
+    working_s: float
+
+
+async def drain(plan: Plan, records: int, progress: Callable[[int], None]) -> Drained:
+    """Run ``seqmark worker --drain`` until it ends.
+
+    Args:
+        plan: Whose worker.
+        records: In the source.
+        progress: Called with the number of records that were committed since its last call.
+
+    Raises:
+        StopError: The worker failed; quotes the end of its log.
+    """
+    began = time.monotonic()
+    with plan.worker_log.open("wb") as log:
+        worker = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "processor", "worker", "-c", str(plan.config), "--drain"),
+            env=dict(plan.environ),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        working_s = await _watch(plan, worker, records, progress)
+        code = await worker.wait()
+    finally:
+        await _end(worker)
+    seconds = time.monotonic() - began
+    if code:
+        lines = plan.worker_log.read_text(encoding="utf-8", errors="replace").splitlines()
+        quoted = "\n".join(f"  {line[:500]}" for line in lines[-_QUOTED_LINES:])
+        raise StopError(f"the worker ended with exit code {code}. Last of {plan.worker_log}:\n{quoted}")
+    return Drained(seconds, working_s)
+
+
+async def _watch(
+    plan: Plan, worker: asyncio.subprocess.Process, records: int, progress: Callable[[int], None]
+) -> float:
+    """Follow the group's committed offsets until they or the worker are at the end."""
+    kafka, group = plan.settings.kafka, plan.settings.worker.application_id
+    seen, first, last = 0, time.monotonic(), 0.0
+    async with GroupPosition(client_options(kafka), group, plan.pipeline.source) as position:
+        while worker.returncode is None and seen < records:
+            asked = time.monotonic()
+            now = sum((await position.committed()).values())
+            if now > seen:
+                progress(now - seen)
+                seen, last = now, time.monotonic()
+            elif not seen:
+                first = asked
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_POLL_S):
+                    await worker.wait()
+    progress(records - seen)
+    return max(last - first, 0.0)
+
+
+async def _end(worker: asyncio.subprocess.Process) -> None:
+    """See that the worker is gone, whatever ended the demo."""
+    if worker.returncode is not None:
+        return
+    worker.terminate()
+    try:
+        async with asyncio.timeout(_STOP_S):
+            await worker.wait()
+    except TimeoutError:
+        worker.kill()
+        await worker.wait()

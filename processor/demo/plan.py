@@ -1,0 +1,101 @@
+"""Under which names does one run of the demo work, and with which config?
+
+Every run has topics and an application of its own, so that it can run again on a broker that is kept.
+Its config is a file that stays in the folder: what a reader may copy from, and what the worker reads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from processor.settings import load
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from schemas.config import Pipeline, Settings
+
+# The demo's config says these itself; a value meant for another config must not redirect it.
+_NOT_INHERITED = ("SEQMARK_WORKER__", "SEQMARK_PIPELINES__", "SEQMARK_SINKS__")
+
+_CONFIG = """\
+# Written by `seqmark demo`; `seqmark worker -c` takes it too while the demo's broker is there.
+[kafka]
+bootstrap_servers = {servers}
+
+[worker]
+application_id = {application}
+state_dir = {state_dir}
+web_port = 0
+
+[[pipelines]]
+name = "clicks"
+source = {source}
+sink = {sink}
+quarantine = {quarantine}
+
+[pipelines.dedup]
+mode = "watermark"
+scope = "partition"
+sequence = {{ from = "header", name = "seq", format = "int64" }}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run: its files, its settings and the environment of its worker."""
+
+    config: Path
+    truth: Path
+    worker_log: Path
+    picture: Path
+    state_dir: Path
+    settings: Settings
+    environ: Mapping[str, str]
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The only pipeline."""
+        return self.settings.pipelines[0]
+
+
+def make_plan(directory: Path, bootstrap_servers: str, environ: Mapping[str, str] = os.environ) -> Plan:
+    """Write the config of a new run into ``directory`` and load it.
+
+    Raises:
+        ConfigError: What the environment says of Kafka is wrong.
+    """
+    directory = directory.resolve()
+    directory.mkdir(parents=True, exist_ok=True)
+    # The time for people who look at the topics, the rest for runs of the same second.
+    name = f"demo-{time.strftime('%H%M%S')}-{uuid.uuid4().hex[:6]}"
+    state_dir = directory / f"state-{name}"
+    values = {
+        "servers": bootstrap_servers,
+        "application": name,
+        "state_dir": str(state_dir),
+        "source": f"{name}.raw",
+        "sink": f"{name}.clean",
+        "quarantine": f"{name}.quarantine",
+    }
+    config = directory / "demo.toml"
+    # A JSON string is a TOML string.
+    quoted = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
+    config.write_text(_CONFIG.format(**quoted), encoding="utf-8")
+    inherited = {key: value for key, value in environ.items() if not key.upper().startswith(_NOT_INHERITED)}
+    inherited["SEQMARK_KAFKA__BOOTSTRAP_SERVERS"] = bootstrap_servers
+    return Plan(
+        config=config,
+        truth=directory / "truth.jsonl",
+        worker_log=directory / "worker.log",
+        picture=directory / "clicks.svg",
+        state_dir=state_dir,
+        settings=load(config, inherited),
+        environ=inherited,
+    )

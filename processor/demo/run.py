@@ -1,0 +1,102 @@
+"""What does the demo do, step by step?
+
+1. produce a stream with known duplicates, 2. let a worker make it clean, 3. read everything with a plain
+consumer and compare it with the truth, record by record. Spark and the telling are the command's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from processor import truth as truth_file
+from processor.demo.check import Seen, compare
+from processor.demo.drain import Drained, drain
+from processor.demo.summary import Checked
+from processor.generator import Options, make_stream
+from processor.kafka.consume import read_partition
+from processor.kafka.options import client_options
+from processor.kafka.produce import Sending, open_source, produce
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+    from processor.demo.plan import Plan
+    from processor.generator import Partition
+    from processor.truth import Truth
+
+PARTITIONS = 4
+DUPLICATES = 0.05
+# A handful: 25 of the 475,000 originals of a run of the usual size.
+_MALFORMED = 25 / 475_000
+
+
+class Audience(Protocol):
+    """Who is told."""
+
+    def say(self, text: str) -> None:
+        """Tell of a step."""
+        ...
+
+    def bar(self, what: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
+        """Show progress; gives a function that takes what was done since its last call."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What came of the steps."""
+
+    stream: Sequence[Partition]
+    truths: Sequence[Truth]
+    drained: Drained
+    checked: Sequence[Checked]
+
+
+async def run(plan: Plan, records: int, seed: int, audience: Audience) -> Run:
+    """Do the three steps.
+
+    Raises:
+        StopError: The broker or the worker failed.
+    """
+    kafka, pipeline = plan.settings.kafka, plan.pipeline
+    options = Options(records, DUPLICATES, seed, PARTITIONS, 0, malformed=_MALFORMED)
+    stream = make_stream(pipeline.dedup, options.ending_by(int(time.time() * 1000)))
+    await open_source(kafka, pipeline.source, PARTITIONS)
+    audience.say(f"1. producing {records:,} clicks into {pipeline.source}")
+    began = time.monotonic()
+    with audience.bar("produced", records) as advance:
+        truths = await produce(kafka, pipeline.source, stream, Sending(), advance)
+    truth_file.write(plan.truth, truths)
+    audience.say(f"   {records / (time.monotonic() - began):,.0f} records/s; the truth: {plan.truth}")
+    audience.say("2. the worker makes it clean (seqmark worker --drain)")
+    with audience.bar("made clean", records) as advance:
+        drained = await drain(plan, records, advance)
+    audience.say(f"   done in {drained.seconds:.1f} s; its log: {plan.worker_log}")
+    audience.say("3. a plain consumer compares every record with the truth")
+    began = time.monotonic()
+    with audience.bar("compared", records) as advance:
+        checked = [await _check(plan, number, part, advance) for number, part in enumerate(truths)]
+    audience.say(f"   done in {time.monotonic() - began:.1f} s")
+    return Run(stream, truths, drained, checked)
+
+
+async def _check(plan: Plan, partition: int, truth: Truth, progress: Callable[[int], None]) -> Checked:
+    """Read one partition of the three topics and compare; a partition at a time bounds the memory."""
+    options, pipeline = client_options(plan.settings.kafka), plan.pipeline
+    topics = (pipeline.source, pipeline.sink, pipeline.quarantine or "")
+    source, sink, quarantine = await asyncio.gather(
+        *(read_partition(options, topic, partition) for topic in topics)
+    )
+    outcome = compare(f"{pipeline.source}:{partition}", source, truth, sink, quarantine)
+    progress(len(truth))
+    return Checked(outcome, _times(source), _times(sink), truth.kind)
+
+
+def _times(records: Sequence[Seen]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.fromiter((record[3] for record in records), np.int64, len(records))

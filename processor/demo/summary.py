@@ -1,0 +1,151 @@
+"""What came in, what became of it, and what should have? One line a question, found against truth."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from processor.demo.check import DROPPED, Outcome
+from processor.demo.picture import Times
+from processor.generator import HOUR_MS, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from processor.demo.drain import Drained
+    from processor.generator import Partition
+    from processor.truth import Truth
+
+COPIES = (Kind.RESEND, Kind.TAIL, Kind.LATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One comparison."""
+
+    what: str
+    found: int
+    truth: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether both agree."""
+        return self.found == self.truth
+
+
+@dataclass(slots=True)
+class Checked:
+    """What a plain consumer found in one partition: the outcome, and the times for the picture."""
+
+    outcome: Outcome
+    source_ms: NDArray[np.int64]
+    sink_ms: NDArray[np.int64]
+    kind: NDArray[np.uint8]
+
+    def dropped_ms(self, kind: Kind) -> NDArray[np.int64]:
+        """Event times of what was dropped, of one kind."""
+        if self.outcome.fate.size != self.kind.size:
+            return np.zeros(0, np.int64)
+        rows: NDArray[np.bool_] = (self.kind == kind) & (self.outcome.fate == DROPPED)
+        return self.source_ms[rows]
+
+
+@dataclass(slots=True)
+class Summary:
+    """All that the demo has to say at its end.
+
+    Attributes:
+        lines: Counts of records.
+        hours: Events of the clean topic by hour, by Spark.
+        differences: In detail, for people; empty where all agrees.
+        drained: How long it took.
+    """
+
+    lines: list[Line]
+    hours: list[Line]
+    differences: list[str]
+    drained: Drained
+    records: int = field(default=0)
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything agrees."""
+        return not self.differences and all(line.ok for line in (*self.lines, *self.hours))
+
+    @property
+    def rate(self) -> float:
+        """Records a second, the worker's start included."""
+        return self.records / max(self.drained.seconds, 1e-9)
+
+    @property
+    def working_rate(self) -> float | None:
+        """Records a second from the first commit on; None where it was too short to be seen."""
+        return self.records / self.drained.working_s if self.drained.working_s > 0.1 else None
+
+    def fields(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {
+            "ok": self.ok,
+            "records": self.records,
+            "counts": {line.what: {"found": line.found, "truth": line.truth} for line in self.lines},
+            "hours": {line.what: {"spark": line.found, "truth": line.truth} for line in self.hours},
+            "worker_seconds": round(self.drained.seconds, 3),
+            "records_per_second": round(self.rate),
+            "differences": self.differences,
+        }
+
+
+def count_lines(checked: Sequence[Checked], truths: Sequence[Truth]) -> list[Line]:
+    """Compare the counts that were found with the truth's."""
+    passed: Counter[Kind] = Counter()
+    dropped: Counter[Kind] = Counter()
+    for each in checked:
+        passed += each.outcome.passed
+        dropped += each.outcome.dropped
+    lines = [
+        Line("in", sum(each.source_ms.size for each in checked), sum(map(len, truths))),
+        Line("passed", sum(passed.values()), sum(int(truth.passes.sum()) for truth in truths)),
+        Line("in the clean topic", sum(each.sink_ms.size for each in checked), 0),
+    ]
+    lines[2] = Line(lines[2].what, lines[2].found, lines[1].truth)
+    for kind in COPIES:
+        expected = sum(int(((t.kind == kind) & (t.fault == 0)).sum()) for t in truths)
+        lines.append(Line(f"dropped: {kind.label}", dropped[kind], expected))
+    lines.append(Line("dropped: first", dropped[Kind.FIRST], 0))
+    quarantined = sum(each.outcome.quarantined for each in checked)
+    lines.append(Line("quarantined", quarantined, sum(int((t.fault > 0).sum()) for t in truths)))
+    return lines
+
+
+def hour_lines(found: Mapping[int | None, int], stream: Iterable[Partition]) -> list[Line]:
+    """Compare Spark's counts by hour with those of the records that must pass."""
+    truth: Counter[int | None] = Counter()
+    for partition in stream:
+        hours = partition.timestamp_ms[partition.passes] // HOUR_MS * HOUR_MS
+        values, counts = np.unique(hours, return_counts=True)
+        truth.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+    return [
+        Line(_hour(hour), found.get(hour, 0), truth[hour])
+        for hour in sorted({*truth, *found}, key=lambda hour: -1 if hour is None else hour)
+    ]
+
+
+def _hour(hour_ms: int | None) -> str:
+    if hour_ms is None:
+        return "without a time"
+    return f"{datetime.fromtimestamp(hour_ms / 1000, UTC):%Y-%m-%d %H:%M}"
+
+
+def times(checked: Sequence[Checked]) -> Times:
+    """Return what the picture shows."""
+    return Times(
+        np.concatenate([each.source_ms for each in checked]),
+        np.concatenate([each.sink_ms for each in checked]),
+        {kind: np.concatenate([each.dropped_ms(kind) for each in checked]) for kind in COPIES},
+    )

@@ -1,0 +1,1 @@
+"""Pure judging: numpy and numba only. No I/O, no clock, no Kafka."""

@@ -1,0 +1,195 @@
+"""Is this string of a JSON value valid, and what is its text?
+
+RFC 8259, section 7: UTF-8 that is well-formed (Unicode, table 3-7: no overlong forms, no surrogates, nothing
+above U+10FFFF), control characters only as escapes. A surrogate that is an escape needs its other half.
+
+Invariant: `string_end` reads nothing at or after ``stop``. The others read spans that it found valid.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from processor.engine.jit import inlined, kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# Bytes inside a string: 1 stands for itself, 0 ends the string, begins an escape or a longer character, or is
+# a control character. 0x7F (DEL) is allowed unescaped.
+PLAIN = np.zeros(256, np.uint8)
+PLAIN[0x20:0x80] = 1
+PLAIN[[0x22, 0x5C]] = 0
+
+# What may follow a backslash -> the byte that it stands for; 0: nothing (u is looked at apart).
+_ESCAPE = np.zeros(256, np.uint8)
+for _written, _meant in zip(b'"\\/bfnrt', b'"\\/\b\f\n\r\t', strict=True):
+    _ESCAPE[_written] = _meant
+
+# A hexadecimal digit -> its value; 255: it is none.
+_HEX = np.full(256, 255, np.uint8)
+for _number, _digit in enumerate(b"0123456789abcdef"):
+    _HEX[_digit] = _number
+for _number, _digit in enumerate(b"ABCDEF", 10):
+    _HEX[_digit] = _number
+
+
+@inlined
+def _hex4(data, at, stop):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Read four hexadecimal digits; -1 where they are none."""
+    code = np.int64(-1)
+    if stop - at >= 4:
+        a = np.int64(_HEX[data[np.uint64(at)]])
+        b = np.int64(_HEX[data[np.uint64(at + 1)]])
+        c = np.int64(_HEX[data[np.uint64(at + 2)]])
+        d = np.int64(_HEX[data[np.uint64(at + 3)]])
+        # 255 is the only entry above 15.
+        if (a | b | c | d) < 16:
+            code = (a << 12) | (b << 8) | (c << 4) | d
+    return code
+
+
+@kernel
+def string_end(data: NDArray[np.uint8], at: int, stop: int) -> tuple[int, bool]:
+    """Go on from a byte inside a string that is not plain, to the closing quote.
+
+    Returns:
+        Where the quote stands, -1 where the string is not valid; whether there are escapes.
+    """
+    escaped = False
+    while at < stop:
+        byte = np.int64(data[np.uint64(at)])
+        if PLAIN[data[np.uint64(at)]] != 0:
+            at += 1
+        elif byte == 0x22:
+            return at, escaped
+        elif byte == 0x5C:
+            escaped = True
+            if stop - at < 2:
+                return -1, escaped
+            if data[np.uint64(at + 1)] == 0x75:
+                code = _hex4(data, at + 2, stop)
+                if code < 0 or 0xDC00 <= code <= 0xDFFF:
+                    return -1, escaped
+                at += 6
+                if 0xD800 <= code <= 0xDBFF:
+                    if stop - at < 6 or data[np.uint64(at)] != 0x5C or data[np.uint64(at + 1)] != 0x75:
+                        return -1, escaped
+                    low = _hex4(data, at + 2, stop)
+                    if low < 0xDC00 or low > 0xDFFF:
+                        return -1, escaped
+                    at += 6
+            elif _ESCAPE[data[np.uint64(at + 1)]] != 0:
+                at += 2
+            else:
+                return -1, escaped
+        else:
+            # Well-formed UTF-8 (Unicode, table 3-7): the second byte's range depends on the first, which
+            # keeps out overlong forms, surrogates and what is above U+10FFFF.
+            low = 0x80
+            high = 0xBF
+            if 0xC2 <= byte <= 0xDF:
+                more = 1
+            elif 0xE0 <= byte <= 0xEF:
+                more = 2
+                if byte == 0xE0:
+                    low = 0xA0
+                elif byte == 0xED:
+                    high = 0x9F
+            elif 0xF0 <= byte <= 0xF4:
+                more = 3
+                if byte == 0xF0:
+                    low = 0x90
+                elif byte == 0xF4:
+                    high = 0x8F
+            else:  # a control character, a continuation byte, C0, C1, F5 to FF
+                return -1, escaped
+            if stop - at <= more or data[np.uint64(at + 1)] < low or data[np.uint64(at + 1)] > high:
+                return -1, escaped
+            for j in range(2, more + 1):
+                if data[np.uint64(at + j)] < 0x80 or data[np.uint64(at + j)] > 0xBF:
+                    return -1, escaped
+            at += 1 + more
+    return -1, escaped
+
+
+@inlined
+def _escape(data, at, stop):  # type: ignore[no-untyped-def]  # inlined kernel
+    r"""Read the escape at ``at``, of a string that is valid up to ``stop``.
+
+    Returns (its UTF-8 bytes, the first lowest; how many; the position behind it). A pair of ``\u`` is one.
+    """
+    packed = np.int64(_ESCAPE[data[np.uint64(at + 1)]])
+    count = 1
+    after = at + 2
+    if data[np.uint64(at + 1)] == 0x75:
+        code = _hex4(data, at + 2, stop)
+        after = at + 6
+        if 0xD800 <= code <= 0xDBFF:
+            code = 0x10000 + ((code - 0xD800) << 10) + (_hex4(data, at + 8, stop) - 0xDC00)
+            after = at + 12
+        tail = 0x80 | (code & 0x3F)
+        middle = 0x80 | ((code >> 6) & 0x3F)
+        if code < 0x80:
+            packed = code
+        elif code < 0x800:
+            packed = (0xC0 | (code >> 6)) | (tail << 8)
+            count = 2
+        elif code < 0x10000:
+            packed = (0xE0 | (code >> 12)) | (middle << 8) | (tail << 16)
+            count = 3
+        else:
+            packed = (
+                (0xF0 | (code >> 18)) | ((0x80 | ((code >> 12) & 0x3F)) << 8) | (middle << 16) | (tail << 24)
+            )
+            count = 4
+    return packed, count, after
+
+
+@kernel
+def unescape(data: NDArray[np.uint8], at: int, size: int, out: NDArray[np.uint8]) -> int:
+    """Write a string's text, UTF-8, and return its bytes.
+
+    Args:
+        data: uint8[m].
+        at: Where the string's span begins, as `find` gave it.
+        size: The span's bytes.
+        out: uint8[k], k >= size: text is never longer than its escapes.
+    """
+    stop = at + size
+    written = 0
+    while at < stop:
+        if data[np.uint64(at)] == 0x5C:
+            packed, count, at = _escape(data, at, stop)
+            for j in range(count):
+                out[written + j] = np.uint8((packed >> (8 * j)) & 0xFF)
+            written += count
+        else:
+            out[written] = data[np.uint64(at)]
+            written += 1
+            at += 1
+    return written
+
+
+@kernel
+def same_text(
+    data: NDArray[np.uint8], at: int, size: int, text: NDArray[np.uint8], begin: int, end: int
+) -> bool:
+    """Whether a string with escapes, of a valid span, has the text ``text[begin:end]``."""
+    stop = at + size
+    while at < stop:
+        if data[np.uint64(at)] == 0x5C:
+            packed, count, at = _escape(data, at, stop)
+        else:
+            packed = np.int64(data[np.uint64(at)])
+            count = 1
+            at += 1
+        if end - begin < count:
+            return False
+        for j in range(count):
+            if text[begin + j] != (packed >> (8 * j)) & 0xFF:
+                return False
+        begin += count
+    return begin == end

@@ -1,0 +1,42 @@
+"""What can become of a record, and what can make it impossible to judge?
+
+Codes are stable: they stand in receipts, in quarantine headers and in metrics.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Verdict(IntEnum):
+    """What the rules say of one record; values of the ``verdict`` column (uint8)."""
+
+    PASS = 0
+    DUPLICATE = 1
+    LATE = 2
+    QUARANTINE = 3
+
+    @property
+    def label(self) -> str:
+        """The word used in receipts and metrics."""
+        return self.name.lower()
+
+
+class Fault(IntEnum):
+    """Why a record cannot be judged; values of the ``fault`` column (uint8). 0: it can."""
+
+    NONE = 0
+    TOO_LARGE = 1
+    HEADER_MISSING = 2
+    HEADER_MALFORMED = 3
+    KEY_MISSING = 4
+    VALUE_MISSING = 5
+    VALUE_NOT_JSON = 6
+    FIELD_MISSING = 7
+    FIELD_TYPE = 8
+    OUT_OF_RANGE = 9
+
+    @property
+    def code(self) -> str:
+        """The stable code in the header ``seqmark.error``."""
+        return self.name.lower()

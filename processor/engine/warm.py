@@ -1,0 +1,69 @@
+"""Are all kernels compiled? ``python -m processor.engine.warm`` makes it so.
+
+Run when an image is built and at the worker's start, before anything is assigned: nothing may be compiled
+inside a commit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from processor.engine import extract, records, watermark
+from processor.engine.scope_table import ScopeTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def warm() -> None:
+    """Call every kernel once with the argument types that the worker uses."""
+    data = np.zeros(records.HEADER_BYTES, np.uint8)
+    data.flags.writeable = False  # fetched bytes are read-only, which is a type of its own to numba
+    table = np.zeros((1, records.BATCH_COLUMNS), np.int64)
+    records.walk(data, table)
+    scratch = np.zeros(64, np.uint8)
+    columns = records.Columns.empty(1, scratch)
+    records.scan(
+        scratch,
+        0,
+        0,
+        table[0],
+        0,
+        columns.offset,
+        columns.timestamp,
+        columns.body,
+        columns.end,
+        columns.key,
+        columns.key_length,
+        columns.value,
+        columns.value_length,
+        columns.headers,
+    )
+    none = columns.rows(0, 0)
+    sequence, fault = extract.HeaderSequence(b"seq", extract.SequenceFormat.INT64).extract(none)
+    extract.ValueSequence("/seq", text=False).extract(none)
+    judged = watermark.judge(watermark.WatermarkState(), sequence, fault)
+    rows = np.zeros(0, np.int64)
+    records.encode(scratch, none.body, none.end, none.timestamp, rows, 0, np.zeros(1, np.uint8))
+    records.summarise(judged.verdict, none.timestamp, np.zeros(2, np.int64), rows[:0].copy(), rows[:0].copy())
+    for scope in (extract.PartitionScope(), extract.KeyScope(), extract.HeaderScope(b"scope")):
+        at, size, _ = scope.extract(none)
+    for epoch, window in ((False, 0), (True, 1)):
+        _warm_scopes(ScopeTable(bytes(16), epoch=epoch, window=window), at, size)
+
+
+def _warm_scopes(table: ScopeTable, at: NDArray[np.int64], size: NDArray[np.int64]) -> None:
+    """Call the kernels of scopes by what calls them."""
+    data, none = np.zeros(64, np.uint8), np.zeros(0, np.int64)
+    table.judge(data, at, size, none, none, np.zeros(0, np.uint8))
+    table.warm()
+    table.apply(records.Columns.empty(0, data), track=True)
+    table.committed()
+    table.saved()
+    table.sweep(0, 0, 1)
+
+
+if __name__ == "__main__":
+    warm()

@@ -1,0 +1,79 @@
+"""Which reaction does a failure ask for?
+
+Errors are named for the reaction, not for the place they come from::
+
+    SeqmarkError
+    ├── ConfigError         refuse: nothing is started, exit 2, all problems at once
+    ├── StopError           stop: commit what came before, exit 1, say what to do
+    │   └── BrokerError     stop: the embedded broker or its Java cannot run
+    ├── RebuildError        rebuild: drop overlay and producer, fence, restore, go on
+    └── FencedError         rejoin: another owner holds the slot; ask the group who owns it
+
+Errors of libraries are translated where they enter (one door each) with the cause kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXIT_DONE = 0
+EXIT_FAILED = 1
+EXIT_CONFIG = 2
+EXIT_VIOLATION = 3
+
+
+class SeqmarkError(Exception):
+    """Everything that Seqmark raises on purpose."""
+
+    exit_code = EXIT_FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: where it stands and what would be right."""
+
+    key: str
+    """Dotted path in the config (``pipelines.0.dedup.sequence.format``) or a topic's name."""
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.message}" if self.key else self.message
+
+
+class ConfigError(SeqmarkError):
+    """The command line or the config is wrong; carries every problem found."""
+
+    exit_code = EXIT_CONFIG
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class StopError(SeqmarkError):
+    """The worker must stop here: going on would lose or invent a record."""
+
+
+class BrokerError(StopError):
+    """The embedded broker, its Java or its jars are not to be had; the message says what to do."""
+
+
+class RebuildError(SeqmarkError):
+    """The outcome is unknown or the batch was refused: fence, restore and go on from what stands.
+
+    Args:
+        reason: A short stable word for metrics and logs, such as ``produce`` or ``timeout``.
+        message: What happened, where.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason = reason
+        super().__init__(message)
+
+
+class FencedError(SeqmarkError):
+    """Another producer holds this transactional id: this slot is, or will soon be, somebody else's."""

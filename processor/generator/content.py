@@ -1,0 +1,156 @@
+"""What is in the originals of one partition? Keys, values and times, and what they are judged by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from processor.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from schemas.config import HeaderSource
+
+CAMPAIGNS = ("spring-sale", "newsletter", "search-ads", "retargeting", "affiliates", "podcast")
+PAGES = ("shoes", "jackets", "bikes", "tents", "lamps", "books", "coffee", "plants")
+_USERS_PER_PARTITION = 20_000
+_BUYERS_SHARE = 0.03
+
+# Events of one moment reach a producer in no strict order; their sequence is that of arrival.
+_JITTER_MS = 1_500
+_CURVE_POINTS = 512
+
+# Sequences may have gaps (records that the producer gave up): one record in fifty skips up to 40 numbers.
+_GAP_SHARE = 0.02
+_GAP_MOST = 40
+_INT32_END = 2**31
+
+FAULTS = ("", "header_missing", "header_malformed")
+"""The contract's quarantine codes, as far as `generate` makes such records."""
+
+
+class Record(NamedTuple):
+    """What a producer hands over."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_ms: int
+
+
+class Marks(Protocol):
+    """What a mode judges the originals of one partition by."""
+
+    @property
+    def faults(self) -> NDArray[np.uint8]:
+        """uint8[originals], index into `FAULTS`: why an original cannot be judged, 0 if it can."""
+        ...
+
+    def headers(self, original: int) -> tuple[tuple[str, bytes | None], ...]:
+        """Return the headers of one original."""
+        ...
+
+
+class Clicks:
+    """Content of one partition's originals, as columns of about 30 bytes a record.
+
+    Args:
+        rng: Drawn from by columns: another count gives other records.
+        count: Originals.
+        place: The partition's number, and how many there are.
+        span: ms since 1970 of the first event, and ms that they cover.
+    """
+
+    def __init__(
+        self, rng: np.random.Generator, count: int, place: tuple[int, int], span: tuple[int, int]
+    ) -> None:
+        partition, partitions = place
+        self.timestamp_ms = _event_times(rng, count, span)
+        self._event = rng.integers(0, 2**63, count, np.int64)
+        # Users of one partition meet no other: a topic keyed by user looks like this.
+        user = np.minimum(rng.exponential(_USERS_PER_PARTITION / 8, count), _USERS_PER_PARTITION - 1)
+        self._user = user.astype(np.int32) * partitions + partition
+        self._campaign = rng.integers(0, len(CAMPAIGNS), count, np.uint8)
+        self._page = rng.integers(0, len(PAGES) * 1_000, count, np.int32)
+        spent = rng.gamma(2.0, 3_000, count) * (rng.random(count) < _BUYERS_SHARE)
+        self._cents = spent.astype(np.int32)
+
+    def render(self, rows: NDArray[np.int32]) -> list[tuple[bytes, bytes, int]]:
+        """Return key, value and timestamp of these originals; a repeated row is repeated bytes."""
+        times = self.timestamp_ms[rows]
+        shown = np.datetime_as_string(times.astype("datetime64[ms]"))
+        return [
+            (
+                b"u-%06d" % user,
+                (
+                    f'{{"event_id":"{event:016x}","occurred_at":"{when}Z",'
+                    f'"campaign":"{CAMPAIGNS[campaign]}","user_id":"u-{user:06d}",'
+                    f'"page":"/{PAGES[page // 1_000]}/{page % 1_000:03d}",'
+                    f'"amount":"{cents // 100}.{cents % 100:02d}"}}'
+                ).encode(),
+                time,
+            )
+            for event, when, campaign, user, page, cents, time in zip(
+                self._event[rows].tolist(),
+                shown.tolist(),
+                self._campaign[rows].tolist(),
+                self._user[rows].tolist(),
+                self._page[rows].tolist(),
+                self._cents[rows].tolist(),
+                times.tolist(),
+                strict=True,
+            )
+        ]
+
+
+class SequenceHeaders:
+    """Mode ``watermark``, scope ``partition``: a rising number in a header."""
+
+    def __init__(
+        self, rng: np.random.Generator, count: int, source: HeaderSource, faults: NDArray[np.uint8]
+    ) -> None:
+        steps = np.where(rng.random(count) < _GAP_SHARE, rng.integers(2, _GAP_MOST + 1, count), 1)
+        self.sequence = np.cumsum(steps) + int(rng.integers(0, 1_000))
+        self.faults = faults
+        self._name = source.name
+        if source.format == "int32" and count and self.sequence[-1] >= _INT32_END:
+            message = f"{count:,} records in one partition do not fit int32: use int64 or text"
+            raise ConfigError([Problem("records", message)])
+        if source.format == "text":
+            self._values = [b"%d" % number for number in self.sequence.tolist()]
+            self._width = 0
+        else:
+            self._width = 8 if source.format == "int64" else 4
+            self._bytes = self.sequence.astype(f">i{self._width}").tobytes()
+
+    def headers(self, original: int) -> tuple[tuple[str, bytes | None], ...]:
+        """See `Marks.headers`."""
+        match self.faults[original]:
+            case 0 if self._width:
+                at = original * self._width
+                return ((self._name, self._bytes[at : at + self._width]),)
+            case 0:
+                return ((self._name, self._values[original]),)
+            case 1:
+                return ()
+            case _:
+                # The wrong width for an integer, the wrong form for a text.
+                return ((self._name, b"?%d" % (original % 10)),)
+
+
+def _event_times(rng: np.random.Generator, count: int, span: tuple[int, int]) -> NDArray[np.int64]:
+    """Draw event times in order of arrival: a day's waves and one rush, a little jitter."""
+    start_ms, span_ms = span
+    x = np.linspace(0, 1, _CURVE_POINTS)
+    # Not drawn: the partitions of one topic see the same waves.
+    rate = 1 + 0.35 * np.sin(2 * np.pi * (x - 0.15)) + 0.12 * np.sin(14 * np.pi * x)
+    rate += 0.8 * np.exp(-(((x - 0.68) / 0.03) ** 2))
+    share = np.concatenate([[0.0], np.cumsum((rate[1:] + rate[:-1]) / 2)])
+    at = np.interp(np.sort(rng.random(count)), share / share[-1], x)
+    late_ms = rng.integers(0, _JITTER_MS, count)
+    times = np.maximum((at * span_ms).astype(np.int64) - late_ms, 0)
+    # Within the span: an event at its very end would open an hour of its own.
+    within: NDArray[np.int64] = np.minimum(times, max(span_ms - 1, 0))
+    return start_ms + within

@@ -1,0 +1,77 @@
+"""What does a changelog partition hold between two offsets?
+
+Read with the same fetcher and decoder as sources: whole batches, read_committed, aborted transactions left
+out. A changelog that cannot be decoded stops the worker: it is the only copy of what was known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from processor.errors import RebuildError, StopError
+from processor.kafka.fetch import Fetcher, OutOfRangeError
+from processor.kafka.offsets import bounds
+from processor.kafka.seam import TopicPartition
+from processor.state.restore import ChangelogBounds
+from processor.wire.decode import Decoder, UndecodableError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from processor.engine.records import Columns
+    from processor.kafka.seam import Link
+
+EMPTY_FETCHES = 60
+"""Half a second each: a leader that says nothing for this long is not going to."""
+
+
+class ChangelogPartition:
+    """A `processor.state.restore.Changelog` in Kafka."""
+
+    def __init__(self, link: Link, decoder: Decoder, topic: str, partition: int) -> None:
+        self._link = link
+        self._decoder = decoder
+        self._tp = TopicPartition(topic, partition)
+        self.name = f"{topic}:{partition}"
+
+    async def bounds(self) -> ChangelogBounds:
+        """Return where it begins and ends now."""
+        return ChangelogBounds(*(await bounds(self._link, [self._tp]))[self._tp])
+
+    async def read(self, start: int, stop: int) -> AsyncIterator[tuple[list[tuple[bytes, bytes | None]], int]]:
+        """Yield committed records and the position after them, until it reaches ``stop``.
+
+        Raises:
+            StopError: A batch cannot be decoded.
+            RebuildError: Nothing comes, or what was there is gone.
+        """
+        async for columns, after in self.columns(start, stop):
+            yield columns.items(np.arange(len(columns))), after
+
+    async def columns(self, start: int, stop: int) -> AsyncIterator[tuple[Columns, int]]:
+        """Yield the same as columns, which are good until the next are asked for; raises the same.
+
+        Between two of them other tasks may run, and with them the decoder that all share: who takes columns
+        has to be done with them before awaiting anything.
+        """
+        fetcher = Fetcher(self._link)
+        at = start
+        empty = 0
+        while at < stop:
+            try:
+                chunks = await fetcher.fetch({self._tp: at})
+            except OutOfRangeError as error:
+                raise RebuildError("changelog", f"{self.name}: {error}") from error
+            before = at
+            for chunk in chunks:
+                try:
+                    for piece in self._decoder.pieces(chunk):
+                        at = piece.next_offset
+                        yield piece.columns, at
+                except UndecodableError as error:
+                    raise StopError(f"{self.name}: {error}; restore the topic from a copy") from error
+            empty = 0 if at > before else empty + 1
+            if empty >= EMPTY_FETCHES:
+                raise RebuildError("changelog", f"{self.name}: nothing more at {at}, expected {stop}")

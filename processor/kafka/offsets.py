@@ -1,0 +1,132 @@
+"""Where does a partition begin and end, and what has the group committed?
+
+Retries until a deadline, because these questions are asked at assignment, while leaders may move.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from processor.errors import RebuildError
+from processor.kafka.seam import (
+    Kafka,
+    KafkaError,
+    Link,
+    OffsetFetchRequest,
+    OffsetRequest,
+    TopicPartition,
+    error_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+EARLIEST = -2
+LATEST = -1
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+DEADLINE_S = 30.0
+
+
+class Bounds(NamedTuple):
+    """Offsets of one partition's log."""
+
+    start: int
+    """The first that is still retained."""
+    stable: int
+    """The last stable offset: below it no transaction is open. A control record may lie just before."""
+    end: int
+    """The high watermark; above ``stable`` exactly while a transaction is open."""
+
+
+async def bounds(
+    link: Link, partitions: Iterable[TopicPartition], deadline_s: float = DEADLINE_S
+) -> dict[TopicPartition, Bounds]:
+    """Ask the leaders for the bounds of ``partitions``.
+
+    Raises:
+        RebuildError: No answer within the deadline.
+    """
+    wanted = list(partitions)
+    start = await _list(link, wanted, EARLIEST, READ_UNCOMMITTED, deadline_s)
+    # Asked in this order, stable <= end holds whatever is committed in between.
+    stable = await _list(link, wanted, LATEST, READ_COMMITTED, deadline_s)
+    end = await _list(link, wanted, LATEST, READ_UNCOMMITTED, deadline_s)
+    return {tp: Bounds(start[tp], stable[tp], end[tp]) for tp in wanted}
+
+
+async def _list(
+    link: Link, wanted: list[TopicPartition], when: int, isolation: int, deadline_s: float
+) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    deadline = time.monotonic() + deadline_s
+    problem = "no leader is known"
+    while True:
+        by_node: dict[int, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+        for tp in wanted:
+            node = link.leader(tp)
+            if tp not in found and node is not None:
+                by_node[node][tp.topic].append((tp.partition, when))
+        for node, topics in by_node.items():
+            request = OffsetRequest(-1, isolation, list(topics.items()))
+            problem = await _ask(link, node, request, found) or problem
+        missing = [f"{tp.topic}:{tp.partition}" for tp in wanted if tp not in found]
+        if not missing:
+            return found
+        if time.monotonic() > deadline:
+            raise RebuildError("offsets", f"offsets of {', '.join(missing)} are not to be had: {problem}")
+        await link.refresh()
+        await asyncio.sleep(0.1)
+
+
+async def _ask(link: Link, node: int, request: OffsetRequest, found: dict[TopicPartition, int]) -> str:
+    """Ask one leader; adds to ``found`` and returns what was wrong, if anything."""
+    try:
+        response = await link.request(node, request, coordination=True)
+    except KafkaError as error:
+        return repr(error)
+    problem = ""
+    for topic, parts in response.topics:
+        for partition, code, _, offset in parts:
+            if code == Kafka.NONE:
+                found[TopicPartition(topic, partition)] = offset
+            else:
+                problem = f"{topic}:{partition}: {error_name(code)}"
+    return problem
+
+
+async def committed(
+    link: Link, group_id: str, partitions: Iterable[TopicPartition], deadline_s: float = DEADLINE_S
+) -> dict[TopicPartition, int]:
+    """Return what the group has committed; partitions without a commit are left out.
+
+    Raises:
+        RebuildError: No answer within the deadline.
+    """
+    topics: dict[str, list[int]] = defaultdict(list)
+    for tp in partitions:
+        topics[tp.topic].append(tp.partition)
+    deadline = time.monotonic() + deadline_s
+    while True:
+        problem = ""
+        found: dict[TopicPartition, int] = {}
+        try:
+            node = await link.group_coordinator(group_id)
+            request = OffsetFetchRequest(group_id, list(topics.items()))
+            response = await link.request(node, request, coordination=True)
+            for topic, parts in response.topics:
+                for partition, offset, _, code in parts:
+                    if code != Kafka.NONE:
+                        problem = error_name(code)
+                    elif offset >= 0:
+                        found[TopicPartition(topic, partition)] = offset
+        except (KafkaError, TimeoutError) as error:
+            problem = repr(error)
+        if not problem:
+            return found
+        if time.monotonic() > deadline:
+            raise RebuildError("offsets", f"the group's offsets are not to be had: {problem}")
+        await asyncio.sleep(0.1)

@@ -1,0 +1,66 @@
+"""How does the embedded broker get two ports that nobody takes from it?
+
+Linux lets Java listen on a port that another socket is bound to but does not listen on, when both set
+SO_REUSEADDR; nobody else is given that port meanwhile. So the claim is held as long as the broker lives, its
+restarts included. Elsewhere it must be let go before Java starts, and a port lost in between is seen as a
+clash.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import sys
+
+from processor.errors import BrokerError
+
+HOST = "127.0.0.1"
+
+
+class PortTakenError(BrokerError):
+    """Somebody else listens there."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(
+            f"{address} is taken by another program: stop that one, or choose another port "
+            "(seqmark broker --port P; 0 takes a free one)."
+        )
+
+
+class Ports:
+    """A claim on the broker's and the controller's port.
+
+    Args:
+        port: The broker's; 0 takes a free one, as the controller always does.
+
+    Raises:
+        PortTakenError: Somebody listens on `port`.
+        BrokerError: It may not be used, or there is no free one.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._held: list[socket.socket] = []
+        try:
+            self.broker = self._claim(port)
+            self.controller = self._claim(0)
+        except OSError as exc:
+            self.release()
+            if exc.errno == errno.EADDRINUSE:
+                raise PortTakenError(f"{HOST}:{port}") from exc
+            raise BrokerError(f"cannot listen on {HOST}:{port}: {exc}. Choose another port.") from exc
+        if sys.platform != "linux":
+            self.release()
+
+    def release(self) -> None:
+        """Let the ports go."""
+        for held in self._held:
+            held.close()
+        self._held.clear()
+
+    def _claim(self, port: int) -> int:
+        held = socket.socket()
+        self._held.append(held)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind((HOST, port))
+        claimed: int = held.getsockname()[1]
+        return claimed

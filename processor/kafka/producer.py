@@ -1,0 +1,411 @@
+"""How do whole batches, offsets and a transaction reach the broker, or surely not?
+
+A `Producer` serves one slot. It knows one answer to every error inside a transaction: it is broken from
+then on, every later call raises, and its owner drops it, makes a new one, fences and restores. Nothing is
+retried inside a transaction but what has not been tried (traps 4 and 5), so no outcome is ever guessed.
+
+Batches of one partition are sent in order, several requests in flight on one connection; a refused batch
+makes the broker refuse those behind it (their sequence has a gap), so order survives errors too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING, Any
+
+from processor.errors import FencedError, RebuildError, StopError
+from processor.kafka.seam import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    Kafka,
+    KafkaError,
+    Link,
+    ProduceRequest,
+    TopicPartition,
+    TxnOffsetCommitRequest,
+    error_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable, Mapping
+
+    from processor.wire.encode import EncodedBatch
+
+log = logging.getLogger(__name__)
+
+IN_FLIGHT = 4
+"""Requests on the way to one broker; an idempotent producer may have 5 (KIP-98)."""
+PENDING_BYTES = 8 * 1024 * 1024
+"""`send` waits while more than this is queued: bounds memory, keeps chunks flowing."""
+REQUEST_BYTES = 4 * 1024 * 1024
+"""A request is closed once it holds this much (the broker's socket.request.max.bytes is 100 MiB)."""
+ACKS_ALL = -1
+RETRY_FIRST_S = 0.001
+RETRY_LAST_S = 0.05
+SEQUENCES = 2**31
+
+_FENCED = {Kafka.INVALID_PRODUCER_EPOCH, Kafka.PRODUCER_FENCED, Kafka.INVALID_PRODUCER_ID_MAPPING}
+_TOO_LARGE = {Kafka.MESSAGE_TOO_LARGE, Kafka.RECORD_LIST_TOO_LARGE}
+_REFUSED = {
+    Kafka.INVALID_RECORD: "the topic does not take such records (a compacted topic wants keys)",
+    Kafka.INVALID_TIMESTAMP: "set the topic's message.timestamp.before.max.ms and after.max.ms "
+    "as `seqmark topics` does",
+    Kafka.CORRUPT_MESSAGE: "the broker finds the batch corrupt",
+    Kafka.UNSUPPORTED_FOR_MESSAGE_FORMAT: "the topic's message format is too old",
+    Kafka.UNSUPPORTED_COMPRESSION_TYPE: "the broker does not know the codec",
+    Kafka.TOPIC_AUTHORIZATION_FAILED: "allow this user to write to it",
+}
+_WAIT = {
+    Kafka.COORDINATOR_LOAD_IN_PROGRESS,
+    Kafka.COORDINATOR_NOT_AVAILABLE,
+    Kafka.NOT_COORDINATOR,
+    Kafka.CONCURRENT_TRANSACTIONS,
+}
+
+
+class Producer:
+    """Sends batches of one slot, with a transactional id or, for at_least_once, without.
+
+    Args:
+        link: Connections of its own.
+        transactional_id: None: idempotent only.
+        transaction_timeout_ms: After which the coordinator aborts a transaction by itself.
+        deadline_s: For each step; below the transaction's time-out.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        transactional_id: str | None,
+        transaction_timeout_ms: int = 60_000,
+        deadline_s: float = 30.0,
+    ) -> None:
+        self._link = link
+        self._id = transactional_id
+        self._timeout_ms = transaction_timeout_ms
+        self._deadline_s = deadline_s
+        self._producer_id = -1
+        self._epoch = -1
+        self._coordinator = -1
+        self._group_node = -1
+        self._sequence: dict[TopicPartition, int] = defaultdict(int)
+        self._queue: dict[TopicPartition, deque[EncodedBatch]] = {}
+        self._added: set[TopicPartition] = set()
+        self._acknowledged: dict[TopicPartition, int] = {}
+        self._pending_bytes = 0
+        self._unsent = 0
+        self._in_flight: dict[int, int] = defaultdict(int)
+        self._failure: Exception | None = None
+        self._wake = asyncio.Event()
+        self._moved = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._pump_task: asyncio.Task[None] | None = None
+        self._in_transaction = False
+
+    @property
+    def transactional(self) -> bool:
+        """Whether batches belong to transactions."""
+        return self._id is not None
+
+    async def fence(self) -> None:
+        """Take the transactional id: ends the previous owner's open transaction and its right to write.
+
+        Raises:
+            RebuildError: Not done within the deadline.
+        """
+        response = await self._coordinated(
+            lambda: InitProducerIdRequest(self._id, self._timeout_ms if self._id else 0),
+            lambda answer: [answer.error_code],
+            "init",
+        )
+        self._producer_id = response.producer_id
+        self._epoch = response.producer_epoch
+        self._pump_task = asyncio.create_task(self._pump(), name=f"produce {self._id}")
+
+    def begin(self) -> None:
+        """Begin a transaction; the broker hears of it with the first batch."""
+        self._check()
+        self._added.clear()
+        self._in_transaction = True
+
+    async def send(self, topic: str, partition: int, batches: Iterable[EncodedBatch]) -> None:
+        """Queue batches; waits while too much is on its way.
+
+        Raises:
+            RebuildError, FencedError, StopError: Something sent before has failed.
+        """
+        self._check()
+        tp = TopicPartition(topic, partition)
+        queue = self._queue.setdefault(tp, deque())
+        for batch in batches:
+            queue.append(batch)
+            self._pending_bytes += batch.size
+            self._unsent += 1
+        self._wake.set()
+        await self._until(lambda: self._pending_bytes <= PENDING_BYTES, "send")
+
+    async def flush(self) -> None:
+        """Wait until the broker has acknowledged everything.
+
+        Raises:
+            RebuildError, FencedError, StopError: Something has not been acknowledged.
+        """
+        await self._until(lambda: self._unsent == 0, "flush")
+
+    def next_offset(self, topic: str, partition: int) -> int:
+        """Return the offset after the last acknowledged batch of a partition."""
+        return self._acknowledged[TopicPartition(topic, partition)]
+
+    async def add_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Make the group's offsets part of the transaction.
+
+        aiokafka speaks version 0, which knows no group generation (trap 1): what keeps a zombie from
+        committing is the transactional id, fenced at each assignment.
+        """
+        self._check()
+        await self._coordinated(
+            lambda: AddOffsetsToTxnRequest(self._id, self._producer_id, self._epoch, group_id),
+            lambda answer: [answer.error_code],
+            "add_offsets",
+        )
+        topics: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+        for tp, offset in offsets.items():
+            topics[tp.topic].append((tp.partition, offset, ""))
+        await self._coordinated(
+            lambda: TxnOffsetCommitRequest(
+                self._id, group_id, self._producer_id, self._epoch, list(topics.items())
+            ),
+            _partition_codes,
+            "commit_offsets",
+            group_id=group_id,
+        )
+
+    async def end(self, *, commit: bool) -> None:
+        """Commit or abort the transaction.
+
+        Raises:
+            RebuildError: The outcome may be unknown: it must be found out by fencing and restoring.
+            FencedError: It was aborted: somebody else holds the id.
+        """
+        if commit:
+            self._check()
+            if self._unsent:
+                # aiokafka's own producer would commit over a failed produce (trap 4).
+                raise RebuildError("unflushed", "a transaction must not end before its batches")
+        await self._coordinated(
+            lambda: EndTxnRequest(self._id, self._producer_id, self._epoch, commit),
+            lambda answer: [answer.error_code],
+            "end",
+        )
+        self._in_transaction = False
+
+    async def close(self) -> None:
+        """Stop sending and close the connections; an open transaction is left to be fenced."""
+        self._fail(RebuildError("closed", "the producer is closed"))
+        tasks = [task for task in (self._pump_task, *self._tasks) if task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._link.close()
+
+    async def abort(self) -> None:
+        """Abort the open transaction, if there is one, so that nobody waits for its time-out.
+
+        Best effort: the next owner's fence does the same.
+        """
+        if self._id is None or not self._in_transaction or not self._added:
+            return
+        try:
+            async with asyncio.timeout(5):
+                await self._until(lambda: not any(self._in_flight.values()), "abort", check=False)
+                await self.end(commit=False)
+        except (RebuildError, FencedError, StopError, TimeoutError) as error:
+            log.info("transaction of %s is left to be fenced: %s", self._id, error)
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _fail(self, error: Exception) -> None:
+        if self._failure is None:
+            self._failure = error
+        self._wake.set()
+        self._moved.set()
+
+    async def _until(self, reached: Any, what: str, *, check: bool = True) -> None:
+        deadline = time.monotonic() + self._deadline_s
+        while True:
+            if check:
+                self._check()
+            if reached():
+                return
+            self._moved.clear()
+            left = deadline - time.monotonic()
+            try:
+                async with asyncio.timeout(max(left, 0)):
+                    await self._moved.wait()
+            except TimeoutError:
+                failure = RebuildError("timeout", f"{what}: not done in {self._deadline_s} s")
+                self._fail(failure)
+                raise failure from None
+
+    async def _pump(self) -> None:
+        """Send what is queued: one batch a partition and request, several requests in flight."""
+        try:
+            while self._failure is None:
+                self._wake.clear()
+                if any(self._queue.values()):
+                    await self._add_partitions()
+                    self._dispatch()
+                await self._wake.wait()
+        except (RebuildError, FencedError, StopError) as error:
+            self._fail(error)
+        except Exception as error:  # noqa: BLE001 - a pump that dies silently would hang its owner
+            self._fail(RebuildError("produce", f"sending failed: {error!r}"))
+
+    def _dispatch(self) -> None:
+        while True:
+            request: dict[int, dict[TopicPartition, EncodedBatch]] = defaultdict(dict)
+            size: dict[int, int] = defaultdict(int)
+            for tp in [tp for tp, queue in self._queue.items() if queue and self._may_send(tp)]:
+                node = self._link.leader(tp)
+                if node is None:
+                    raise RebuildError("leader", f"{tp.topic}:{tp.partition} has no leader")
+                if self._in_flight[node] < IN_FLIGHT and size[node] < REQUEST_BYTES:
+                    batch = self._queue[tp].popleft()
+                    request[node][tp] = batch
+                    size[node] += batch.size
+            if not request:
+                return
+            for node, batches in request.items():
+                self._in_flight[node] += 1
+                self._spawn(self._produce(node, batches))
+
+    def _may_send(self, tp: TopicPartition) -> bool:
+        """Whether the coordinator knows of ``tp``: more may be queued while it is being told of others."""
+        return self._id is None or tp in self._added
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _produce(self, node: int, batches: dict[TopicPartition, EncodedBatch]) -> None:
+        topics: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
+        for tp, batch in batches.items():
+            sequence = self._sequence[tp]
+            # Kafka wraps to 0 after 2^31 - 1, aiokafka to a negative number (trap 14).
+            self._sequence[tp] = (sequence + batch.count) % SEQUENCES
+            data = batch.build(self._producer_id, self._epoch, sequence, transactional=self.transactional)
+            topics[tp.topic].append((tp.partition, data))
+        timeout_ms = int(self._deadline_s * 1000)
+        request = ProduceRequest(self._id, ACKS_ALL, timeout_ms, list(topics.items()))
+        try:
+            response = await self._link.request(node, request, timeout_s=self._deadline_s)
+            for topic, parts in response.topics:
+                for partition, code, base_offset, *_ in parts:
+                    tp = TopicPartition(topic, partition)
+                    if code != Kafka.NONE:
+                        self._fail(_refusal(tp, batches[tp], code))
+                    self._acknowledged[tp] = base_offset + batches[tp].count
+        except KafkaError as error:
+            self._fail(RebuildError("produce", f"produce to broker {node}: {error!r}"))
+        finally:
+            self._in_flight[node] -= 1
+        if self._failure is None:
+            self._unsent -= len(batches)
+            self._pending_bytes -= sum(batch.size for batch in batches.values())
+        self._wake.set()
+        self._moved.set()
+
+    async def _add_partitions(self) -> None:
+        """Tell the coordinator which partitions the transaction writes to, before anything is sent."""
+        if self._id is None:
+            return
+        new = [tp for tp, queue in self._queue.items() if queue and tp not in self._added]
+        if not new:
+            return
+        topics: dict[str, list[int]] = defaultdict(list)
+        for tp in new:
+            topics[tp.topic].append(tp.partition)
+        # Counted as added even if the answer fails: an abort is owed from here on.
+        self._added.update(new)
+        await self._coordinated(
+            lambda: AddPartitionsToTxnRequest(self._id, self._producer_id, self._epoch, list(topics.items())),
+            _partition_codes,
+            "add_partitions",
+        )
+
+    async def _coordinated(self, request: Any, codes: Any, step: str, *, group_id: str | None = None) -> Any:
+        """Send a request to the coordinator until it is done or surely not.
+
+        A coordinator that is loading, has moved, or is still writing the markers of the transaction
+        before (KAFKA-5477) has not begun: asking again is safe. A broken connection is not, except for
+        the fence, which may be done twice.
+        """
+        deadline = time.monotonic() + self._deadline_s
+        pause = RETRY_FIRST_S
+        while True:
+            problem: str
+            try:
+                node = await self._find_coordinator(group_id)
+                answer = await self._link.request(node, request(), coordination=True)
+                wrong = [code for code in codes(answer) if code != Kafka.NONE]
+                if not wrong:
+                    return answer
+                problem = error_name(wrong[0])
+                for code in wrong:
+                    if code not in _WAIT:
+                        raise self._coordinator_error(step, code)
+                if Kafka.CONCURRENT_TRANSACTIONS not in wrong:
+                    self._coordinator = self._group_node = -1
+            except (KafkaError, TimeoutError) as error:
+                self._coordinator = self._group_node = -1
+                problem = repr(error)
+                if step != "init":
+                    raise RebuildError(step, f"{step} of {self._id}: {problem}") from error
+                await self._link.refresh()
+            if time.monotonic() > deadline:
+                raise RebuildError(step, f"{step} of {self._id}: {problem} for {self._deadline_s} s")
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, RETRY_LAST_S)
+
+    async def _find_coordinator(self, group_id: str | None) -> int:
+        if group_id is not None:
+            if self._group_node < 0:
+                self._group_node = await self._link.group_coordinator(group_id)
+            return self._group_node
+        if self._id is None:
+            return await self._link.any_node()
+        if self._coordinator < 0:
+            self._coordinator = await self._link.transaction_coordinator(self._id)
+        return self._coordinator
+
+    def _coordinator_error(self, step: str, code: int) -> Exception:
+        if code in _FENCED:
+            return FencedError(f"{step}: {self._id} is held by another producer ({error_name(code)})")
+        return RebuildError(step, f"{step} of {self._id}: {error_name(code)}")
+
+
+def _partition_codes(answer: Any) -> list[int]:
+    return [code for _, partitions in answer.errors for _, code in partitions]
+
+
+def _refusal(tp: TopicPartition, batch: EncodedBatch, code: int) -> Exception:
+    """Name the reaction to a refused batch."""
+    where = (
+        f"{tp.topic}:{tp.partition} refused a batch of {batch.count} records, {batch.size:,} bytes "
+        f"(source offsets {batch.first_offset} to {batch.last_offset}): {error_name(code)}"
+    )
+    if code in _FENCED:
+        return FencedError(where)
+    if code in _TOO_LARGE:
+        return RebuildError("too_large", where)
+    if code in _REFUSED:
+        return StopError(f"{where}: {_REFUSED[Kafka(code)]}")
+    return RebuildError("produce", where)

@@ -1,0 +1,281 @@
+"""Which parts of aiokafka's inside do we stand on, and are they as we expect?
+
+aiokafka's public consumer and producer work record by record and hide what exactness needs (see
+docs/decisions/0003). We use what lies below them: its client (connections, metadata, security), its
+protocol structures and its group coordinator. This module is the only one that names those internals;
+`check_aiokafka` compares them with what was read when this was written (aiokafka 0.14).
+
+Invariant: every call to the broker made through `Link` has a deadline of ours (trap 7).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import os
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+import aiokafka
+from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.consumer.subscription_state import SubscriptionState
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
+from aiokafka.errors import KafkaError, NodeNotReadyError, RequestTimedOutError, for_code
+from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.protocol.offset import OffsetRequest
+from aiokafka.protocol.produce import ProduceRequest
+from aiokafka.protocol.transaction import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+)
+from aiokafka.structs import TopicPartition
+
+from processor.errors import StopError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = [
+    "AbstractPartitionAssignor",
+    "AddOffsetsToTxnRequest",
+    "AddPartitionsToTxnRequest",
+    "ConsumerProtocolMemberAssignment",
+    "ConsumerProtocolMemberMetadata",
+    "ConsumerRebalanceListener",
+    "EndTxnRequest",
+    "FetchRequest",
+    "GroupCoordinator",
+    "InitProducerIdRequest",
+    "Kafka",
+    "KafkaError",
+    "Link",
+    "OffsetCommitRequest",
+    "OffsetFetchRequest",
+    "OffsetRequest",
+    "ProduceRequest",
+    "SubscriptionState",
+    "TopicPartition",
+    "TxnOffsetCommitRequest",
+    "check_aiokafka",
+    "error_name",
+]
+
+log = logging.getLogger(__name__)
+
+REQUEST_TIMEOUT_MS = 30_000
+"""aiokafka's own limit for one request; ours (`Link.request`) is never longer."""
+METADATA_MAX_AGE_MS = int(os.environ.get("SEQMARK_TEST_METADATA_MAX_AGE_MS", "60000"))
+"""How soon added partitions of a source are noticed; a test need not wait a minute."""
+
+
+class Kafka(IntEnum):
+    """The error codes of Kafka's protocol that we tell apart."""
+
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    REPLICA_NOT_AVAILABLE = 9
+    MESSAGE_TOO_LARGE = 10
+    NETWORK_EXCEPTION = 13
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    RECORD_LIST_TOO_LARGE = 18
+    NOT_ENOUGH_REPLICAS = 19
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
+    ILLEGAL_GENERATION = 22
+    UNKNOWN_MEMBER_ID = 25
+    REBALANCE_IN_PROGRESS = 27
+    TOPIC_AUTHORIZATION_FAILED = 29
+    INVALID_TIMESTAMP = 32
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    DUPLICATE_SEQUENCE_NUMBER = 46
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    CONCURRENT_TRANSACTIONS = 51
+    KAFKA_STORAGE_ERROR = 56
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    UNSUPPORTED_COMPRESSION_TYPE = 76
+    OFFSET_NOT_AVAILABLE = 78
+    FENCED_INSTANCE_ID = 82
+    INVALID_RECORD = 87
+    PRODUCER_FENCED = 90
+
+
+def error_name(code: int) -> str:
+    """Return Kafka's name of an error code; aiokafka knows no name for some (trap 14)."""
+    try:
+        return Kafka(code).name
+    except ValueError:
+        return f"{for_code(code).__name__} ({code})"
+
+
+_EXPECTED: Mapping[Any, tuple[str, ...]] = {
+    AIOKafkaClient.send: ("self", "node_id", "request", "group"),
+    AIOKafkaClient.coordinator_lookup: ("self", "coordinator_type", "coordinator_key"),
+    FetchRequest.__init__: (
+        "self", "max_wait_time", "min_bytes", "max_bytes", "isolation_level", "topics", "rack_id",
+    ),
+    ProduceRequest.__init__: ("self", "transactional_id", "required_acks", "timeout", "topics"),
+    InitProducerIdRequest.__init__: ("self", "transactional_id", "transaction_timeout_ms"),
+    AddPartitionsToTxnRequest.__init__: (
+        "self", "transactional_id", "producer_id", "producer_epoch", "topics",
+    ),
+    EndTxnRequest.__init__: (
+        "self", "transactional_id", "producer_id", "producer_epoch", "transaction_result",
+    ),
+    TxnOffsetCommitRequest.__init__: (
+        "self", "transactional_id", "group_id", "producer_id", "producer_epoch", "topics",
+    ),
+}  # fmt: skip
+_ATTRIBUTES: Mapping[Any, tuple[str, ...]] = {
+    GroupCoordinator: ("request_rejoin", "close", "_push_error_to_user", "_send_req", "_do_heartbeat"),
+    SubscriptionState: ("subscribe", "fetch_context", "register_fetch_waiters", "abort_waiters"),
+    AIOKafkaAdminClient: ("_send_request",),
+    AIOKafkaClient: ("bootstrap", "force_metadata_update", "set_topics", "close"),
+}
+
+
+def check_aiokafka() -> None:
+    """Compare aiokafka's inside with what we stand on.
+
+    Raises:
+        StopError: It differs; says how and which version is right.
+    """
+    wrong = [
+        f"{function.__qualname__} takes {given}, expected {expected}"
+        for function, expected in _EXPECTED.items()
+        if (given := tuple(inspect.signature(function).parameters)) != expected
+    ]
+    wrong += [
+        f"{owner.__name__}.{name} is missing"
+        for owner, names in _ATTRIBUTES.items()
+        for name in names
+        if not hasattr(owner, name)
+    ]
+    if wrong:
+        raise StopError(
+            f"aiokafka {aiokafka.__version__} differs inside from what Seqmark was built on "
+            f"(0.14.0): {'; '.join(wrong)}. Install the pinned version of requirements.lock."
+        )
+
+
+class Link:
+    """Connections to the brokers, metadata and coordinators, with a deadline on each call."""
+
+    def __init__(self, client: AIOKafkaClient) -> None:
+        self._client = client
+
+    @classmethod
+    async def open(cls, options: Mapping[str, Any], client_id: str, topics: Iterable[str] = ()) -> Link:
+        """Connect, and learn where the partitions of ``topics`` are.
+
+        Args:
+            options: Keyword arguments of an aiokafka client: bootstrap_servers and security.
+            client_id: As brokers log it.
+            topics: What metadata is kept about; without any, nothing is known before a `refresh`.
+
+        Raises:
+            KafkaError: No broker answers.
+        """
+        client = AIOKafkaClient(
+            **options,
+            client_id=client_id,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            metadata_max_age_ms=METADATA_MAX_AGE_MS,
+        )
+        link = cls(client)
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT_MS / 1000):
+                await client.bootstrap()
+                if wanted := set(topics):
+                    await client.set_topics(wanted)
+        except TimeoutError:
+            await link.close()
+            raise RequestTimedOutError("no metadata within the deadline") from None
+        except BaseException:
+            await link.close()
+            raise
+        return link
+
+    @property
+    def client(self) -> AIOKafkaClient:
+        """The client inside, for the group coordinator."""
+        return self._client
+
+    async def close(self) -> None:
+        """Close all connections; never raises, never hangs."""
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(5):
+                await self._client.close()
+
+    async def refresh(self) -> None:
+        """Ask for new metadata and wait for it, at most a second."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                await self._client.force_metadata_update()
+
+    def leader(self, partition: TopicPartition) -> int | None:
+        """Return the broker that leads ``partition``, None while nobody is known to."""
+        node = self._client.cluster.leader_for_partition(partition)
+        return None if node is None or node < 0 else int(node)
+
+    def partitions(self, topic: str) -> set[int]:
+        """Return the numbers of a topic's partitions; empty if it is not known."""
+        return set(self._client.cluster.partitions_for_topic(topic) or ())
+
+    async def request(
+        self, node: int, request: Any, *, coordination: bool = False, timeout_s: float = 30
+    ) -> Any:
+        """Send one request and return the response.
+
+        Raises:
+            KafkaError: Not sent, not answered in time, or the connection broke: what the broker did
+                with it is unknown.
+        """
+        group = ConnectionGroup.COORDINATION if coordination else ConnectionGroup.DEFAULT
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._client.send(node, request, group=group)
+        except TimeoutError:
+            name = type(request).__name__
+            raise RequestTimedOutError(f"{name} to broker {node}: no answer in {timeout_s} s") from None
+
+    async def any_node(self) -> int:
+        """Return a broker that is known, for requests that any can answer."""
+        node = self._client.get_random_node()
+        if node is None:
+            raise NodeNotReadyError("no broker is known")
+        return int(node)
+
+    async def transaction_coordinator(self, transactional_id: str) -> int:
+        """Return the broker that coordinates ``transactional_id``."""
+        return await self._coordinator(CoordinationType.TRANSACTION, transactional_id)
+
+    async def group_coordinator(self, group_id: str) -> int:
+        """Return the broker that coordinates a consumer group."""
+        return await self._coordinator(CoordinationType.GROUP, group_id)
+
+    async def _coordinator(self, kind: int, key: str) -> int:
+        async with asyncio.timeout(10):
+            return int(await self._client.coordinator_lookup(kind, key))

@@ -1,0 +1,100 @@
+"""What can be counted while the worker runs? Prometheus metrics, one object a worker.
+
+Names follow Prometheus' conventions: a unit at the end, ``_total`` for counters. docs/operations.md says what
+each means and what to alert on.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+CHUNK_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+COMMIT_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 10.0)
+
+
+class Metrics:
+    """All metrics of one worker, in a registry of their own."""
+
+    content_type = CONTENT_TYPE_LATEST
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        registry = self.registry
+        partition = ("pipeline", "partition")
+        self.records = Counter(
+            "seqmark_records",
+            "Source records in committed transactions, by verdict.",
+            ("pipeline", "verdict"),
+            registry=registry,
+        )
+        self.bytes_in = Counter(
+            "seqmark_source_bytes",
+            "Bytes of source batches fetched.",
+            ("pipeline",),
+            registry=registry,
+        )
+        self.bytes_out = Counter(
+            "seqmark_sink_bytes", "Bytes of sink batches written.", ("pipeline",), registry=registry
+        )
+        self.chunk_seconds = Histogram(
+            "seqmark_chunk_seconds",
+            "Time to decode, judge and encode one chunk.",
+            ("pipeline",),
+            buckets=CHUNK_BUCKETS,
+            registry=registry,
+        )
+        self.commit_seconds = Histogram(
+            "seqmark_commit_seconds",
+            "Time from asking for a commit until the local state is written.",
+            ("pipeline",),
+            buckets=COMMIT_BUCKETS,
+            registry=registry,
+        )
+        self.transactions_aborted = Counter(
+            "seqmark_transactions_aborted",
+            "Transactions that did not commit, by reason.",
+            ("pipeline", "reason"),
+            registry=registry,
+        )
+        self.records_expired = Counter(
+            "seqmark_records_expired",
+            "Offsets that retention removed before they were read.",
+            ("pipeline",),
+            registry=registry,
+        )
+        self.lag = Gauge(
+            "seqmark_lag_records",
+            "Offsets between the committed position and the last stable offset last seen.",
+            partition,
+            registry=registry,
+        )
+        self.position = Gauge("seqmark_position", "Committed source position.", partition, registry=registry)
+        self.watermark = Gauge("seqmark_watermark", "Last sequence that passed.", partition, registry=registry)
+        self.scopes = Gauge(
+            "seqmark_scopes", "Scopes with a watermark of their own.", partition, registry=registry
+        )
+        self.state_bytes = Gauge("seqmark_state_bytes", "Memory of those.", partition, registry=registry)
+        self.restore_ratio = Gauge(
+            "seqmark_restore_ratio",
+            "Share of the changelog restored.",
+            partition,
+            registry=registry,
+        )
+        self.assigned = Gauge(
+            "seqmark_assigned_partitions", "Partitions assigned.", ("pipeline",), registry=registry
+        )
+        self.ready = Gauge("seqmark_ready", "1 while everything assigned is restored.", registry=registry)
+
+    def forget(self, pipeline: str, partition: int) -> None:
+        """Drop the series of a partition that is not ours any more."""
+        gauges = (self.lag, self.position, self.watermark, self.restore_ratio, self.scopes, self.state_bytes)
+        for gauge in gauges:
+            try:
+                gauge.remove(pipeline, str(partition))
+            except KeyError:
+                continue
+
+    def render(self) -> bytes:
+        """Return the text that Prometheus scrapes."""
+        return generate_latest(self.registry)

@@ -1,0 +1,456 @@
+"""What happens to a chunk, and in which order is it made to last?
+
+A `SlotPipeline` is one slot's unit of work: the partitions that commit together. It is called by one task at
+a time (the Faust agent of the slot), so it has no locks. The steps of a commit, numbered as in
+docs/architecture.md, in logs and in tests; a process that ends between any two loses nothing and passes no
+duplicate:
+
+    1 begin      the transaction begins, with the first chunk after the last commit
+    2 output     sink and quarantine batches are acknowledged
+    3 changelog  the state's changes and the position are acknowledged
+    4 offsets    the source offsets are part of the transaction
+    5 end        the transaction has committed
+    6 local      the same changes are written to the local state, when that is due
+
+Few changes are due at once; those of many scopes are held and written together, every few seconds and at the
+end (`processor.state.scope_log`). Until then the local state lags, and its mark says from where the changelog
+is to be read again: it never holds a part of a commit under a mark that speaks of the whole.
+
+With ``at_least_once`` there is no transaction: the same order makes that output is there before the state that
+remembers it, so a crash repeats records and loses none.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from processor.engine.records import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    CODEC_MASK,
+    CRC,
+    HEADER_BYTES,
+    MAX_OVERHEAD_BYTES,
+)
+from processor.engine.verdict import Fault, Verdict
+from processor.errors import RebuildError, StopError
+from processor.faults import Step, reached
+from processor.wire.decode import Piece, UndecodableError
+from processor.wire.encode import EncodedBatch, TooLargeError, plain_batch
+from processor.wire.quarantine import oversized, quarantine_batches
+from schemas.changelog import NO_BATCH, POSITION_KEY, LocalMark, Position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from processor.dedup import Judge
+    from processor.metrics import Metrics
+    from processor.state.table import Table
+    from processor.wire.decode import Chunk, Decoder
+    from processor.wire.encode import Encoder
+
+log = logging.getLogger(__name__)
+
+EXPANSION_BYTES = 128
+"""What cannot be compressed grows: by frames (gzip 18 bytes, LZ4 19, xerial 20, a little per block) and, in
+snappy's worst case, by a sixth. A record within that of the limit is measured, not guessed."""
+
+
+class Output(Protocol):
+    """Where batches go; `processor.kafka.producer.Producer` is one."""
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+
+    async def send(self, topic: str, partition: int, batches: Iterable[EncodedBatch]) -> None:
+        """Queue batches."""
+
+    async def flush(self) -> None:
+        """Wait until all are acknowledged."""
+
+    def next_offset(self, topic: str, partition: int) -> int:
+        """Return the offset after the last acknowledged batch."""
+
+    async def commit(self, offsets: Mapping[int, int], between: Callable[[], None]) -> None:
+        """Make source offsets part of the transaction, call ``between``, end the transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Where a pipeline reads and writes, and what those topics take."""
+
+    source: str
+    sink: str
+    quarantine: str | None
+    changelog: str
+    sink_limit_bytes: int
+    quarantine_limit_bytes: int
+    changelog_limit_bytes: int = 1_048_588
+
+
+@dataclass(slots=True)
+class Partition:
+    """One source partition at work: its committed table, its judge, and how far it has been taken in.
+
+    Attributes:
+        number: Of the partition.
+        table: Committed state.
+        judge: Staged state.
+        position: As it will be committed next.
+        counts: Records by verdict since the last commit.
+        moved: Whether the position differs from the committed one.
+    """
+
+    number: int
+    table: Table
+    judge: Judge
+    position: Position
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(Verdict), np.int64))
+    moved: bool = False
+    stable: int = -1
+
+
+@dataclass(slots=True)
+class _Made:
+    """What became of one piece, computed before anything is awaited."""
+
+    sink: list[EncodedBatch]
+    quarantine: list[EncodedBatch]
+    stop: StopError | None = None
+    stop_row: int = 0
+
+
+class SlotPipeline:
+    """Takes chunks of a slot's partitions in and commits what they became.
+
+    Args:
+        name: The pipeline's name.
+        topics: Where it reads and writes.
+        output: The slot's producer.
+        decoder: Shared by the worker's slots: nothing of a piece is used after an await.
+        encoder: Likewise.
+        metrics: The worker's.
+        clock: Monotonic seconds; for latencies only, never for judging.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        topics: Topics,
+        output: Output,
+        decoder: Decoder,
+        encoder: Encoder,
+        metrics: Metrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self._topics = topics
+        self._output = output
+        self._decoder = decoder
+        self._encoder = encoder
+        self._metrics = metrics
+        self._clock = clock
+        self.partitions: dict[int, Partition] = {}
+        self.begun_at: float | None = None
+
+    async def take(self, chunk: Chunk) -> None:
+        """Judge a chunk and queue what it became.
+
+        Raises:
+            StopError: A record or batch cannot be passed; what comes before it has been committed.
+            RebuildError, FencedError: Drop everything of this slot.
+        """
+        partition = self.partitions[chunk.partition]
+        if chunk.position != partition.position.next_offset:
+            raise RebuildError(
+                "position",
+                f"{chunk.topic}:{chunk.partition}: fetched from {chunk.position}, expected "
+                f"{partition.position.next_offset}",
+            )
+        self._begin()
+        partition.stable = chunk.last_stable_offset
+        self._metrics.bytes_in.labels(self.name).inc(len(chunk.data))
+        stop: StopError | None = None
+        started, waited = self._clock(), 0.0
+        try:
+            for piece in self._decoder.pieces(chunk):
+                made = self._judge(partition, piece)
+                sent = self._clock()
+                await self._send(partition, made)
+                waited += self._clock() - sent
+                if made.stop is not None:
+                    stop = made.stop
+                    break
+        except UndecodableError as error:
+            stop = StopError(
+                f"{chunk.topic}:{chunk.partition}: {error}. Nothing from there on was taken in. To "
+                f"step over it: seqmark reset --pipeline {self.name} "
+                f"--to-offset {chunk.partition}:<next readable offset>"
+            )
+        self._metrics.chunk_seconds.labels(self.name).observe(self._clock() - started - waited)
+        if stop is not None:
+            await self.commit()
+            raise stop
+
+    def _begin(self) -> None:
+        """Step 1."""
+        if self.begun_at is None:
+            self._output.begin()
+            self.begun_at = self._clock()
+            reached(Step.BEGUN)
+
+    def skip(self, number: int, to_offset: int) -> None:
+        """Move a partition's position without reading: retention has removed what was there."""
+        partition = self.partitions[number]
+        self._begin()
+        lost = to_offset - partition.position.next_offset
+        log.error(
+            "%s:%s: offsets %s to %s are gone: retention removed them before they were read",
+            self._topics.source,
+            number,
+            partition.position.next_offset,
+            to_offset - 1,
+        )
+        self._metrics.records_expired.labels(self.name).inc(lost)
+        self._move(partition, to_offset, None)
+
+    def begin_at(self, partition: Partition) -> None:
+        """Take a partition in at the position it has been given, which differs from the committed one.
+
+        It is committed at once: without state, so that ``start = "latest"`` means the same place after a crash.
+        """
+        self._begin()
+        partition.moved = True
+
+    def _judge(self, partition: Partition, piece: Piece) -> _Made:
+        """Decide over one piece and encode what passes; stages the state, awaits nothing."""
+        evidence = partition.judge.extract(piece.columns)
+        self._mark_too_large(piece, evidence.fault)
+        made = _Made([], [])
+        faulty = np.flatnonzero(evidence.fault)
+        if faulty.size:
+            made = self._quarantine(partition, piece, faulty, evidence.fault)
+        if made.stop is not None:
+            piece = _before(piece, made.stop_row)
+            evidence = evidence.before(made.stop_row)
+        judged = partition.judge.judge(evidence)
+        made.sink = self._encoder.encode(piece, judged.verdict, self._topics.sink_limit_bytes)
+        partition.counts += np.bincount(judged.verdict, minlength=len(Verdict))
+        batch = piece.batches[-1] if len(piece.batches) else None
+        self._move(partition, piece.next_offset, batch)
+        return made
+
+    def _move(self, partition: Partition, next_offset: int, batch: NDArray[np.int64] | None) -> None:
+        old = partition.position
+        partition.position = Position(
+            next_offset,
+            old.batch_offset if batch is None else int(batch[BASE_OFFSET]),
+            old.batch_crc if batch is None else int(batch[CRC]),
+            old.definition,
+            old.state_id,
+            old.slots,
+        )
+        partition.moved = True
+
+    def _mark_too_large(self, piece: Piece, fault: NDArray[np.uint8]) -> None:
+        """Give records that the sink cannot take their code, before they are judged.
+
+        Too large is what makes a batch above the sink's ``max.message.bytes`` alone, compressed by its
+        source's codec. Most records are far below and cost one comparison.
+        """
+        limit = self._topics.sink_limit_bytes
+        columns = piece.columns
+        most = (limit - HEADER_BYTES - MAX_OVERHEAD_BYTES - EXPANSION_BYTES) * 6 // 7
+        for row in oversized(columns, most).tolist():
+            if self._encoder.alone_bytes(columns, row, _codec(piece, row)) > limit:
+                fault[row] = Fault.TOO_LARGE
+
+    def _quarantine(
+        self,
+        partition: Partition,
+        piece: Piece,
+        rows: NDArray[np.int64],
+        fault: NDArray[np.uint8],
+    ) -> _Made:
+        """Encode the faulty ``rows`` for quarantine; where one cannot go there, stop before it."""
+        if self._topics.quarantine is None:
+            row = int(rows[0])
+            return _Made([], [], self._unjudgeable(partition, piece, row, fault), row)
+        try:
+            return _Made([], self._quarantine_batches(partition, piece, rows, fault))
+        except TooLargeError as error:
+            row = error.row
+            offset = int(piece.columns.offset[row])
+            stop = StopError(
+                f"{self._topics.source}:{partition.number}:{offset}: the record goes to quarantine "
+                f"({Fault(int(fault[row])).code}) and is too large for it: topic "
+                f"{self._topics.quarantine} needs max.message.bytes of at least {error.size_bytes} "
+                f"(it has {self._topics.quarantine_limit_bytes}). Everything before it is committed."
+            )
+            before = rows[rows < row]
+            batches = self._quarantine_batches(partition, piece, before, fault)
+            return _Made([], batches, stop, row)
+
+    def _quarantine_batches(
+        self,
+        partition: Partition,
+        piece: Piece,
+        rows: NDArray[np.int64],
+        fault: NDArray[np.uint8],
+    ) -> list[EncodedBatch]:
+        if not rows.size:
+            return []
+        codes = [Fault(int(fault[row])) for row in rows]
+        return quarantine_batches(
+            piece.columns,
+            rows.tolist(),
+            [(code, self._detail(code)) for code in codes],
+            (self._topics.source, partition.number),
+            _codec(piece, int(rows[0])),
+            self._topics.quarantine_limit_bytes,
+        )
+
+    def _unjudgeable(self, partition: Partition, piece: Piece, row: int, fault: NDArray[np.uint8]) -> StopError:
+        code = Fault(int(fault[row]))
+        where = f"{self._topics.source}:{partition.number}:{int(piece.columns.offset[row])}"
+        if code is Fault.TOO_LARGE:
+            need = self._encoder.alone_bytes(piece.columns, row, _codec(piece, row))
+            return StopError(
+                f"{where}: {code.code}: topic {self._topics.sink} needs max.message.bytes of at least "
+                f"{need} (it has {self._topics.sink_limit_bytes}), or set "
+                f"pipelines.quarantine for pipeline {self.name}"
+            )
+        return StopError(
+            f"{where}: the record cannot be judged: {code.code} ({self._detail(code)}). Everything "
+            f"before it is committed. Set a quarantine topic for pipeline {self.name} to go on, or step "
+            f"over it: seqmark reset --pipeline {self.name} --to-offset {partition.number}:"
+            f"{int(piece.columns.offset[row]) + 1}"
+        )
+
+    def _detail(self, code: Fault) -> str:
+        return _DETAILS[code].format(limit=self._topics.sink_limit_bytes, sink=self._topics.sink)
+
+    async def _send(self, partition: Partition, made: _Made) -> None:
+        if made.sink:
+            size = sum(batch.size for batch in made.sink)
+            self._metrics.bytes_out.labels(self.name).inc(size)
+            await self._output.send(self._topics.sink, partition.number, made.sink)
+        if made.quarantine and self._topics.quarantine is not None:
+            await self._output.send(self._topics.quarantine, partition.number, made.quarantine)
+
+    async def commit(self) -> None:
+        """Make everything taken in since the last commit last: steps 2 to 6.
+
+        Raises:
+            RebuildError, FencedError, StopError: It has not committed, or that is not known.
+        """
+        if self.begun_at is None:
+            return
+        started = self._clock()
+        await self._output.flush()
+        reached(Step.OUTPUT)  # 2
+        moved = [partition for partition in self.partitions.values() if partition.moved]
+        changes = {p.number: self._changes(p) for p in moved}
+        for partition in moved:
+            # The position comes last: at least once, it must not stand for changes that are not there yet.
+            batches = partition.judge.changelog_batches(self._topics.changelog_limit_bytes)
+            batches += self._changelog_batches(changes[partition.number])
+            await self._output.send(self._topics.changelog, partition.number, batches)
+        await self._output.flush()
+        reached(Step.CHANGELOG)  # 3
+        offsets = {p.number: p.position.next_offset for p in moved}
+        await self._output.commit(offsets, lambda: reached(Step.OFFSETS))  # 4
+        reached(Step.ENDED)  # 5
+        for partition in moved:
+            mark = LocalMark(
+                self._output.next_offset(self._topics.changelog, partition.number),
+                partition.position.state_id,
+            )
+            partition.judge.committed()
+            partition.table.hold(changes[partition.number], mark)
+            if partition.table.due(self._clock()):
+                partition.table.settle(self._clock())
+            partition.moved = False
+        reached(Step.LOCAL)  # 6
+        self.begun_at = None
+        self._metrics.commit_seconds.labels(self.name).observe(self._clock() - started)
+        self._count(moved)
+
+    async def finish(self) -> None:
+        """Commit, and write what the local states hold back, so that the next start has little to read."""
+        await self.commit()
+        for partition in self.partitions.values():
+            partition.table.settle()
+
+    @staticmethod
+    def _changes(partition: Partition) -> dict[bytes, bytes | None]:
+        return {**partition.judge.changes(), POSITION_KEY: partition.position.encode()}
+
+    def _changelog_batches(self, values: Mapping[bytes, bytes | None]) -> list[EncodedBatch]:
+        now_ms = int(time.time() * 1000)
+        return [plain_batch([(key, value, now_ms, ()) for key, value in values.items()])]
+
+    def _count(self, moved: Iterable[Partition]) -> None:
+        metrics = self._metrics
+        for partition in moved:
+            for verdict in Verdict:
+                if partition.counts[verdict]:
+                    metrics.records.labels(self.name, verdict.label).inc(int(partition.counts[verdict]))
+            partition.counts[:] = 0
+            labels = (self.name, str(partition.number))
+            position = partition.position.next_offset
+            metrics.position.labels(*labels).set(position)
+            metrics.lag.labels(*labels).set(max(0, partition.stable - position))
+            for watermark in partition.judge.watermarks():
+                metrics.watermark.labels(*labels).set(watermark)
+            scopes, size = partition.judge.size()
+            metrics.scopes.labels(*labels).set(scopes)
+            metrics.state_bytes.labels(*labels).set(size)
+
+
+_DETAILS = {
+    Fault.NONE: "",
+    Fault.TOO_LARGE: "the record alone makes a batch above the {limit} bytes that {sink} takes",
+    Fault.HEADER_MISSING: "the record lacks a header with its scope, sequence or epoch",
+    Fault.HEADER_MALFORMED: "a header with scope, sequence or epoch has no value, or not of its form",
+    Fault.KEY_MISSING: "the record has no key",
+    Fault.VALUE_MISSING: "the record has no value",
+    Fault.VALUE_NOT_JSON: "the value is not valid JSON",
+    Fault.FIELD_MISSING: "the value has no such field",
+    Fault.FIELD_TYPE: "the field has another type",
+    Fault.OUT_OF_RANGE: "sequence or epoch does not fit 64 bits",
+}
+
+
+def new_position(next_offset: int, definition: bytes, state_id: bytes, slots: int) -> Position:
+    """Return the position of a partition without state."""
+    return Position(next_offset, NO_BATCH, 0, definition, state_id, slots)
+
+
+def _codec(piece: Piece, row: int) -> int:
+    index = int(np.searchsorted(piece.first_row, row, side="right")) - 1
+    return int(piece.batches[index, ATTRIBUTES]) & CODEC_MASK
+
+
+def _before(piece: Piece, row: int) -> Piece:
+    """Return the part of a piece before ``row``; the position after it is that record's offset."""
+    count = int(np.searchsorted(piece.first_row, row, side="left"))
+    first_row = np.append(piece.first_row[:count], row) if count else np.zeros(1, np.int64)
+    whole = piece.whole[:count].copy()
+    if count and first_row[-1] != piece.first_row[count]:
+        whole[count - 1] = False
+    return Piece(
+        piece.columns.rows(0, row),
+        piece.raw,
+        piece.batches[:count],
+        first_row,
+        whole,
+        int(piece.columns.offset[row]),
+    )

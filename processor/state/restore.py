@@ -1,0 +1,266 @@
+"""How does a partition's state become what Kafka has committed?
+
+The changelog is read from where the local state stands to its end. Its end is the last stable offset, and
+that must be the high watermark: an open transaction of a previous owner under another transactional id (the
+number of slots was changed) would otherwise commit behind our back. Its last offset is a control record
+(trap 3): reading is over when the position reaches the end, not when a record with the last offset comes.
+
+A table with a `ScopeLog` takes scopes in as columns. What it has taken in is held, and written with the mark
+only when the caller has seen that the state means what it expects and settles the table: state of another
+definition must not be left there under a mark.
+
+What is found wrong decides: a corrupt local state is thrown away and read anew; a corrupt or cut changelog
+stops the worker, because there is no second copy of what it knew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from processor.errors import RebuildError, StopError
+from processor.state.store import StoreError
+from schemas.changelog import POSITION_KEY, CorruptStateError, LocalMark, Position, check_entry
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from processor.engine.records import Columns
+    from processor.state.scope_log import ScopeLog
+    from processor.state.table import Table
+
+log = logging.getLogger(__name__)
+
+WRITE_BYTES = 4 * 1024 * 1024
+"""Local writes while restoring are cut into pieces of this size."""
+NO_STATE = b"\x00" * 16
+
+
+class ChangelogBounds(NamedTuple):
+    """Offsets of a changelog partition."""
+
+    start: int
+    stable: int
+    end: int
+
+
+class Changelog(Protocol):
+    """Reads one changelog partition."""
+
+    name: str
+    """``topic:partition``, for messages."""
+
+    async def bounds(self) -> ChangelogBounds:
+        """Return where it begins and ends now."""
+        ...
+
+    def read(self, start: int, stop: int) -> AsyncIterator[tuple[list[tuple[bytes, bytes | None]], int]]:
+        """Yield committed records (key, value) and the position after them, until it reaches ``stop``."""
+        ...
+
+    def columns(self, start: int, stop: int) -> AsyncIterator[tuple[Columns, int]]:
+        """Yield the same as columns; they are good until the next await."""
+        ...
+
+
+async def restore(
+    table: Table,
+    changelog: Changelog,
+    transaction_timeout_s: float,
+    progress: Callable[[int, int], None],
+) -> Position | None:
+    """Bring ``table`` to the changelog's end and return the source position it holds.
+
+    Args:
+        table: The partition's table.
+        changelog: Its changelog; fenced already.
+        transaction_timeout_s: How long an open transaction can stay open.
+        progress: Called with changelog offsets done and in total.
+
+    Returns:
+        None where neither the changelog nor the table knows anything: a new partition.
+
+    Raises:
+        StopError: The changelog is shorter than what was known, or corrupt.
+        RebuildError: A transaction stays open on it, or Kafka does not answer.
+    """
+    limits = await _settled(changelog, transaction_timeout_s)
+    mark = _usable_mark(table, changelog, limits)
+    if mark is not None and not await _loaded(table, changelog):
+        mark = None
+    while True:
+        start = limits.start if mark is None else mark.changelog_offset
+        if table.log is None:
+            seen = await _take_in(table, changelog, start, limits.stable, mark, progress)
+        else:
+            seen = await _take_in_scopes(table, table.log, changelog, (start, limits.stable), mark, progress)
+        try:
+            if mark is not None and table.log is None:
+                _check_all(table)
+            position = table.position()
+        except (CorruptStateError, StoreError) as error:
+            if mark is None:
+                raise StopError(f"{changelog.name}: {error}") from error
+            log.exception("local state of %s is corrupt, reading it anew", changelog.name)
+            mark = None
+            table.clear()
+            continue
+        if mark is not None and (position is None or position.state_id != mark.state_id or not seen):
+            log.warning("local state of %s belongs to another changelog, reading anew", changelog.name)
+            mark = None
+            table.clear()
+            continue
+        return position
+
+
+async def _settled(changelog: Changelog, timeout_s: float) -> ChangelogBounds:
+    """Wait until no transaction is open on the changelog."""
+    deadline = time.monotonic() + timeout_s + 10
+    said = False
+    while True:
+        limits = await changelog.bounds()
+        if limits.stable == limits.end:
+            return limits
+        if not said:
+            log.warning(
+                "%s has an open transaction of another transactional id, waiting until it ends",
+                changelog.name,
+            )
+            said = True
+        if time.monotonic() > deadline:
+            raise RebuildError(
+                "open_transaction",
+                f"{changelog.name}: a transaction is still open after {timeout_s + 10:.0f} s; "
+                "kafka-transactions.sh find-hanging names it",
+            )
+        await asyncio.sleep(0.2)
+
+
+def _usable_mark(table: Table, changelog: Changelog, limits: ChangelogBounds) -> LocalMark | None:
+    """Return the local mark if the local state can be caught up from it; clear the table if not."""
+    try:
+        mark = table.mark()
+    except (CorruptStateError, StoreError):
+        log.exception("local state of %s is corrupt, reading it anew", changelog.name)
+        table.clear()
+        return None
+    if mark is None:
+        # Nothing is written without a mark: whatever lies here is not ours.
+        if next(table.items(b""), None) is not None:
+            table.clear()
+        return None
+    if mark.changelog_offset > limits.end:
+        raise StopError(
+            f"{changelog.name} ends at {limits.end}, but the local state has read it up to "
+            f"{mark.changelog_offset}: the changelog was deleted or cut. What it knew is lost and "
+            "the next records could be judged wrongly. Restore the topic, or see 'Beginning anew' in "
+            "docs/operations.md."
+        )
+    if mark.changelog_offset < limits.start:
+        log.warning("%s has moved past the local state, reading it anew", changelog.name)
+        table.clear()
+        return None
+    return mark
+
+
+async def _loaded(table: Table, changelog: Changelog) -> bool:
+    """Read the local blocks, where scopes are kept in some; clear the table if they are not right."""
+    try:
+        for _ in table.load_log():
+            await asyncio.sleep(0)  # heartbeats and health checks go on
+    except (CorruptStateError, StoreError):
+        log.exception("local state of %s is corrupt or of another form, reading it anew", changelog.name)
+        table.clear()
+        return False
+    return True
+
+
+async def _take_in(
+    table: Table,
+    changelog: Changelog,
+    start: int,
+    stop: int,
+    mark: LocalMark | None,
+    progress: Callable[[int, int], None],
+) -> bool:
+    """Read the changelog into the table. Returns False where it shows another state than ``mark``'s."""
+    state_id = mark.state_id if mark else NO_STATE
+    changes: dict[bytes, bytes | None] = {}
+    size = 0
+    at = start
+    progress(0, stop - start)
+    async for items, after in changelog.read(start, stop):
+        for key, value in items:
+            changes[key] = value
+            size += len(key) + len(value or b"")
+            if value is not None:
+                _check(changelog, key, value)
+            if key == POSITION_KEY and value is not None:
+                state_id = Position.decode(value).state_id
+        at = after
+        if mark is not None and state_id != mark.state_id:
+            return False
+        if size >= WRITE_BYTES:
+            table.apply(changes, LocalMark(at, state_id))
+            changes, size = {}, 0
+        progress(at - start, stop - start)
+    if changes or (mark is not None and at != mark.changelog_offset):
+        table.apply(changes, LocalMark(max(at, stop), state_id))
+    return True
+
+
+async def _take_in_scopes(
+    table: Table,
+    scopes: ScopeLog,
+    changelog: Changelog,
+    span: tuple[int, int],
+    mark: LocalMark | None,
+    progress: Callable[[int, int], None],
+) -> bool:
+    """Read the changelog into a table with scopes, see `_take_in`; the rest is held in the table."""
+    state_id = mark.state_id if mark else NO_STATE
+    start, stop = span
+    at = start
+    held: dict[bytes, bytes | None] = {}
+    progress(0, stop - start)
+    async for columns, after in changelog.columns(start, stop):
+        try:
+            rest = scopes.take(columns)
+        except CorruptStateError as error:
+            raise StopError(
+                f"{changelog.name}: {error}. If pipelines.dedup was changed, set it back; else restore the "
+                "topic from a copy"
+            ) from error
+        for key, value in rest:
+            held[key] = value
+            if value is not None:
+                _check(changelog, key, value)
+            if key == POSITION_KEY and value is not None:
+                state_id = Position.decode(value).state_id
+        at = after
+        if mark is not None and state_id != mark.state_id:
+            return False
+        if scopes.due(0):
+            if mark is None:
+                table.stage()
+            else:
+                table.apply(held, LocalMark(at, state_id))
+        progress(at - start, stop - start)
+    if held or scopes.scopes.unsaved or (mark is not None and at != mark.changelog_offset):
+        table.hold(held, LocalMark(max(at, stop), state_id))
+    return True
+
+
+def _check_all(table: Table) -> None:
+    """Look at what was kept locally: a value that is not whole must not wait until it is judged by."""
+    for key, value in table.items(b""):
+        check_entry(key, value)
+
+
+def _check(changelog: Changelog, key: bytes, value: bytes) -> None:
+    try:
+        check_entry(key, value)
+    except CorruptStateError as error:
+        raise StopError(f"{changelog.name}: {error}; restore the topic from a copy") from error

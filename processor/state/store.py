@@ -1,0 +1,40 @@
+"""Where does a partition's state survive a restart?
+
+A store keeps keys and values in one place, all changes of one call at once or not at all. It is a mirror of
+the changelog: it may lag it, it never leads it, and it can be thrown away.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+class StoreError(Exception):
+    """The store cannot be opened or read; throwing it away and restoring is the cure."""
+
+
+class Store(Protocol):
+    """One partition's keys and values; implementations pass `tests/unit/test_store.py`."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of ``key``, None if there is none."""
+        ...
+
+    def items(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys that begin with ``prefix`` and their values, in byte order."""
+        ...
+
+    def write(self, changes: Mapping[bytes, bytes | None]) -> None:
+        """Put values (None deletes), all or none of them, also when the process is killed."""
+        ...
+
+    def clear(self) -> None:
+        """Forget everything."""
+        ...
+
+    def close(self) -> None:
+        """Release files and locks; nothing can be called afterwards."""
+        ...

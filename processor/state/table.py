@@ -1,0 +1,113 @@
+"""What does a partition remember, as Kafka has committed it?
+
+A `Table` is a partition's changelog-backed state. It is read when a partition is assigned, and written only
+after the transaction that carries the same changes has committed, so it can lag what Kafka knows and never
+lead it. A state that leads loses records: the replayed record would meet its own trace and be dropped.
+
+There is no rollback: when a transaction fails the table is closed, opened again and restored.
+
+What is small is written at each commit. Where there is a `ScopeLog`, changes are only held, and written
+together once in a while: the local state lags the changelog by that, and its mark says so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from schemas.changelog import BLOCKS_KEY, LOCAL_KEY, POSITION_KEY, CorruptStateError, LocalMark, Position
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from processor.state.scope_log import ScopeLog
+    from processor.state.store import Store
+
+
+class Table:
+    """One partition's committed state.
+
+    Args:
+        store: Where it survives; closed with the table.
+        log: The scopes, where there are many.
+    """
+
+    def __init__(self, store: Store, log: ScopeLog | None = None) -> None:
+        self._store = store
+        self.log = log
+        self._held: dict[bytes, bytes | None] = {}
+        self._mark: LocalMark | None = None
+        self._written_at_s: float | None = None
+
+    def position(self) -> Position | None:
+        """Return how far the source has been taken in; None: this partition has no state yet.
+
+        Raises:
+            CorruptStateError: The stored value is not whole.
+        """
+        value = self._held.get(POSITION_KEY) or self._store.get(POSITION_KEY)
+        return None if value is None else Position.decode(value)
+
+    def mark(self) -> LocalMark | None:
+        """Return how far the changelog has been taken in; None: nothing of it.
+
+        Raises:
+            CorruptStateError: The stored value is not whole.
+        """
+        value = self._store.get(LOCAL_KEY)
+        return None if value is None else LocalMark.decode(value)
+
+    def items(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys with this prefix and their values."""
+        return self._store.items(prefix)
+
+    def load_log(self) -> Iterator[None]:
+        """Read the log's blocks, one a step.
+
+        Raises:
+            CorruptStateError: They are not whole, or there are some and no log or the other way round.
+        """
+        if self.log is not None:
+            yield from self.log.load(self._store.items(b""))
+        elif self._store.get(BLOCKS_KEY) is not None:
+            raise CorruptStateError("there are blocks of scopes")
+
+    def apply(self, changes: Mapping[bytes, bytes | None], mark: LocalMark) -> None:
+        """Take in what the changelog has committed, with the mark, in one write."""
+        self.hold(changes, mark)
+        self.settle()
+
+    def hold(self, changes: Mapping[bytes, bytes | None], mark: LocalMark) -> None:
+        """Take in what the changelog has committed up to ``mark``; the log has it already. Writes nothing."""
+        self._held.update(changes)
+        self._mark = mark
+
+    def stage(self) -> None:
+        """Write what the log has so far, without a mark: a crash before `settle` leaves nothing to believe."""
+        if self.log is not None:
+            self._store.write(self.log.write(sweeping=False))
+
+    def due(self, now_s: float) -> bool:
+        """Whether what is held should be written now; without a log it always should."""
+        if self._written_at_s is None:
+            self._written_at_s = now_s
+        return self.log is None or self.log.due(now_s - self._written_at_s)
+
+    def settle(self, now_s: float | None = None) -> None:
+        """Write all that is held and all that is new in the log, with the mark, in one write."""
+        self._written_at_s = now_s
+        if self._mark is None:
+            return
+        scopes = {} if self.log is None else self.log.write()
+        self._store.write({**self._held, **scopes, LOCAL_KEY: self._mark.encode()})
+        self._held, self._mark = {}, None
+
+    def clear(self) -> None:
+        """Forget everything: the changelog is the authority and can be read again."""
+        self._store.clear()
+        self._held, self._mark = {}, None
+        if self.log is not None:
+            self.log.clear()
+
+    def close(self) -> None:
+        """Release the store."""
+        self._store.close()

@@ -1,0 +1,1 @@
+"""Record batches as bytes: headers, CRCs, codecs. No I/O."""

@@ -1,0 +1,338 @@
+"""Which records does a fetched run of batches hold?
+
+A `Chunk` is what one fetch brought of one partition: whole batches, as bytes. `Decoder.pieces` opens it,
+a bounded number of inflated bytes at a time. A piece never outlives the next one: both use one buffer.
+
+Invariants: every batch's CRC is checked before anything that follows from its bytes is given out, also of
+those that are left out: corruption is never written again under a new CRC, and a flipped bit never makes data
+look like a control batch. Records below the wanted position, control batches and aborted transactions never
+reach a piece; positions only go up, over gaps and control records too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import google_crc32c
+import numpy as np
+
+from processor.engine import records
+from processor.engine.records import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    CODEC_MASK,
+    CONTROL,
+    COUNT,
+    CRC,
+    HEADER_BYTES,
+    LAST_DELTA,
+    LOG_APPEND_TIME,
+    PRODUCER_ID,
+    SIZE,
+    START,
+    TRANSACTIONAL,
+    Columns,
+    Malformed,
+)
+from processor.wire.codec import CodecError, inflate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+MAX_INFLATED_BYTES = 64 * 1024 * 1024
+"""The contract's bound for one batch."""
+PIECE_BYTES = 8 * 1024 * 1024
+"""A piece is closed once it holds this much: about 50,000 records of 150 B, 50 ms of work, so that the
+event loop answers heartbeats and health checks in between."""
+CRC_FROM = 21
+"""The CRC-32C covers a batch from its attributes on."""
+
+
+class UndecodableError(Exception):
+    """A batch cannot be read. ``offset`` is its base offset; records before it are fine."""
+
+    def __init__(self, offset: int, detail: str) -> None:
+        self.offset = offset
+        self.detail = detail
+        super().__init__(f"the batch at offset {offset} cannot be decoded: {detail}")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Consecutive batches of one partition: the unit of work, of failure and of commit.
+
+    Attributes:
+        topic: Source topic.
+        partition: Its number.
+        position: The first offset wanted; batches may begin below it.
+        data: The fetched bytes, whole batches first; a cut one may follow.
+        aborted: (producer id, first offset) of the aborted transactions in it, as the broker said.
+        last_stable_offset: As of the fetch.
+        log_start_offset: As of the fetch.
+    """
+
+    topic: str
+    partition: int
+    position: int
+    data: bytes
+    aborted: Sequence[tuple[int, int]] = ()
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+
+
+@dataclass(slots=True)
+class Piece:
+    """Some consecutive batches of a chunk, opened.
+
+    Attributes:
+        columns: All wanted records, in offset order.
+        raw: uint8[n], the chunk's bytes.
+        batches: int64[b, BATCH_COLUMNS], those that hold the columns' records.
+        first_row: int64[b + 1]; rows of batch i are ``first_row[i]`` to ``first_row[i + 1]``.
+        whole: bool[b]; True where a batch can go on as it is if all its records pass.
+        next_offset: The position after this piece; past control batches and gaps.
+    """
+
+    columns: Columns
+    raw: NDArray[np.uint8]
+    batches: NDArray[np.int64]
+    first_row: NDArray[np.int64]
+    whole: NDArray[np.bool_]
+    next_offset: int
+
+
+class Decoder:
+    """Opens chunks; owns the buffer that batches are inflated into.
+
+    One buffer of 64 MiB (and a little, so that "too large" is told from "just fits") serves all
+    partitions of a worker: memory is only touched as far as batches reach.
+    """
+
+    def __init__(self) -> None:
+        self._scratch = np.empty(MAX_INFLATED_BYTES + 1, np.uint8)
+        self._table = np.empty((0, records.BATCH_COLUMNS), np.int64)
+        self._columns = Columns.empty(0, self._scratch)
+
+    def next_offset(self, chunk: Chunk) -> int | None:
+        """Return the position after the chunk's last whole batch.
+
+        None where nothing came. (Bytes that hold no whole batch count as something: `pieces` will say what
+        is wrong with them.)
+        """
+        if not chunk.data:
+            return None
+        count, _, _ = self._walk(np.frombuffer(chunk.data, np.uint8))
+        if count == 0:
+            return chunk.position
+        return max(chunk.position, _after(self._table[count - 1]))
+
+    def _walk(self, raw: NDArray[np.uint8]) -> tuple[int, int, int]:
+        most = raw.size // HEADER_BYTES + 1
+        if self._table.shape[0] < most:
+            self._table = np.empty((most, records.BATCH_COLUMNS), np.int64)
+        return records.walk(raw, self._table)
+
+    def pieces(self, chunk: Chunk) -> Iterator[Piece]:
+        """Yield the chunk's records piece by piece; the last may be empty and only move the position.
+
+        Raises:
+            UndecodableError: After the pieces before it have been yielded.
+        """
+        raw = np.frombuffer(chunk.data, np.uint8)
+        count, stop, wrong = self._walk(raw)
+        table = self._table[:count].copy()
+        wanted = _wanted(table, chunk, raw)
+        at = 0
+        while at < count:
+            piece, at, error = self._piece(chunk.position, raw, table, wanted, at)
+            if piece.next_offset > chunk.position:
+                yield piece
+            if error is not None:
+                raise error
+        if wrong:
+            # The base offset of a batch that cannot be walked over cannot be trusted either.
+            after = max(chunk.position, _after(table[-1])) if count else chunk.position
+            raise UndecodableError(after, f"{Malformed(wrong).text} (at byte {stop} of the fetch)")
+        if not count and raw.size:
+            # Brokers send a first batch whole, however large (KIP-74): a cut one has a forged length.
+            raise UndecodableError(chunk.position, f"its length leaves the {raw.size:,} bytes that came")
+
+    def _piece(
+        self,
+        position: int,
+        raw: NDArray[np.uint8],
+        table: NDArray[np.int64],
+        wanted: NDArray[np.bool_],
+        start: int,
+    ) -> tuple[Piece, int, UndecodableError | None]:
+        """Open batches from ``start`` on until the piece is full; returns it and the next batch."""
+        rows = used = 0
+        spans: list[tuple[int, int, int]] = []
+        at = start
+        error: UndecodableError | None = None
+        while at < len(table) and used < PIECE_BYTES:
+            try:
+                _check_crc(raw, table[at])
+                size = self._open(raw, table[at], used) if wanted[at] else 0
+            except CodecError as failure:
+                if used:
+                    break  # it may fit the whole buffer: it begins the next piece
+                error = UndecodableError(int(table[at, BASE_OFFSET]), str(failure))
+                break
+            if wanted[at]:
+                spans.append((at, used, used + size))
+                used += size
+                rows += max(0, min(int(table[at, COUNT]), size // records.MIN_RECORD_BYTES))
+            at += 1
+        piece, failed = self._scan(position, raw, table, spans, rows, start, at)
+        return piece, at, failed or error
+
+    def _open(self, raw: NDArray[np.uint8], batch: NDArray[np.int64], used: int) -> int:
+        """Inflate one batch behind the first ``used`` bytes of the buffer."""
+        start, stop = int(batch[START]), int(batch[START] + batch[SIZE])
+        if batch[COUNT] < 0:
+            raise CodecError("its record count is negative")
+        space = self._scratch[used:]
+        size = inflate(int(batch[ATTRIBUTES]) & CODEC_MASK, raw[start + HEADER_BYTES : stop], space)
+        if size > MAX_INFLATED_BYTES:
+            raise CodecError(f"it inflates to more than {MAX_INFLATED_BYTES:,} bytes")
+        return size
+
+    def _scan(
+        self,
+        position: int,
+        raw: NDArray[np.uint8],
+        table: NDArray[np.int64],
+        spans: list[tuple[int, int, int]],
+        rows: int,
+        start: int,
+        stop: int,
+    ) -> tuple[Piece, UndecodableError | None]:
+        """Read the inflated ``spans`` into columns; a malformed batch ends the piece before it."""
+        if len(self._columns) < rows:
+            self._columns = Columns.empty(rows, self._scratch)
+        columns = self._columns
+        row = 0
+        opened: list[int] = []
+        first_row = [0]
+        whole: list[bool] = []
+        error: UndecodableError | None = None
+        next_offset = _after(table[stop - 1]) if stop > start else position
+        for index, begin, end in spans:
+            batch = table[index]
+            wrong, record = _scan_into(columns, begin, end, batch, row)
+            if wrong:
+                text = f"{Malformed(wrong).text} (record {record} of the batch)"
+                error = UndecodableError(int(batch[BASE_OFFSET]), text)
+                next_offset = int(batch[BASE_OFFSET])
+                break
+            after = row + int(batch[COUNT])
+            # A fetch can begin inside a batch: what lies below the position is not ours.
+            skip = int(np.searchsorted(columns.offset[row:after], position))
+            if skip:
+                _drop_rows(columns, row, after, skip)
+                after -= skip
+            if after == row:
+                continue
+            opened.append(index)
+            whole.append(not skip and _forwardable(batch))
+            row = after
+            first_row.append(row)
+        piece = Piece(
+            columns.rows(0, row),
+            raw,
+            table[opened],
+            np.array(first_row, np.int64),
+            np.array(whole, np.bool_),
+            max(next_offset, position),
+        )
+        return piece, error
+
+
+def _check_crc(raw: NDArray[np.uint8], batch: NDArray[np.int64]) -> None:
+    start, stop = int(batch[START]), int(batch[START] + batch[SIZE])
+    if google_crc32c.value(raw[start + CRC_FROM : stop]) != int(batch[CRC]):
+        raise CodecError("its CRC-32C does not match its bytes")
+
+
+def _after(batch: NDArray[np.int64]) -> int:
+    return int(batch[BASE_OFFSET] + batch[LAST_DELTA]) + 1
+
+
+def _forwardable(batch: NDArray[np.int64]) -> bool:
+    """Whether the broker takes the batch's bytes as they are (trap 9).
+
+    Gaps, as compaction leaves them, make it refuse; with LogAppendTime consumers would see the
+    producer's times.
+    """
+    return bool(batch[COUNT] == batch[LAST_DELTA] + 1 and not batch[ATTRIBUTES] & LOG_APPEND_TIME)
+
+
+def _drop_rows(columns: Columns, start: int, stop: int, skip: int) -> None:
+    for name in (
+        "offset", "timestamp", "body", "end", "key", "key_length", "value", "value_length", "headers",
+    ):  # fmt: skip
+        column = getattr(columns, name)
+        column[start : stop - skip] = column[start + skip : stop].copy()
+
+
+def _scan_into(columns: Columns, begin: int, end: int, batch: NDArray[np.int64], row: int) -> tuple[int, int]:
+    wrong, record = records.scan(
+        columns.data,
+        begin,
+        end,
+        batch,
+        row,
+        columns.offset,
+        columns.timestamp,
+        columns.body,
+        columns.end,
+        columns.key,
+        columns.key_length,
+        columns.value,
+        columns.value_length,
+        columns.headers,
+    )
+    return int(wrong), int(record)
+
+
+def _wanted(table: NDArray[np.int64], chunk: Chunk, raw: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Tell data that counts from control batches, aborted transactions and what lies below."""
+    attributes = table[:, ATTRIBUTES]
+    control = (attributes & CONTROL) != 0
+    wanted: NDArray[np.bool_] = ~control & (table[:, BASE_OFFSET] + table[:, LAST_DELTA] >= chunk.position)
+    if not chunk.aborted:
+        return wanted
+    # Aborted transactions apply per fetch response, by batch base offset: a producer's batches are
+    # aborted from the listed first offset on until its abort marker.
+    pending = sorted(chunk.aborted, key=lambda transaction: transaction[1])
+    active: set[int] = set()
+    for index in range(len(table)):
+        batch = table[index]
+        while pending and pending[0][1] <= batch[BASE_OFFSET]:
+            active.add(pending.pop(0)[0])
+        producer = int(batch[PRODUCER_ID])
+        if control[index]:
+            if is_abort_marker(raw, batch):
+                active.discard(producer)
+        elif attributes[index] & TRANSACTIONAL and producer in active:
+            wanted[index] = False
+    return wanted
+
+
+def is_abort_marker(raw: NDArray[np.uint8], batch: NDArray[np.int64]) -> bool:
+    """Whether a control batch ends a transaction by aborting it.
+
+    A control record's key is version int16, type int16 (0 abort, 1 commit); the record before it is
+    length, attributes and two deltas, all of one byte in a marker, then the key's length.
+    """
+    # A copy, because a kernel is compiled anew for read-only bytes.
+    body = raw[int(batch[START]) + HEADER_BYTES : int(batch[START] + batch[SIZE])].copy()
+    columns = Columns.empty(1, body)
+    if batch[COUNT] != 1 or _scan_into(columns, 0, int(body.size), batch, 0)[0]:
+        return False
+    key = int(columns.key[0])
+    return bool(columns.key_length[0] >= 4 and not body[key + 2] and not body[key + 3])

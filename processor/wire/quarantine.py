@@ -1,0 +1,129 @@
+"""What does a quarantined record look like?
+
+As it came (key, value, timestamp, headers), with three headers after its own: ``seqmark.error`` (a stable
+code), ``seqmark.detail`` (for people), ``seqmark.source`` (``topic:partition:offset``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from processor.wire.encode import EncodedBatch, TooLargeError, plain_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from processor.engine.records import Columns
+    from processor.engine.verdict import Fault
+
+Header = tuple[str | bytes, bytes | None]
+Item = tuple[bytes | None, bytes | None, int, list[Header]]
+
+BATCH_BYTES = 256 * 1024
+
+
+def read_record(columns: Columns, row: int) -> Item:
+    """Return (key, value, timestamp in ms, headers) of one record; names of headers as bytes."""
+    data = columns.data
+    at, stop = int(columns.headers[row]), int(columns.end[row])
+    tail = data[at:stop].tobytes()
+    return (
+        _span(columns, int(columns.key[row]), int(columns.key_length[row])),
+        _span(columns, int(columns.value[row]), int(columns.value_length[row])),
+        int(columns.timestamp[row]),
+        _headers(tail),
+    )
+
+
+def _span(columns: Columns, start: int, length: int) -> bytes | None:
+    return None if length < 0 else columns.data[start : start + length].tobytes()
+
+
+def _headers(tail: bytes) -> list[Header]:
+    """Read headers from their count on; `scan` has checked all bounds."""
+    count, at = _varint(tail, 0)
+    headers: list[Header] = []
+    for _ in range(count):
+        size, at = _varint(tail, at)
+        name = tail[at : at + size]
+        size, at = _varint(tail, at + size)
+        headers.append((name, None if size < 0 else tail[at : at + size]))
+        at += max(size, 0)
+    return headers
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    result = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (result >> 1) ^ -(result & 1), at
+        shift += 7
+
+
+def quarantine_batches(
+    columns: Columns,
+    rows: Sequence[int],
+    faults: Sequence[tuple[Fault, str]],
+    source: tuple[str, int],
+    codec: int,
+    limit_bytes: int,
+) -> list[EncodedBatch]:
+    """Write the records in ``rows`` for the quarantine topic.
+
+    Args:
+        columns: Where they are.
+        rows: Which, in order.
+        faults: Code and detail of each.
+        source: Topic and partition they came from.
+        codec: Of the batches; a record that only fits compressed is compressed by it.
+        limit_bytes: The quarantine topic's ``max.message.bytes``.
+
+    Raises:
+        TooLargeError: A record exceeds the limit even alone; ``row`` names it.
+    """
+    batches: list[EncodedBatch] = []
+    items: list[Item] = []
+    pending: list[int] = []
+    size = 0
+    for row, (fault, detail) in zip(rows, faults, strict=True):
+        key, value, timestamp, headers = read_record(columns, row)
+        position = f"{source[0]}:{source[1]}:{int(columns.offset[row])}"
+        headers += [
+            ("seqmark.error", fault.code.encode()),
+            ("seqmark.detail", detail.encode()),
+            ("seqmark.source", position.encode()),
+        ]
+        items.append((key, value, timestamp, headers))
+        pending.append(row)
+        size += int(columns.end[row] - columns.body[row])
+        if size >= BATCH_BYTES:
+            batches += _split(items, pending, columns, codec, limit_bytes)
+            items, pending, size = [], [], 0
+    if items:
+        batches += _split(items, pending, columns, codec, limit_bytes)
+    return batches
+
+
+def _split(
+    items: list[Item], rows: list[int], columns: Columns, codec: int, limit_bytes: int
+) -> list[EncodedBatch]:
+    offsets = int(columns.offset[rows[0]]), int(columns.offset[rows[-1]])
+    batch = plain_batch(items, codec, *offsets)
+    if batch.size <= limit_bytes:
+        return [batch]
+    if len(items) == 1:
+        raise TooLargeError(rows[0], batch.size)
+    half = len(items) // 2
+    return _split(items[:half], rows[:half], columns, codec, limit_bytes) + _split(
+        items[half:], rows[half:], columns, codec, limit_bytes
+    )
+
+
+def oversized(columns: Columns, most_bytes: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return the rows whose record could make a batch of more than ``most_bytes`` alone."""
+    return np.flatnonzero(columns.end - columns.body > most_bytes)

@@ -1,0 +1,180 @@
+"""Which slots run here now, and when is the worker done?
+
+Joins the group, makes a `SlotRun` for each slot it is given, gives them up at each rebalance, and ends when it
+is told to, when something cannot go on, or when it is drained.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from processor.context import Context
+from processor.kafka.membership import Membership
+from processor.kafka.options import client_options
+from processor.kafka.seam import Link, TopicPartition, check_aiokafka
+from processor.slot import Event, SlotRun
+from processor.state.home import Home
+from processor.wire.decode import Decoder
+from processor.wire.encode import Encoder
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from processor.metrics import Metrics
+    from schemas.config import Settings
+
+log = logging.getLogger(__name__)
+
+
+class Worker:
+    """One worker process's work.
+
+    Args:
+        settings: Checked already; topics exist.
+        metrics: Where it counts.
+        put: Puts an event into the channel of (pipeline name, slot number).
+        drain: End once everything assigned is committed up to where it ended when it was assigned.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        metrics: Metrics,
+        put: Callable[[str, int, Event], Awaitable[None]],
+        *,
+        drain: bool = False,
+    ) -> None:
+        check_aiokafka()
+        self._settings = settings
+        self._metrics = metrics
+        self._put = put
+        self._drain = drain
+        self._home = Home(settings.worker.state_dir, settings.worker.application_id)
+        self._pipelines = {pipeline.source: pipeline for pipeline in settings.pipelines}
+        self._runs: dict[tuple[str, int], SlotRun] = {}
+        self._partitions: dict[str, list[int]] = {}
+        self._assigned = False
+        self._membership: Membership | None = None
+        self._context: Context | None = None
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._watch: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Join the group.
+
+        Raises:
+            KafkaError: No broker answers.
+        """
+        worker = self._settings.worker
+        options: dict[str, Any] = client_options(self._settings.kafka)
+        link = await Link.open(options, f"{worker.application_id}-group", list(self._pipelines))
+        self._membership = Membership(
+            link,
+            worker.application_id,
+            dict.fromkeys(self._pipelines, worker.slots),
+            worker.session_timeout_ms,
+            worker.group_instance_id,
+        )
+        self._context = Context(
+            self._settings,
+            options,
+            self._membership,
+            self._home,
+            self._metrics,
+            Decoder(),
+            Encoder(),
+            self.end,
+            self._progressed,
+        )
+        await self._membership.join(self)
+        self._watch = asyncio.create_task(self._watch_group(self._membership), name="group")
+
+    async def _watch_group(self, membership: Membership) -> None:
+        try:
+            await membership.failed()
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever the group says ends the worker
+            self.end(error)
+
+    def end(self, error: Exception | None = None) -> None:
+        """Make `wait` return, or raise ``error``; the first call counts."""
+        if not self._ended.done():
+            if error is None:
+                self._ended.set_result(None)
+            else:
+                self._ended.set_exception(error)
+
+    async def wait(self) -> None:
+        """Wait until the worker is to stop; raises what ended it."""
+        await asyncio.shield(self._ended)
+
+    async def stop(self) -> None:
+        """Give up all slots, leave the group, release the state folder; within about 10 s."""
+        self._drain = False
+        if self._watch is not None:
+            self._watch.cancel()
+        await self.revoked()
+        if self._membership is not None:
+            await self._membership.leave()
+        self._home.release()
+
+    # ------------------------------------------------- called by the membership
+
+    async def revoked(self) -> None:
+        """Give everything up; nothing of it is written afterwards."""
+        self._assigned = False
+        self._metrics.ready.set(0)
+        runs, self._runs = self._runs, {}
+        await asyncio.gather(*(run.close() for run in runs.values()))
+        for name, numbers in self._partitions.items():
+            self._metrics.assigned.labels(name).set(0)
+            for number in numbers:
+                self._metrics.forget(name, number)
+        self._partitions = {}
+
+    def assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        """Start a run for each slot; fencing and restoring go on while the group polls."""
+        context = self._context
+        if context is None:
+            return
+        context.look_again()
+        slots = self._settings.worker.slots
+        by_slot: dict[tuple[str, int], list[int]] = defaultdict(list)
+        for tp in sorted(partitions):
+            by_slot[tp.topic, tp.partition % slots].append(tp.partition)
+        for (topic, slot), numbers in by_slot.items():
+            pipeline = self._pipelines[topic]
+            self._partitions.setdefault(pipeline.name, []).extend(numbers)
+            self._runs[pipeline.name, slot] = SlotRun(
+                context, pipeline, slot, numbers, self._putter(pipeline.name, slot)
+            )
+        for pipeline in self._settings.pipelines:
+            count = len(self._partitions.get(pipeline.name, ()))
+            self._metrics.assigned.labels(pipeline.name).set(count)
+        self._assigned = True
+        for run in self._runs.values():
+            run.start()
+        self._progressed()
+
+    def _putter(self, pipeline: str, slot: int) -> Callable[[Event], Awaitable[None]]:
+        async def put(event: Event) -> None:
+            await self._put(pipeline, slot, event)
+
+        return put
+
+    # ------------------------------------------------- what others ask
+
+    @property
+    def ready(self) -> bool:
+        """Whether the group has assigned something (or nothing) and all of it is restored."""
+        return self._assigned and all(run.ready for run in self._runs.values())
+
+    def _progressed(self) -> None:
+        self._metrics.ready.set(int(self.ready))
+        if self._drain and self.ready and all(run.drained() for run in self._runs.values()):
+            log.info("drained: %s slots", len(self._runs))
+            self.end()

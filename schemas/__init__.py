@@ -1,0 +1,1 @@
+"""What the worker, Spark and their users agree on: config, events, byte layouts of the changelog."""

@@ -1,0 +1,58 @@
+"""What can be configured, and what is right? The one declaration of every key.
+
+Default, help, environment variable and `docs/configuration.md` all come from the fields declared here.
+Attributes carry the key's own name (``from`` is `from_`: it is a word of Python). Values are checked when
+they are read: a `Settings` that exists is valid as a whole, cross-field rules included.
+"""
+
+from __future__ import annotations
+
+from schemas.config.dedup import (
+    BloomOptions,
+    Dedup,
+    HeaderId,
+    HeaderSource,
+    IdPart,
+    InsertIdDedup,
+    KeyId,
+    SequenceSource,
+    ValueId,
+    ValueSource,
+    WatermarkDedup,
+)
+from schemas.config.kafka import Kafka
+from schemas.config.pipeline import Pipeline
+from schemas.config.settings import Settings
+from schemas.config.sinks import (
+    ConsoleOutput,
+    KafkaOutput,
+    Output,
+    ParquetOutput,
+    PostgresOutput,
+    Sink,
+)
+from schemas.config.worker import Worker
+
+__all__ = [
+    "BloomOptions",
+    "ConsoleOutput",
+    "Dedup",
+    "HeaderId",
+    "HeaderSource",
+    "IdPart",
+    "InsertIdDedup",
+    "Kafka",
+    "KafkaOutput",
+    "KeyId",
+    "Output",
+    "ParquetOutput",
+    "Pipeline",
+    "PostgresOutput",
+    "SequenceSource",
+    "Settings",
+    "Sink",
+    "ValueId",
+    "ValueSource",
+    "WatermarkDedup",
+    "Worker",
+]

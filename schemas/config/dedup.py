@@ -1,0 +1,154 @@
+"""By what is a record judged? The two modes and what they read from a record."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from schemas.config.values import DurationMs, Pointer, Table, Text, WholeNumber, wrong
+
+_MINUTE_MS = 60_000
+_DAY_MS = 86_400_000
+
+
+def _scope(value: str) -> str:
+    if value in {"partition", "key"} or (value.startswith("header:") and value != "header:"):
+        return value
+    raise wrong('must be "partition", "key" or "header:NAME"')
+
+
+def _value_format(value: Any) -> Any:
+    if value in {"int64", "int32"}:
+        raise wrong(
+            "int64 and int32 are for headers; in a value leave format out (a JSON integer) "
+            'or write "text" (a JSON string)'
+        )
+    return value
+
+
+class HeaderSource(Table):
+    """A sequence or epoch in a record header."""
+
+    from_: Literal["header"] = Field(alias="from", description="A record header.")
+    name: Text = Field(description="Its name; of several of one name the last counts.")
+    format: Literal["int64", "int32", "text"] = Field(
+        default="int64",
+        description="int64 and int32 are signed and big-endian, 8 and 4 bytes; text is decimal.",
+    )
+
+
+class ValueSource(Table):
+    """A sequence or epoch in a JSON value."""
+
+    from_: Literal["value"] = Field(alias="from", description="A field of the JSON value.")
+    pointer: Pointer = Field(description="JSON pointer (RFC 6901) to it.")
+    format: Annotated[Literal["text"] | None, BeforeValidator(_value_format)] = Field(
+        default=None, description="text: a JSON string of decimal digits; not set: a JSON integer."
+    )
+
+
+SequenceSource = HeaderSource | ValueSource
+
+
+class WatermarkDedup(Table):
+    """Sequences that grow: what is not above the last one seen is dropped."""
+
+    mode: Literal["watermark"] = Field(description="Judge by a sequence that the producer counts up.")
+    scope: Annotated[str, AfterValidator(_scope)] = Field(
+        default="partition",
+        description='What has a sequence of its own: "partition", "key" or "header:NAME" '
+        "(one sequence per producer).",
+    )
+    sequence: SequenceSource = Field(
+        discriminator="from_", description="Where the sequence stands in a record."
+    )
+    epoch: SequenceSource | None = Field(
+        default=None,
+        discriminator="from_",
+        description="Where the epoch stands: a producer that restarts its count raises it.",
+    )
+    # 65,536 bits are 8 KiB of state a scope: what one changed scope costs in the changelog.
+    reorder_window: Annotated[WholeNumber, Field(ge=0, le=65_536)] = Field(
+        default=0,
+        description="How many sequence numbers below the watermark are remembered one by one, so "
+        "that a late record that was never seen passes; 0: strict.",
+    )
+
+
+class HeaderId(Table):
+    """A part of an id: a header's bytes."""
+
+    from_: Literal["header"] = Field(alias="from", description="A record header's bytes.")
+    name: Text = Field(description="Its name; of several of one name the last counts.")
+
+
+class KeyId(Table):
+    """A part of an id: the record's key."""
+
+    from_: Literal["key"] = Field(alias="from", description="The key's bytes.")
+
+
+class ValueId(Table):
+    """A part of an id: a field of the JSON value."""
+
+    from_: Literal["value"] = Field(alias="from", description="A field of the JSON value.")
+    pointer: Pointer = Field(description="JSON pointer (RFC 6901) to a string or a number.")
+
+
+IdPart = HeaderId | KeyId | ValueId
+
+
+class BloomOptions(Table):
+    """The table ``bloom``: one filter per partition and bucket of time."""
+
+    false_positive_rate: Annotated[float, Field(gt=0, lt=0.5)] = Field(
+        default=1e-9, description="Promised rate over the whole window."
+    )
+    bucket: DurationMs = Field(default=_DAY_MS, description="Time that one filter covers; it is dropped whole.")
+    expected_per_bucket: Annotated[WholeNumber, Field(ge=1)] = Field(
+        default=20_000_000, description="Ids per partition and bucket that a filter is sized for."
+    )
+    confirm: bool = Field(
+        default=True,
+        description="Look a hit up among the ids; false keeps no ids at all, and a false positive is "
+        "a lost record.",
+    )
+
+
+class InsertIdDedup(Table):
+    """Ids that are repeated when a record is sent again: dropped within a window of time."""
+
+    mode: Literal["insert-id"] = Field(
+        description="Judge by an id that the producer repeats when it sends again."
+    )
+    id: Annotated[list[Annotated[IdPart, Field(discriminator="from_")]], Field(min_length=1)] = Field(
+        description="The parts that make an id."
+    )
+    window: DurationMs = Field(description="How long an id is remembered.")
+    time: Literal["record", "arrival"] = Field(
+        default="record",
+        description="The partition's clock runs by the records' Kafka timestamps, or by the worker's clock.",
+    )
+    max_ahead: DurationMs = Field(
+        default=5 * _MINUTE_MS,
+        description="How far records may push the partition's clock ahead of the worker's.",
+    )
+    refresh: bool = Field(default=False, description="A duplicate renews its id's window.")
+    on_missing: Literal["quarantine", "pass"] = Field(
+        default="quarantine",
+        description="What becomes of a record where a part is missing or null.",
+    )
+    backend: Literal["exact", "bloom"] = Field(default="exact", description="How ids are kept in memory.")
+    bloom: BloomOptions | None = Field(default=None, description="Options of the bloom backend.")
+    route: Literal["by-id"] | None = Field(
+        default=None,
+        description="by-id: re-key through an internal topic first, for equal ids that can arrive in "
+        "different partitions.",
+    )
+
+    @property
+    def bloom_options(self) -> BloomOptions:
+        """The options of the bloom backend, defaults where none are given."""
+        return self.bloom or BloomOptions()
+
+
+Dedup = WatermarkDedup | InsertIdDedup

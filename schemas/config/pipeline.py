@@ -1,0 +1,22 @@
+"""What is one pipeline? A source, a clean sink, and what is kept of the rest."""
+
+from pydantic import Field
+
+from schemas.config.dedup import Dedup
+from schemas.config.values import Name, Table, Topic
+
+
+class Pipeline(Table):
+    """An element of ``[[pipelines]]``."""
+
+    name: Name = Field(description="Its name, in internal topics, metrics and receipts.")
+    source: Topic = Field(description="Topic with duplicates; no other pipeline may read it.")
+    sink: Topic = Field(description="Topic without; the same partitions in the same order.")
+    duplicates: Topic | None = Field(
+        default=None, description="Topic for one receipt per dropped record; not set: none."
+    )
+    quarantine: Topic | None = Field(
+        default=None,
+        description="Topic for records that cannot be judged; not set: the worker stops at the first.",
+    )
+    dedup: Dedup = Field(discriminator="mode", description="By what records are judged.")

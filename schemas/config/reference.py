@@ -1,0 +1,221 @@
+"""What does the declaration say of each key? Read from the models: path, type, default, meaning.
+
+Three readers: the generated reference, the environment (is a key a single value or a table?) and error
+messages (which keys are known here, where in the file is pydantic's location?).
+"""
+
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr
+from pydantic_core import PydanticUndefined
+
+from schemas.config.settings import Settings
+from schemas.config.values import DurationMark, duration_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pydantic.fields import FieldInfo
+
+ENV_PREFIX = "SEQMARK_"
+ENV_DELIMITER = "__"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of the config file, as declared."""
+
+    path: tuple[str, ...]
+    """``N`` stands for an index, ``NAME`` for a key of the user's own."""
+    variant: str
+    """Which form of its table has the key, such as ``mode = "watermark"``; empty: every one."""
+    type: str
+    default: str | None
+    """As TOML; None: the key is required; empty: it is not set."""
+    description: str
+
+    @property
+    def env(self) -> str:
+        """The environment variable that overrides it."""
+        return ENV_PREFIX + ENV_DELIMITER.join(self.path).upper()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an error is: the path in the file, and what is declared there."""
+
+    path: tuple[str | int, ...]
+    parents: tuple[type[BaseModel], ...]
+    """The models (several where the variant is not known) that the last step was looked up in."""
+
+    def known_keys(self) -> list[str]:
+        """Return the keys that could have been meant by the last step."""
+        return sorted({key for model in self.parents for key in fields_by_key(model)})
+
+    def description(self) -> str:
+        """Return what the last step is for; of a table also the keys that it must have."""
+        for model in self.parents:
+            field = fields_by_key(model).get(str(self.path[-1]))
+            if field is None:
+                continue
+            forms = variants(field.annotation)
+            needed = fields_by_key(forms[""]) if "" in forms else {}
+            required = [key for key, each in needed.items() if each.is_required()]
+            also = f" It needs {', '.join(required)}." if required else ""
+            return (field.description or "") + also
+        return ""
+
+
+def fields_by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return a model's fields by their name in the file."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def variants(annotation: Any) -> dict[str, type[BaseModel]]:
+    """Return the models of a type by the value of their discriminator; one alone has the name ``""``."""
+    models = [each for each in _members(annotation) if _is_model(each)]
+    if len(models) == 1:
+        return {"": models[0]}
+    return {_tag(model)[1]: model for model in models}
+
+
+def place(location: Sequence[str | int]) -> Place:
+    """Translate pydantic's location of an error, which names variants, into the file's path."""
+    path: list[str | int] = []
+    annotation: Any = Settings
+    parents: tuple[type[BaseModel], ...] = ()
+    for step in location:
+        known = variants(annotation)
+        if isinstance(step, str) and step in known and "" not in known:
+            annotation = known[step]
+            continue
+        path.append(step)
+        parents = tuple(known.values())
+        annotation = _below(annotation, step)
+    return Place(tuple(path), parents)
+
+
+def declared(path: Sequence[str | int]) -> list[Any]:
+    """Return the types that a path of the file can have; none: there is no such key."""
+    found: list[Any] = [Settings]
+    for step in path:
+        found = [
+            below
+            for annotation in found
+            for member in _alternatives(annotation)
+            if (below := _below(member, step)) is not None
+        ]
+    return found
+
+
+def is_single(annotation: Any) -> bool:
+    """Return whether a value of this type is one word, not a table or a list."""
+    return not any(_is_model(each) or get_origin(each) in {list, dict} for each in _members(annotation))
+
+
+def is_list(annotation: Any) -> bool:
+    """Return whether values of this type are lists."""
+    return any(get_origin(each) is list for each in _members(annotation))
+
+
+def keys() -> Iterator[Key]:
+    """Yield every key that has a value of its own, in the order of declaration."""
+    yield from _keys(Settings, (), "")
+
+
+def _keys(model: type[BaseModel], path: tuple[str, ...], variant: str) -> Iterator[Key]:
+    for key, field in fields_by_key(model).items():
+        here = (*path, key)
+        annotation = field.annotation
+        if is_list(annotation) and variants(_below(annotation, 0)):
+            annotation, here = _below(annotation, 0), (*here, "N")
+        forms = variants(annotation)
+        if not forms:
+            default = _default_text(field)
+            yield Key(here, variant, _type_text(field), default, field.description or "")
+            continue
+        if not field.is_required() and here[-1] != "N":
+            yield Key(here, variant, "table", "", field.description or "")
+        for tag, form in forms.items():
+            yield from _keys(form, here, f'{_tag(form)[0]} = "{tag}"' if tag else variant)
+
+
+def _members(annotation: Any) -> list[Any]:
+    """Take a type apart: Annotated is looked through, of a union all but None."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _members(get_args(annotation)[0])
+    if origin in {Union, types.UnionType}:
+        return [each for part in get_args(annotation) for each in _members(part)]
+    return [] if annotation in {None, type(None)} else [annotation]
+
+
+def _alternatives(annotation: Any) -> list[Any]:
+    return list(variants(annotation).values()) or [annotation]
+
+
+def _below(annotation: Any, step: str | int) -> Any:
+    for each in _members(annotation):
+        if get_origin(each) is list and isinstance(step, int):
+            return get_args(each)[0]
+        if get_origin(each) is dict and isinstance(step, str):
+            return get_args(each)[1]
+        if _is_model(each) and isinstance(step, str) and step in fields_by_key(each):
+            return fields_by_key(each)[step].annotation
+    return None
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _tag(model: type[BaseModel]) -> tuple[str, str]:
+    """Return a variant's discriminator, its first key, and the value that chooses it."""
+    key, field = next(iter(fields_by_key(model).items()))
+    return key, str(get_args(field.annotation)[0])
+
+
+def _type_text(field: FieldInfo) -> str:
+    if any(isinstance(mark, DurationMark) for mark in field.metadata):
+        return "duration"
+    words = []
+    for each in _members(field.annotation):
+        if get_origin(each) is Literal:
+            words += [f'"{value}"' for value in get_args(each)]
+        elif get_origin(each) is list:
+            words.append("list of strings")
+        elif get_origin(each) is dict:
+            words.append("table of strings")
+        else:
+            words.append(_TYPE_WORDS[each])
+    return " or ".join(words)
+
+
+_TYPE_WORDS: Mapping[Any, str] = {
+    str: "string",
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+    Path: "path",
+    SecretStr: "string (secret)",
+}
+
+
+def _default_text(field: FieldInfo) -> str | None:
+    if field.is_required():
+        return None
+    default = field.get_default(call_default_factory=True)
+    if default is None or default is PydanticUndefined:
+        return ""
+    if any(isinstance(mark, DurationMark) for mark in field.metadata):
+        return f'"{duration_text(default)}"'
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, str | Path):
+        return f'"{default}"'
+    return str(default)

@@ -1,0 +1,229 @@
+"""Which values do not go together, though each is right by itself?
+
+The rules read the tables as they were written and look at right values only (`_right`): a wrong one has
+its own message, and must not hide the others. A rule yields where it is broken and what would be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from schemas.config.dedup import BloomOptions, InsertIdDedup
+from schemas.config.kafka import Kafka
+from schemas.config.pipeline import Pipeline
+from schemas.config.sinks import Sink
+from schemas.config.values import TOPIC_MAX_LENGTH, duration_text
+from schemas.config.worker import Worker
+
+Where = tuple[str | int, ...]
+Violation = tuple[Where, str]
+Right = dict[str, Any]
+
+# The longest name that is made of a pipeline's: {application_id}-{pipeline}-repartition.
+_INTERNAL_SUFFIXES = ("changelog", "repartition")
+
+
+class Use(NamedTuple):
+    """One topic in one role."""
+
+    where: Where
+    pipeline: int
+    role: str
+    topic: str
+
+
+def violations(raw: Mapping[str, Any]) -> Iterator[Violation]:
+    """Yield every broken rule of a config as it was written."""
+    worker = _right(Worker, raw.get("worker"))
+    yield from _kafka(_right(Kafka, raw.get("kafka")), _table(raw.get("kafka")))
+    yield from _worker(worker)
+    pipelines = [_right(Pipeline, each) for each in _tables(raw.get("pipelines"))]
+    sinks = [_right(Sink, each) for each in _tables(raw.get("sinks"))]
+    if not raw.get("pipelines") and not raw.get("sinks"):
+        yield ("pipelines",), "at least one [[pipelines]] or [[sinks]] is needed"
+    yield from _unique("pipelines", "name", pipelines)
+    yield from _unique("sinks", "name", sinks)
+    # Two queries on one checkpoint destroy each other's progress.
+    yield from _unique("sinks", "checkpoint", sinks)
+    yield from _topics(list(_uses(pipelines)))
+    yield from _loops(pipelines)
+    yield from _internal(worker, pipelines)
+    for index, each in enumerate(_tables(raw.get("pipelines"))):
+        yield from _dedup(("pipelines", index, "dedup"), _table(each.get("dedup")))
+
+
+def _kafka(kafka: Right, written: Mapping[str, Any]) -> Iterator[Violation]:
+    protocol = kafka.get("security_protocol")
+    if protocol is None:
+        return
+    if protocol.startswith("SASL"):
+        for key in ("sasl_plain_username", "sasl_plain_password"):
+            if key not in written:
+                yield ("kafka", key), f"is needed with security_protocol {protocol}"
+    yield from _unused(protocol, written)
+    for key in ("ssl_keyfile", "ssl_password"):
+        if key in written and "ssl_certfile" not in written:
+            yield ("kafka", key), "belongs to ssl_certfile, which is missing"
+
+
+def _unused(protocol: str, written: Mapping[str, Any]) -> Iterator[Violation]:
+    """A credential that is silently left aside looks like protection."""
+    asked = {
+        "sasl_": (protocol.startswith("SASL"), "SASL_SSL or SASL_PLAINTEXT"),
+        "ssl_": (protocol.endswith("SSL"), "SSL or SASL_SSL"),
+    }
+    for prefix, (used, instead) in asked.items():
+        for key in Kafka.model_fields:
+            if key.startswith(prefix) and key in written and not used:
+                right = f"needs security_protocol {instead}; with {protocol} it has no effect"
+                yield ("kafka", key), right
+
+
+def _worker(worker: Right) -> Iterator[Violation]:
+    commit = worker.get("commit_interval_ms")
+    for key in ("transaction_timeout_ms", "session_timeout_ms"):
+        limit = worker.get(key)
+        if commit is not None and limit is not None and limit <= commit:
+            yield ("worker", key), f"must be greater than commit_interval_ms ({commit})"
+
+
+def _unique(table: str, key: str, elements: Sequence[Right]) -> Iterator[Violation]:
+    seen: dict[Any, int] = {}
+    for index, element in enumerate(elements):
+        value = element.get(key)
+        if value is None:
+            continue
+        if value in seen:
+            message = f"is the same as {table}.{seen[value]}.{key}; each needs its own"
+            yield (table, index, key), message
+        seen.setdefault(value, index)
+
+
+def _uses(pipelines: Sequence[Right]) -> Iterator[Use]:
+    for index, pipeline in enumerate(pipelines):
+        for role in ("source", "sink", "duplicates", "quarantine"):
+            topic = pipeline.get(role)
+            if topic is not None:
+                yield Use(("pipelines", index, role), index, role, topic)
+
+
+def _topics(uses: Sequence[Use]) -> Iterator[Violation]:
+    """One topic, one role; but a sink may be the next pipeline's source.
+
+    Receipts and quarantined records say where they come from, so that pipelines may share those topics.
+    A shared sink could not be checked against its source.
+    """
+    for position, use in enumerate(uses):
+        for earlier in uses[:position]:
+            if earlier.topic != use.topic:
+                continue
+            other = ".".join(map(str, earlier.where))
+            roles = {earlier.role, use.role}
+            if earlier.pipeline == use.pipeline:
+                yield use.where, f"must not be the same topic as {other}"
+            elif roles == {"source"}:
+                yield use.where, f"is read by {other} already; a source belongs to one pipeline"
+            elif roles == {"sink"}:
+                yield use.where, f"is written by {other} already; a sink belongs to one pipeline"
+            elif len(roles) == 2 and roles != {"source", "sink"}:
+                yield use.where, f"must not be the same topic as {other}"
+            else:
+                continue
+            break
+
+
+def _loops(pipelines: Sequence[Right]) -> Iterator[Violation]:
+    sinks = {each["source"]: each["sink"] for each in pipelines if {"source", "sink"} <= each.keys()}
+    for index, pipeline in enumerate(pipelines):
+        start = pipeline.get("source")
+        topic = sinks.get(start)
+        seen: set[str] = set()
+        # A pipeline from a topic into the same has its own message.
+        while topic is not None and topic not in seen and topic != start:
+            seen.add(topic)
+            topic = sinks.get(topic)
+        if topic == start and seen:
+            through = " -> ".join([str(start), *_way(sinks, str(start))])
+            yield ("pipelines", index, "source"), f"is fed by its own sink: {through}"
+            return
+
+
+def _way(sinks: Mapping[str, str], start: str) -> Iterator[str]:
+    topic = sinks[start]
+    while topic != start:
+        yield topic
+        topic = sinks[topic]
+    yield start
+
+
+def _internal(worker: Right, pipelines: Sequence[Right]) -> Iterator[Violation]:
+    application = worker.get("application_id")
+    if application is None:
+        return
+    internal: set[str] = set()
+    for index, pipeline in enumerate(pipelines):
+        name = pipeline.get("name")
+        if name is None:
+            continue
+        made = [f"{application}-{name}-{suffix}" for suffix in _INTERNAL_SUFFIXES]
+        internal.update(made)
+        too_long = max(map(len, made)) - TOPIC_MAX_LENGTH
+        if too_long > 0:
+            message = (
+                f"is {too_long} characters too long: internal topics are named "
+                f"APPLICATION_ID-NAME-{_INTERNAL_SUFFIXES[-1]}, at most {TOPIC_MAX_LENGTH} characters"
+            )
+            yield ("pipelines", index, "name"), message
+    for use in _uses(pipelines):
+        if use.topic in internal:
+            yield use.where, "is the name of an internal topic of this application"
+
+
+def _dedup(where: Where, written: Mapping[str, Any]) -> Iterator[Violation]:
+    if written.get("mode") != "insert-id":
+        return
+    dedup = _right(InsertIdDedup, written)
+    bloom = written.get("bloom")
+    if bloom is not None and dedup.get("backend") == "exact":
+        yield (*where, "bloom"), 'has no effect with backend "exact"; write backend = "bloom"'
+    bucket = _right(BloomOptions, bloom).get("bucket")
+    window = dedup.get("window")
+    if isinstance(bloom, Mapping) and bucket and window and bucket > window:
+        message = f"must not be longer than the window ({duration_text(window)})"
+        yield (*where, "bloom", "bucket"), message
+
+
+def _right(model: type[BaseModel], written: Any) -> Right:
+    """Return the right values of a table, defaults included; wrong and missing ones are left out."""
+    values: Right = {}
+    table = _table(written)
+    for name, field in model.model_fields.items():
+        key = field.alias or name
+        if key not in table:
+            if not field.is_required():
+                values[name] = field.get_default(call_default_factory=True)
+            continue
+        try:
+            values[name] = _adapter(model, name).validate_python(table[key])
+        except ValidationError:
+            continue
+    return values
+
+
+@cache
+def _adapter(model: type[BaseModel], name: str) -> TypeAdapter[Any]:
+    field = model.model_fields[name]
+    kind: Any = Annotated[field.annotation, field]
+    return TypeAdapter(kind)
+
+
+def _table(written: Any) -> Mapping[str, Any]:
+    return written if isinstance(written, Mapping) else {}
+
+
+def _tables(written: Any) -> list[Mapping[str, Any]]:
+    return [_table(each) for each in written] if isinstance(written, list) else []

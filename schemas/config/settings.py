@@ -1,0 +1,52 @@
+"""Is a config right as a whole? Everything that is wrong is found in one go."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from schemas.config.kafka import Kafka
+from schemas.config.pipeline import Pipeline
+from schemas.config.rules import violations
+from schemas.config.sinks import Sink
+from schemas.config.values import Table, wrong
+from schemas.config.worker import Worker
+
+
+class Settings(Table):
+    """The whole config file."""
+
+    kafka: Kafka = Field(description="How the cluster is reached.")
+    worker: Worker = Field(description="How a worker runs.")
+    pipelines: list[Pipeline] = Field(
+        default_factory=list, description="What is made clean, from where to where."
+    )
+    sinks: list[Sink] = Field(default_factory=list, description="What Spark makes of the clean topics.")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _everything_at_once(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        # pydantic would run cross-field rules only where no field is wrong: a user would then fix his
+        # file twice. The rules therefore read what was written, not the finished model.
+        errors: list[InitErrorDetails] = []
+        settings: Self | None = None
+        try:
+            settings = handler(data)
+        except ValidationError as error:
+            errors += [_again(details) for details in error.errors(include_url=False)]
+        if isinstance(data, Mapping):
+            errors += [
+                InitErrorDetails(type=wrong(message), loc=where, input=None)
+                for where, message in violations(data)
+            ]
+        if errors or settings is None:
+            raise ValidationError.from_exception_data(cls.__name__, errors, hide_input=True)
+        return settings
+
+
+def _again(details: Any) -> InitErrorDetails:
+    """Make an error raisable once more; its input is left behind, for it may be a secret."""
+    context = {"message": details["msg"], **details.get("ctx", {})}
+    kind = PydanticCustomError(details["type"], "{message}", context)
+    return InitErrorDetails(type=kind, loc=details["loc"], input=None)

@@ -1,0 +1,116 @@
+"""Which forms may a single value take?
+
+Messages say what would be right and never repeat the value: it may be a secret put in the wrong place.
+"""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic_core import PydanticCustomError
+
+# Kafka's own limits, `org.apache.kafka.common.internals.Topic`.
+TOPIC_MAX_LENGTH = 249
+_TOPIC = re.compile(r"[A-Za-z0-9._-]+")
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_DURATION = re.compile(r"([0-9]{1,9})(s|m|h|d)", re.ASCII)
+_POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
+_ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]/]+):([0-9]{1,5})", re.ASCII)
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class Table(BaseModel):
+    """A table of the config file: unknown keys are errors, values do not change once read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=False)
+
+
+def wrong(message: str) -> PydanticCustomError:
+    """Return the error of one value; the message is shown as it stands, after the key."""
+    return PydanticCustomError("seqmark", "{message}", {"message": message})
+
+
+def _whole_number(value: Any) -> Any:
+    # Python counts True as 1.
+    if isinstance(value, bool):
+        raise wrong("must be a whole number")
+    return value
+
+
+def _name(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise wrong("must be made of letters, digits, _ and - only ([A-Za-z0-9_-]+)")
+    return value
+
+
+def topic_fault(name: str) -> str | None:
+    """Return what Kafka would refuse in a topic of this name, or None."""
+    if name in {".", ".."}:
+        return "must not be . or .."
+    if not _TOPIC.fullmatch(name):
+        return "must be made of letters, digits, . _ and - only (Kafka's rule for topics)"
+    if len(name) > TOPIC_MAX_LENGTH:
+        return f"must have at most {TOPIC_MAX_LENGTH} characters (Kafka's rule for topics)"
+    return None
+
+
+def _topic(value: str) -> str:
+    if fault := topic_fault(value):
+        raise wrong(fault)
+    return value
+
+
+def _duration(value: Any) -> Any:
+    if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
+        return int(match[1]) * _UNIT_MS[match[2]]
+    raise wrong('must be a whole number and a unit, s m h or d, such as "90s" or "7d"')
+
+
+def _positive(value: int) -> int:
+    if value <= 0:
+        raise wrong("must be longer than nothing")
+    return value
+
+
+def _pointer(value: str) -> str:
+    if not _POINTER.fullmatch(value):
+        raise wrong(
+            'must be a JSON pointer such as "/seq" or "/user/id": / before each step, '
+            "~1 for / and ~0 for ~ inside one"
+        )
+    return value
+
+
+def _text(value: str) -> str:
+    if not value.strip():
+        raise wrong("must not be empty")
+    return value
+
+
+def _servers(value: str) -> str:
+    for address in value.split(","):
+        match = _ADDRESS.fullmatch(address.strip())
+        if not match or not 0 < int(match[1]) <= 65535:
+            raise wrong('must be HOST:PORT, several separated by commas, such as "localhost:9092"')
+    return ",".join(address.strip() for address in value.split(","))
+
+
+def duration_text(value_ms: int) -> str:
+    """Return a duration as the config file writes it: 300000 is ``5m``."""
+    for unit in ("d", "h", "m"):
+        if value_ms % _UNIT_MS[unit] == 0:
+            return f"{value_ms // _UNIT_MS[unit]}{unit}"
+    return f"{value_ms // 1000}s"
+
+
+class DurationMark:
+    """Stands in a field's metadata: its integer is milliseconds, written with a unit."""
+
+
+WholeNumber = Annotated[int, BeforeValidator(_whole_number)]
+Name = Annotated[str, AfterValidator(_name)]
+Topic = Annotated[str, AfterValidator(_topic)]
+Pointer = Annotated[str, AfterValidator(_pointer)]
+Text = Annotated[str, AfterValidator(_text)]
+Servers = Annotated[str, AfterValidator(_servers)]
+DurationMs = Annotated[int, BeforeValidator(_duration), AfterValidator(_positive), DurationMark()]

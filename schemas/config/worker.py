@@ -1,0 +1,73 @@
+"""How does a worker run? What is the same for all its pipelines."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from schemas.config.values import Name, Table, Text, WholeNumber
+
+Milliseconds = Annotated[WholeNumber, Field(ge=1)]
+
+
+class Worker(Table):
+    """The table ``[worker]``."""
+
+    application_id: Name = Field(
+        description="Consumer group, and prefix of transactional ids and internal topics. "
+        "Another one starts with empty state."
+    )
+    state_dir: Path = Field(
+        default=Path("var/state"),
+        description="Folder of the local state: a copy of the changelog, rebuilt where it is gone. "
+        "Workers on one host may share it: each takes a folder of its own in it.",
+    )
+    guarantee: Literal["exactly_once", "at_least_once"] = Field(
+        default="exactly_once",
+        description="exactly_once writes output, state and offset in one transaction; "
+        "at_least_once may repeat output after a crash.",
+    )
+    commit_interval_ms: Annotated[Milliseconds, Field(le=60_000)] = Field(
+        default=100, description="How often a transaction is committed, at most; a reader's delay."
+    )
+    # The broker has bounds of its own: group.min/max.session.timeout.ms, 6 s and 30 min by default.
+    session_timeout_ms: Annotated[WholeNumber, Field(ge=1_000, le=1_800_000)] = Field(
+        default=45_000,
+        description="A worker that is silent for so long loses its partitions. "
+        "Brokers accept 6000 to 1800000 by default.",
+    )
+    # The broker's bound is transaction.max.timeout.ms, 15 min by default.
+    transaction_timeout_ms: Annotated[WholeNumber, Field(ge=1_000, le=900_000)] = Field(
+        default=60_000,
+        description="The broker aborts a transaction that is open for so long. Above `commit_interval_ms`.",
+    )
+    group_instance_id: Name | None = Field(
+        default=None,
+        description="Static membership, one name a worker: a restart within the session time-out "
+        "moves no partitions.",
+    )
+    start: Literal["earliest", "latest"] = Field(
+        default="earliest", description="Where a pipeline without state begins."
+    )
+    create_topics: bool = Field(
+        default=True,
+        description="Create topics that are missing at start, as `seqmark topics` does.",
+    )
+    slots: Annotated[WholeNumber, Field(ge=1, le=1_024)] = Field(
+        default=4,
+        description="Per pipeline: groups of partitions that move and commit together. The same for "
+        "all workers of an application; those above the partition count stay empty.",
+    )
+    web_host: Text = Field(
+        default="127.0.0.1",
+        description="Address that /health, /ready and /metrics are served on. They know no password.",
+    )
+    web_port: Annotated[WholeNumber, Field(ge=0, le=65_535)] = Field(
+        default=6066, description="Port of the same; 0: none."
+    )
+    log_format: Literal["text", "json"] = Field(
+        default="text", description="Lines for people, or one JSON object a line."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The least level that is logged."
+    )

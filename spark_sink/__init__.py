@@ -1,0 +1,1 @@
+"""Spark reads the clean topics: the only place that imports pyspark."""

@@ -1,0 +1,181 @@
+"""Which mistakes would lose or repeat records, and which test catches each?
+
+A planted mistake is a small change to the processor that somebody could make: the list is data, `new` takes the
+place of `old` (which stands in `file` exactly once, or the list is out of date), and `test` must fail then.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mistake(NamedTuple):
+    """One planted mistake.
+
+    Attributes:
+        name: What is wrong then.
+        file: In which file.
+        old: What stands there.
+        new: What takes its place.
+        test: The pytest node that must fail.
+        broker: Whether that test needs a broker.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    test: str
+    broker: bool = False
+
+
+MISTAKES = (
+    Mistake(
+        "local state is written before the commit",
+        "processor/pipeline.py",
+        "        await self._output.commit(offsets, lambda: reached(Step.OFFSETS))  # 4\n",
+        "        for partition in moved:\n"
+        "            early = LocalMark(0, partition.position.state_id)\n"
+        "            partition.table.apply(changes[partition.number], early)\n"
+        "        await self._output.commit(offsets, lambda: reached(Step.OFFSETS))  # 4\n",
+        "tests/unit/test_pipeline.py::"
+        "test_where_a_step_fails_nothing_is_written_locally_and_a_new_start_judges_the_same",
+    ),
+    Mistake(
+        "a sequence equal to the watermark passes: >= for >",
+        "processor/engine/watermark.py",
+        "sequence[i] > mark:",
+        "sequence[i] >= mark:",
+        "tests/property/test_watermark_model.py::"
+        "test_the_lowest_number_there_is_passes_as_the_first_record_and_is_a_duplicate_as_the_second",
+    ),
+    Mistake(
+        "an aborted transaction of the source is forgotten",
+        "processor/wire/decode.py",
+        "            wanted[index] = False\n",
+        "            pass\n",
+        "tests/unit/test_records.py::test_an_aborted_transaction_is_left_out_and_its_producers_next_one_is_not",
+    ),
+    Mistake(
+        "a refused batch does not fail its transaction, which then commits",
+        "processor/kafka/producer.py",
+        "                        self._fail(_refusal(tp, batches[tp], code))\n",
+        '                        log.error("%s", _refusal(tp, batches[tp], code))\n',
+        "tests/broker/test_refusals.py::test_a_compacted_sink_that_refuses_a_null_key_stops_the_worker",
+        broker=True,
+    ),
+    Mistake(
+        "the commit does not wait until the output is acknowledged",
+        "processor/pipeline.py",
+        "        await self._output.flush()\n        reached(Step.OUTPUT)  # 2\n",
+        "        reached(Step.OUTPUT)  # 2\n",
+        "tests/unit/test_pipeline.py::test_a_commit_is_exactly_the_numbered_steps_in_their_order",
+    ),
+    Mistake(
+        "a restore stops one record early",
+        "processor/state/restore.py",
+        "in changelog.read(start, stop):",
+        "in changelog.read(start, stop - 1):",
+        "tests/unit/test_restore.py::test_the_last_committed_record_is_taken_in_wherever_the_changelog_ends",
+    ),
+    Mistake(
+        "a restore does not wait for the end of an open transaction",
+        "processor/state/restore.py",
+        "        if limits.stable == limits.end:\n            return limits\n",
+        "        return limits\n",
+        "tests/unit/test_restore.py::test_an_open_transaction_is_waited_for",
+    ),
+    Mistake(
+        "the source offsets are not part of the transaction",
+        "processor/kafka/output.py",
+        "        await self._producer.add_offsets(self._group_id, _positions(self._source, offsets))\n",
+        "",
+        "tests/crash/test_commit_steps.py::test_a_kill_after_a_step_loses_and_repeats_nothing[local]",
+        broker=True,
+    ),
+    Mistake(
+        "the state leads: a position is committed beyond what was taken in",
+        "processor/pipeline.py",
+        "        int(piece.columns.offset[row]),\n    )\n",
+        "        piece.next_offset,\n    )\n",
+        "tests/unit/test_pipeline.py::"
+        "test_without_quarantine_what_comes_before_is_committed_and_the_record_is_named",
+    ),
+    Mistake(
+        "a chunk that does not begin at the position is taken in",
+        "processor/pipeline.py",
+        "        if chunk.position != partition.position.next_offset:\n",
+        "        if chunk.position < 0:\n",
+        "tests/unit/test_pipeline.py::"
+        "test_a_chunk_from_another_position_than_expected_is_a_rebuild_and_takes_nothing_in",
+    ),
+    Mistake(
+        "the previous owner is not fenced at assignment",
+        "processor/slot.py",
+        "self._producer = await self._fenced(self._id, topics)",
+        'self._producer = await self._fenced(f"{self._id}-{os.urandom(4).hex()}", topics)',
+        "tests/crash/test_zombies.py::"
+        "test_a_worker_paused_between_two_steps_commits_nothing_afterwards[offsets]",
+        broker=True,
+    ),
+    Mistake(
+        "a batch's last offset delta is its count, not one less",
+        "processor/wire/encode.py",
+        "                self.count - 1,\n",
+        "                self.count,\n",
+        "tests/property/test_batches.py::test_what_passed_is_read_by_aiokafka_as_exactly_the_kept_records",
+    ),
+    Mistake(
+        "a batch with gaps, as compaction leaves it, goes on as it is",
+        "processor/wire/decode.py",
+        "batch[COUNT] == batch[LAST_DELTA] + 1 and not",
+        "not",
+        "tests/property/test_batches.py::"
+        "test_offsets_with_gaps_as_compaction_leaves_them_are_kept_by_the_decoder_and_closed_by_the_encoder",
+    ),
+    Mistake(
+        "a batch with the broker's append times goes on as it is",
+        "processor/wire/decode.py",
+        " and not batch[ATTRIBUTES] & LOG_APPEND_TIME)",
+        ")",
+        "tests/unit/test_records.py::test_append_time_becomes_the_records_time",
+    ),
+    Mistake(
+        "of several headers of one name the first counts",
+        "processor/engine/extract.py",
+        "            if same:\n                found = at\n",
+        "            if same and found < 0:\n                found = at\n",
+        "tests/property/test_extract_model.py::"
+        "test_of_several_headers_of_one_name_the_last_counts_also_when_it_is_worse",
+    ),
+    Mistake(
+        "a batch's CRC is not checked",
+        "processor/wire/decode.py",
+        "    if google_crc32c.value(raw[start + CRC_FROM : stop]) != int(batch[CRC]):\n",
+        "    if int(batch[CRC]) < 0:\n",
+        "tests/unit/test_records.py::"
+        "test_records_before_a_corrupt_batch_are_given_out_and_the_error_names_its_offset",
+    ),
+    Mistake(
+        "records below the position are not skipped",
+        "processor/wire/decode.py",
+        "            skip = int(np.searchsorted(columns.offset[row:after], position))\n",
+        "            skip = 0\n",
+        "tests/unit/test_records.py::"
+        "test_records_below_the_position_are_left_out_and_what_remains_is_written_again",
+    ),
+    Mistake(
+        "control records do not move the position, so that a drain waits for ever",
+        "processor/pipeline.py",
+        "        self._move(partition, piece.next_offset, batch)\n",
+        "        if len(piece.columns):\n            self._move(partition, piece.next_offset, batch)\n",
+        "tests/unit/test_pipeline.py::test_a_chunk_of_control_records_moves_the_committed_position",
+    ),
+    Mistake(
+        "a local state of another changelog is believed",
+        "processor/state/restore.py",
+        "if mark is not None and (position is None or",
+        "if mark is None and (position is None or",
+        "tests/unit/test_restore.py::test_a_local_state_of_another_changelog_is_thrown_away",
+    ),
+)

@@ -1,0 +1,88 @@
+"""What does a worker do when the broker dies in the middle of a commit, or is away for a while? It goes on."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from processor.faults import Step
+from tests.support.crash import READY, WAIT_S, Scene, seeded, until_halted
+from tests.support.topics import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.broker import OwnBroker
+
+pytestmark = [pytest.mark.broker, pytest.mark.crash]
+
+DOWN_S = 20
+
+
+@pytest.mark.parametrize("step", [Step.OUTPUT, Step.OFFSETS])
+def test_a_broker_killed_in_mid_commit_loses_and_repeats_nothing(
+    own_broker: OwnBroker, tmp_path: Path, step: Step
+) -> None:
+    dice = seeded()
+    broker = own_broker()
+    with Scene(broker.bootstrap_servers, tmp_path) as scene:
+        feed = scene.feed(dice)
+        with feed:
+            worker = scene.worker(fault=f"{step}:{dice.randrange(2, 8)}", stop=True)
+            until_halted(worker)
+            broker.kill()
+            worker.resume()
+            broker.restart()
+            until(lambda: worker.stderr.count(READY) > 1, f"it is ready again:\n{worker.stderr}", WAIT_S)
+        feed.send_again()
+
+        scene.wait_caught_up()
+
+        scene.assert_exactly_once()
+        assert worker.alive
+
+
+def test_worker_and_broker_killed_together_lose_and_repeat_nothing(
+    own_broker: OwnBroker, tmp_path: Path
+) -> None:
+    dice = seeded()
+    broker = own_broker()
+    with Scene(broker.bootstrap_servers, tmp_path) as scene:
+        feed = scene.feed(dice)
+        with feed:
+            worker = scene.worker(fault=f"{Step.CHANGELOG}:{dice.randrange(2, 8)}", stop=True)
+            until_halted(worker)
+            broker.kill()
+            worker.kill()
+            broker.restart()
+        feed.send_again()
+
+        scene.drain()
+
+        scene.assert_exactly_once()
+
+
+def test_a_worker_outlives_a_broker_that_is_away_and_says_so(own_broker: OwnBroker, tmp_path: Path) -> None:
+    dice = seeded()
+    broker = own_broker()
+    with Scene(broker.bootstrap_servers, tmp_path) as scene:
+        feed = scene.feed(dice)
+        feed.send(2_000)
+        worker = scene.worker()
+        until(lambda: scene.sink_end() > 0, "something is committed", WAIT_S)
+        said_before = len(worker.stderr)
+
+        broker.kill()
+        gone = time.monotonic()
+        until(lambda: "broker" in worker.stderr[said_before:], "it says that the broker is away", DOWN_S)
+        until(lambda: time.monotonic() - gone > DOWN_S, "the broker is away for a while", 2 * DOWN_S)
+        assert worker.alive, worker.stderr
+        broker.restart()
+
+        feed.send(2_000)
+        feed.send_again()
+        scene.wait_caught_up()
+        scene.assert_exactly_once()
+        assert worker.alive

@@ -1,0 +1,79 @@
+"""Does a worker that is killed between any two steps of the commit lose, repeat or reorder anything?
+
+The steps are those of `processor.pipeline`; each is met under load, some commits after the start.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from processor.faults import Step
+from tests.support.crash import Scene, seeded
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+    from tests.support.broker import Broker
+
+pytestmark = [pytest.mark.broker, pytest.mark.crash]
+
+FIRST_RECORDS = 2_000
+
+
+def killed_after(scene: Scene, step: Step, dice: random.Random) -> None:
+    """Run a worker under load until it kills itself after ``step``; then send what it has seen again.
+
+    What is sent again is judged by the state that the kill has left: a record of it that passes shows that
+    the state is behind the output; a new one that does not shows that it is ahead.
+    """
+    feed = scene.feed(dice)
+    feed.send(FIRST_RECORDS)
+    times = dice.randrange(2, 8)
+    with feed:
+        worker = scene.worker(fault=f"{step}:{times}")
+        assert worker.wait() == -signal.SIGKILL, f"step {step} was not reached {times} times:\n{worker.stderr}"
+    feed.send_again()
+    feed.send(100)
+
+
+@pytest.mark.parametrize("step", Step)
+def test_a_kill_after_a_step_loses_and_repeats_nothing(broker: Broker, tmp_path: Path, step: Step) -> None:
+    with Scene(broker.bootstrap_servers, tmp_path) as scene:
+        killed_after(scene, step, seeded())
+
+        scene.drain()
+
+        truth = scene.assert_exactly_once()
+        assert sum(len(each.passed) for each in truth) > FIRST_RECORDS // 2
+        assert any(each.quarantined for each in truth)
+
+
+@pytest.mark.parametrize("step", [Step.OFFSETS, Step.ENDED])
+def test_a_drain_from_the_changelog_alone_passes_nothing_more(
+    broker: Broker, tmp_path: Path, step: Step
+) -> None:
+    with Scene(broker.bootstrap_servers, tmp_path) as scene:
+        killed_after(scene, step, seeded())
+        scene.drain(state="without")
+        before = scene.sink_end()
+
+        scene.drain(state="without again")
+
+        assert scene.sink_end() == before
+        scene.assert_exactly_once()
+
+
+@pytest.mark.parametrize("step", Step)
+def test_a_kill_at_least_once_loses_nothing_and_keeps_the_order(
+    broker: Broker, tmp_path: Path, step: Step
+) -> None:
+    with Scene(broker.bootstrap_servers, tmp_path, guarantee="at_least_once") as scene:
+        killed_after(scene, step, seeded())
+
+        scene.drain()
+
+        scene.assert_at_least_once()

@@ -1,0 +1,108 @@
+"""What stands in the changelog is read back as it was written, or refused with words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.changelog import (
+    LOCAL_KEY,
+    NO_BATCH,
+    POSITION_KEY,
+    CorruptStateError,
+    LocalMark,
+    Position,
+    check_entry,
+    decode_watermark,
+    encode_watermark,
+    watermark_key,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+int64 = st.integers(-(2**63), 2**63 - 1)
+ids = st.binary(min_size=16, max_size=16)
+positions = st.builds(Position, int64, int64, st.integers(0, 2**32 - 1), ids, ids, st.integers(0, 2**16 - 1))
+
+POSITION = Position(120, 100, 0xDEADBEEF, b"definition 16 by", b"state id 16 byte", 4)
+MARK = LocalMark(77, b"state id 16 byte")
+KEY = watermark_key()
+VALUES: list[tuple[bytes, bytes, Callable[[bytes], object]]] = [
+    (POSITION_KEY, POSITION.encode(), Position.decode),
+    (LOCAL_KEY, MARK.encode(), LocalMark.decode),
+    (KEY, encode_watermark(KEY, 2**40), lambda value: decode_watermark(KEY, value)),
+]
+each = pytest.mark.parametrize(("key", "value", "decode"), VALUES, ids=["position", "local", "watermark"])
+
+
+@given(positions)
+def test_a_position_is_read_back_as_it_was_written(position: Position) -> None:
+    assert Position.decode(position.encode()) == position
+
+
+@given(int64, ids)
+def test_a_local_mark_is_read_back_as_it_was_written(offset: int, state_id: bytes) -> None:
+    assert LocalMark.decode(LocalMark(offset, state_id).encode()) == LocalMark(offset, state_id)
+
+
+@given(st.binary(max_size=40), int64)
+def test_a_watermark_is_read_back_as_it_was_written_for_any_scope(scope: bytes, sequence: int) -> None:
+    key = watermark_key(scope)
+    assert decode_watermark(key, encode_watermark(key, sequence)) == sequence
+
+
+def test_the_layouts_are_the_ones_that_stored_state_has() -> None:
+    definition, state_id = b"definition 16 by".hex(), b"state id 16 byte".hex()
+    numbers = "01 0004 0000000000000078 0000000000000064 deadbeef".replace(" ", "")
+    assert POSITION.encode()[:-4].hex() == numbers + definition + state_id
+    assert MARK.encode()[:-4].hex() == "01000000000000004d" + state_id
+    assert encode_watermark(b"W", -2)[:-4].hex() == "0100fffffffffffffffe"
+    assert (POSITION_KEY, LOCAL_KEY, KEY, NO_BATCH) == (b"P", b"\0L", b"W", -1)
+
+
+@each
+def test_every_single_flipped_bit_is_found(key: bytes, value: bytes, decode: Callable[[bytes], object]) -> None:
+    check_entry(key, value)
+    for bit in range(8 * len(value)):
+        flipped = bytearray(value)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptStateError):
+            decode(bytes(flipped))
+
+
+@each
+def test_every_cut_and_every_longer_value_is_found(
+    key: bytes, value: bytes, decode: Callable[[bytes], object]
+) -> None:
+    for wrong in [value[:size] for size in range(len(value))] + [value + b"\0"]:
+        with pytest.raises(CorruptStateError):
+            decode(wrong)
+        with pytest.raises(CorruptStateError):
+            check_entry(key, wrong)
+
+
+def test_a_value_under_another_key_is_found() -> None:
+    for key, value, _ in VALUES:
+        for other in (POSITION_KEY, LOCAL_KEY, KEY, watermark_key(b"scope")):
+            if other != key:
+                with pytest.raises(CorruptStateError):
+                    check_entry(other, value)
+
+
+@each
+def test_a_version_that_is_not_known_is_refused_by_its_number(
+    key: bytes, value: bytes, decode: Callable[[bytes], object]
+) -> None:
+    newer = b"\x02" + value[1:]
+    with pytest.raises(CorruptStateError, match=r"has version 2, this Seqmark reads 1") as caught:
+        decode(newer)
+    assert repr(key) in str(caught.value)
+
+
+def test_a_key_of_a_kind_that_is_not_known_is_refused() -> None:
+    with pytest.raises(CorruptStateError, match="no kind that this Seqmark knows"):
+        check_entry(b"B\0\0", b"anything")

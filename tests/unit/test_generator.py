@@ -1,0 +1,179 @@
+"""Does a generated stream contain what it says, and does its truth follow from the rules alone?"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+
+from processor.errors import ConfigError
+from processor.generator import FAULTS, HOUR_MS, Kind, Options, Partition, make_stream
+from schemas.config import InsertIdDedup, WatermarkDedup
+from schemas.events import ClickEvent
+
+START_MS = 1_767_603_600_000
+
+
+def dedup(form: str = "int64", **more: Any) -> WatermarkDedup:
+    source = {"from": "header", "name": "n", "format": form}
+    return WatermarkDedup.model_validate({"mode": "watermark", "sequence": source, **more})
+
+
+def stream(
+    records: int = 20_000,
+    duplicates: float = 0.05,
+    seed: int = 3,
+    *,
+    partitions: int = 3,
+    malformed: float = 0.0,
+    form: str = "int64",
+) -> list[Partition]:
+    options = Options(records, duplicates, seed, partitions, START_MS, malformed=malformed)
+    return make_stream(dedup(form), options)
+
+
+def everything(parts: list[Partition]) -> list[Any]:
+    return [part.records(0, len(part)) for part in parts]
+
+
+def kinds(parts: list[Partition]) -> np.ndarray[Any, Any]:
+    return np.concatenate([part.layout.kind for part in parts])
+
+
+def judged(content: bytes | None, form: str) -> int | None:
+    """Read a sequence by the contract's words, None where it cannot be judged."""
+    if content is None:
+        return None
+    if form == "text":
+        digits = content.removeprefix(b"-")
+        return int(content) if digits.isdigit() else None
+    width = {"int64": 8, "int32": 4}[form]
+    code = {"int64": ">q", "int32": ">i"}[form]
+    return struct.unpack(code, content)[0] if len(content) == width else None
+
+
+def test_the_same_options_give_the_same_bytes() -> None:
+    assert everything(stream(malformed=0.001)) == everything(stream(malformed=0.001))
+
+
+def test_another_seed_gives_other_records() -> None:
+    assert everything(stream(seed=1))[0][0] != everything(stream(seed=2))[0][0]
+
+
+def test_reading_in_pieces_gives_the_same_records() -> None:
+    part = stream()[1]
+    pieces = [record for at in range(0, len(part), 777) for record in part.records(at, at + 777)]
+    assert pieces == part.records(0, len(part))
+
+
+@pytest.mark.parametrize("records", [1, 7, 100, 20_001])
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.5, 0.9])
+def test_counts_are_met_to_the_record(records: int, share: float) -> None:
+    parts = stream(records, share)
+    copies = int((kinds(parts) != Kind.FIRST).sum())
+    assert sum(map(len, parts)) == records
+    # No partition can begin with a copy: with few records there is not room for all.
+    room = records - sum(1 for part in parts if len(part))
+    assert copies == min(round(records * share), room)
+
+
+def test_each_kind_occurs() -> None:
+    for part in stream():
+        assert set(part.layout.kind.tolist()) == set(Kind)
+
+
+@pytest.mark.parametrize("form", ["int64", "int32", "text"])
+@pytest.mark.parametrize("seed", range(5))
+def test_passes_is_what_a_naive_model_of_the_rules_says(form: str, seed: int) -> None:
+    for part in stream(5_000, 0.2, seed, malformed=0.01, form=form):
+        watermark: int | None = None
+        said = []
+        for record in part.records(0, len(part)):
+            values = [value for name, value in record.headers if name == "n"]
+            sequence = judged(values[-1], form) if values else None
+            passes = sequence is not None and (watermark is None or sequence > watermark)
+            said.append(passes)
+            if passes:
+                watermark = sequence
+        assert said == part.passes.tolist()
+
+
+def test_copies_carry_everything_of_their_original() -> None:
+    for part in stream(malformed=0.001):
+        firsts: dict[bytes | None, Any] = {}
+        for record, kind in zip(part.records(0, len(part)), part.layout.kind.tolist(), strict=True):
+            original = firsts.setdefault(record.value, record)
+            assert (original is record) == (kind == Kind.FIRST)
+            assert original == record
+
+
+def test_late_copies_come_from_far_back_and_the_others_from_just_before() -> None:
+    for part in stream(60_000):
+        newest = np.maximum.accumulate(part.layout.original)
+        back = newest - part.layout.original
+        kind = part.layout.kind
+        assert back[kind == Kind.RESEND].max() < 6
+        assert back[kind == Kind.TAIL].max() < 400
+        assert back[kind == Kind.LATE].min() > 1_000
+
+
+def test_malformed_records_are_quarantined_and_never_pass() -> None:
+    parts = stream(malformed=0.001)
+    faults = np.concatenate([part.faults for part in parts])
+    assert {FAULTS[fault] for fault in faults} == set(FAULTS)
+    firsts = (faults > 0) & (kinds(parts) == Kind.FIRST)
+    assert int(firsts.sum()) == 19  # a thousandth of 19,000 originals
+    assert not any((part.passes & (part.faults > 0)).any() for part in parts)
+
+
+def test_event_times_cover_the_hours_and_run_back_by_little() -> None:
+    for part in stream():
+        firsts = part.timestamp_ms[part.layout.kind == Kind.FIRST]
+        assert firsts.min() >= START_MS
+        assert firsts.max() < START_MS + 6 * HOUR_MS
+        assert np.unique(firsts // HOUR_MS).size == 6
+        assert (np.maximum.accumulate(firsts) - firsts).max() <= 1_500
+
+
+def test_values_are_click_events_of_some_150_bytes() -> None:
+    for record in stream(2_000)[0].records(0, 500):
+        event = ClickEvent.model_validate_json(record.value or b"")
+        assert event.user_id.encode() == record.key
+        assert int(event.occurred_at.timestamp() * 1000) == record.timestamp_ms
+        assert 130 <= len(record.value or b"") <= 170
+
+
+def test_sequences_that_do_not_fit_int32_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("processor.generator.content._INT32_END", 10_000)
+    with pytest.raises(ConfigError, match="do not fit int32"):
+        stream(60_000, form="int32")
+
+
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [
+        ({"scope": "key"}, "at.scope"),
+        ({"reorder_window": 5}, "at.reorder_window"),
+        ({"epoch": {"from": "header", "name": "e"}}, "at.epoch"),
+        ({"sequence": {"from": "value", "pointer": "/n"}}, "at.sequence.from"),
+    ],
+)
+def test_what_cannot_be_generated_yet_is_refused(more: dict[str, Any], key: str) -> None:
+    options = Options(10, 0.1, 1, 1, START_MS)
+    with pytest.raises(ConfigError, match=f"^{key}: "):
+        make_stream(dedup(**more), options, "at")
+
+
+def test_another_mode_is_refused() -> None:
+    other = InsertIdDedup.model_validate({"mode": "insert-id", "id": [{"from": "key"}], "window": "1d"})
+    with pytest.raises(ConfigError, match=r"^dedup\.mode: "):
+        make_stream(other, Options(10, 0.1, 1, 1, START_MS))
+
+
+def test_a_stream_begun_by_now_ends_before_now() -> None:
+    now_ms = START_MS + 1_234_567
+    options = Options(10, 0.1, 1, 1, 0).ending_by(now_ms)
+    assert options.start_ms % HOUR_MS == 0
+    assert now_ms - HOUR_MS < options.start_ms + options.span_ms <= now_ms

@@ -1,0 +1,197 @@
+"""One contract for every store: what holds for memory holds for RocksDB."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from rocksdict import Options, Rdict
+
+from processor.state.memory import MemoryStore
+from processor.state.rocks import RocksStore, open_store
+from processor.state.store import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from processor.state.store import Store
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(params=["memory", "rocks"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """Return an empty store of each kind."""
+    made: Store = MemoryStore() if request.param == "memory" else RocksStore(tmp_path / "state")
+    yield made
+    made.close()
+
+
+# ---------------------------------------------------------------- the contract
+
+
+def test_what_was_put_is_got_and_what_was_not_is_none(store: Store) -> None:
+    store.write({b"a": b"1", b"": b"empty key", b"e": b""})
+    assert [store.get(key) for key in (b"a", b"", b"e", b"b")] == [b"1", b"empty key", b"", None]
+
+
+def test_a_later_write_replaces_and_none_deletes(store: Store) -> None:
+    store.write({b"a": b"1", b"b": b"1"})
+    store.write({b"a": b"2", b"b": None, b"never was": None})
+    assert list(store.items(b"")) == [(b"a", b"2")]
+
+
+def test_items_come_in_byte_order(store: Store) -> None:
+    keys = [b"\xff\xff", b"b", b"\x00", b"a\xff", b"a", b"a\x00", b"\x00L", b"W"]
+    store.write({key: key[::-1] for key in keys})
+    assert list(store.items(b"")) == [(key, key[::-1]) for key in sorted(keys)]
+
+
+def test_only_items_with_the_prefix_come(store: Store) -> None:
+    store.write(dict.fromkeys([b"V\xff", b"W", b"W\x00", b"Wz", b"W\xff\xff", b"X"], b"1"))
+    assert [key for key, _ in store.items(b"W")] == [b"W", b"W\x00", b"Wz", b"W\xff\xff"]
+    assert list(store.items(b"none")) == []
+
+
+def test_clear_forgets_everything_and_the_store_goes_on(store: Store) -> None:
+    store.write({b"a": b"1"})
+    store.clear()
+    assert list(store.items(b"")) == []
+    store.write({b"b": b"2"})
+    assert list(store.items(b"")) == [(b"b", b"2")]
+
+
+def test_clear_works_while_items_are_being_looked_at(store: Store) -> None:
+    store.write({b"a": b"1", b"b": b"2"})
+    assert next(store.items(b""), None) == (b"a", b"1")
+    store.clear()
+    assert store.get(b"a") is None
+
+
+def test_a_write_of_nothing_changes_nothing(store: Store) -> None:
+    store.write({b"a": b"1"})
+    store.write({})
+    assert list(store.items(b"")) == [(b"a", b"1")]
+
+
+# ---------------------------------------------------------------- what survives, in RocksDB
+
+
+def test_what_was_written_is_there_after_closing_and_opening(tmp_path: Path) -> None:
+    first = RocksStore(tmp_path)
+    first.write({b"a": b"1", b"b": b"2"})
+    first.close()
+    second, damage = open_store(tmp_path)
+    assert (list(second.items(b"")), damage) == ([(b"a", b"1"), (b"b", b"2")], None)
+    second.close()
+
+
+def test_what_was_written_is_there_after_kill_9_all_of_a_write_or_none(tmp_path: Path) -> None:
+    script = (
+        "import os, sys, pathlib, signal\n"
+        "from processor.state.rocks import RocksStore\n"
+        "store = RocksStore(pathlib.Path(sys.argv[1]))\n"
+        "for n in range(50):\n"
+        "    store.write({b'a': b'%d' % n, b'b': b'%d' % n})\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script, str(tmp_path)], cwd=ROOT, check=False, timeout=60)
+    assert run.returncode == -signal.SIGKILL
+    store, damage = open_store(tmp_path)
+    assert (list(store.items(b"")), damage) == ([(b"a", b"49"), (b"b", b"49")], None)
+    store.close()
+
+
+def test_a_folder_that_is_open_elsewhere_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    first = RocksStore(tmp_path)
+    first.write({b"a": b"1"})
+    with pytest.raises(StoreError, match=str(tmp_path)):
+        open_store(tmp_path)
+    assert first.get(b"a") == b"1"
+    first.close()
+
+
+def test_a_folder_that_another_process_has_open_is_refused(tmp_path: Path) -> None:
+    script = (
+        "import sys, pathlib\n"
+        "from processor.state.rocks import RocksStore\n"
+        "store = RocksStore(pathlib.Path(sys.argv[1]))\n"
+        "print('open', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"open\n"
+        with pytest.raises(StoreError):
+            open_store(tmp_path)
+        other.communicate()
+
+
+def test_values_lie_on_disk_byte_for_byte_so_that_nothing_is_ever_unpickled(tmp_path: Path) -> None:
+    tagged = {b"%d" % tag: bytes([tag]) + pickle.dumps(print) for tag in range(10)}
+    store = RocksStore(tmp_path)
+    store.write(tagged)
+    store.close()
+    raw = Rdict(str(tmp_path), Options(raw_mode=True))
+    assert dict(raw.items()) == tagged
+    raw.close()
+
+
+@pytest.mark.parametrize("name", ["state", "clock-in", "blocks"])
+def test_a_corrupt_folder_is_made_anew_whatever_its_name(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    damaged_store(folder)
+    store, damage = open_store(folder)
+    assert damage is not None
+    assert list(store.items(b"")) == []
+    store.write({b"b": b"2"})
+    assert store.get(b"b") == b"2"
+    store.close()
+
+
+def test_a_checksum_error_of_a_block_is_taken_for_corruption_and_not_for_a_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = RocksStore._open
+    failures = ["Corruption: block checksum mismatch: stored = 1, computed = 2 in 000009.sst"]
+
+    def opened(store: RocksStore) -> object:
+        if failures:
+            raise StoreError(str(tmp_path)) from Exception(failures.pop())
+        return whole(store)
+
+    monkeypatch.setattr(RocksStore, "_open", opened)
+    store, damage = open_store(tmp_path)
+    assert damage is not None
+    store.close()
+
+
+def test_where_no_folder_can_be_made_the_error_names_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StoreError, match="file/state"):
+        RocksStore(tmp_path / "file" / "state")
+
+
+def test_a_closed_store_is_an_error_and_no_crash(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path)
+    store.close()
+    with pytest.raises(StoreError):
+        store.get(b"a")
+    with pytest.raises(StoreError):
+        store.write({b"a": b"1"})
+    with pytest.raises(StoreError):
+        list(store.items(b""))
+
+
+def damaged_store(folder: Path) -> None:
+    """Make a store whose list of files is noise."""
+    store = RocksStore(folder)
+    store.write({b"a": b"1"})
+    store.close()
+    (folder / "CURRENT").write_bytes(b"noise")
