@@ -371,9 +371,11 @@ def run(count: int, scan: Callable[[Columns, Pointers], Found]) -> None:
         raise
     print(f"seed {seed}: {total}")  # noqa: T201
     assert total.valid + total.invalid == count
-    assert min(total.valid, total.invalid) > count / 5
-    assert total.present > count / 6
-    assert total.sequences > count / 50
+    # Far below what a seed makes (about 35, 21 and 2.4 %): which pointers are asked is drawn a batch at a time,
+    # so a short run scatters widely. This is against a generator that makes nothing, not against bad luck.
+    assert min(total.valid, total.invalid) > count / 10
+    assert total.present > count / 50
+    assert total.sequences > count / 500
 
 
 def compiled(cols: Columns, pointers: Pointers) -> Found:
