@@ -4,6 +4,7 @@ Both hold the same keys and values, but for scopes, which the local state keeps 
 kind; what follows depends on it::
 
     key       b"P"            the position record, one a partition, written with every commit
+              b"O"            the origin: where this state begins; what stands before it is of an earlier one
               b"W" scope      a watermark; scope is empty for scope = "partition"
               b"\x00L"        local state only: how far it has taken in the changelog
               b"\x00B" u64    local state only: block of that number
@@ -14,6 +15,9 @@ so that a record under a wrong key, a cut one and a flipped bit are all found::
 
     position  | version u8 = 1 | slots u16 | next offset i64 | batch offset i64 | batch crc u32
               | definition 16 B | state id 16 B | crc u32 |
+
+    origin    | version u8 = 1 | source offset i64 | sink offset i64 | duplicates offset i64
+              | quarantine offset i64 | crc u32 |
 
     watermark | version u8 = 1 | flags u8 = 0 | sequence i64 | crc u32 |
 
@@ -34,7 +38,13 @@ stands in several blocks the last counts.
 
 ``batch offset`` and ``batch crc`` are those of the last source batch that was consumed: a source topic that
 was deleted and made anew is told by them. ``definition`` is a hash of what the state means (mode, scope,
-where the sequence comes from). ``state id`` is random, made with the partition's first commit.
+where the sequence comes from). ``state id`` is random, made with the partition's first commit, and again
+with each reset.
+
+The origin is written once with a partition's first commit, and with each reset, before everything else of that
+transaction. It says from where on source and outputs belong together, which is what `seqmark verify` compares.
+Who reads a changelog forgets at an origin what it has read before it: compaction keeps the newest value of a key,
+and a reset state has no values for many keys.
 
 Versions: a reader refuses a version that it does not know and says so; it never guesses. A new field is a new
 version; old ones stay readable.
@@ -48,12 +58,14 @@ from dataclasses import dataclass
 import google_crc32c
 
 POSITION_KEY = b"P"
+ORIGIN_KEY = b"O"
 WATERMARK_KIND = b"W"
 LOCAL_KEY = b"\x00L"
 BLOCK_KIND = b"\x00B"
 BLOCKS_KEY = b"\x00S"
 
 _POSITION = struct.Struct(">BHqqI16s16s")
+_ORIGIN = struct.Struct(">Bqqqq")
 _WATERMARK = struct.Struct(">BBq")
 _LOCAL = struct.Struct(">Bq16s")
 _BLOCK = struct.Struct(">BI")
@@ -68,6 +80,8 @@ _SCOPE_VERSION = 2
 _WITH_EPOCH, _WITH_RUN, _WITH_RING = 1, 2, 4
 NO_BATCH = -1
 """``batch_offset`` before any batch has been consumed."""
+NO_TOPIC = -1
+"""The offset of an output that the pipeline does not have."""
 
 
 class CorruptStateError(Exception):
@@ -117,6 +131,38 @@ class Position:
         body = _opened(POSITION_KEY, value, _POSITION.size)
         _, slots, next_offset, offset, crc, definition, state_id = _POSITION.unpack(body)
         return cls(next_offset, offset, crc, definition, state_id, slots)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a partition's state begins: at its first commit, or at its last reset.
+
+    Attributes:
+        source_offset: The first source offset that was to be taken in.
+        sink_offset: Where the sink ended then.
+        duplicates_offset: Where the duplicates topic ended then; `NO_TOPIC` without one.
+        quarantine_offset: Where the quarantine ended then; `NO_TOPIC` without one.
+    """
+
+    source_offset: int
+    sink_offset: int
+    duplicates_offset: int = NO_TOPIC
+    quarantine_offset: int = NO_TOPIC
+
+    def encode(self) -> bytes:
+        """Return the value under `ORIGIN_KEY`."""
+        offsets = self.source_offset, self.sink_offset, self.duplicates_offset, self.quarantine_offset
+        return _sealed(ORIGIN_KEY, _ORIGIN.pack(_VERSION, *offsets))
+
+    @classmethod
+    def decode(cls, value: bytes) -> Origin:
+        """Read a value.
+
+        Raises:
+            CorruptStateError: It is not one, or not whole.
+        """
+        _, *offsets = _ORIGIN.unpack(_opened(ORIGIN_KEY, value, _ORIGIN.size))
+        return cls(*offsets)
 
 
 def watermark_key(scope: bytes = b"") -> bytes:
@@ -220,6 +266,8 @@ def check_entry(key: bytes, value: bytes) -> None:
     """
     if key == POSITION_KEY:
         Position.decode(value)
+    elif key == ORIGIN_KEY:
+        Origin.decode(value)
     elif key == LOCAL_KEY:
         LocalMark.decode(value)
     elif key.startswith(WATERMARK_KIND):
