@@ -83,7 +83,7 @@ class Context:
             RebuildError: The broker does not say.
         """
         view = await self._view()
-        quarantine = pipeline.quarantine
+        quarantine, duplicates = pipeline.quarantine, pipeline.duplicates
         changelog = changelog_topic(self.settings, pipeline)
         return Topics(
             pipeline.source,
@@ -93,6 +93,8 @@ class Context:
             _limit_bytes(view, pipeline.sink),
             _limit_bytes(view, quarantine) if quarantine else 0,
             _limit_bytes(view, changelog),
+            duplicates,
+            _limit_bytes(view, duplicates) if duplicates else 0,
         )
 
     async def compacted(self, topic: str) -> bool:

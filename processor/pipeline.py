@@ -6,7 +6,7 @@ docs/architecture.md, in logs and in tests; a process that ends between any two 
 duplicate:
 
     1 begin      the transaction begins, with the first chunk after the last commit
-    2 output     sink and quarantine batches are acknowledged
+    2 output     sink, receipt and quarantine batches are acknowledged
     3 changelog  the state's changes and the position are acknowledged
     4 offsets    the source offsets are part of the transaction
     5 end        the transaction has committed
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from processor.engine.receipts import Grounds
 from processor.engine.records import (
     ATTRIBUTES,
     BASE_OFFSET,
@@ -43,18 +44,20 @@ from processor.faults import Step, reached
 from processor.wire.decode import Piece, UndecodableError
 from processor.wire.encode import EncodedBatch, TooLargeError, plain_batch
 from processor.wire.quarantine import oversized, quarantine_batches
-from schemas.changelog import NO_BATCH, POSITION_KEY, LocalMark, Position
+from processor.wire.receipts import ReceiptEncoder
+from schemas.changelog import NO_BATCH, ORIGIN_KEY, POSITION_KEY, LocalMark, Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
 
-    from processor.dedup import Judge
+    from processor.dedup import Evidence, Judge, Judgement
     from processor.metrics import Metrics
     from processor.state.table import Table
     from processor.wire.decode import Chunk, Decoder
     from processor.wire.encode import Encoder
+    from schemas.changelog import Origin
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +96,8 @@ class Topics:
     sink_limit_bytes: int
     quarantine_limit_bytes: int
     changelog_limit_bytes: int = 1_048_588
+    duplicates: str | None = None
+    duplicates_limit_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -106,6 +111,8 @@ class Partition:
         position: As it will be committed next.
         counts: Records by verdict since the last commit.
         moved: Whether the position differs from the committed one.
+        stable: The source's last stable offset, as it was last heard of.
+        origin: Where this state begins, as long as that is not committed.
     """
 
     number: int
@@ -115,6 +122,7 @@ class Partition:
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(Verdict), np.int64))
     moved: bool = False
     stable: int = -1
+    origin: Origin | None = None
 
 
 @dataclass(slots=True)
@@ -123,6 +131,7 @@ class _Made:
 
     sink: list[EncodedBatch]
     quarantine: list[EncodedBatch]
+    receipts: list[EncodedBatch]
     stop: StopError | None = None
     stop_row: int = 0
 
@@ -155,6 +164,7 @@ class SlotPipeline:
         self._output = output
         self._decoder = decoder
         self._encoder = encoder
+        self._receipts = ReceiptEncoder(name, topics.source)
         self._metrics = metrics
         self._clock = clock
         self.partitions: dict[int, Partition] = {}
@@ -224,7 +234,8 @@ class SlotPipeline:
     def begin_at(self, partition: Partition) -> None:
         """Take a partition in at the position it has been given, which differs from the committed one.
 
-        It is committed at once: without state, so that ``start = "latest"`` means the same place after a crash.
+        It is committed at once: without state, so that ``start = "latest"`` means the same place after a crash;
+        with its origin, where it has one.
         """
         self._begin()
         partition.moved = True
@@ -233,7 +244,7 @@ class SlotPipeline:
         """Decide over one piece and encode what passes; stages the state, awaits nothing."""
         evidence = partition.judge.extract(piece.columns)
         self._mark_too_large(piece, evidence.fault)
-        made = _Made([], [])
+        made = _Made([], [], [])
         faulty = np.flatnonzero(evidence.fault)
         if faulty.size:
             made = self._quarantine(partition, piece, faulty, evidence.fault)
@@ -242,10 +253,35 @@ class SlotPipeline:
             evidence = evidence.before(made.stop_row)
         judged = partition.judge.judge(evidence)
         made.sink = self._encoder.encode(piece, judged.verdict, self._topics.sink_limit_bytes)
+        if self._topics.duplicates is not None:
+            made.receipts = self._receipts_of(partition, piece, evidence, judged)
         partition.counts += np.bincount(judged.verdict, minlength=len(Verdict))
         batch = piece.batches[-1] if len(piece.batches) else None
         self._move(partition, piece.next_offset, batch)
         return made
+
+    def _receipts_of(
+        self, partition: Partition, piece: Piece, evidence: Evidence, judged: Judgement
+    ) -> list[EncodedBatch]:
+        """Encode a receipt for each record that is dropped.
+
+        Raises:
+            StopError: The duplicates topic does not take one; nothing since the last commit is committed.
+        """
+        verdict = judged.verdict
+        rows = np.flatnonzero((verdict == Verdict.DUPLICATE) | (verdict == Verdict.LATE))
+        if not rows.size:
+            return []
+        grounds = Grounds(verdict, evidence.sequence, judged.watermark, evidence.epoch)
+        limit = self._topics.duplicates_limit_bytes
+        try:
+            return self._receipts.encode(partition.number, piece.columns, rows, grounds, limit)
+        except TooLargeError as error:
+            raise StopError(
+                f"{self._topics.source}:{partition.number}:{int(piece.columns.offset[error.row])}: the receipt "
+                f"of this dropped record, which carries its key, is too large: topic {self._topics.duplicates} "
+                f"needs max.message.bytes of at least {error.size_bytes} (it has {limit})"
+            ) from error
 
     def _move(self, partition: Partition, next_offset: int, batch: NDArray[np.int64] | None) -> None:
         old = partition.position
@@ -282,9 +318,9 @@ class SlotPipeline:
         """Encode the faulty ``rows`` for quarantine; where one cannot go there, stop before it."""
         if self._topics.quarantine is None:
             row = int(rows[0])
-            return _Made([], [], self._unjudgeable(partition, piece, row, fault), row)
+            return _Made([], [], [], self._unjudgeable(partition, piece, row, fault), row)
         try:
-            return _Made([], self._quarantine_batches(partition, piece, rows, fault))
+            return _Made([], self._quarantine_batches(partition, piece, rows, fault), [])
         except TooLargeError as error:
             row = error.row
             offset = int(piece.columns.offset[row])
@@ -296,7 +332,7 @@ class SlotPipeline:
             )
             before = rows[rows < row]
             batches = self._quarantine_batches(partition, piece, before, fault)
-            return _Made([], batches, stop, row)
+            return _Made([], batches, [], stop, row)
 
     def _quarantine_batches(
         self,
@@ -342,6 +378,8 @@ class SlotPipeline:
             size = sum(batch.size for batch in made.sink)
             self._metrics.bytes_out.labels(self.name).inc(size)
             await self._output.send(self._topics.sink, partition.number, made.sink)
+        if made.receipts and self._topics.duplicates is not None:
+            await self._output.send(self._topics.duplicates, partition.number, made.receipts)
         if made.quarantine and self._topics.quarantine is not None:
             await self._output.send(self._topics.quarantine, partition.number, made.quarantine)
 
@@ -359,8 +397,11 @@ class SlotPipeline:
         moved = [partition for partition in self.partitions.values() if partition.moved]
         changes = {p.number: self._changes(p) for p in moved}
         for partition in moved:
-            # The position comes last: at least once, it must not stand for changes that are not there yet.
-            batches = partition.judge.changelog_batches(self._topics.changelog_limit_bytes)
+            # The origin comes first: what stands before it in the changelog is forgotten. The position comes
+            # last: at least once, it must not stand for changes that are not there yet.
+            origin = {} if partition.origin is None else {ORIGIN_KEY: partition.origin.encode()}
+            batches = self._changelog_batches(origin)
+            batches += partition.judge.changelog_batches(self._topics.changelog_limit_bytes)
             batches += self._changelog_batches(changes[partition.number])
             await self._output.send(self._topics.changelog, partition.number, batches)
         await self._output.flush()
@@ -378,6 +419,7 @@ class SlotPipeline:
             if partition.table.due(self._clock()):
                 partition.table.settle(self._clock())
             partition.moved = False
+            partition.origin = None
         reached(Step.LOCAL)  # 6
         self.begun_at = None
         self._metrics.commit_seconds.labels(self.name).observe(self._clock() - started)
@@ -394,6 +436,8 @@ class SlotPipeline:
         return {**partition.judge.changes(), POSITION_KEY: partition.position.encode()}
 
     def _changelog_batches(self, values: Mapping[bytes, bytes | None]) -> list[EncodedBatch]:
+        if not values:
+            return []
         now_ms = int(time.time() * 1000)
         return [plain_batch([(key, value, now_ms, ()) for key, value in values.items()])]
 

@@ -79,8 +79,6 @@ def unsupported(settings: Settings) -> list[Problem]:
     for index, pipeline in enumerate(settings.pipelines):
         key = f"pipelines.{index}"
         dedup = pipeline.dedup
-        if pipeline.duplicates is not None:
-            found.append(Problem(f"{key}.duplicates", f"{_LATER}: leave it out"))
         if isinstance(dedup, InsertIdDedup):
             found.append(Problem(f"{key}.dedup.mode", f'insert-id {_LATER}: use "watermark"'))
     return found

@@ -36,7 +36,7 @@ from processor.state.rocks import open_store
 from processor.state.store import StoreError
 from processor.state.table import Table
 from processor.wire.decode import Chunk
-from schemas.changelog import CorruptStateError
+from schemas.changelog import NO_TOPIC, CorruptStateError, Origin
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -85,6 +85,10 @@ def transactional_id(application_id: str, pipeline: str, slot: int, slots: int) 
     who worked with another number must not fence ourselves.
     """
     return f"{application_id}-{pipeline}-{slot}-of-{slots}"
+
+
+def _written(topics: Topics) -> tuple[str | None, ...]:
+    return topics.sink, topics.duplicates, topics.quarantine, topics.changelog
 
 
 class SlotRun:
@@ -179,7 +183,7 @@ class SlotRun:
         self._failed = asyncio.get_running_loop().create_future()
         self._room = asyncio.Semaphore(ROOM)
         topics = self._topics = await self._context.topics(self._config)
-        link = await self._link("fetch", topics.source, topics.changelog)
+        link = await self._link("fetch", topics.source, *_written(topics))
         self._producer = await self._fenced(self._id, topics)
         pipeline = SlotPipeline(
             self._config.name,
@@ -213,7 +217,7 @@ class SlotRun:
     async def _fenced(self, identity: str, topics: Topics) -> Producer:
         exactly = self._context.exactly_once
         producer = Producer(
-            await self._link("produce", topics.sink, topics.quarantine, topics.changelog),
+            await self._link("produce", *_written(topics)),
             identity if exactly else None,
             self._context.transaction_timeout_ms,
             # Below the transaction's time-out, so that we know of a failure before the coordinator acts.
@@ -255,6 +259,8 @@ class SlotRun:
             table.settle()
             judge.load(table)
             partition = Partition(tp.partition, table, judge, started, stable=limits.stable)
+            if position is None:
+                partition.origin = await self._origin(link, topics, tp.partition, started.next_offset)
             pipeline.partitions[tp.partition] = partition
         except BaseException:
             table.close()
@@ -307,6 +313,19 @@ class SlotRun:
             )
         offset = limits.start if self._context.start == "earliest" else limits.end
         return new_position(offset, definition(self._config), os.urandom(16), self._context.slots)
+
+    @staticmethod
+    async def _origin(link: Link, topics: Topics, number: int, source_offset: int) -> Origin:
+        """Return where source and outputs stand before the first commit; we are fenced, so nothing moves."""
+        names = [topics.sink, *filter(None, (topics.duplicates, topics.quarantine))]
+        ends = await bounds(link, [TopicPartition(name, number) for name in names])
+        offsets = {tp.topic: limits.end for tp, limits in ends.items()}
+        return Origin(
+            source_offset,
+            offsets[topics.sink],
+            offsets.get(topics.duplicates or "", NO_TOPIC),
+            offsets.get(topics.quarantine or "", NO_TOPIC),
+        )
 
     def _forget_foreign(self, table: Table, tp: TopicPartition) -> None:
         """Throw a local state of another definition away: `_check_definition` sees the changelog's."""

@@ -43,8 +43,8 @@ with each reset.
 
 The origin is written once with a partition's first commit, and with each reset, before everything else of that
 transaction. It says from where on source and outputs belong together, which is what `seqmark verify` compares.
-Who reads a changelog forgets at an origin what it has read before it: compaction keeps the newest value of a key,
-and a reset state has no values for many keys.
+Who reads a changelog forgets at an origin what it has read before it: compaction keeps the newest value of a
+key, and the state after a reset has none for many keys.
 
 Versions: a reader refuses a version that it does not know and says so; it never guesses. A new field is a new
 version; old ones stay readable.

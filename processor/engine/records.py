@@ -351,7 +351,8 @@ def scan(
 
 
 @inlined
-def _varint_bytes(value):  # type: ignore[no-untyped-def]  # inlined kernel
+def varint_bytes(value):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Return how many bytes ``value`` takes as a zigzag varint."""
     left = np.uint64((value << 1) ^ (value >> 63))
     size = 1
     while left >= np.uint64(128):
@@ -361,7 +362,8 @@ def _varint_bytes(value):  # type: ignore[no-untyped-def]  # inlined kernel
 
 
 @inlined
-def _put_varint(out, at, value):  # type: ignore[no-untyped-def]  # inlined kernel
+def put_varint(out, at, value):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Write ``value`` as a zigzag varint; return the position after it."""
     left = np.uint64((value << 1) ^ (value >> 63))
     position = at
     while left >= np.uint64(128):
@@ -402,11 +404,11 @@ def encode(
         delta = timestamp[row] - base_timestamp
         start = body[row]
         size = end[row] - start
-        length = 1 + _varint_bytes(delta) + _varint_bytes(np.int64(k)) + size
-        at = _put_varint(out, at, length)
+        length = 1 + varint_bytes(delta) + varint_bytes(np.int64(k)) + size
+        at = put_varint(out, at, length)
         out[at] = 0
-        at = _put_varint(out, at + 1, delta)
-        at = _put_varint(out, at, np.int64(k))
+        at = put_varint(out, at + 1, delta)
+        at = put_varint(out, at, np.int64(k))
         out[at : at + size] = data[start : start + size]
         at += size
     return at

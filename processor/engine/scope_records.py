@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.engine.jit import Int, inlined, kernel
-from processor.engine.records import _put_varint, _varint_bytes
+from processor.engine.records import put_varint, varint_bytes
 from processor.engine.scopes import (
     BLOCK,
     EPOCH,
@@ -136,21 +136,21 @@ def encode_scopes(
                 length += 8 * (pool.shape[1] - 1)
         delta = np.int64(index - start)
         # Attributes, timestamp delta, the kind in front of the scope, header count: a byte each.
-        body = 4 + _varint_bytes(delta) + _varint_bytes(size + 1) + size + _varint_bytes(length) + length
-        if used + _varint_bytes(body) + body > out.size:
+        body = 4 + varint_bytes(delta) + varint_bytes(size + 1) + size + varint_bytes(length) + length
+        if used + varint_bytes(body) + body > out.size:
             break
-        at = _put_varint(out, used, body)
+        at = put_varint(out, used, body)
         out[at] = 0
         out[at + 1] = 0
-        at = _put_varint(out, at + 2, delta)
-        at = _put_varint(out, at, size + 1)
+        at = put_varint(out, at + 2, delta)
+        at = put_varint(out, at, size + 1)
         named = at
         out[at] = KIND
         at += 1
         origin = (word + head) * 8
         for k in range(size):
             out[at + k] = raw[origin + k]
-        at = _put_varint(out, at + size, length)
+        at = put_varint(out, at + size, length)
         content = at
         out[at] = 2
         out[at + 1] = flags

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine import extract, records, watermark
+from processor.engine import extract, receipts, records, watermark
 from processor.engine.scope_table import ScopeTable
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ def warm() -> None:
     judged = watermark.judge(watermark.WatermarkState(), sequence, fault)
     rows = np.zeros(0, np.int64)
     records.encode(scratch, none.body, none.end, none.timestamp, rows, 0, np.zeros(1, np.uint8))
+    grounds = receipts.Grounds(judged.verdict, sequence, judged.watermark)
+    receipts.encode(receipts.ReceiptText(b"{}"), none, rows, grounds, 0, np.zeros(1, np.uint8))
     records.summarise(judged.verdict, none.timestamp, np.zeros(2, np.int64), rows[:0].copy(), rows[:0].copy())
     for scope in (extract.PartitionScope(), extract.KeyScope(), extract.HeaderScope(b"scope")):
         at, size, _ = scope.extract(none)

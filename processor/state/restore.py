@@ -9,6 +9,8 @@ A table with a `ScopeLog` takes scopes in as columns. What it has taken in is he
 only when the caller has seen that the state means what it expects and settles the table: state of another
 definition must not be left there under a mark.
 
+A changelog can hold the state of before a reset too: at an origin all that was read before it is forgotten.
+
 What is found wrong decides: a corrupt local state is thrown away and read anew; a corrupt or cut changelog
 stops the worker, because there is no second copy of what it knew.
 """
@@ -20,9 +22,11 @@ import logging
 import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import numpy as np
+
 from processor.errors import RebuildError, StopError
 from processor.state.store import StoreError
-from schemas.changelog import POSITION_KEY, CorruptStateError, LocalMark, Position, check_entry
+from schemas.changelog import ORIGIN_KEY, POSITION_KEY, CorruptStateError, LocalMark, Position, check_entry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -193,10 +197,15 @@ async def _take_in(
     progress(0, stop - start)
     async for items, after in changelog.read(start, stop):
         for key, value in items:
-            changes[key] = value
-            size += len(key) + len(value or b"")
             if value is not None:
                 _check(changelog, key, value)
+            if key == ORIGIN_KEY:
+                # What stands before it is of an earlier state.
+                _forget(table)
+                changes, size = {}, 0
+                continue
+            changes[key] = value
+            size += len(key) + len(value or b"")
             if key == POSITION_KEY and value is not None:
                 state_id = Position.decode(value).state_id
         at = after
@@ -225,15 +234,12 @@ async def _take_in_scopes(
     at = start
     held: dict[bytes, bytes | None] = {}
     progress(0, stop - start)
-    async for columns, after in changelog.columns(start, stop):
-        try:
-            rest = scopes.take(columns)
-        except CorruptStateError as error:
-            raise StopError(
-                f"{changelog.name}: {error}. If pipelines.dedup was changed, set it back; else restore the "
-                "topic from a copy"
-            ) from error
-        for key, value in rest:
+    async for found, after in changelog.columns(start, stop):
+        columns = _since_origin(found)
+        if len(columns) < len(found):
+            _forget(table)
+            held = {}
+        for key, value in _scopes_taken(scopes, columns, changelog):
             held[key] = value
             if value is not None:
                 _check(changelog, key, value)
@@ -251,6 +257,30 @@ async def _take_in_scopes(
     if held or scopes.scopes.unsaved or (mark is not None and at != mark.changelog_offset):
         table.hold(held, LocalMark(max(at, stop), state_id))
     return True
+
+
+def _scopes_taken(scopes: ScopeLog, columns: Columns, changelog: Changelog) -> list[tuple[bytes, bytes | None]]:
+    """Take scopes over; return the records of other kinds."""
+    try:
+        return scopes.take(columns)
+    except CorruptStateError as error:
+        raise StopError(
+            f"{changelog.name}: {error}. If pipelines.dedup was changed, set it back; else restore the "
+            "topic from a copy"
+        ) from error
+
+
+def _forget(table: Table) -> None:
+    """Clear the table, if there is anything in it: that takes its folder away and makes it anew."""
+    if (table.log is not None and len(table.log.scopes)) or next(table.items(b""), None) is not None:
+        table.clear()
+
+
+def _since_origin(columns: Columns) -> Columns:
+    """Return the records behind the last origin; all of them where there is none."""
+    named = np.flatnonzero(columns.key_length == len(ORIGIN_KEY))
+    origins = named[columns.data[columns.key[named]] == ORIGIN_KEY[0]]
+    return columns.rows(int(origins[-1]) + 1, len(columns)) if origins.size else columns
 
 
 def _check_all(table: Table) -> None:

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 from schemas.changelog import (
     LOCAL_KEY,
     NO_BATCH,
+    NO_TOPIC,
+    ORIGIN_KEY,
     POSITION_KEY,
     CorruptStateError,
     LocalMark,
+    Origin,
     Position,
     check_entry,
     decode_watermark,
@@ -29,19 +32,28 @@ ids = st.binary(min_size=16, max_size=16)
 positions = st.builds(Position, int64, int64, st.integers(0, 2**32 - 1), ids, ids, st.integers(0, 2**16 - 1))
 
 POSITION = Position(120, 100, 0xDEADBEEF, b"definition 16 by", b"state id 16 byte", 4)
+ORIGIN = Origin(7, 6, NO_TOPIC, 5)
 MARK = LocalMark(77, b"state id 16 byte")
 KEY = watermark_key()
 VALUES: list[tuple[bytes, bytes, Callable[[bytes], object]]] = [
     (POSITION_KEY, POSITION.encode(), Position.decode),
+    (ORIGIN_KEY, ORIGIN.encode(), Origin.decode),
     (LOCAL_KEY, MARK.encode(), LocalMark.decode),
     (KEY, encode_watermark(KEY, 2**40), lambda value: decode_watermark(KEY, value)),
 ]
-each = pytest.mark.parametrize(("key", "value", "decode"), VALUES, ids=["position", "local", "watermark"])
+each = pytest.mark.parametrize(
+    ("key", "value", "decode"), VALUES, ids=["position", "origin", "local", "watermark"]
+)
 
 
 @given(positions)
 def test_a_position_is_read_back_as_it_was_written(position: Position) -> None:
     assert Position.decode(position.encode()) == position
+
+
+@given(st.tuples(int64, int64, int64, int64))
+def test_an_origin_is_read_back_as_it_was_written(offsets: tuple[int, int, int, int]) -> None:
+    assert Origin.decode(Origin(*offsets).encode()) == Origin(*offsets)
 
 
 @given(int64, ids)
@@ -59,9 +71,12 @@ def test_the_layouts_are_the_ones_that_stored_state_has() -> None:
     definition, state_id = b"definition 16 by".hex(), b"state id 16 byte".hex()
     numbers = "01 0004 0000000000000078 0000000000000064 deadbeef".replace(" ", "")
     assert POSITION.encode()[:-4].hex() == numbers + definition + state_id
+    offsets = "0000000000000007 0000000000000006 ffffffffffffffff 0000000000000005".replace(" ", "")
+    assert ORIGIN.encode()[:-4].hex() == "01" + offsets
     assert MARK.encode()[:-4].hex() == "01000000000000004d" + state_id
     assert encode_watermark(b"W", -2)[:-4].hex() == "0100fffffffffffffffe"
-    assert (POSITION_KEY, LOCAL_KEY, KEY, NO_BATCH) == (b"P", b"\0L", b"W", -1)
+    assert (POSITION_KEY, ORIGIN_KEY, LOCAL_KEY, KEY) == (b"P", b"O", b"\0L", b"W")
+    assert NO_BATCH == NO_TOPIC == -1
 
 
 @each

@@ -137,7 +137,8 @@ def test_check_gives_programs_a_line_a_problem() -> None:
 
 
 def test_check_names_what_this_version_cannot_run() -> None:
-    result = seqmark("check", "-c", CLICKS, env={"SEQMARK_PIPELINES__0__DUPLICATES": "d"})
+    ids = '{mode="insert-id",id=[{from="key"}],window="1d"}'
+    result = seqmark("check", "-c", CLICKS, env={"SEQMARK_PIPELINES__0__DEDUP": ids})
     assert result.exit_code == 2
     assert "not available in this version yet" in result.stderr
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import struct
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,16 @@ from processor.pipeline import Partition, SlotPipeline, Topics, new_position
 from processor.state.memory import MemoryStore
 from processor.state.table import Table
 from processor.wire.encode import Encoder
-from schemas.changelog import POSITION_KEY, LocalMark, Position, decode_watermark, watermark_key
+from schemas.changelog import (
+    NO_TOPIC,
+    ORIGIN_KEY,
+    POSITION_KEY,
+    LocalMark,
+    Origin,
+    Position,
+    decode_watermark,
+    watermark_key,
+)
 from tests.support import batches
 from tests.support.batches import Record, by_hand, chunk, marker
 
@@ -30,6 +40,7 @@ if TYPE_CHECKING:
     from processor.wire.encode import EncodedBatch
 
 SINK, QUARANTINE, CHANGELOG = "clicks.clean", "clicks.quarantine", "clicks-changelog"
+DUPLICATES = "clicks.duplicates"
 STATE, DEFINITION = b"state id 16 byte", b"definition 16 by"
 KEY = watermark_key()
 
@@ -100,12 +111,20 @@ class Slot:
         sink_limit: int = 1_000_000,
         quarantine_limit: int = 1_000_000,
         partitions: int = 1,
+        duplicates_limit: int | None = None,
     ) -> None:
         self.said: list[str] = []
         self.output = RecordingOutput(self.said)
         self.metrics = Metrics()
         topics = Topics(
-            "source", SINK, QUARANTINE if quarantine else None, CHANGELOG, sink_limit, quarantine_limit
+            "source",
+            SINK,
+            QUARANTINE if quarantine else None,
+            CHANGELOG,
+            sink_limit,
+            quarantine_limit,
+            duplicates=None if duplicates_limit is None else DUPLICATES,
+            duplicates_limit_bytes=duplicates_limit or 0,
         )
         self.pipeline = SlotPipeline(
             "clicks", topics, self.output, batches.DECODER, Encoder(), self.metrics, lambda: 0.0
@@ -265,6 +284,59 @@ def test_where_a_step_fails_nothing_is_written_locally_and_a_new_start_judges_th
     again.add(0, slot.stores[0])
     again.take(came(1, 2, 2))
     assert offsets(again.output.records(SINK)) == offsets(slot.output.records(SINK)) == [0, 1]
+
+
+# ---------------------------------------------------------------- receipts and the origin
+
+
+def test_each_dropped_record_has_a_receipt_in_the_same_transaction_and_no_other_record_has() -> None:
+    slot = Slot(duplicates_limit=1_000_000)
+    slot.take(came(5, 5, None, 3, 6, 6))
+    assert slot.said == ["begin", *(f"send {topic}:0" for topic in (SINK, DUPLICATES, QUARANTINE))]
+    found = slot.output.records(DUPLICATES)
+    told = [json.loads(each.value or b"") for each in found]
+    assert [(each["offset"], each["verdict"], each["sequence"], each["watermark"]) for each in told] == [
+        (1, "duplicate", 5, 5),
+        (3, "late", 3, 5),
+        (5, "duplicate", 6, 6),
+    ]
+    assert {(each["pipeline"], each["topic"], each["partition"]) for each in told} == {("clicks", "source", 0)}
+    assert [(each.key, each.timestamp) for each in found] == [(b"key", 1_001), (b"key", 1_003), (b"key", 1_005)]
+
+
+def test_where_nothing_is_dropped_nothing_goes_to_the_duplicates_topic() -> None:
+    slot = Slot(duplicates_limit=1_000_000)
+    slot.take(came(1, 2, 3))
+    slot.commit()
+    assert f"send {DUPLICATES}:0" not in slot.said
+
+
+def test_of_what_comes_before_a_record_that_stops_the_worker_the_receipts_are_committed() -> None:
+    slot = Slot(quarantine=False, duplicates_limit=1_000_000)
+    slot.stops(came(5, 5, None, 5))
+    assert [json.loads(each.value or b"")["offset"] for each in slot.output.records(DUPLICATES)] == [1]
+    assert slot.committed() == (2, 5)
+
+
+def test_a_receipt_that_its_topic_does_not_take_stops_the_worker_and_nothing_is_committed() -> None:
+    slot = Slot(duplicates_limit=100)
+    said = slot.stops(came(5, 5))
+    assert "source:0:1: the receipt of this dropped record" in said
+    assert f"topic {DUPLICATES} needs max.message.bytes of at least" in said
+    assert not any(each.startswith("offsets") for each in slot.said)
+
+
+def test_an_origin_is_the_first_thing_of_the_first_commit_and_is_written_once() -> None:
+    slot = Slot()
+    origin = Origin(7, 3, NO_TOPIC, 1)
+    slot.pipeline.partitions[0].origin = origin
+    slot.take(came(1))
+    slot.commit()
+    slot.take(came(2, start=1))
+    slot.commit()
+    written = slot.output.records(CHANGELOG)
+    assert [each.key for each in written] == [ORIGIN_KEY, KEY, POSITION_KEY, KEY, POSITION_KEY]
+    assert Origin.decode(written[0].value or b"") == origin
 
 
 # ---------------------------------------------------------------- what is judged by what

@@ -18,8 +18,10 @@ from processor.wire.encode import EncodedBatch
 from schemas.changelog import (
     BLOCK_KIND,
     LOCAL_KEY,
+    ORIGIN_KEY,
     POSITION_KEY,
     LocalMark,
+    Origin,
     Position,
     ScopeValue,
     encode_watermark,
@@ -138,6 +140,32 @@ def test_a_table_that_lags_is_caught_up_from_where_it_stands() -> None:
         assert restored(Table(store), changelog) == position(30)
         assert holds(store, 30, 27, read_to=6)
         assert changelog.reads == [known]
+
+
+ORIGIN: Entry = {ORIGIN_KEY: Origin(5, 0).encode()}
+
+
+def test_what_stands_before_an_origin_is_of_an_earlier_state_and_forgotten() -> None:
+    gone = watermark_key(b"a scope that the state after the reset does not have")
+    earlier: Entry = {gone: encode_watermark(gone, 3), **(commit(10, 7) or {})}
+    reset: Entry = {**(ORIGIN or {}), **(commit(4, 2, OTHER) or {})}
+    for before in range(3):
+        log = [earlier] * before + [MARKER, reset, MARKER]
+        store = MemoryStore()
+        assert restored(Table(store), FakeChangelog(log)) == position(4, OTHER)
+        assert holds(store, 4, 2, len(log), OTHER)
+
+
+def test_a_local_state_of_before_a_reset_is_read_anew_from_the_origin_on() -> None:
+    log = [*LOG, ORIGIN, commit(4, 2, OTHER), MARKER]
+    store = caught_up(LOG)
+    assert restored(Table(store), FakeChangelog(log)) == position(4, OTHER)
+    assert holds(store, 4, 2, len(log), OTHER)
+
+
+def test_a_corrupt_origin_stops_the_worker() -> None:
+    with pytest.raises(StopError, match="restore the topic from a copy"):
+        restored(Table(MemoryStore()), FakeChangelog([{ORIGIN_KEY: b"\x01nonsense"}, commit(4, 2)]))
 
 
 def test_a_deleted_key_is_deleted() -> None:
@@ -322,6 +350,20 @@ def test_scopes_are_restored_from_the_changelog_and_from_local_blocks_at_any_poi
         assert restored(again, changelog) == position(30)
         assert watermarks(again) == ALL
         assert changelog.reads == [known]
+
+
+def test_scopes_of_before_a_reset_are_forgotten() -> None:
+    before = [scoped_commit(10, {b"a": 1, b"gone": 9}), MARKER]
+    log = [*before, ORIGIN, scoped_commit(4, {b"a": 0}), MARKER]
+    for first in (before, []):
+        store = MemoryStore()
+        if first:
+            table = scoped(store)
+            restored(table, FakeChangelog(first))
+            table.settle()
+        table = scoped(store)
+        assert restored(table, FakeChangelog(log)) == position(4)
+        assert watermarks(table) == {b"a": 0}
 
 
 def test_scopes_are_not_left_under_a_mark_before_the_caller_has_seen_what_they_mean(

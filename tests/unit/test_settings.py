@@ -185,7 +185,6 @@ def changed(file: Path, **environ: str) -> Settings:
 @pytest.mark.parametrize(
     ("variable", "text", "key"),
     [
-        ("DUPLICATES", "d", "duplicates"),
         ("DEDUP", '{mode="insert-id",id=[{from="key"}],window="1d"}', "dedup.mode"),
     ],
 )
@@ -205,6 +204,7 @@ def test_what_is_not_built_yet_is_refused_by_name(file: Path, variable: str, tex
         {"DEDUP__SEQUENCE": '{from="value",pointer="/s"}'},
         {"DEDUP__EPOCH": '{from="value",pointer="/e"}'},
         {"DEDUP__SCOPE": "key"},
+        {"DUPLICATES": "d"},
         {"DEDUP__REORDER_WINDOW": "1"},
     ],
 )
