@@ -1,7 +1,7 @@
 """How fast is Seqmark on this machine? ``make bench`` prints a table and keeps the figures as JSON.
 
-Starts a broker of its own, makes the input, runs a worker for each guarantee over it and checks that what
-passed is what must pass. ``RECORDS=500000 make bench`` is quicker.
+Starts a broker of its own, makes the input, runs a worker for each case over it and checks that what passed is
+what must pass. ``RECORDS=500000 make bench`` is quicker, ``DUPLICATES=0.5`` resends every second record.
 """
 
 from __future__ import annotations
@@ -28,13 +28,18 @@ from processor.engine.warm import warm
 from processor.kafka.embedded import find_broker
 
 RESULTS = Path(__file__).parent / "results"
-GUARANTEES = ("exactly_once", "at_least_once")
+CASES = {
+    "exactly_once": ("exactly_once", ""),
+    "at_least_once": ("at_least_once", ""),
+    "with receipts": ("exactly_once", 'duplicates = "bench.duplicates"'),
+}
+"""Guarantee, and what the pipeline has besides."""
 CONFIG = """\
 [kafka]
 bootstrap_servers = "{bootstrap_servers}"
 
 [worker]
-application_id = "bench-{guarantee}"
+application_id = "{name}"
 state_dir = "{folder}/state"
 guarantee = "{guarantee}"
 web_port = {port}
@@ -42,7 +47,8 @@ web_port = {port}
 [[pipelines]]
 name = "clicks"
 source = "bench.raw"
-sink = "bench.{guarantee}"
+sink = "{name}"
+{more}
 
 [pipelines.dedup]
 mode = "watermark"
@@ -53,7 +59,10 @@ sequence = {{ from = "header", name = "seq", format = "int64" }}
 
 def main() -> None:
     """Run everything."""
-    load = Load(records=int(os.environ.get("RECORDS", "4000000")))
+    load = Load(
+        records=int(os.environ.get("RECORDS", "4000000")),
+        duplicates=float(os.environ.get("DUPLICATES", "0.05")),
+    )
     console = Console(stderr=True)
     if not console.is_terminal:
         console.width = 120
@@ -65,9 +74,9 @@ def main() -> None:
     ):
         passing = asyncio.run(_produce(bootstrap_servers, load, progress))
         results = {}
-        for guarantee in GUARANTEES:
-            task = progress.add_task(guarantee, total=None)
-            results[guarantee] = _run(bootstrap_servers, guarantee, load, Path(folder), passing)
+        for case in CASES:
+            task = progress.add_task(case, total=None)
+            results[case] = _run(bootstrap_servers, case, load, Path(folder), passing)
             progress.update(task, total=1, completed=1)
     console.print(_table(load, results))
     _keep(load, results)
@@ -83,23 +92,32 @@ async def _produce(bootstrap_servers: str, load: Load, progress: Progress) -> in
     return await produce(bootstrap_servers, "bench.raw", load, progress)
 
 
-def _run(bootstrap_servers: str, guarantee: str, load: Load, folder: Path, passing: int) -> Result:
+def _run(bootstrap_servers: str, case: str, load: Load, folder: Path, passing: int) -> Result:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    config = folder / f"{guarantee}.toml"
+    guarantee, more = CASES[case]
+    name = f"bench-{case.replace(' ', '-')}"
+    config = folder / f"{name}.toml"
     config.write_text(
-        CONFIG.format(bootstrap_servers=bootstrap_servers, folder=folder, guarantee=guarantee, port=port)
+        CONFIG.format(
+            bootstrap_servers=bootstrap_servers,
+            folder=folder,
+            guarantee=guarantee,
+            port=port,
+            name=name,
+            more=more,
+        )
     )
     result = run_worker(config, port, load.records, folder)
     if result.verdicts.get("pass") != passing:
-        raise SystemExit(f"{guarantee}: {result.verdicts} passed, must be {passing}")
+        raise SystemExit(f"{case}: {result.verdicts} passed, must be {passing}")
     return result
 
 
 def _table(load: Load, results: dict[str, Result]) -> Table:
     table = Table(
-        "guarantee",
+        "case",
         "records/CPU s\n2nd half",
         "records/CPU s\nwhole run",
         "records/s\n2nd half",
@@ -112,9 +130,9 @@ def _table(load: Load, results: dict[str, Result]) -> Table:
     )
     for column in table.columns[1:]:
         column.justify = "right"
-    for guarantee, result in results.items():
+    for case, result in results.items():
         table.add_row(
-            guarantee,
+            case,
             f"{result.half_records / result.half_cpu_s:,.0f}",
             f"{result.records / result.cpu_s:,.0f}",
             f"{result.half_records / result.half_wall_s:,.0f}",

@@ -30,6 +30,8 @@ NUMBER_BYTES = 20
 _NUMBERS = 5
 _POWERS = np.array([10**power for power in range(20)], np.uint64)
 """uint64[20]: counting digits by comparing is several times cheaper than by dividing."""
+_PAIRS = np.frombuffer(b"".join(b"%02d" % pair for pair in range(100)), np.uint8)
+"""uint8[200]: two digits are printed with one division."""
 _OFFSET, _TIMESTAMP, _DUPLICATE, _LATE, _WATERMARK, _EPOCH, _END = range(7)
 
 
@@ -139,13 +141,16 @@ def _number_bytes(value):  # type: ignore[no-untyped-def]  # inlined kernel
 @inlined
 def _put_number(out, at, size, value):  # type: ignore[no-untyped-def]  # inlined kernel
     left = _magnitude(value)
-    position = at + size
-    while True:
-        position -= 1
-        out[position] = np.uint8(np.uint64(48) + left % np.uint64(10))
-        left //= np.uint64(10)
-        if left == np.uint64(0):
-            break
+    position = np.uint64(at + size)
+    while left >= np.uint64(100):
+        pair = np.uint64(2) * (left % np.uint64(100))
+        left //= np.uint64(100)
+        position -= np.uint64(2)
+        out[position] = _PAIRS[pair]
+        out[position + np.uint64(1)] = _PAIRS[pair + np.uint64(1)]
+    if left >= np.uint64(10):
+        out[position - np.uint64(2)] = np.uint8(np.uint64(48) + left // np.uint64(10))
+    out[position - np.uint64(1)] = np.uint8(np.uint64(48) + left % np.uint64(10))
     if value < 0:
         out[at] = np.uint8(45)
     return at + size
