@@ -2,11 +2,13 @@
 
 Pure: sequences of records as a plain consumer sees them go in, counts and differences come out. The
 sink must hold each record that passes exactly as it came, in the source's order, and nothing else; the
-quarantine each one that cannot be judged, with its three headers behind its own.
+duplicates topic a receipt for each one that was dropped; the quarantine each one that cannot be judged, with
+its three headers behind its own.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -26,6 +28,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 Seen = tuple[bytes | None, bytes | None, Headers, int, int]
 """Key, value, headers, timestamp in ms, offset: as `processor.kafka.consume` gives it."""
 
+_DROPS = ("duplicate", "late")
 _SHOWN = 5  # differences a partition: one fault can follow from another a thousand times
 
 
@@ -36,6 +39,7 @@ class Outcome:
     Attributes:
         passed: By kind, what was found in the sink.
         dropped: By kind, what was not.
+        receipts: Found in the duplicates topic as they should be.
         quarantined: Found in the quarantine as it should be.
         fate: uint8[n], a row a source record: `PASSED`, `DROPPED` or `QUARANTINED`.
         differences: For people; empty where all is as it should be.
@@ -43,6 +47,7 @@ class Outcome:
 
     passed: Counter[Kind] = field(default_factory=Counter)
     dropped: Counter[Kind] = field(default_factory=Counter)
+    receipts: int = 0
     quarantined: int = 0
     fate: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
     differences: list[str] = field(default_factory=list)
@@ -56,15 +61,17 @@ def compare(
     source: Sequence[Seen],
     truth: Truth,
     sink: Sequence[Seen],
+    receipts: Sequence[Seen],
     quarantine: Sequence[Seen],
 ) -> Outcome:
-    """Compare one partition's sink and quarantine with what its source and the truth ask for.
+    """Compare one partition's outputs with what its source and the truth ask for.
 
     Args:
         place: ``topic:partition`` of the source, as receipts of the quarantine name it.
         source: What the source holds.
         truth: What the rules say of it.
         sink: What the sink holds, read_committed.
+        receipts: What the duplicates topic holds, likewise.
         quarantine: Likewise.
     """
     if [record[4] for record in source] != truth.offset.tolist():
@@ -72,6 +79,7 @@ def compare(
         return Outcome(differences=[f"{place}: {text}"])
     walk = _Walk(place, source, truth, sink)
     walk.through_sink()
+    walk.through_receipts(receipts)
     walk.through_quarantine(quarantine)
     outcome = walk.outcome
     hidden = len(outcome.differences) - _SHOWN
@@ -140,6 +148,25 @@ class _Walk:
             self._differ(row, f"must come next in the sink; something else is at {self._at(0)}")
             return False
         return True
+
+    def through_receipts(self, receipts: Sequence[Seen]) -> None:
+        """Match the receipts with the records that must be dropped."""
+        pairs = zip(self._passes, self._faults, strict=True)
+        wanted = [row for row, (passes, fault) in enumerate(pairs) if not passes and not fault]
+        topic, _, partition = self._place.rpartition(":")
+        for row, (key, value, _, timestamp_ms, _) in zip(wanted, receipts, strict=False):
+            record = self._source[row]
+            told = json.loads(value or b"{}")
+            where = (told.get("topic"), told.get("partition"), told.get("offset"), told.get("timestamp"))
+            if where != (topic, int(partition), record[4], record[3]):
+                self._differ(row, f"has no receipt; the next one is of {where}")
+                return
+            if (key, timestamp_ms) != (record[0], record[3]) or told.get("verdict") not in _DROPS:
+                self._differ(row, f"has a receipt that is not right: {told}")
+            else:
+                self.outcome.receipts += 1
+        if len(wanted) != len(receipts):
+            self._say(f"there are {len(receipts):,} receipts instead of {len(wanted):,}")
 
     def through_quarantine(self, quarantine: Sequence[Seen]) -> None:
         """Match the quarantine's records with those that cannot be judged."""

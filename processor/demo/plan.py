@@ -38,6 +38,7 @@ web_port = 0
 name = "clicks"
 source = {source}
 sink = {sink}
+duplicates = {duplicates}
 quarantine = {quarantine}
 
 [pipelines.dedup]
@@ -82,6 +83,7 @@ def make_plan(directory: Path, bootstrap_servers: str, environ: Mapping[str, str
         "state_dir": str(state_dir),
         "source": f"{name}.raw",
         "sink": f"{name}.clean",
+        "duplicates": f"{name}.duplicates",
         "quarantine": f"{name}.quarantine",
     }
     config = directory / "demo.toml"

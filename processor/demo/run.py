@@ -89,11 +89,11 @@ async def run(plan: Plan, records: int, seed: int, audience: Audience) -> Run:
 async def _check(plan: Plan, partition: int, truth: Truth, progress: Callable[[int], None]) -> Checked:
     """Read one partition of the three topics and compare; a partition at a time bounds the memory."""
     options, pipeline = client_options(plan.settings.kafka), plan.pipeline
-    topics = (pipeline.source, pipeline.sink, pipeline.quarantine or "")
-    source, sink, quarantine = await asyncio.gather(
+    topics = (pipeline.source, pipeline.sink, pipeline.duplicates or "", pipeline.quarantine or "")
+    source, sink, receipts, quarantine = await asyncio.gather(
         *(read_partition(options, topic, partition) for topic in topics)
     )
-    outcome = compare(f"{pipeline.source}:{partition}", source, truth, sink, quarantine)
+    outcome = compare(f"{pipeline.source}:{partition}", source, truth, sink, receipts, quarantine)
     progress(len(truth))
     return Checked(outcome, _times(source), _times(sink), truth.kind)
 

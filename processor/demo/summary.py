@@ -118,6 +118,10 @@ def count_lines(checked: Sequence[Checked], truths: Sequence[Truth]) -> list[Lin
         expected = sum(int(((t.kind == kind) & (t.fault == 0)).sum()) for t in truths)
         lines.append(Line(f"dropped: {kind.label}", dropped[kind], expected))
     lines.append(Line("dropped: first", dropped[Kind.FIRST], 0))
+    receipts = sum(each.outcome.receipts for each in checked)
+    lines.append(
+        Line("receipts", receipts, sum(line.truth for line in lines if line.what.startswith("dropped")))
+    )
     quarantined = sum(each.outcome.quarantined for each in checked)
     lines.append(Line("quarantined", quarantined, sum(int((t.fault > 0).sum()) for t in truths)))
     return lines

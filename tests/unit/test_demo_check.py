@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import numpy as np
@@ -40,8 +41,20 @@ def marks(code: bytes = b"header_missing", source: bytes = b"t:0:8") -> list[See
     return [seen("!", 0, *added)]
 
 
-def check(sink: list[Seen], quarantine: list[Seen] | None = None) -> Outcome:
-    return compare("t:0", SOURCE, TRUTH, sink, marks() if quarantine is None else quarantine)
+def receipt(offset: int, **other: object) -> Seen:
+    key, _, _, timestamp_ms, _ = SOURCE[offset]
+    place = {"topic": "t", "partition": 0, "offset": offset, "timestamp": timestamp_ms}
+    return (key, json.dumps({**place, "verdict": "late", **other}).encode(), (), timestamp_ms, 0)
+
+
+RECEIPTS = [receipt(offset) for offset in (3, 4, 7)]
+
+
+def check(
+    sink: list[Seen], quarantine: list[Seen] | None = None, receipts: list[Seen] | None = None
+) -> Outcome:
+    some = RECEIPTS if receipts is None else receipts
+    return compare("t:0", SOURCE, TRUTH, sink, some, marks() if quarantine is None else quarantine)
 
 
 def test_what_is_right_has_no_differences() -> None:
@@ -49,6 +62,7 @@ def test_what_is_right_has_no_differences() -> None:
     assert outcome.differences == []
     assert outcome.passed == Counter({Kind.FIRST: 6})
     assert outcome.dropped == Counter({Kind.RESEND: 1, Kind.TAIL: 1, Kind.LATE: 1})
+    assert outcome.receipts == 3
     assert outcome.quarantined == 1
     assert "".join("-+q"[fate] for fate in outcome.fate) == "+++--++-q+"
 
@@ -110,5 +124,23 @@ def test_a_wrong_quarantine_is_said(quarantine: list[Seen], said: str) -> None:
 
 
 def test_a_source_that_is_not_the_one_produced_is_said() -> None:
-    outcome = compare("t:0", SOURCE[1:], TRUTH, sink_of("ABCDEF"), marks())
+    outcome = compare("t:0", SOURCE[1:], TRUTH, sink_of("ABCDEF"), RECEIPTS, marks())
     assert outcome.differences == ["t:0: the source holds 9 records at other offsets than the 10 produced"]
+
+
+@pytest.mark.parametrize(
+    ("receipts", "said"),
+    [
+        (RECEIPTS[1:], "t:0:3 (resend) has no receipt; the next one is of ('t', 0, 4, "),
+        (RECEIPTS[:2], "t:0: there are 2 receipts instead of 3"),
+        ([*RECEIPTS, receipt(9)], "t:0: there are 4 receipts instead of 3"),
+        ([receipt(3, verdict="pass"), *RECEIPTS[1:]], "t:0:3 (resend) has a receipt that is not right"),
+        ([(b"other", *RECEIPTS[0][1:]), *RECEIPTS[1:]], "t:0:3 (resend) has a receipt that is not right"),
+        ([receipt(3, partition=1), *RECEIPTS[1:]], "t:0:3 (resend) has no receipt"),
+    ],
+)
+def test_a_missing_forged_or_wrong_receipt_is_named(receipts: list[Seen], said: str) -> None:
+    outcome = check(sink_of("ABCDEF"), receipts=receipts)
+    assert outcome.differences
+    assert outcome.differences[0].startswith(said)
+    assert outcome.receipts < 4
