@@ -60,7 +60,7 @@ def test_the_example_is_valid_and_its_defaults_are_the_contract_s() -> None:
         "earliest",
         True,
     )
-    assert settings.pipelines[0].duplicates is None
+    assert settings.pipelines[0].duplicates == "clicks.duplicates"
 
 
 def test_every_part_of_the_contract_is_read() -> None:
