@@ -63,6 +63,7 @@ def complete(**changed: TopicView) -> dict[str, TopicView]:
     cluster = {
         "clicks.raw": SOURCE,
         "clicks.clean": changed.get("sink", SOURCE),
+        "clicks.duplicates": SOURCE,
         "clicks.quarantine": changed.get("quarantine", SOURCE),
         CHANGELOG: changed.get("changelog", changelog),
     }
@@ -136,6 +137,7 @@ def test_topics_that_are_right_are_left_alone() -> None:
     assert [topic.purpose.value for topic in made.topics] == [
         "source",
         "sink",
+        "duplicates",
         "quarantine",
         "changelog",
     ]
@@ -212,5 +214,7 @@ def test_a_source_that_another_pipeline_makes_need_not_exist() -> None:
 def test_a_shared_quarantine_fits_both_sources() -> None:
     b = TopicView(2, 3, SOURCE.configs)
     made = plan(two("b.raw", "clicks.quarantine"), {"clicks.raw": SOURCE, "b.raw": b})
-    assert [problem.key for problem in made.problems] == ["clicks.quarantine"]
-    assert [topic.topic for topic in made.missing].count("clicks.quarantine") == 1
+    # The two pipelines share the topic of their receipts too.
+    shared = ["clicks.duplicates", "clicks.quarantine"]
+    assert [problem.key for problem in made.problems] == shared
+    assert [[topic.topic for topic in made.missing].count(name) for name in shared] == [1, 1]
