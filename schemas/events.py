@@ -12,7 +12,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 class ClickEvent(BaseModel):
     """Somebody followed an advertisement to a page of the shop, and perhaps bought something."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # A producer adds a field, such as a sequence, before all readers know of it.
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     event_id: str = Field(description="Unique; a record sent again carries it again.")
     occurred_at: AwareDatetime = Field(description="When, to the millisecond.")

@@ -94,6 +94,12 @@ class _Made:
     help="Share of records that cannot be judged.",
 )
 @click.option(
+    "--scopes",
+    type=click.IntRange(1, 100_000),
+    metavar="N",
+    help="How many scopes each partition has, where the pipeline's scope is a key or a header; not set: 1000.",
+)
+@click.option(
     "--start",
     type=_Time(),
     help="Event time of the first record, ISO 8601; not set: the full hour from which on the "
@@ -120,6 +126,7 @@ def generate(  # noqa: PLR0913 - one argument an option
     truth_path: Path | None,
     partitions: int,
     malformed: float,
+    scopes: int | None,
     start: int | None,
     compression: str,
     batch_bytes: int,
@@ -130,14 +137,28 @@ def generate(  # noqa: PLR0913 - one argument an option
     Four kinds of records: first (sent for the first time), resend (the last few once more, as after a
     time-out), tail (a producer crashed and sends its last hundreds again), late (a restarted connector
     replays a block of the past). Values are clicks in JSON, about 150 bytes.
+
+    The stream follows the pipeline's dedup: the sequence in a header or a field of the value; a sequence for
+    each of --scopes keys or header values, interleaved; with an epoch, producers that restart now and then
+    with a higher one; with a reorder window, first records that come late and pass, and a few that come too
+    late and do not (kind first, passes false).
     """
     settings = load(config)
     # numpy and the broker's client are slow to import: a config that is wrong is said at once.
-    from processor.generator import Options  # noqa: PLC0415 - see above
+    from processor.generator import SCOPES, Options  # noqa: PLC0415 - see above
     from processor.kafka.produce import Sending  # noqa: PLC0415 - see above
 
     index = _pipeline(settings, pipeline)
-    options = Options(records, duplicates, seed, partitions, 0 if start is None else start, malformed=malformed)
+    _require_scopes(settings, index, scopes)
+    options = Options(
+        records,
+        duplicates,
+        seed,
+        partitions,
+        0 if start is None else start,
+        malformed=malformed,
+        scopes=scopes or SCOPES,
+    )
     if start is None:
         options = options.ending_by(int(time.time() * 1000))
     made = asyncio.run(_generate(settings, index, options, Sending(compression, batch_bytes, rate)))
@@ -159,6 +180,13 @@ def _pipeline(settings: Settings, name: str | None) -> int:
     raise ConfigError([Problem("--pipeline", f"{wrong}; in this config: {known}")])
 
 
+def _require_scopes(settings: Settings, index: int, scopes: int | None) -> None:
+    """Refuse a number of scopes where there is one for the whole partition."""
+    if scopes is not None and getattr(settings.pipelines[index].dedup, "scope", "") == "partition":
+        key = f"pipelines.{index}.dedup.scope"
+        raise ConfigError([Problem("--scopes", f'is for a pipeline with scopes; {key} is "partition"')])
+
+
 async def _generate(settings: Settings, index: int, options: Options, sending: Sending) -> _Made:
     from processor.generator import check_supported, make_stream  # noqa: PLC0415 - as above
     from processor.kafka.produce import open_source, produce  # noqa: PLC0415 - as above
@@ -178,6 +206,7 @@ def _report(pipeline: str, made: _Made, path: Path | None, *, as_json: bool) -> 
     records = sum(len(truth) for truth in made.truths)
     again = sum(int((truth.kind > 0).sum()) for truth in made.truths)
     broken = sum(int((truth.fault > 0).sum()) for truth in made.truths)
+    passes = sum(int(truth.passes.sum()) for truth in made.truths)
     rate = records / max(made.seconds, 1e-9)
     if as_json:
         result(
@@ -187,6 +216,7 @@ def _report(pipeline: str, made: _Made, path: Path | None, *, as_json: bool) -> 
             records=records,
             duplicates=again,
             malformed=broken,
+            passes=passes,
             seconds=round(made.seconds, 3),
             records_per_second=round(rate),
             truth=str(path) if path else None,
@@ -194,7 +224,7 @@ def _report(pipeline: str, made: _Made, path: Path | None, *, as_json: bool) -> 
         return
     say(
         f"{made.topic}: {records:,} records in {len(made.truths)} partitions, {again:,} of them "
-        f"duplicates, {broken:,} malformed; {made.seconds:.1f} s, {rate:,.0f} records/s"
+        f"duplicates, {broken:,} malformed, {passes:,} must pass; {made.seconds:.1f} s, {rate:,.0f} records/s"
     )
     if path:
         say(f"the truth: {path}")

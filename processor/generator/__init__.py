@@ -4,8 +4,9 @@ Pure: arrays and bytes, no Kafka. A stream is determined by its `Options` and th
 same ones give the same bytes. A partition is a `Layout` (which original stands where, and why) and the
 content of its originals; a record sent again is its original's bytes once more, timestamp included.
 
-Invariant: a copy stands behind its original in the same partition, so its sequence is never above the
-watermark that the rules have reached there.
+Invariant: a copy stands behind its original in the same partition and scope, so the rules never let it pass:
+its sequence is not above the watermark, and inside a reorder window it was seen. With a reorder window some
+originals come too late for it; they are sent for the first time and do not pass.
 
 Another mode is another `Marks`: it says what identifies a record, the layout stays.
 """
@@ -20,6 +21,8 @@ import numpy as np
 from processor.errors import ConfigError, Problem
 from processor.generator.content import FAULTS, Clicks, Marks, Record, SequenceHeaders
 from processor.generator.layout import Kind, Layout, make_layout, shares
+from processor.generator.numbering import draw_scopes
+from processor.generator.scoped import Form, ScopedMarks
 from schemas.config import HeaderSource, WatermarkDedup
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FAULTS",
     "HOUR_MS",
+    "SCOPES",
     "Kind",
     "Layout",
     "Options",
@@ -40,6 +44,12 @@ __all__ = [
 ]
 
 HOUR_MS = 3_600_000
+SCOPES = 1_000
+"""Scopes of a partition, if nothing else is asked for: enough to interleave, few enough to have copies."""
+
+
+# A scope's number times partitions, as a user's number, has to fit 32 bits.
+_MOST_SCOPES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,7 @@ class Options:
         start_ms: Event time of the first records.
         span_ms: Event time that the stream covers.
         malformed: Share of the originals that cannot be judged, 0 to 1; at least one where it is not 0.
+        scopes: How many a partition has, where the definition has scopes; fewer where it has fewer originals.
     """
 
     records: int
@@ -63,6 +74,7 @@ class Options:
     start_ms: int
     span_ms: int = 6 * HOUR_MS
     malformed: float = 0.0
+    scopes: int = SCOPES
 
     def __post_init__(self) -> None:
         problems = []
@@ -76,6 +88,8 @@ class Options:
             problems.append(Problem("seed", "must be at least 0"))
         if self.partitions < 1:
             problems.append(Problem("partitions", "must be at least 1"))
+        if not 1 <= self.scopes <= _MOST_SCOPES:
+            problems.append(Problem("scopes", f"must be from 1 to {_MOST_SCOPES:,}"))
         if problems:
             raise ConfigError(problems)
 
@@ -105,7 +119,7 @@ class Partition:
     @property
     def passes(self) -> NDArray[np.bool_]:
         """bool[n], what the rules say."""
-        passes: NDArray[np.bool_] = (self.layout.kind == Kind.FIRST) & (self.faults == 0)
+        passes: NDArray[np.bool_] = (self.layout.kind == Kind.FIRST) & self._marks.passes[self.layout.original]
         return passes
 
     @property
@@ -121,11 +135,7 @@ class Partition:
     def records(self, start: int, stop: int) -> list[Record]:
         """Return records ``start`` to ``stop``."""
         rows = self.layout.original[start:stop]
-        headers = self._marks.headers
-        return [
-            Record(key, value, headers(original), time)
-            for original, (key, value, time) in zip(rows.tolist(), self._clicks.render(rows), strict=True)
-        ]
+        return self._marks.records(rows, self._clicks.render(rows))
 
 
 def make_stream(dedup: Dedup, options: Options, key: str = "dedup") -> list[Partition]:
@@ -137,9 +147,9 @@ def make_stream(dedup: Dedup, options: Options, key: str = "dedup") -> list[Part
         key: Where ``dedup`` stands in the config, for messages.
 
     Raises:
-        ConfigError: Streams for this dedup cannot be generated yet, or do not fit its format.
+        ConfigError: Streams for this dedup cannot be generated, or do not fit its format.
     """
-    source = check_supported(dedup, key)
+    form = check_supported(dedup, key)
     sizes = shares(options.records, [1.0] * options.partitions)
     copies = shares(round(options.records * options.duplicates), sizes)
     # The first record of all that there are in a partition is an original.
@@ -154,36 +164,34 @@ def make_stream(dedup: Dedup, options: Options, key: str = "dedup") -> list[Part
             np.random.default_rng([options.seed, partition, purpose]) for purpose in range(3)
         )
         count = originals[partition]
-        clicks = Clicks(content, count, (partition, options.partitions), (options.start_ms, options.span_ms))
-        faults = np.zeros(count, np.uint8)
         broken_rows = marking.choice(count, min(faulty, count), replace=False)
-        faults[broken_rows] = 1 + np.arange(broken_rows.size) % (len(FAULTS) - 1)
-        marks = SequenceHeaders(marking, count, source, faults)
+        place, span = (partition, options.partitions), (options.start_ms, options.span_ms)
+        users = None
+        if _is_plain(form.dedup) and isinstance(form.dedup.sequence, HeaderSource):
+            marks: Marks = SequenceHeaders(marking, count, form.dedup.sequence, broken_rows)
+        else:
+            scopes = 1 if form.dedup.scope == "partition" else options.scopes
+            scope = draw_scopes(marking, count, scopes)
+            users = scope if form.dedup.scope == "key" else None
+            marks = ScopedMarks(marking, form, scope, place, broken_rows)
+        clicks = Clicks(content, count, place, span, users)
         partitions.append(Partition(make_layout(order, count, copies[partition]), clicks, marks))
     return partitions
 
 
-def check_supported(dedup: Dedup, key: str = "dedup") -> HeaderSource:
-    """Return where the sequence belongs.
+def check_supported(dedup: Dedup, key: str = "dedup") -> Form:
+    """Return where the parts of the definition stand in a record.
 
     Raises:
-        ConfigError: Streams for this dedup cannot be generated yet; ``key`` says where it stands.
+        ConfigError: Streams for this dedup cannot be generated; ``key`` says where it stands.
     """
     if not isinstance(dedup, WatermarkDedup):
         raise ConfigError([Problem(f"{key}.mode", "streams are generated for watermark only so far")])
-    problems = []
-    if dedup.scope != "partition":
-        problems.append(Problem(f"{key}.scope", "streams are generated for partition only so far"))
-    if dedup.epoch is not None:
-        problems.append(Problem(f"{key}.epoch", "streams are generated without epoch only so far"))
-    if dedup.reorder_window:
-        problems.append(Problem(f"{key}.reorder_window", "streams are generated for 0 only so far"))
-    if not isinstance(dedup.sequence, HeaderSource):
-        message = "streams are generated with the sequence in a header only so far"
-        problems.append(Problem(f"{key}.sequence.from", message))
-    elif not problems:
-        return dedup.sequence
-    raise ConfigError(problems)
+    return Form(dedup, key)
+
+
+def _is_plain(dedup: WatermarkDedup) -> bool:
+    return dedup.scope == "partition" and dedup.epoch is None and not dedup.reorder_window
 
 
 def _capped(parts: list[int], caps: list[int]) -> list[int]:

@@ -9,6 +9,8 @@ import numpy as np
 from processor.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from schemas.config import HeaderSource
@@ -27,8 +29,19 @@ _GAP_SHARE = 0.02
 _GAP_MOST = 40
 _INT32_END = 2**31
 
-FAULTS = ("", "header_missing", "header_malformed")
+FAULTS = (
+    "",
+    "header_missing",
+    "header_malformed",
+    "key_missing",
+    "value_missing",
+    "value_not_json",
+    "field_missing",
+    "field_type",
+    "out_of_range",
+)
 """The contract's quarantine codes, as far as `generate` makes such records."""
+_PLAIN_FAULTS = 2  # a sequence in a header can lack the header or have it malformed: the first two codes
 
 
 class Record(NamedTuple):
@@ -40,6 +53,10 @@ class Record(NamedTuple):
     timestamp_ms: int
 
 
+Rendered = tuple[bytes, bytes, int]
+"""Key, value and timestamp of a click, before it is marked."""
+
+
 class Marks(Protocol):
     """What a mode judges the originals of one partition by."""
 
@@ -48,8 +65,13 @@ class Marks(Protocol):
         """uint8[originals], index into `FAULTS`: why an original cannot be judged, 0 if it can."""
         ...
 
-    def headers(self, original: int) -> tuple[tuple[str, bytes | None], ...]:
-        """Return the headers of one original."""
+    @property
+    def passes(self) -> NDArray[np.bool_]:
+        """bool[originals], whether the rules let an original pass when it comes for the first time."""
+        ...
+
+    def records(self, rows: NDArray[np.int32], rendered: Sequence[Rendered]) -> list[Record]:
+        """Return the records of these originals, out of what `Clicks.render` gave for them."""
         ...
 
 
@@ -61,23 +83,29 @@ class Clicks:
         count: Originals.
         place: The partition's number, and how many there are.
         span: ms since 1970 of the first event, and ms that they cover.
+        users: int[count], who clicks, where the mode says it: numbers within the partition.
     """
 
     def __init__(
-        self, rng: np.random.Generator, count: int, place: tuple[int, int], span: tuple[int, int]
+        self,
+        rng: np.random.Generator,
+        count: int,
+        place: tuple[int, int],
+        span: tuple[int, int],
+        users: NDArray[np.int32] | None = None,
     ) -> None:
         partition, partitions = place
         self.timestamp_ms = _event_times(rng, count, span)
         self._event = rng.integers(0, 2**63, count, np.int64)
         # Users of one partition meet no other: a topic keyed by user looks like this.
         user = np.minimum(rng.exponential(_USERS_PER_PARTITION / 8, count), _USERS_PER_PARTITION - 1)
-        self._user = user.astype(np.int32) * partitions + partition
+        self._user = (user.astype(np.int32) if users is None else users) * partitions + partition
         self._campaign = rng.integers(0, len(CAMPAIGNS), count, np.uint8)
         self._page = rng.integers(0, len(PAGES) * 1_000, count, np.int32)
         spent = rng.gamma(2.0, 3_000, count) * (rng.random(count) < _BUYERS_SHARE)
         self._cents = spent.astype(np.int32)
 
-    def render(self, rows: NDArray[np.int32]) -> list[tuple[bytes, bytes, int]]:
+    def render(self, rows: NDArray[np.int32]) -> list[Rendered]:
         """Return key, value and timestamp of these originals; a repeated row is repeated bytes."""
         times = self.timestamp_ms[rows]
         shown = np.datetime_as_string(times.astype("datetime64[ms]"))
@@ -106,18 +134,27 @@ class Clicks:
 
 
 class SequenceHeaders:
-    """Mode ``watermark``, scope ``partition``: a rising number in a header."""
+    """Mode ``watermark``, scope ``partition``: a rising number in a header, no epoch, no reorder window.
+
+    The plain case is apart from `processor.generator.scoped`, because it is what benchmarks make millions of.
+
+    Args:
+        rng: Drawn from by columns.
+        count: Originals.
+        source: Where the sequence belongs.
+        broken: Which originals cannot be judged.
+    """
 
     def __init__(
-        self, rng: np.random.Generator, count: int, source: HeaderSource, faults: NDArray[np.uint8]
+        self, rng: np.random.Generator, count: int, source: HeaderSource, broken: NDArray[np.int64]
     ) -> None:
         steps = np.where(rng.random(count) < _GAP_SHARE, rng.integers(2, _GAP_MOST + 1, count), 1)
         self.sequence = np.cumsum(steps) + int(rng.integers(0, 1_000))
-        self.faults = faults
+        self.faults = np.zeros(count, np.uint8)
+        self.faults[broken] = 1 + np.arange(broken.size) % _PLAIN_FAULTS
         self._name = source.name
-        if source.format == "int32" and count and self.sequence[-1] >= _INT32_END:
-            message = f"{count:,} records in one partition do not fit int32: use int64 or text"
-            raise ConfigError([Problem("records", message)])
+        if source.format == "int32":
+            require_int32(self.sequence)
         if source.format == "text":
             self._values = [b"%d" % number for number in self.sequence.tolist()]
             self._width = 0
@@ -125,8 +162,21 @@ class SequenceHeaders:
             self._width = 8 if source.format == "int64" else 4
             self._bytes = self.sequence.astype(f">i{self._width}").tobytes()
 
-    def headers(self, original: int) -> tuple[tuple[str, bytes | None], ...]:
-        """See `Marks.headers`."""
+    @property
+    def passes(self) -> NDArray[np.bool_]:
+        """See `Marks.passes`: sequences rise, so all that can be judged."""
+        passes: NDArray[np.bool_] = self.faults == 0
+        return passes
+
+    def records(self, rows: NDArray[np.int32], rendered: Sequence[Rendered]) -> list[Record]:
+        """See `Marks.records`."""
+        headers = self._headers
+        return [
+            Record(key, value, headers(original), time)
+            for original, (key, value, time) in zip(rows.tolist(), rendered, strict=True)
+        ]
+
+    def _headers(self, original: int) -> tuple[tuple[str, bytes | None], ...]:
         match self.faults[original]:
             case 0 if self._width:
                 at = original * self._width
@@ -138,6 +188,17 @@ class SequenceHeaders:
             case _:
                 # The wrong width for an integer, the wrong form for a text.
                 return ((self._name, b"?%d" % (original % 10)),)
+
+
+def require_int32(sequence: NDArray[np.int64]) -> None:
+    """Refuse sequences that do not fit.
+
+    Raises:
+        ConfigError: One does not.
+    """
+    if sequence.size and sequence.max() >= _INT32_END:
+        message = f"{sequence.size:,} records in one partition do not fit int32: use int64 or text"
+        raise ConfigError([Problem("records", message)])
 
 
 def _event_times(rng: np.random.Generator, count: int, span: tuple[int, int]) -> NDArray[np.int64]:

@@ -1,0 +1,126 @@
+"""How does a JSON value get a field that a pointer leads to?
+
+    pointer /meta/seq          {...the click..., "meta": {"seq": 17}}
+    pointer /meta/counts/2     {...the click..., "meta": {"counts": [null, null, 17]}}
+    pointer /a~1b              {...the click..., "a/b": 17}
+
+The click's own members stay as they are, so a pointer may not begin with one of their names. A step that is a
+number makes an array where it is small and nothing else stands beside it; an object's member of that name
+answers to the same pointer (RFC 6901).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from processor.errors import ConfigError, Problem
+from schemas.events import ClickEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MOST_ELEMENTS = 16
+"""Of an array: the elements before the wanted one are filled with null, in every record."""
+DEEPEST = 128
+"""Nested objects and arrays that the contract allows in a value; the pointer's steps make as many."""
+_OWN = tuple(ClickEvent.model_fields)
+
+_Node = dict[str, "_Node | int"]
+
+
+class Fields:
+    """What is written behind a click's members so that each pointer finds its field.
+
+    Args:
+        pointers: As the config has them, with the keys they stand under there, for messages.
+
+    Raises:
+        ConfigError: A pointer cannot be made to fit.
+    """
+
+    def __init__(self, pointers: Sequence[tuple[str, str]]) -> None:
+        tree: _Node = {}
+        for slot, (key, pointer) in enumerate(pointers):
+            _place(tree, _steps(key, pointer), slot, Problem(key, _taken(pointer)))
+        written: list[bytes | int] = []
+        for name, below in tree.items():
+            written += [b"," + orjson.dumps(name) + b":", *_written(below)]
+        # Between the slots is text that does not change: ``b0 slot b1 slot b2``.
+        self._slots = [part for part in written if isinstance(part, int)]
+        self._texts = [b""]
+        for part in [*written, b"}"]:
+            if isinstance(part, bytes):
+                self._texts[-1] += part
+            else:
+                self._texts.append(b"")
+
+    def put(self, value: bytes, shown: Sequence[bytes]) -> bytes:
+        """Return a click's ``value`` with ``shown``, JSON a pointer, where the pointers lead."""
+        parts = [value[:-1], self._texts[0]]
+        for slot, text in zip(self._slots, self._texts[1:], strict=True):
+            parts += (shown[slot], text)
+        return b"".join(parts)
+
+
+def _steps(key: str, pointer: str) -> list[str]:
+    if not pointer:
+        raise ConfigError(
+            [Problem(key, "is the whole value: it would be no click any more; name a field of it")]
+        )
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer[1:].split("/")]
+    if len(steps) > DEEPEST:
+        raise ConfigError([Problem(key, f"has {len(steps)} steps, a value may be nested {DEEPEST} deep")])
+    if steps[0] in _OWN:
+        own = ", ".join(_OWN)
+        raise ConfigError(
+            [
+                Problem(
+                    key,
+                    f"{pointer} leads into {steps[0]}, which generated clicks fill themselves; for generated "
+                    f"streams a pointer begins with another name than {own}",
+                )
+            ]
+        )
+    return steps
+
+
+def _taken(pointer: str) -> str:
+    return f"{pointer} and another pointer of this pipeline lead to or through the same field"
+
+
+def _place(tree: _Node, steps: list[str], slot: int, taken: Problem) -> None:
+    node = tree
+    for step in steps[:-1]:
+        below = node.setdefault(step, {})
+        if isinstance(below, int):
+            raise ConfigError([taken])
+        node = below
+    if steps[-1] in node:
+        raise ConfigError([taken])
+    node[steps[-1]] = slot
+
+
+def _written(node: _Node | int) -> list[bytes | int]:
+    """Return JSON with a slot's number in its place."""
+    if isinstance(node, int):
+        return [node]
+    written: list[bytes | int] = []
+    if all(map(_is_index, node)):
+        by_index = {int(step): below for step, below in node.items()}
+        for index in range(max(by_index) + 1):
+            written.append(b"," if index else b"[")
+            written += _written(by_index[index]) if index in by_index else [b"null"]
+        return [*written, b"]"]
+    for step, below in node.items():
+        written.append((b"," if written else b"{") + orjson.dumps(step) + b":")
+        written += _written(below)
+    return [*written, b"}"]
+
+
+def _is_index(step: str) -> bool:
+    return step in _INDICES
+
+
+_INDICES = frozenset(map(str, range(MOST_ELEMENTS)))
