@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from processor.engine.warm import warm
 from processor.errors import SeqmarkError, StopError
 from processor.kafka.seam import KafkaError
-from processor.metrics import Metrics
 from processor.worker import Worker
 
 with contextlib.ExitStack() as _restored:
@@ -31,6 +30,7 @@ with contextlib.ExitStack() as _restored:
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable
 
+    from processor.metrics import Metrics
     from processor.slot import Event
     from schemas.config import Settings
 
@@ -68,12 +68,13 @@ class Application:
 
     Args:
         settings: Checked already; topics exist.
+        metrics: Where it counts.
         drain: See `Worker`.
     """
 
-    def __init__(self, settings: Settings, *, drain: bool = False) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics, *, drain: bool = False) -> None:
         self._settings = settings
-        self.metrics = Metrics()
+        self.metrics = metrics
         worker = settings.worker
         self._faust = faust.App(
             worker.application_id,
@@ -168,8 +169,8 @@ class Application:
             raise StopError(f"the consumer group cannot be joined: {error!r}") from error
 
 
-async def run_worker(settings: Settings, *, drain: bool = False) -> None:
-    """Run a worker in this process until it ends.
+async def run_worker(settings: Settings, metrics: Metrics, *, drain: bool = False) -> None:
+    """Run a worker in this process until it ends, counting in ``metrics``.
 
     Raises:
         SeqmarkError: It could not go on.
@@ -177,7 +178,7 @@ async def run_worker(settings: Settings, *, drain: bool = False) -> None:
     # Before anything is assigned: nothing is compiled inside a commit.
     warm()
     try:
-        application = Application(settings, drain=drain)
+        application = Application(settings, metrics, drain=drain)
         await application.run()
     except SeqmarkError:
         raise

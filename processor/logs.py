@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 import orjson
 
@@ -17,16 +17,20 @@ SPARING_S = 10.0
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time (RFC 3339), level, logger, message, and the traceback if there is one."""
+    """One JSON object a line: time (RFC 3339), level, logger, message, fields, traceback if there is one.
+
+    Fields are what is logged with ``extra={"fields": {...}}``: the numbers of a message, for programs.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        line = {
+        line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
+        line.update(getattr(record, "fields", {}))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return orjson.dumps(line).decode()
@@ -71,3 +75,12 @@ def set_up(form: Literal["text", "json"], level: str) -> None:
     root.setLevel(level.upper())
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def write_to(stream: Any) -> Any:
+    """Send logging to another stream from now on; returns the one before."""
+    before = None
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler):
+            before = handler.setStream(stream) or before
+    return before

@@ -84,10 +84,22 @@ class Metrics:
         self.assigned = Gauge(
             "seqmark_assigned_partitions", "Partitions assigned.", ("pipeline",), registry=registry
         )
+        self.begun: dict[tuple[str, str], tuple[int, int]] = {}
+        """Position and last stable offset that a partition had when it was assigned. Of use to `processor.status`
+        only, so no series."""
         self.ready = Gauge("seqmark_ready", "1 while everything assigned is restored.", registry=registry)
+
+    def begin(self, pipeline: str, partition: int, position: int, stable: int) -> None:
+        """Show that a partition is restored, where it goes on, and how much lies before it."""
+        labels = (pipeline, str(partition))
+        self.begun.setdefault(labels, (position, stable))
+        self.restore_ratio.labels(*labels).set(1.0)
+        self.position.labels(*labels).set(position)
+        self.lag.labels(*labels).set(max(0, stable - position))
 
     def forget(self, pipeline: str, partition: int) -> None:
         """Drop the series of a partition that is not ours any more."""
+        self.begun.pop((pipeline, str(partition)), None)
         gauges = (self.lag, self.position, self.watermark, self.restore_ratio, self.scopes, self.state_bytes)
         for gauge in gauges:
             try:

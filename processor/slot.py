@@ -265,7 +265,7 @@ class SlotRun:
         except BaseException:
             table.close()
             raise
-        gauge.set(1.0)
+        self._context.metrics.begin(name, tp.partition, started.next_offset, limits.stable)
         if position is None:
             pipeline.begin_at(partition)
         elif position.next_offset < limits.start:

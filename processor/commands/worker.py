@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from processor.commands import live
 from processor.commands.console import say, say_problems
 from processor.commands.options import config_option
 from processor.errors import EXIT_DONE, SeqmarkError
@@ -38,6 +39,9 @@ def worker(config: Path, *, drain: bool) -> None:
     """Run the stream worker.
 
     SIGTERM and SIGINT stop it within 10 s with exit 0: what is in flight is committed or aborted.
+
+    On a terminal a table at the bottom shows what it is doing; elsewhere, and with log_format = "json", a line
+    a pipeline in the log every 30 s.
     """
     # Until the worker itself listens to them: nothing is in flight, it can end at once with exit 0.
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -50,7 +54,7 @@ def worker(config: Path, *, drain: bool) -> None:
 def _end(number: int, frame: FrameType | None) -> None:
     # An exception would be lost where it meets a callback of the compiler's.
     del number, frame
-    os._exit(EXIT_DONE)
+    live.end(EXIT_DONE)
 
 
 async def _run(settings: Settings, *, drain: bool) -> None:
@@ -58,13 +62,16 @@ async def _run(settings: Settings, *, drain: bool) -> None:
     from processor import logs  # noqa: PLC0415 - see above
     from processor.app import run_worker  # noqa: PLC0415 - see above
     from processor.kafka.topics import ensure  # noqa: PLC0415 - see above
+    from processor.metrics import Metrics  # noqa: PLC0415 - see above
 
     logs.set_up(settings.worker.log_format, settings.worker.log_level)
     report = await ensure(settings, create=settings.worker.create_topics)
     say_problems(report.warnings, "warning")
     report.require()
     try:
-        await run_worker(settings, drain=drain)
+        metrics = Metrics()
+        async with live.shown(settings, metrics, drain=drain):
+            await run_worker(settings, metrics, drain=drain)
     except SeqmarkError as error:
         await _end_what_is_left(error)
         raise

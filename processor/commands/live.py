@@ -1,0 +1,216 @@
+"""How does a worker show what it is doing? A table at the bottom of a terminal, lines in the log elsewhere.
+
+On a terminal the log goes on above the table. Invariant: whatever ends the process short of SIGKILL, the table
+is gone by then and the cursor is back; `end` does that for a signal's handler, where nothing is unwound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import select
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from processor import logs
+from processor.commands.console import people
+from processor.status import Status, words
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from rich.console import Console
+    from rich.text import Text
+
+    from processor.metrics import Metrics
+    from schemas.config import Settings
+
+log = logging.getLogger(__name__)
+
+REFRESH_S = 0.5
+RATE_S = 5.0
+"""Commits come in steps of up to half a second at full load: over ten of them a rate is steady."""
+LINES_S = float(os.environ.get("SEQMARK_TEST_STATUS_S", "30"))
+"""Between two lines of a pipeline in the log."""
+
+_screens: list[_Screen] = []
+"""What is on the terminal now: one or none."""
+_drawing: list[None] = []
+"""Not empty while something is drawn."""
+_wanted: list[int] = []
+"""The exit code of an `end` that came while something was drawn."""
+
+
+@contextlib.asynccontextmanager
+async def shown(settings: Settings, metrics: Metrics, *, drain: bool) -> AsyncIterator[None]:
+    """Show the status of the worker that the block runs, and what it has done when it has ended.
+
+    Args:
+        settings: The worker's; logging is set up.
+        metrics: Those it counts in.
+        drain: Whether it stops when it is done.
+    """
+    console = people()
+    # Not by the console alone: FORCE_COLOR makes it take a pipe for a terminal.
+    live = sys.stderr.isatty() and console.is_terminal and not console.is_dumb_terminal
+    live = live and settings.worker.log_format == "text"
+    names = [pipeline.name for pipeline in settings.pipelines]
+    window_s = RATE_S if live else LINES_S
+    said = Status(metrics, names, time.monotonic(), window_s, drain=drain)
+    try:
+        if live:
+            with _Screen(console, said, settings) as screen:
+                async with _repeated(REFRESH_S, screen.draw):
+                    yield
+        else:
+            async with _repeated(LINES_S, lambda: _say(said)):
+                yield
+    finally:
+        for text, fields in words.totals(said.end(time.monotonic())):
+            log.info("%s", text, extra={"fields": fields})
+
+
+def end(code: int) -> None:
+    """End the process at once, without unwinding, but with the terminal as it was: for a signal's handler.
+
+    A handler may run in the middle of drawing, when nobody can say what is on the terminal: then that is
+    finished first, and this returns.
+    """
+    if _drawing:
+        _wanted.append(code)
+        return
+    if _screens:
+        screen = _screens[0]
+        with contextlib.suppress(Exception):
+            screen.close()
+    os._exit(code)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Put off an `end` until the block is done."""
+    _drawing.append(None)
+    try:
+        yield
+    finally:
+        _drawing.pop()
+        if _wanted and not _drawing:
+            end(_wanted[0])
+
+
+@contextlib.asynccontextmanager
+async def _repeated(every_s: float, act: Callable[[], None]) -> AsyncIterator[None]:
+    """Call ``act`` from time to time while the block runs. What fails in it is logged and not tried again."""
+
+    async def repeat() -> None:
+        while True:
+            await asyncio.sleep(every_s)
+            act()
+
+    task = asyncio.create_task(repeat(), name="status")
+    task.add_done_callback(_failed)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def _failed(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.warning("the status is not shown any more: %r", error)
+
+
+def _say(said: Status) -> None:
+    for line in said.look(time.monotonic()):
+        log.info("%s", words.text(line), extra={"fields": words.fields(line)})
+
+
+class _Above:
+    """A stream for the log whose lines come out above the table, whole: a terminal may wrap them."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def write(self, text: str) -> None:
+        from rich.text import Text  # noqa: PLC0415 - loaded by now
+
+        with _undisturbed():
+            self._console.print(Text(text.removesuffix("\n")), soft_wrap=True)
+
+    def flush(self) -> None:
+        """Do nothing: what is printed is out."""
+
+
+class _Screen:
+    """The table on a terminal; a context manager."""
+
+    def __init__(self, console: Console, said: Status, settings: Settings) -> None:
+        # Slow to import, and seen by people only.
+        from rich.live import Live  # noqa: PLC0415 - see above
+
+        self._console = console
+        self._said = said
+        self._worker = settings.worker
+        self._live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False)
+        self._stream: Any = None
+
+    def __enter__(self) -> Self:
+        with _undisturbed():
+            self._live.start()
+            _screens.append(self)
+            self._stream = logs.write_to(_Above(self._console))
+            self._live.update(self._picture(), refresh=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take the table away and let the log write for itself."""
+        if self in _screens:
+            _screens.remove(self)
+            with _undisturbed():
+                logs.write_to(self._stream)
+                self._live.stop()
+
+    def draw(self) -> None:
+        """Draw the table anew, unless the terminal takes nothing now: Ctrl-S must not stop the worker."""
+        if select.select([], [self._console.file.fileno()], [], 0)[1]:
+            with _undisturbed():
+                self._live.update(self._picture(), refresh=True)
+
+    def _picture(self) -> Text:
+        from rich.text import Text  # noqa: PLC0415 - loaded by now
+
+        now_s = time.monotonic()
+        lines = self._said.look(now_s)
+        partitions = sum(line.assigned for line in lines)
+        head = [
+            str(self._worker.application_id),
+            str(self._worker.guarantee),
+            f"{words.count(partitions, 'partition')} assigned",
+            f"up {words.duration(self._said.uptime_s(now_s))}",
+        ]
+        if (resident := _resident_bytes()) is not None:
+            head.append(f"{words.size(resident)} resident")
+        titles, *rows = words.table(lines, self._console.width)
+        picture = Text(no_wrap=True, overflow="crop")
+        picture.append("  ".join(head), style="bold")
+        picture.append(f"\n{titles}", style="dim")
+        for row in rows:
+            picture.append(f"\n{row}")
+        return picture
+
+
+def _resident_bytes() -> int | None:
+    """Return the memory that the process has in use; None where /proc does not say it."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
