@@ -85,8 +85,8 @@ class Metrics:
             "seqmark_assigned_partitions", "Partitions assigned.", ("pipeline",), registry=registry
         )
         self.begun: dict[tuple[str, str], tuple[int, int]] = {}
-        """Position and last stable offset that a partition had when it was assigned. Of use to `processor.status`
-        only, so no series."""
+        """Position and last stable offset that each partition had when it was assigned. No series: only
+        `processor.status` has a use for it."""
         self.ready = Gauge("seqmark_ready", "1 while everything assigned is restored.", registry=registry)
 
     def begin(self, pipeline: str, partition: int, position: int, stable: int) -> None:

@@ -183,7 +183,7 @@ class Status:
         """Return the share done of what was there when each partition was assigned."""
         done = wanted = 0
         for partition, position in reading.position.items():
-            begin, end = self._metrics.begun[name, partition]
+            begin, end = self._metrics.begun.get((name, partition), (position, position))
             done += max(min(position, end) - begin, 0)
             wanted += max(end - begin, 0)
         return done / wanted if wanted else 1.0
