@@ -16,6 +16,7 @@ the mark. Blocks without a mark say nothing (see `processor.state.restore`).
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,9 +47,10 @@ SWEEP = 4
 """After a sweep over N scopes N / 4 have changed: 1.25 entries a scope are left, 3 are there just before."""
 MOST_UNSAVED = 65_536
 """Changed scopes that make a local write due: 330,000 entries with the sweep, some 30 ms."""
-WRITE_EVERY_S = 5.0
+WRITE_EVERY_S = float(os.environ.get("SEQMARK_TEST_LOCAL_WRITE_S", "5"))
 """A scope that changes all the time is written once in this time. It is what a crash makes a restart read
-again of the changelog: at 300,000 scopes a second less than a second's work."""
+again of the changelog: at 300,000 scopes a second less than a second's work. Kill tests choose it: they ask
+for a local write with each commit, or for none."""
 
 
 class ScopeLog:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from processor.generator import FAULTS, Kind, Options, make_stream
 from schemas.config import WatermarkDedup
 from schemas.events import ClickEvent
-from tests.support.rules import judge, number_of, scope_of
+from tests.support.rules import Model, Rules, number_of, scope_of
 
 if TYPE_CHECKING:
     from processor.generator import Partition
@@ -82,9 +82,10 @@ def test_what_passes_and_what_is_quarantined_is_what_the_rules_say(
     dedup: WatermarkDedup, given_options: Options
 ) -> None:
     for part in make_stream(dedup, given_options):
-        judged = judge(dedup, records(part))
-        assert [found.verdict == "pass" for found in judged] == part.passes.tolist()
-        assert [found.code for found in judged] == [FAULTS[fault] for fault in part.faults.tolist()]
+        said = [each.verdict for each in Model(Rules.of(dedup)).judge_all(records(part))]
+        assert [verdict == "pass" for verdict in said] == part.passes.tolist()
+        codes = [verdict if verdict in FAULTS else "" for verdict in said]
+        assert codes == [FAULTS[fault] for fault in part.faults.tolist()]
 
 
 @settings(deadline=None, max_examples=50)
@@ -128,10 +129,11 @@ def test_what_can_be_judged_is_a_click_whose_timestamp_is_the_records(
 def test_each_scope_has_a_sequence_of_its_own_and_they_are_interleaved(seed: int) -> None:
     dedup = defined(scope="key")
     (part,) = make_stream(dedup, Options(20_000, 0.05, seed, 1, START_MS, scopes=500))
-    scopes = [scope_of(dedup, record) for record in records(part)]
+    scopes = [scope_of(record, dedup.scope) for record in records(part)]
     assert len(set(scopes)) == 500
     assert sum(one != other for one, other in pairwise(scopes)) > 15_000
-    numbers = [number_of(dedup.sequence, record) for record in records(part)]
+    place = Rules.of(dedup).sequence
+    numbers = [number_of(record, place) for record in records(part)]
     passed = [number for number, passes in zip(numbers, part.passes.tolist(), strict=True) if passes]
     assert max(Counter(passed).values()) > 5  # the same number in several scopes
 
@@ -140,7 +142,7 @@ def test_each_scope_has_a_sequence_of_its_own_and_they_are_interleaved(seed: int
 def test_partitions_have_scopes_of_their_own(scope: str) -> None:
     dedup = defined(scope=scope)
     parts = make_stream(dedup, Options(3_000, 0.05, 1, 3, START_MS, scopes=50))
-    names = [{scope_of(dedup, record) for record in records(part)} for part in parts]
+    names = [{scope_of(record, scope) for record in records(part)} for part in parts]
     assert [len(each) for each in names] == [50, 50, 50]
     assert len(set.union(*names)) == 150
 
@@ -149,12 +151,14 @@ def test_partitions_have_scopes_of_their_own(scope: str) -> None:
 def test_producers_restart_their_count_with_a_higher_epoch(seed: int) -> None:
     epoch = {"from": "header", "name": "epoch", "format": "int32"}
     dedup = defined(scope="header:who", epoch=epoch)
-    assert dedup.epoch is not None
+    rules = Rules.of(dedup)
+    assert rules.epoch is not None
     (part,) = make_stream(dedup, Options(30_000, 0.1, seed, 1, START_MS, scopes=10))
     last: dict[bytes, tuple[int, int]] = {}
     restarts = backwards = old = 0
     for record, passes in zip(records(part), part.passes.tolist(), strict=True):
-        name, now = scope_of(dedup, record), (number_of(dedup.epoch, record), number_of(dedup.sequence, record))
+        name = scope_of(record, rules.scope)
+        now = number_of(record, rules.epoch), number_of(record, rules.sequence)
         before = last.get(name, now)
         if passes:
             restarts += now[0] > before[0]
@@ -172,13 +176,14 @@ def test_producers_restart_their_count_with_a_higher_epoch(seed: int) -> None:
 def test_a_reorder_window_is_met_from_within_and_missed_from_beyond(scope: str, seed: int) -> None:
     dedup = defined(scope=scope, reorder_window=64)
     (part,) = make_stream(dedup, Options(30_000, 0.1, seed, 1, START_MS, scopes=5))
-    judged = judge(dedup, records(part))
+    rules = Rules.of(dedup)
+    judged = Model(rules).judge_all(records(part))
     firsts = (part.layout.kind == Kind.FIRST).tolist()
     seen = Counter((found.verdict, first) for found, first in zip(judged, firsts, strict=True))
     highest: dict[bytes, int] = {}
     overtaken = 0
     for record, found in zip(records(part), judged, strict=True):
-        name, number = scope_of(dedup, record), number_of(dedup.sequence, record)
+        name, number = scope_of(record, rules.scope), number_of(record, rules.sequence)
         overtaken += found.verdict == "pass" and number < highest.get(name, number)
         highest[name] = max(highest.get(name, number), number)
     assert overtaken > 300  # of 27,000 originals one in thirty is, most of them by less than the window

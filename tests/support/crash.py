@@ -1,4 +1,4 @@
-"""What does a kill test stand on? A stream that keeps coming, workers to kill, and the truth to compare with.
+"""What does a kill test stand on? Workers to kill, and the truth to compare with.
 
 The truth is not what the producer meant to send, but what the source holds at the end, judged anew here by
 the contract's rules, one record after the other; nothing of Seqmark's engine is used for that.
@@ -16,23 +16,24 @@ from __future__ import annotations
 import os
 import random
 import secrets
-import threading
 import time
-from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from schemas.changelog import POSITION_KEY, Position, decode_watermark, watermark_key
+from processor.state.rocks import open_store
+from processor.state.table import Table
+from schemas.changelog import POSITION_KEY, WATERMARK_KIND, Position, ScopeValue, watermark_key
+from tests.support.feed import Feed
+from tests.support.rules import Model, Rules, Scope
 from tests.support.topics import (
     CALL_S,
-    Header,
     New,
     Record,
     admin,
     group_offsets,
-    int64,
     open_transactions,
     read_topic,
     until,
@@ -48,7 +49,6 @@ SESSION_TIMEOUT_MS = 6_000
 """The least that a broker with Kafka's own defaults takes; restarts are static, so nobody waits for it."""
 WAIT_S = 60.0
 """For any condition: far above what it takes on a machine that does something else beside."""
-FEED_RECORDS_PER_S = 6_000
 READY = ": ready, partitions"
 """What a worker logs for each slot that begins to work."""
 _NOT_YET = {
@@ -60,8 +60,6 @@ _NOT_YET = {
     KafkaError.UNKNOWN_LEADER_EPOCH,
 }
 """Of a topic that has just been made, or a broker that has just come back."""
-_HISTORY = 400
-_TICK_S = 0.02
 
 
 class Part(NamedTuple):
@@ -70,7 +68,8 @@ class Part(NamedTuple):
     passed: list[New]
     quarantined: list[New]
     """With the headers ``seqmark.error`` and ``seqmark.source``, without the detail, which is for people."""
-    watermark: int | None
+    scopes: dict[bytes, Scope]
+    """State by scope."""
     end: int
     """The offset behind the last record."""
 
@@ -82,123 +81,6 @@ def seeded() -> random.Random:
     return random.Random(seed)
 
 
-class Feed:
-    """A producer with duplicates and records that cannot be judged; a context manager that sends all the time.
-
-    Args:
-        bootstrap: Of the broker.
-        topic: Source topic.
-        partitions: Its number of partitions.
-        dice: Decides everything but the pace.
-    """
-
-    def __init__(self, bootstrap: str, topic: str, partitions: int, dice: random.Random) -> None:
-        self._topic = topic
-        self._dice = dice
-        self._sequence = [dice.randrange(1000) for _ in range(partitions)]
-        self._history: list[deque[New]] = [deque(maxlen=_HISTORY) for _ in range(partitions)]
-        self._made = 0
-        # Not in the past: retention goes by the records' timestamps.
-        self._first_ms = int(time.time() * 1000)
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._refused: list[str] = []
-        settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
-        self._producer = Producer({**settings, "compression.type": "lz4", "linger.ms": 5})
-
-    def __enter__(self) -> Self:
-        self._stopped.clear()
-        self._thread = threading.Thread(target=self._run, name=f"feed {self._topic}", daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Send no more; returns once everything is acknowledged."""
-        self._stopped.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-        self._flush()
-
-    def send(self, count: int) -> None:
-        """Send at least ``count`` records now, while nothing is sent all the time."""
-        target = self._made + count
-        while self._made < target:
-            self._some()
-        self._flush()
-
-    def send_again(self) -> None:
-        """Send what was sent last in every partition once more: no record of it may pass."""
-        for partition, history in enumerate(self._history):
-            for record in tuple(history):
-                self._put(partition, record)
-        self._flush()
-
-    def _flush(self) -> None:
-        left = self._producer.flush(WAIT_S)
-        assert not left, f"{left} records were not acknowledged"
-        assert not self._refused, self._refused
-
-    def _run(self) -> None:
-        began = time.monotonic()
-        first = self._made
-        while not self._stopped.wait(_TICK_S):
-            while self._made - first < (time.monotonic() - began) * FEED_RECORDS_PER_S:
-                self._some()
-            self._producer.poll(0)
-
-    def _some(self) -> None:
-        """Send a burst to one partition: mostly new records, now and then a resend or a broken record."""
-        dice = self._dice
-        partition = dice.randrange(len(self._sequence))
-        history = self._history[partition]
-        kind = dice.random()
-        if kind < 0.82 or not history:
-            for _ in range(dice.randrange(1, 40)):
-                self._sequence[partition] += 1 if dice.random() < 0.98 else dice.randrange(2, 40)
-                history.append(self._record(partition, (("seq", int64(self._sequence[partition])),)))
-                self._put(partition, history[-1])
-        elif kind < 0.96:
-            for record in tuple(history)[-dice.randrange(1, 60) :]:
-                self._put(partition, record)
-        else:
-            broken: tuple[Header, ...] = dice.choice(((), (("seq", b"12"),), (("seq", None),)))
-            self._put(partition, self._record(partition, broken))
-
-    def _record(self, partition: int, headers: tuple[Header, ...]) -> New:
-        number = self._made
-        value = b'{"number": %d, "partition": %d}' % (number, partition)
-        value += b" " * self._dice.randrange(80)
-        return New(
-            b"key-%d" % (number % 997), value, (("trace", b"t"), *headers), self._first_ms + number // 10
-        )
-
-    def _put(self, partition: int, record: New) -> None:
-        self._made += 1
-        while True:
-            try:
-                self._producer.produce(
-                    self._topic,
-                    value=record.value,
-                    key=record.key,
-                    partition=partition,
-                    on_delivery=self._acknowledged,
-                    timestamp=record.timestamp,
-                    headers=list(record.headers),
-                )
-            except BufferError:
-                self._producer.poll(0.1)
-            else:
-                return
-
-    def _acknowledged(self, error: KafkaError | None, _: object) -> None:
-        if error is not None:
-            self._refused.append(str(error))
-
-
 class Scene:
     """One application on a broker: its topics, its workers, its truth. Workers end with it.
 
@@ -206,19 +88,35 @@ class Scene:
         bootstrap: Of the broker.
         folder: For configs, logs and state.
         partitions: Of the source.
+        rules: What records are judged by.
+        scopes: How many the feed sends in each partition.
         worker: Keys of ``[worker]`` beside or instead of those set here.
     """
 
-    def __init__(self, bootstrap: str, folder: Path, partitions: int = 2, **worker: str | int) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        folder: Path,
+        partitions: int = 2,
+        *,
+        rules: Rules | None = None,
+        scopes: int = 1,
+        **worker: str | int,
+    ) -> None:
         self._bootstrap = bootstrap
         self._partitions = partitions
+        self._rules = rules or Rules()
+        self._scopes = scopes
         keys: dict[str, Any] = {
             "session_timeout_ms": SESSION_TIMEOUT_MS,
             "transaction_timeout_ms": 20_000,
             "slots": 1,
             **worker,
         }
-        self.config: WorkerConfig = new_config(bootstrap, folder, partitions, **keys).with_quarantine()
+        config = new_config(bootstrap, folder, partitions, **keys).with_quarantine()
+        (pipeline,) = config.pipelines
+        pipeline = replace(pipeline, sequence=self._rules.sequence, dedup=self._rules.dedup)
+        self.config: WorkerConfig = replace(config, pipelines=(pipeline,))
         # One client for all questions: a new one now and then waits seconds for its first answer.
         self._admin = admin(bootstrap)
         self._workers: list[Worker] = []
@@ -232,7 +130,8 @@ class Scene:
 
     def feed(self, dice: random.Random) -> Feed:
         """Return a producer for the source."""
-        return Feed(self._bootstrap, self.config.source, self._partitions, dice)
+        source = self.config.source
+        return Feed(self._bootstrap, source, self._partitions, dice, self._rules, self._scopes)
 
     def worker(
         self,
@@ -242,6 +141,7 @@ class Scene:
         state: str | None = None,
         fault: str = "",
         stop: bool = False,
+        local_s: float | None = None,
     ) -> Worker:
         """Start a worker.
 
@@ -251,12 +151,15 @@ class Scene:
             state: The name of its state folder; None: that of the member.
             fault: SEQMARK_FAULT_STEP.
             stop: Halt at the step by SIGSTOP instead of ending.
+            local_s: Seconds between local writes of scopes; None: those of the product.
         """
         config = self.config.but(
             group_instance_id=f"{self.config.application_id}-{member}",
             state_dir=str(self.config.folder / f"state-{state or member}"),
         )
         env = {"SEQMARK_FAULT_STEP": fault, "SEQMARK_FAULT_ACTION": "stop" if stop else ""} if fault else {}
+        if local_s is not None:
+            env["SEQMARK_TEST_LOCAL_WRITE_S"] = str(local_s)
         worker = start_worker(config, env=env, drain=drain, web=False)
         self._workers.append(worker)
         return worker
@@ -265,6 +168,17 @@ class Scene:
         """Run a worker until everything is done."""
         worker = self.worker(member, drain=True, state=state)
         assert worker.wait() == 0, worker.stderr
+
+    def local_marks(self, member: str = "a") -> list[int | None]:
+        """Return how far the local state of a member that has ended has taken in each changelog partition."""
+        found: list[int | None] = []
+        for number in range(self._partitions):
+            (folder,) = (self.config.folder / f"state-{member}").glob(f"*/home-*/p/{number}")
+            table = Table(open_store(folder)[0])
+            mark = table.mark()
+            table.close()
+            found.append(None if mark is None else mark.changelog_offset)
+        return found
 
     # ------------------------------------------------------------------ what the topics hold
 
@@ -275,7 +189,7 @@ class Scene:
         for record in read_topic(self._bootstrap, source):
             rows[record.partition].append(record)
         ends = self._ends(source, IsolationLevel.READ_UNCOMMITTED)
-        return [_judged(source, part, ends[number]) for number, part in enumerate(rows)]
+        return [_judged(self._rules, source, part, ends[number]) for number, part in enumerate(rows)]
 
     def exists(self, topic: str) -> bool:
         """Say whether there is such a topic."""
@@ -344,9 +258,21 @@ class Scene:
             values = {record.key: record.value or b"" for record in records}
             position = Position.decode(values[POSITION_KEY])
             assert position.next_offset == truth[number].end, f"position of partition {number}"
-            key = watermark_key()
-            watermark = decode_watermark(key, values[key]) if key in values else None
-            assert watermark == truth[number].watermark, f"watermark of partition {number}"
+            self._assert_scopes(number, values, truth[number].scopes)
+
+    def _assert_scopes(
+        self, number: int, values: dict[bytes | None, bytes], scopes: dict[bytes, Scope]
+    ) -> None:
+        """Each scope stands in the changelog with its watermark, its epoch, and what its window has seen."""
+        rules = self._rules
+        found = {key[1:]: value for key, value in values.items() if key and key.startswith(WATERMARK_KIND)}
+        assert found.keys() == scopes.keys(), f"scopes of partition {number}"
+        for name, scope in scopes.items():
+            value = ScopeValue.decode(watermark_key(name), found[name])
+            state = (value.sequence, value.epoch, _remembered(value, rules.reorder_window))
+            epoch = None if rules.epoch is None else scope.epoch
+            expected = (scope.watermark, epoch, scope.window(rules.reorder_window))
+            assert state == expected, f"partition {number}, scope {name!r}"
 
     def assert_nothing_open(self) -> None:
         """No topic holds an open transaction; markers are written just after the end."""
@@ -411,22 +337,28 @@ def _without_detail(record: New) -> New:
     return record._replace(headers=tuple(each for each in record.headers if each[0] != "seqmark.detail"))
 
 
-def _judged(topic: str, records: list[Record], end: int) -> Part:
-    """Apply the contract's rules: mode watermark, scope partition, an int64 in the header ``seq``."""
+def _judged(rules: Rules, topic: str, records: list[Record], end: int) -> Part:
+    """Apply the contract's rules to one partition."""
     passed: list[New] = []
     quarantined: list[New] = []
-    watermark: int | None = None
-    for record in records:
-        values = [value for name, value in record.headers if name == "seq"]
-        if not values or values[-1] is None or len(values[-1]) != 8:
-            error = b"header_malformed" if values else b"header_missing"
-            source = f"{topic}:{record.partition}:{record.offset}".encode()
-            added = (("seqmark.error", error), ("seqmark.source", source))
-            quarantined.append(_plain(record)._replace(headers=record.headers + added))
-        elif watermark is None or record.sequence > watermark:
-            watermark = record.sequence
+    model = Model(rules)
+    for record, said in zip(records, model.judge_all(records), strict=True):
+        if said.verdict == "pass":
             passed.append(_plain(record))
-    return Part(passed, quarantined, watermark, end)
+        elif said.verdict not in {"duplicate", "late"}:
+            source = f"{topic}:{record.partition}:{record.offset}".encode()
+            added = (("seqmark.error", said.verdict.encode()), ("seqmark.source", source))
+            quarantined.append(_plain(record)._replace(headers=record.headers + added))
+    return Part(passed, quarantined, model.scopes, end)
+
+
+def _remembered(value: ScopeValue, window: int) -> set[int]:
+    """Return which numbers of the window a changelog value says were seen."""
+    below = range(value.sequence - window, value.sequence)
+    if value.run is not None:
+        return set(below[len(below) - value.run :])
+    bits = 64 * len(value.ring)
+    return {n for n in below if value.ring[n % bits // 64] >> (n % 64) & 1}
 
 
 def _assert_same(topic: str, found: list[list[New]], expected: list[list[New]]) -> None:

@@ -1,121 +1,201 @@
-"""What do the contract's rules of judging say of records in mode ``watermark``? As slowly as it likes.
+"""What do the contract's rules of mode watermark say of these records?
 
-A model that forgets nothing and takes nothing from the code under test but the config's definition.
+The naive model that broker and kill tests compare with: record by record, a Python object each, forgetting
+nothing, by the sentences of the contract and nothing of the engine. Numbers stand in headers or in JSON values;
+of JSON it knows what those tests send, the whole grammar is compared in `tests/property`.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-from schemas.config import HeaderSource, WatermarkDedup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from schemas.config import ValueSource
+    from schemas.config import WatermarkDedup
+    from tests.support.topics import Record
 
+Place = Mapping[str, str]
+"""Where a number stands: a table ``sequence`` or ``epoch`` of the config."""
+SEQ_HEADER: Place = {"from": "header", "name": "seq", "format": "int64"}
+EPOCH_HEADER: Place = {"from": "header", "name": "epoch", "format": "int32"}
 LEAST, MOST = -(2**63), 2**63 - 1
+_WIDTHS = {"int64": 8, "int32": 4}
 
 
-class Judged(NamedTuple):
-    """One record's verdict; the code where it is ``quarantine``."""
+@dataclass(frozen=True)
+class Rules:
+    """One definition: the keys of ``[pipelines.dedup]``."""
+
+    scope: str = "partition"
+    sequence: Place = field(default_factory=lambda: SEQ_HEADER)
+    epoch: Place | None = None
+    reorder_window: int = 0
+
+    @classmethod
+    def of(cls, dedup: WatermarkDedup) -> Rules:
+        """Return the rules of a config that has been read."""
+        sequence, epoch = (
+            None if place is None else place.model_dump(by_alias=True)
+            for place in (dedup.sequence, dedup.epoch)
+        )
+        return cls(dedup.scope, sequence or SEQ_HEADER, epoch, dedup.reorder_window)
+
+    @property
+    def plain(self) -> bool:
+        """Whether one watermark a partition is all the state there is."""
+        return self.scope == "partition" and self.epoch is None and not self.reorder_window
+
+    @property
+    def dedup(self) -> dict[str, Any]:
+        """The keys beside ``mode`` and ``sequence``."""
+        keys = {"scope": self.scope, "epoch": self.epoch, "reorder_window": self.reorder_window}
+        return {name: value for name, value in keys.items() if value is not None}
+
+
+class Said(NamedTuple):
+    """What the rules say of one record.
+
+    Attributes:
+        verdict: ``pass``, ``duplicate``, ``late``, or the code of what cannot be judged.
+        watermark: Of the record's scope, as it stood before the record; None: there was none.
+        sequence: The record's; None where it cannot be judged.
+        epoch: The record's; None where the definition has none.
+    """
 
     verdict: str
-    code: str = ""
-
-
-class FaultyError(Exception):
-    """A record cannot be judged; its argument is the code."""
+    watermark: int | None = None
+    sequence: int | None = None
+    epoch: int | None = None
 
 
 @dataclass
 class Scope:
-    """What has come in one scope: everything of the present epoch."""
+    """What one scope has seen of its present epoch."""
 
     epoch: int
     watermark: int
-    seen: set[int] = field(default_factory=set)
+    seen: set[int]
+
+    def window(self, size: int) -> set[int]:
+        """Return which of the ``size`` numbers below the watermark were seen."""
+        return {number for number in self.seen if self.watermark - size <= number < self.watermark}
 
 
-def judge(dedup: WatermarkDedup, records: Iterable[Any]) -> list[Judged]:
-    """Judge the records (key, value, headers) of one partition, in order."""
-    scopes: dict[bytes, Scope] = {}
-    judged = []
-    for record in records:
+class FaultError(Exception):
+    """The record cannot be judged; the message is the code."""
+
+
+class Model:
+    """Judges the records of one partition, in order.
+
+    Attributes:
+        scopes: State by scope; b"" is that of scope ``partition``.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self.scopes: dict[bytes, Scope] = {}
+
+    def judge(self, record: Record) -> Said:
+        """Judge the next record."""
+        rules = self._rules
         try:
-            name = scope_of(dedup, record)
-            sequence = number_of(dedup.sequence, record)
-            epoch = 0 if dedup.epoch is None else number_of(dedup.epoch, record)
-        except FaultyError as error:
-            judged.append(Judged("quarantine", str(error)))
-            continue
-        judged.append(Judged(_verdict(scopes, name, epoch, sequence, dedup.reorder_window)))
-    return judged
+            name = scope_of(record, rules.scope)
+            sequence = number_of(record, rules.sequence)
+            epoch = None if rules.epoch is None else number_of(record, rules.epoch)
+        except FaultError as fault:
+            return Said(str(fault))
+        scope = self.scopes.get(name)
+        if scope is None:
+            self.scopes[name] = Scope(epoch or 0, sequence, {sequence})
+            return Said("pass", None, sequence, epoch)
+        before = scope.watermark
+        return Said(self._known(scope, sequence, epoch or 0), before, sequence, epoch)
 
-
-def _verdict(scopes: dict[bytes, Scope], name: bytes, epoch: int, sequence: int, window: int) -> str:
-    scope = scopes.get(name)
-    if scope is None or epoch > scope.epoch:
-        scopes[name] = Scope(epoch, sequence, {sequence})
+    def _known(self, scope: Scope, sequence: int, epoch: int) -> str:
+        if epoch > scope.epoch:
+            scope.epoch, scope.watermark, scope.seen = epoch, sequence, {sequence}
+            return "pass"
+        if epoch < scope.epoch:
+            return "late"
+        if sequence in scope.seen and sequence >= scope.watermark - self._rules.reorder_window:
+            return "duplicate"
+        if sequence < scope.watermark - self._rules.reorder_window:
+            return "late"
+        scope.seen.add(sequence)
+        scope.watermark = max(scope.watermark, sequence)
         return "pass"
-    if epoch < scope.epoch or sequence < scope.watermark - window:
-        return "late"
-    if sequence in scope.seen:
-        return "duplicate"
-    scope.seen.add(sequence)
-    scope.watermark = max(scope.watermark, sequence)
-    return "pass"
+
+    def judge_all(self, records: Iterable[Record]) -> list[Said]:
+        """Judge several."""
+        return [self.judge(record) for record in records]
 
 
-def scope_of(dedup: WatermarkDedup, record: Any) -> bytes:
+def scope_of(record: Record, scope: str) -> bytes:
     """Return a record's scope."""
-    if dedup.scope == "partition":
+    if scope == "partition":
         return b""
-    if dedup.scope == "key":
+    if scope == "key":
         if record.key is None:
-            raise FaultyError("key_missing")
-        key: bytes = record.key
-        return key
-    return header_of(dedup.scope.removeprefix("header:"), record)
+            raise FaultError("key_missing")
+        return record.key
+    return _header(record, scope.removeprefix("header:"))
 
 
-def header_of(name: str, record: Any) -> bytes:
-    """Return the last header of a name."""
-    values = [value for found, value in record.headers if found == name]
+def _header(record: Record, name: str) -> bytes:
+    values = [value for each, value in record.headers if each == name]
     if not values:
-        raise FaultyError("header_missing")
+        raise FaultError("header_missing")
     if values[-1] is None:
-        raise FaultyError("header_malformed")
-    last: bytes = values[-1]
-    return last
+        raise FaultError("header_malformed")
+    return values[-1]
 
 
-def number_of(source: HeaderSource | ValueSource, record: Any) -> int:
+def number_of(record: Record, place: Place) -> int:
     """Return a sequence or an epoch."""
-    if isinstance(source, HeaderSource):
-        data = header_of(source.name, record)
-        if source.format == "text":
-            return _in_range(_digits(data.decode("latin-1"), "header_malformed"))
-        if len(data) != {"int64": 8, "int32": 4}[source.format]:
-            raise FaultyError("header_malformed")
-        return int.from_bytes(data, "big", signed=True)
-    if record.value is None:
-        raise FaultyError("value_missing")
+    if place["from"] == "value":
+        return _field(record.value, place)
+    value = _header(record, place["name"])
+    if place["format"] == "text":
+        return _text(value, "header_malformed")
+    if len(value) != _WIDTHS[place["format"]]:
+        raise FaultError("header_malformed")
+    return int.from_bytes(value, "big", signed=True)
+
+
+def _text(value: bytes, otherwise: str) -> int:
+    if not re.fullmatch(rb"-?[0-9]+", value):
+        raise FaultError(otherwise)
+    return _within(int(value))
+
+
+def _within(number: int) -> int:
+    if not LEAST <= number <= MOST:
+        raise FaultError("out_of_range")
+    return number
+
+
+def _field(value: bytes | None, place: Place) -> int:
+    if value is None:
+        raise FaultError("value_missing")
     try:
-        found = json.loads(record.value)
+        found = json.loads(value)
     except ValueError:
-        raise FaultyError("value_not_json") from None
-    for step in source.pointer.split("/")[1:]:
+        raise FaultError("value_not_json") from None
+    for step in place["pointer"].split("/")[1:]:
         found = _below(found, step.replace("~1", "/").replace("~0", "~"))
-    if source.format == "text":
+    if place.get("format") == "text":
         if not isinstance(found, str):
-            raise FaultyError("field_type")
-        return _in_range(_digits(found, "field_type"))
-    if isinstance(found, bool) or not isinstance(found, int):
-        raise FaultyError("field_type")
-    return _in_range(found)
+            raise FaultError("field_type")
+        return _text(found.encode(), "field_type")
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise FaultError("field_type")
+    return _within(found)
 
 
 def _below(node: Any, step: str) -> Any:
@@ -123,17 +203,4 @@ def _below(node: Any, step: str) -> Any:
         return node[step]
     if isinstance(node, list) and step.isdecimal() and int(step) < len(node):
         return node[int(step)]
-    raise FaultyError("field_missing")
-
-
-def _digits(text: str, code: str) -> int:
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit()):
-        raise FaultyError(code)
-    return int(text)
-
-
-def _in_range(number: int) -> int:
-    if not LEAST <= number <= MOST:
-        raise FaultyError("out_of_range")
-    return number
+    raise FaultError("field_missing")
