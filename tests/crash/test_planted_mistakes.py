@@ -57,6 +57,8 @@ def run(tree: Path, tests: list[str], bootstrap: str = "") -> tuple[int, str]:
     """
     # The same examples each time, only until the first that fails, which nobody needs in its smallest form.
     options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "tests.crash.unshrunk", "--hypothesis-seed=0"]
+    # Integers wrap in kernels; plain numpy warns of it, which is no mistake here.
+    options += ["-W", "ignore::RuntimeWarning"]
     # Kernels as plain Python: numba would compile all of them anew for a tree at another place.
     extra = {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", "NUMBA_DISABLE_JIT": "1"}
     env = environment(extra)

@@ -179,7 +179,7 @@ def test_numbers_below_the_first_record_count_as_not_seen() -> None:
 
 def test_a_higher_epoch_forgets_the_window() -> None:
     table = made(window=10, epoch=True)
-    judged(table, [(b"p", 5), (b"p", 9)], epoch=1)
+    judged(table, [(b"p", 4), (b"p", 5), (b"p", 9)], epoch=1)
     assert judged(table, [(b"p", 5), (b"p", 4)], epoch=2) == [Verdict.PASS, Verdict.PASS]
     assert judged(table, [(b"p", 100)], epoch=1) == [Verdict.LATE]
 
