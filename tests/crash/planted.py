@@ -285,4 +285,15 @@ MISTAKES = (
         "                        pass\n",
         "tests/unit/test_scope_table.py::test_a_higher_epoch_forgets_the_window",
     ),
+    Mistake(
+        "of several faults the sequence's counts before the scope's",
+        "processor/dedup.py",
+        "        sequence, more = self._sequence.extract(columns)\n"
+        "        np.copyto(fault, more, where=fault == 0)\n",
+        "        sequence, more = self._sequence.extract(columns)\n"
+        "        np.copyto(fault, more, where=more != 0)\n",
+        "tests/broker/test_contract_topics.py::"
+        "test_with_several_faults_the_first_of_scope_sequence_and_epoch_counts",
+        broker=True,
+    ),
 )

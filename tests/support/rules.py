@@ -1,8 +1,8 @@
 """What do the contract's rules of mode watermark say of these records?
 
 The naive model that broker and kill tests compare with: record by record, a Python object each, forgetting
-nothing, by the sentences of the contract and nothing of the engine. Numbers stand in headers or in JSON values;
-of JSON it knows what those tests send, the whole grammar is compared in `tests/property`.
+nothing, by the sentences of the contract and nothing of the engine. JSON is what Python's parser takes, made
+strict; the whole grammar is compared in `tests/property`.
 """
 
 from __future__ import annotations
@@ -180,13 +180,34 @@ def _within(number: int) -> int:
     return number
 
 
+def _parsed(value: bytes) -> Any:
+    try:
+        tree = json.loads(value.decode(), parse_constant=_refuse)
+        _check(tree, 0)
+    except ValueError:  # decoding and encoding errors are ValueErrors
+        raise FaultError("value_not_json") from None
+    return tree
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(word)
+
+
+def _check(node: Any, depth: int) -> None:
+    """Refuse lone surrogates, and more than 128 arrays and objects in one another."""
+    if isinstance(node, str):
+        node.encode()
+    elif isinstance(node, dict | list):
+        if depth == 128:
+            raise ValueError(depth)
+        for each in [*node, *node.values()] if isinstance(node, dict) else node:
+            _check(each, depth + 1)
+
+
 def _field(value: bytes | None, place: Place) -> int:
     if value is None:
         raise FaultError("value_missing")
-    try:
-        found = json.loads(value)
-    except ValueError:
-        raise FaultError("value_not_json") from None
+    found = _parsed(value)
     for step in place["pointer"].split("/")[1:]:
         found = _below(found, step.replace("~1", "/").replace("~0", "~"))
     if place.get("format") == "text":

@@ -81,6 +81,7 @@ class PipelineConfig:
     source: str
     sink: str
     quarantine: str | None = None
+    duplicates: str | None = None
     sequence: Mapping[str, str] = field(default_factory=lambda: HEADER_SEQUENCE)
     dedup: Mapping[str, Any] = field(default_factory=dict)
 
@@ -149,6 +150,8 @@ class WorkerConfig:
             lines += [f"source = {_toml(pipeline.source)}", f"sink = {_toml(pipeline.sink)}"]
             if pipeline.quarantine:
                 lines.append(f"quarantine = {_toml(pipeline.quarantine)}")
+            if pipeline.duplicates:
+                lines.append(f"duplicates = {_toml(pipeline.duplicates)}")
             lines += ["[pipelines.dedup]", 'mode = "watermark"', f"sequence = {_toml(pipeline.sequence)}"]
             lines += [f"{key} = {_toml(value)}" for key, value in pipeline.dedup.items()]
         path = self.folder / f"config-{next(_files)}.toml"
