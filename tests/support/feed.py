@@ -64,6 +64,7 @@ class Feed:
         dice: Decides everything but the pace.
         rules: What the records are to be judged by: they have the headers that it asks for.
         scopes: Producers with a count of their own, in each partition.
+        rate: Records a second while it sends all the time.
     """
 
     def __init__(
@@ -74,7 +75,9 @@ class Feed:
         dice: random.Random,
         rules: Rules | None = None,
         scopes: int = 1,
+        rate: int = FEED_RECORDS_PER_S,
     ) -> None:
+        self._rate = rate
         self._topic = topic
         self._dice = dice
         self._rules = rules or Rules()
@@ -130,7 +133,7 @@ class Feed:
         began = time.monotonic()
         first = self._made
         while not self._stopped.wait(_TICK_S):
-            while self._made - first < (time.monotonic() - began) * FEED_RECORDS_PER_S:
+            while self._made - first < (time.monotonic() - began) * self._rate:
                 self._some()
             self._producer.poll(0)
 
@@ -170,9 +173,10 @@ class Feed:
             headers.append(("producer", name))
         if self._rules.epoch is not None:
             headers.append(("epoch", epoch.to_bytes(4, "big")))
-        headers.append(("seq", int64(sequence)))
+        if self._rules.sequence["from"] == "header":
+            headers.append(("seq", int64(sequence)))
         number = self._made
-        value = b'{"number": %d, "partition": %d}' % (number, partition)
+        value = b'{"number": %d, "partition": %d, "seq": %d}' % (number, partition, sequence)
         value += b" " * self._dice.randrange(80)
         return New(name, value, tuple(headers), self._first_ms + number // 10)
 
@@ -183,7 +187,12 @@ class Feed:
             record = record._replace(key=None)
             if dice.random() < 0.5:
                 return record
-        name = dice.choice([name for name, _ in record.headers if name != "trace"])
+        if self._rules.sequence["from"] == "value" and dice.random() < 0.5:
+            return record._replace(value=dice.choice((None, b"{", b'{"seq": null}', b'{"seq": 1e3}')))
+        names = [name for name, _ in record.headers if name != "trace"]
+        if not names:
+            return record._replace(value=b"")
+        name = dice.choice(names)
         spoilt = dice.choice(((), *(((name, value),) for value in _BROKEN_HEADERS[name])))
         kept = tuple(each for each in record.headers if each[0] != name)
         return record._replace(headers=(*kept, *spoilt))
