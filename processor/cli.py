@@ -20,6 +20,7 @@ _COMMANDS = {
     "check": "Say everything that is wrong with a config and its topics.",
     "topics": "Create the topics that are missing; name those that are wrong.",
     "worker": "Run the stream worker.",
+    "reset": "Rewind a stopped pipeline and its state together, or step over records.",
     "generate": "Produce a stream with known duplicates into a source topic.",
     "demo": "Show it all on an embedded broker.",
 }

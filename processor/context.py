@@ -82,29 +82,16 @@ class Context:
             StopError: A topic is not as it must be.
             RebuildError: The broker does not say.
         """
-        view = await self._view()
-        quarantine, duplicates = pipeline.quarantine, pipeline.duplicates
-        changelog = changelog_topic(self.settings, pipeline)
-        return Topics(
-            pipeline.source,
-            pipeline.sink,
-            quarantine,
-            changelog,
-            _limit_bytes(view, pipeline.sink),
-            _limit_bytes(view, quarantine) if quarantine else 0,
-            _limit_bytes(view, changelog),
-            duplicates,
-            _limit_bytes(view, duplicates) if duplicates else 0,
-        )
+        return topics_for(self.settings, pipeline, await self._view())
 
     async def compacted(self, topic: str) -> bool:
         """Whether a topic is compacted."""
-        return "compact" in (await self._view())[topic].configs.get("cleanup.policy", "")
+        return is_compacted(await self._view(), topic)
 
     async def _view(self) -> ClusterView:
         """Look once for all slots of an assignment."""
         if self._looked is None:
-            self._looked = asyncio.create_task(self._look(), name="topics")
+            self._looked = asyncio.create_task(look(self.settings), name="topics")
         looked = self._looked
         try:
             return await asyncio.shield(looked)
@@ -112,21 +99,50 @@ class Context:
             self._looked = None
             raise
 
-    async def _look(self) -> ClusterView:
-        try:
-            async with connected(self.settings.kafka) as admin:
-                view = await describe(admin, names(self.settings))
-        except StopError as error:
-            # The worker has started: what does not answer now did then, and may again.
-            raise RebuildError("topics", str(error)) from error
-        missing = [name for name in names(self.settings) if name not in view]
-        if missing:
-            # Also what a broker says that has not heard of a topic yet: waiting loses nothing.
-            raise RebuildError("topics", f"not there: {', '.join(missing)}; waiting for them")
-        problems = plan(self.settings, view).problems
-        if problems:
-            raise StopError("the topics are not right any more:\n" + "\n".join(map(str, problems)))
-        return view
+
+async def look(settings: Settings) -> ClusterView:
+    """Look at the topics of all pipelines.
+
+    Raises:
+        StopError: A topic is not as it must be.
+        RebuildError: One is not there, or the broker does not say.
+    """
+    try:
+        async with connected(settings.kafka) as admin:
+            view = await describe(admin, names(settings))
+    except StopError as error:
+        # The worker has started: what does not answer now did then, and may again.
+        raise RebuildError("topics", str(error)) from error
+    missing = [name for name in names(settings) if name not in view]
+    if missing:
+        # Also what a broker says that has not heard of a topic yet: waiting loses nothing.
+        raise RebuildError("topics", f"not there: {', '.join(missing)}; waiting for them")
+    problems = plan(settings, view).problems
+    if problems:
+        raise StopError("the topics are not right any more:\n" + "\n".join(map(str, problems)))
+    return view
+
+
+def topics_for(settings: Settings, pipeline: Pipeline, view: ClusterView) -> Topics:
+    """Return a pipeline's topics with what they take."""
+    quarantine, duplicates = pipeline.quarantine, pipeline.duplicates
+    changelog = changelog_topic(settings, pipeline)
+    return Topics(
+        pipeline.source,
+        pipeline.sink,
+        quarantine,
+        changelog,
+        _limit_bytes(view, pipeline.sink),
+        _limit_bytes(view, quarantine) if quarantine else 0,
+        _limit_bytes(view, changelog),
+        duplicates,
+        _limit_bytes(view, duplicates) if duplicates else 0,
+    )
+
+
+def is_compacted(view: ClusterView, topic: str) -> bool:
+    """Whether a topic is compacted."""
+    return "compact" in view[topic].configs.get("cleanup.policy", "")
 
 
 def _limit_bytes(view: ClusterView, topic: str) -> int:

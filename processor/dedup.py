@@ -128,6 +128,10 @@ class Judge(Protocol):
         """
         ...
 
+    def restate(self) -> None:
+        """Stage the whole state, whether it has changed or not: what is written next is all there is."""
+        ...
+
     def committed(self) -> None:
         """Note that the changes are committed."""
         ...
@@ -183,6 +187,10 @@ class PartitionWatermark:
         del limit_bytes
         return []
 
+    def restate(self) -> None:
+        """See `Judge.restate`."""
+        self._committed = watermark.WatermarkState()
+
     def committed(self) -> None:
         """See `Judge.committed`."""
         self._committed = self._staged
@@ -221,6 +229,7 @@ class ScopedWatermark:
         self._table = table
         self._changelog = changelog
         self._log = ScopeLog(table)
+        self._restated = False
         # Bitmaps are mostly runs of equal bits, and up to 8 KiB each.
         self._codec = Codec.LZ4 if table.window else Codec.NONE
 
@@ -263,7 +272,8 @@ class ScopedWatermark:
         now_ms = int(time.time() * 1000)
         batches = []
         try:
-            for payload, count in self._table.encode(self._table.changed(), most):
+            which = self._table.all() if self._restated else self._table.changed()
+            for payload, count in self._table.encode(which, most):
                 data = payload
                 if self._codec is not Codec.NONE:
                     data = deflate(self._codec, np.frombuffer(payload, np.uint8))
@@ -275,9 +285,14 @@ class ScopedWatermark:
             ) from error
         return batches
 
+    def restate(self) -> None:
+        """See `Judge.restate`."""
+        self._restated = True
+
     def committed(self) -> None:
         """See `Judge.committed`."""
         self._table.committed()
+        self._restated = False
 
     def watermarks(self) -> Iterable[int]:
         """See `Judge.watermarks`: never a series a scope."""

@@ -30,20 +30,13 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from processor.engine.receipts import Grounds
-from processor.engine.records import (
-    ATTRIBUTES,
-    BASE_OFFSET,
-    CODEC_MASK,
-    CRC,
-    HEADER_BYTES,
-    MAX_OVERHEAD_BYTES,
-)
+from processor.engine.records import BASE_OFFSET, CRC
 from processor.engine.verdict import Fault, Verdict
 from processor.errors import RebuildError, StopError
 from processor.faults import Step, reached
 from processor.wire.decode import Piece, UndecodableError
 from processor.wire.encode import EncodedBatch, TooLargeError, plain_batch
-from processor.wire.quarantine import oversized, quarantine_batches
+from processor.wire.quarantine import codec_of, mark_too_large, quarantine_batches
 from processor.wire.receipts import ReceiptEncoder
 from schemas.changelog import NO_BATCH, ORIGIN_KEY, POSITION_KEY, LocalMark, Position
 
@@ -60,10 +53,6 @@ if TYPE_CHECKING:
     from schemas.changelog import Origin
 
 log = logging.getLogger(__name__)
-
-EXPANSION_BYTES = 128
-"""What cannot be compressed grows: by frames (gzip 18 bytes, LZ4 19, xerial 20, a little per block) and, in
-snappy's worst case, by a sixth. A record within that of the limit is measured, not guessed."""
 
 
 class Output(Protocol):
@@ -201,8 +190,8 @@ class SlotPipeline:
         except UndecodableError as error:
             stop = StopError(
                 f"{chunk.topic}:{chunk.partition}: {error}. Nothing from there on was taken in. To "
-                f"step over it: seqmark reset --pipeline {self.name} "
-                f"--to-offset {chunk.partition}:<next readable offset>"
+                f"step over it: seqmark reset --pipeline {self.name} --to-offset {chunk.partition}:"
+                f"{'<next readable offset>' if error.next_offset is None else error.next_offset}"
             )
         self._metrics.chunk_seconds.labels(self.name).observe(self._clock() - started - waited)
         if stop is not None:
@@ -243,7 +232,7 @@ class SlotPipeline:
     def _judge(self, partition: Partition, piece: Piece) -> _Made:
         """Decide over one piece and encode what passes; stages the state, awaits nothing."""
         evidence = partition.judge.extract(piece.columns)
-        self._mark_too_large(piece, evidence.fault)
+        mark_too_large(self._encoder, piece, evidence.fault, self._topics.sink_limit_bytes)
         made = _Made([], [], [])
         faulty = np.flatnonzero(evidence.fault)
         if faulty.size:
@@ -295,19 +284,6 @@ class SlotPipeline:
         )
         partition.moved = True
 
-    def _mark_too_large(self, piece: Piece, fault: NDArray[np.uint8]) -> None:
-        """Give records that the sink cannot take their code, before they are judged.
-
-        Too large is what makes a batch above the sink's ``max.message.bytes`` alone, compressed by its
-        source's codec. Most records are far below and cost one comparison.
-        """
-        limit = self._topics.sink_limit_bytes
-        columns = piece.columns
-        most = (limit - HEADER_BYTES - MAX_OVERHEAD_BYTES - EXPANSION_BYTES) * 6 // 7
-        for row in oversized(columns, most).tolist():
-            if self._encoder.alone_bytes(columns, row, _codec(piece, row)) > limit:
-                fault[row] = Fault.TOO_LARGE
-
     def _quarantine(
         self,
         partition: Partition,
@@ -349,7 +325,7 @@ class SlotPipeline:
             rows.tolist(),
             [(code, self._detail(code)) for code in codes],
             (self._topics.source, partition.number),
-            _codec(piece, int(rows[0])),
+            codec_of(piece, int(rows[0])),
             self._topics.quarantine_limit_bytes,
         )
 
@@ -357,7 +333,7 @@ class SlotPipeline:
         code = Fault(int(fault[row]))
         where = f"{self._topics.source}:{partition.number}:{int(piece.columns.offset[row])}"
         if code is Fault.TOO_LARGE:
-            need = self._encoder.alone_bytes(piece.columns, row, _codec(piece, row))
+            need = self._encoder.alone_bytes(piece.columns, row, codec_of(piece, row))
             return StopError(
                 f"{where}: {code.code}: topic {self._topics.sink} needs max.message.bytes of at least "
                 f"{need} (it has {self._topics.sink_limit_bytes}), or set "
@@ -476,11 +452,6 @@ _DETAILS = {
 def new_position(next_offset: int, definition: bytes, state_id: bytes, slots: int) -> Position:
     """Return the position of a partition without state."""
     return Position(next_offset, NO_BATCH, 0, definition, state_id, slots)
-
-
-def _codec(piece: Piece, row: int) -> int:
-    index = int(np.searchsorted(piece.first_row, row, side="right")) - 1
-    return int(piece.batches[index, ATTRIBUTES]) & CODEC_MASK
 
 
 def _before(piece: Piece, row: int) -> Piece:

@@ -87,6 +87,22 @@ def transactional_id(application_id: str, pipeline: str, slot: int, slots: int) 
     return f"{application_id}-{pipeline}-{slot}-of-{slots}"
 
 
+async def origin_at(link: Link, topics: Topics, number: int, source_offset: int) -> Origin:
+    """Return where source and outputs stand before what is taken in from ``source_offset`` on.
+
+    Nothing moves while it is asked: all who could write to partition ``number`` of the outputs are fenced.
+    """
+    names = [topics.sink, *filter(None, (topics.duplicates, topics.quarantine))]
+    ends = await bounds(link, [TopicPartition(name, number) for name in names])
+    offsets = {tp.topic: limits.end for tp, limits in ends.items()}
+    return Origin(
+        source_offset,
+        offsets[topics.sink],
+        offsets.get(topics.duplicates or "", NO_TOPIC),
+        offsets.get(topics.quarantine or "", NO_TOPIC),
+    )
+
+
 def _written(topics: Topics) -> tuple[str | None, ...]:
     return topics.sink, topics.duplicates, topics.quarantine, topics.changelog
 
@@ -260,7 +276,7 @@ class SlotRun:
             judge.load(table)
             partition = Partition(tp.partition, table, judge, started, stable=limits.stable)
             if position is None:
-                partition.origin = await self._origin(link, topics, tp.partition, started.next_offset)
+                partition.origin = await origin_at(link, topics, tp.partition, started.next_offset)
             pipeline.partitions[tp.partition] = partition
         except BaseException:
             table.close()
@@ -314,19 +330,6 @@ class SlotRun:
         offset = limits.start if self._context.start == "earliest" else limits.end
         return new_position(offset, definition(self._config), os.urandom(16), self._context.slots)
 
-    @staticmethod
-    async def _origin(link: Link, topics: Topics, number: int, source_offset: int) -> Origin:
-        """Return where source and outputs stand before the first commit; we are fenced, so nothing moves."""
-        names = [topics.sink, *filter(None, (topics.duplicates, topics.quarantine))]
-        ends = await bounds(link, [TopicPartition(name, number) for name in names])
-        offsets = {tp.topic: limits.end for tp, limits in ends.items()}
-        return Origin(
-            source_offset,
-            offsets[topics.sink],
-            offsets.get(topics.duplicates or "", NO_TOPIC),
-            offsets.get(topics.quarantine or "", NO_TOPIC),
-        )
-
     def _forget_foreign(self, table: Table, tp: TopicPartition) -> None:
         """Throw a local state of another definition away: `_check_definition` sees the changelog's."""
         with contextlib.suppress(CorruptStateError, StoreError):  # the restore finds that too
@@ -340,8 +343,9 @@ class SlotRun:
             raise StopError(
                 f"pipeline {self._config.name}: its dedup definition differs from the one that its state of "
                 f"{tp.topic}:{tp.partition} was made with (scope, sequence, epoch, reorder_window and so on). "
-                "State of one definition means nothing under another: set the definition back, or begin anew "
-                "with another application_id (see 'Beginning anew' in docs/operations.md)."
+                "State of one definition means nothing under another: set the definition back, or have the "
+                f"state made anew: seqmark reset --pipeline {self._config.name} --to-earliest (see "
+                "'Reprocessing' in docs/operations.md)."
             )
 
     # ---------------------------------------------------------------- working

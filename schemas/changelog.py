@@ -18,6 +18,7 @@ so that a record under a wrong key, a cut one and a flipped bit are all found::
 
     origin    | version u8 = 1 | source offset i64 | sink offset i64 | duplicates offset i64
               | quarantine offset i64 | crc u32 |
+    origin    | version u8 = 2 | the four offsets as above | known before i64 | crc u32 |
 
     watermark | version u8 = 1 | flags u8 = 0 | sequence i64 | crc u32 |
 
@@ -40,6 +41,9 @@ stands in several blocks the last counts.
 was deleted and made anew is told by them. ``definition`` is a hash of what the state means (mode, scope,
 where the sequence comes from). ``state id`` is random, made with the partition's first commit, and again
 with each reset.
+
+Version 1 of an origin says that the state knows nothing of what lies before it, as at a first commit. After a
+reset it mostly does: version 2 says how much.
 
 The origin is written once with a partition's first commit, and with each reset, before everything else of that
 transaction. It says from where on source and outputs belong together, which is what `seqmark verify` compares.
@@ -66,6 +70,7 @@ BLOCKS_KEY = b"\x00S"
 
 _POSITION = struct.Struct(">BHqqI16s16s")
 _ORIGIN = struct.Struct(">Bqqqq")
+_KNOWING_ORIGIN = struct.Struct(">Bqqqqq")
 _WATERMARK = struct.Struct(">BBq")
 _LOCAL = struct.Struct(">Bq16s")
 _BLOCK = struct.Struct(">BI")
@@ -77,6 +82,7 @@ _U32 = struct.Struct(">I")
 _CRC = struct.Struct(">I")
 _VERSION = 1
 _SCOPE_VERSION = 2
+_KNOWING_VERSION = 2
 _WITH_EPOCH, _WITH_RUN, _WITH_RING = 1, 2, 4
 NO_BATCH = -1
 """``batch_offset`` before any batch has been consumed."""
@@ -142,17 +148,28 @@ class Origin:
         sink_offset: Where the sink ended then.
         duplicates_offset: Where the duplicates topic ended then; `NO_TOPIC` without one.
         quarantine_offset: Where the quarantine ended then; `NO_TOPIC` without one.
+        known_before: How many source offsets right below ``source_offset`` the state knows all the same: 0 at a
+            first commit, what a reset has recomputed or kept otherwise.
     """
 
     source_offset: int
     sink_offset: int
     duplicates_offset: int = NO_TOPIC
     quarantine_offset: int = NO_TOPIC
+    known_before: int = 0
+
+    @property
+    def known_from(self) -> int:
+        """The first source offset that the state knows: whoever recomputes it begins there."""
+        return self.source_offset - self.known_before
 
     def encode(self) -> bytes:
         """Return the value under `ORIGIN_KEY`."""
-        offsets = self.source_offset, self.sink_offset, self.duplicates_offset, self.quarantine_offset
-        return _sealed(ORIGIN_KEY, _ORIGIN.pack(_VERSION, *offsets))
+        outputs = self.sink_offset, self.duplicates_offset, self.quarantine_offset
+        if not self.known_before:
+            return _sealed(ORIGIN_KEY, _ORIGIN.pack(_VERSION, self.source_offset, *outputs))
+        body = _KNOWING_ORIGIN.pack(_KNOWING_VERSION, self.source_offset, *outputs, self.known_before)
+        return _sealed(ORIGIN_KEY, body)
 
     @classmethod
     def decode(cls, value: bytes) -> Origin:
@@ -161,7 +178,11 @@ class Origin:
         Raises:
             CorruptStateError: It is not one, or not whole.
         """
-        _, *offsets = _ORIGIN.unpack(_opened(ORIGIN_KEY, value, _ORIGIN.size))
+        if value[:1] == bytes([_KNOWING_VERSION]):
+            body = _opened(ORIGIN_KEY, value, _KNOWING_ORIGIN.size, _KNOWING_VERSION)
+            _, *offsets = _KNOWING_ORIGIN.unpack(body)
+        else:
+            _, *offsets = _ORIGIN.unpack(_opened(ORIGIN_KEY, value, _ORIGIN.size))
         return cls(*offsets)
 
 
@@ -358,13 +379,11 @@ def _sealed(key: bytes, body: bytes) -> bytes:
     return body + _CRC.pack(google_crc32c.extend(google_crc32c.value(key), body))
 
 
-def _opened(key: bytes, value: bytes, size: int) -> bytes:
+def _opened(key: bytes, value: bytes, size: int, version: int = _VERSION) -> bytes:
     if not value:
         raise CorruptStateError(f"the value under {key!r} is empty")
-    if value[0] != _VERSION:
-        raise CorruptStateError(
-            f"the value under {key!r} has version {value[0]}, this Seqmark reads {_VERSION}"
-        )
+    if value[0] != version:
+        raise CorruptStateError(f"the value under {key!r} has version {value[0]}, this Seqmark reads {version}")
     if len(value) != size + _CRC.size:
         raise CorruptStateError(f"the value under {key!r} has {len(value)} bytes, expected {size + _CRC.size}")
     body, crc = value[:size], _CRC.unpack(value[size:])[0]

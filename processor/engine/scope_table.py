@@ -308,6 +308,10 @@ class ScopeTable:
         count, after = scopes.sweep(self._words, start, stop, int(self._layout[scopes.HEAD]), out)
         return out[:count], int(after)
 
+    def all(self) -> NDArray[np.uint32]:
+        """Return all scopes, for `encode`."""
+        return self.sweep(0, self.used, len(self))[0]
+
     def encode(self, which: NDArray[np.uint32], limit_bytes: int) -> Iterator[tuple[bytes, int]]:
         """Yield payloads of record batches, at most ``limit_bytes`` each, and how many records they hold.
 

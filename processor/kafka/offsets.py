@@ -58,6 +58,20 @@ async def bounds(
     return {tp: Bounds(start[tp], stable[tp], end[tp]) for tp in wanted}
 
 
+async def offsets_at(
+    link: Link, partitions: Iterable[TopicPartition], timestamp_ms: int, deadline_s: float = DEADLINE_S
+) -> dict[TopicPartition, int | None]:
+    """Return the offset of each partition's first committed record with at least this timestamp.
+
+    None where there is no such record.
+
+    Raises:
+        RebuildError: No answer within the deadline.
+    """
+    found = await _list(link, list(partitions), timestamp_ms, READ_COMMITTED, deadline_s)
+    return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
+
+
 async def _list(
     link: Link, wanted: list[TopicPartition], when: int, isolation: int, deadline_s: float
 ) -> dict[TopicPartition, int]:

@@ -68,6 +68,10 @@ _WAIT = {
 }
 
 
+class TransactionTimeoutError(StopError):
+    """The broker allows transactions to stay open for less long."""
+
+
 class Producer:
     """Sends batches of one slot, with a transactional id or, for at_least_once, without.
 
@@ -117,6 +121,7 @@ class Producer:
 
         Raises:
             RebuildError: Not done within the deadline.
+            TransactionTimeoutError: The time-out is above the broker's.
         """
         response = await self._coordinated(
             lambda: InitProducerIdRequest(self._id, self._timeout_ms if self._id else 0),
@@ -389,6 +394,11 @@ class Producer:
     def _coordinator_error(self, step: str, code: int) -> Exception:
         if code in _FENCED:
             return FencedError(f"{step}: {self._id} is held by another producer ({error_name(code)})")
+        if code == Kafka.INVALID_TRANSACTION_TIMEOUT:
+            return TransactionTimeoutError(
+                f"the broker's transaction.max.timeout.ms is below {self._timeout_ms} ms: raise it, or lower "
+                "worker.transaction_timeout_ms"
+            )
         return RebuildError(step, f"{step} of {self._id}: {error_name(code)}")
 
 

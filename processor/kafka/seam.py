@@ -30,6 +30,7 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
 )
 from aiokafka.errors import KafkaError, NodeNotReadyError, RequestTimedOutError, for_code
+from aiokafka.protocol.admin import DescribeGroupsRequest
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
@@ -55,6 +56,7 @@ __all__ = [
     "ConsumerProtocolMemberAssignment",
     "ConsumerProtocolMemberMetadata",
     "ConsumerRebalanceListener",
+    "DescribeGroupsRequest",
     "EndTxnRequest",
     "FetchRequest",
     "GroupCoordinator",
@@ -104,6 +106,7 @@ class Kafka(IntEnum):
     UNKNOWN_MEMBER_ID = 25
     REBALANCE_IN_PROGRESS = 27
     TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
     INVALID_TIMESTAMP = 32
     UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
@@ -111,6 +114,7 @@ class Kafka(IntEnum):
     INVALID_PRODUCER_EPOCH = 47
     INVALID_TXN_STATE = 48
     INVALID_PRODUCER_ID_MAPPING = 49
+    INVALID_TRANSACTION_TIMEOUT = 50
     CONCURRENT_TRANSACTIONS = 51
     KAFKA_STORAGE_ERROR = 56
     FENCED_LEADER_EPOCH = 74

@@ -90,7 +90,7 @@ async def restore(
         StopError: The changelog is shorter than what was known, or corrupt.
         RebuildError: A transaction stays open on it, or Kafka does not answer.
     """
-    limits = await _settled(changelog, transaction_timeout_s)
+    limits = await settled(changelog, transaction_timeout_s)
     mark = _usable_mark(table, changelog, limits)
     if mark is not None and not await _loaded(table, changelog):
         mark = None
@@ -119,8 +119,12 @@ async def restore(
         return position
 
 
-async def _settled(changelog: Changelog, timeout_s: float) -> ChangelogBounds:
-    """Wait until no transaction is open on the changelog."""
+async def settled(changelog: Changelog, timeout_s: float) -> ChangelogBounds:
+    """Wait until no transaction is open on the changelog, and return where it ends.
+
+    Raises:
+        RebuildError: One stays open for longer than ``timeout_s`` and a little.
+    """
     deadline = time.monotonic() + timeout_s + 10
     said = False
     while True:

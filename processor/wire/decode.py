@@ -52,11 +52,18 @@ CRC_FROM = 21
 
 
 class UndecodableError(Exception):
-    """A batch cannot be read. ``offset`` is its base offset; records before it are fine."""
+    """A batch cannot be read; records before it are fine.
 
-    def __init__(self, offset: int, detail: str) -> None:
+    Attributes:
+        offset: Its base offset.
+        detail: What is wrong with it.
+        next_offset: Where what follows it begins, as far as that can be told; above ``offset``.
+    """
+
+    def __init__(self, offset: int, detail: str, next_offset: int | None = None) -> None:
         self.offset = offset
         self.detail = detail
+        self.next_offset = next_offset
         super().__init__(f"the batch at offset {offset} cannot be decoded: {detail}")
 
 
@@ -180,7 +187,7 @@ class Decoder:
             except CodecError as failure:
                 if used:
                     break  # it may fit the whole buffer: it begins the next piece
-                error = UndecodableError(int(table[at, BASE_OFFSET]), str(failure))
+                error = _undecodable(table, at, str(failure))
                 break
             if wanted[at]:
                 spans.append((at, used, used + size))
@@ -226,7 +233,7 @@ class Decoder:
             wrong, record = _scan_into(columns, begin, end, batch, row)
             if wrong:
                 text = f"{Malformed(wrong).text} (record {record} of the batch)"
-                error = UndecodableError(int(batch[BASE_OFFSET]), text)
+                error = _undecodable(table, index, text)
                 next_offset = int(batch[BASE_OFFSET])
                 break
             after = row + int(batch[COUNT])
@@ -256,6 +263,13 @@ def _check_crc(raw: NDArray[np.uint8], batch: NDArray[np.int64]) -> None:
     start, stop = int(batch[START]), int(batch[START] + batch[SIZE])
     if google_crc32c.value(raw[start + CRC_FROM : stop]) != int(batch[CRC]):
         raise CodecError("its CRC-32C does not match its bytes")
+
+
+def _undecodable(table: NDArray[np.int64], index: int, detail: str) -> UndecodableError:
+    """Return the error for one batch of those walked over: where the next begins does not rest on its bytes."""
+    base = int(table[index, BASE_OFFSET])
+    after = int(table[index + 1, BASE_OFFSET]) if index + 1 < len(table) else _after(table[index])
+    return UndecodableError(base, detail, after if after > base else None)
 
 
 def _after(batch: NDArray[np.int64]) -> int:

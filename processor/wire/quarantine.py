@@ -2,6 +2,8 @@
 
 As it came (key, value, timestamp, headers), with three headers after its own: ``seqmark.error`` (a stable
 code), ``seqmark.detail`` (for people), ``seqmark.source`` (``topic:partition:offset``).
+
+A record that is too large for the sink is told here, because it goes there whatever it is judged by.
 """
 
 from __future__ import annotations
@@ -10,18 +12,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from processor.engine.records import ATTRIBUTES, CODEC_MASK, HEADER_BYTES, MAX_OVERHEAD_BYTES
+from processor.engine.verdict import Fault
 from processor.wire.encode import EncodedBatch, TooLargeError, plain_batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from processor.engine.records import Columns
-    from processor.engine.verdict import Fault
+    from processor.wire.decode import Piece
+    from processor.wire.encode import Encoder
 
 Header = tuple[str | bytes, bytes | None]
 Item = tuple[bytes | None, bytes | None, int, list[Header]]
 
 BATCH_BYTES = 256 * 1024
+EXPANSION_BYTES = 128
+"""What cannot be compressed grows: by frames (gzip 18 bytes, LZ4 19, xerial 20, a little per block) and, in
+snappy's worst case, by a sixth. A record within that of the limit is measured, not guessed."""
 
 
 def read_record(columns: Columns, row: int) -> Item:
@@ -122,6 +132,25 @@ def _split(
     return _split(items[:half], rows[:half], columns, codec, limit_bytes) + _split(
         items[half:], rows[half:], columns, codec, limit_bytes
     )
+
+
+def mark_too_large(encoder: Encoder, piece: Piece, fault: NDArray[np.uint8], limit_bytes: int) -> None:
+    """Give records that the sink cannot take their code in ``fault``, before they are judged.
+
+    Too large is what makes a batch above ``limit_bytes`` (the sink's ``max.message.bytes``) alone, compressed
+    by its source's codec. Most records are far below and cost one comparison.
+    """
+    columns = piece.columns
+    most = (limit_bytes - HEADER_BYTES - MAX_OVERHEAD_BYTES - EXPANSION_BYTES) * 6 // 7
+    for row in oversized(columns, most).tolist():
+        if encoder.alone_bytes(columns, row, codec_of(piece, row)) > limit_bytes:
+            fault[row] = Fault.TOO_LARGE
+
+
+def codec_of(piece: Piece, row: int) -> int:
+    """Return the codec of the source batch that a record stands in."""
+    index = int(np.searchsorted(piece.first_row, row, side="right")) - 1
+    return int(piece.batches[index, ATTRIBUTES]) & CODEC_MASK
 
 
 def oversized(columns: Columns, most_bytes: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,11 +39,12 @@ KEY = watermark_key()
 VALUES: list[tuple[bytes, bytes, Callable[[bytes], object]]] = [
     (POSITION_KEY, POSITION.encode(), Position.decode),
     (ORIGIN_KEY, ORIGIN.encode(), Origin.decode),
+    (ORIGIN_KEY, replace(ORIGIN, known_before=3).encode(), Origin.decode),
     (LOCAL_KEY, MARK.encode(), LocalMark.decode),
     (KEY, encode_watermark(KEY, 2**40), lambda value: decode_watermark(KEY, value)),
 ]
 each = pytest.mark.parametrize(
-    ("key", "value", "decode"), VALUES, ids=["position", "origin", "local", "watermark"]
+    ("key", "value", "decode"), VALUES, ids=["position", "origin", "origin of a reset", "local", "watermark"]
 )
 
 
@@ -51,8 +53,8 @@ def test_a_position_is_read_back_as_it_was_written(position: Position) -> None:
     assert Position.decode(position.encode()) == position
 
 
-@given(st.tuples(int64, int64, int64, int64))
-def test_an_origin_is_read_back_as_it_was_written(offsets: tuple[int, int, int, int]) -> None:
+@given(st.tuples(int64, int64, int64, int64, st.just(0) | int64))
+def test_an_origin_is_read_back_as_it_was_written(offsets: tuple[int, int, int, int, int]) -> None:
     assert Origin.decode(Origin(*offsets).encode()) == Origin(*offsets)
 
 
@@ -73,6 +75,8 @@ def test_the_layouts_are_the_ones_that_stored_state_has() -> None:
     assert POSITION.encode()[:-4].hex() == numbers + definition + state_id
     offsets = "0000000000000007 0000000000000006 ffffffffffffffff 0000000000000005".replace(" ", "")
     assert ORIGIN.encode()[:-4].hex() == "01" + offsets
+    knowing = replace(ORIGIN, known_before=9).encode()
+    assert knowing[:-4].hex() == "02" + offsets + "0000000000000009"
     assert MARK.encode()[:-4].hex() == "01000000000000004d" + state_id
     assert encode_watermark(b"W", -2)[:-4].hex() == "0100fffffffffffffffe"
     assert (POSITION_KEY, ORIGIN_KEY, LOCAL_KEY, KEY) == (b"P", b"O", b"\0L", b"W")
@@ -112,8 +116,8 @@ def test_a_value_under_another_key_is_found() -> None:
 def test_a_version_that_is_not_known_is_refused_by_its_number(
     key: bytes, value: bytes, decode: Callable[[bytes], object]
 ) -> None:
-    newer = b"\x02" + value[1:]
-    with pytest.raises(CorruptStateError, match=r"has version 2, this Seqmark reads 1") as caught:
+    newer = b"\x09" + value[1:]
+    with pytest.raises(CorruptStateError, match=r"has version 9, this Seqmark reads [12]") as caught:
         decode(newer)
     assert repr(key) in str(caught.value)
 

@@ -1,0 +1,192 @@
+"""What does ``seqmark reset`` do? It sets a stopped pipeline and its state to another place in the source."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from processor.commands.console import count, result, say
+from processor.commands.options import config_option, json_option
+from processor.commands.progress import bar
+from processor.errors import ConfigError, Problem
+from processor.reset.decide import State, ToEarliest, ToOffsets, ToTime
+from processor.settings import load, nearest, require_supported
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from processor.reset.decide import Step, Target
+    from processor.reset.run import Done
+    from schemas.config import Pipeline, Settings
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class TimeParameter(click.ParamType):
+    """A point in time as ms since 1970: RFC 3339 with a zone, or that number itself."""
+
+    name = "time"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return ms, rounded up: the first record with at least this timestamp is looked for."""
+        if isinstance(value, int) or (value.isascii() and value.isdigit()):
+            return int(value)
+        try:
+            time = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a time such as 2026-03-01T06:00:00Z, nor ms since 1970", param, ctx)
+        if time.tzinfo is None:
+            self.fail(f"{value!r} has no zone: add Z for UTC, or an offset such as +01:00", param, ctx)
+        after = -((_EPOCH - time) // timedelta(milliseconds=1))
+        if after < 0:
+            self.fail(f"{value!r} is before 1970", param, ctx)
+        return after
+
+
+class PlaceParameter(click.ParamType):
+    """``PARTITION:OFFSET``."""
+
+    name = "place"
+
+    def convert(
+        self, value: str | tuple[int, int], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """Return partition and offset."""
+        if not isinstance(value, str):
+            return value
+        partition, _, offset = value.partition(":")
+        if not (partition.isascii() and partition.isdigit() and offset.isascii() and offset.isdigit()):
+            self.fail(f"{value!r} is not PARTITION:OFFSET, such as 0:1200", param, ctx)
+        return int(partition), int(offset)
+
+
+@click.command()
+@config_option
+@json_option
+@click.option("--pipeline", metavar="N", required=True, help="Name of the pipeline.")
+@click.option("--to-earliest", is_flag=True, help="To the first record that is retained, in all partitions.")
+@click.option(
+    "--to-time",
+    type=TimeParameter(),
+    metavar="T",
+    help="To the first record with at least this timestamp, in all partitions; to the end where there is "
+    "none. RFC 3339 with a zone, or ms since 1970.",
+)
+@click.option(
+    "--to-offset",
+    "to_offsets",
+    type=PlaceParameter(),
+    metavar="P:O",
+    multiple=True,
+    help="Partition P to offset O; may be given once a partition, the others stay where they are.",
+)
+@click.option(
+    "--forget",
+    is_flag=True,
+    help="Begin with an empty state: also where the records that it rests on are no longer retained. Records "
+    "of before that are sent once more then pass.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+def reset(  # noqa: PLR0913 - one argument an option
+    *,
+    config: Path,
+    pipeline: str,
+    to_earliest: bool,
+    to_time: int | None,
+    to_offsets: tuple[tuple[int, int], ...],
+    forget: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Rewind a stopped pipeline, its state with it, to have records processed once more; or step over some.
+
+    The state is recomputed from the source: it knows the records before the new place, and none behind it. The
+    sink keeps its old output, so what is processed once more stands in it twice. Records that are stepped over
+    are in no output, and count as seen.
+    """
+    target = _target(to_earliest=to_earliest, to_time=to_time, to_offsets=to_offsets)
+    settings = load(config)
+    require_supported(settings)
+    asyncio.run(
+        _run(settings, _pipeline(settings, pipeline), target, forget=forget, dry=dry_run, as_json=as_json)
+    )
+
+
+def _target(*, to_earliest: bool, to_time: int | None, to_offsets: tuple[tuple[int, int], ...]) -> Target:
+    if to_earliest + (to_time is not None) + bool(to_offsets) != 1:
+        raise click.UsageError("give one of --to-earliest, --to-time and --to-offset: where to?")
+    if to_offsets:
+        offsets = dict(to_offsets)
+        if len(offsets) < len(to_offsets):
+            raise click.UsageError("--to-offset: give each partition once")
+        return ToOffsets(offsets)
+    return ToEarliest() if to_time is None else ToTime(to_time)
+
+
+def _pipeline(settings: Settings, name: str) -> Pipeline:
+    known = {pipeline.name: pipeline for pipeline in settings.pipelines}
+    if name not in known:
+        raise ConfigError([Problem("--pipeline", f"there is no pipeline {name}; {nearest(name, list(known))}")])
+    return known[name]
+
+
+async def _run(
+    settings: Settings, pipeline: Pipeline, target: Target, *, forget: bool, dry: bool, as_json: bool
+) -> None:
+    # The client of the broker and numba are slow to import: a config that is wrong is said at once.
+    from processor import logs  # noqa: PLC0415 - see above
+    from processor.reset.run import opened  # noqa: PLC0415 - see above
+
+    logs.set_up(settings.worker.log_format, settings.worker.log_level)
+    async with opened(settings, pipeline) as resetting:
+        steps = await resetting.plan(target, forget=forget, fence=not dry)
+        for step in steps:
+            say(_planned(pipeline, step))
+        if dry:
+            say("nothing was changed: --dry-run")
+            for step in steps:
+                _report(pipeline.name, step, None, as_json=as_json)
+            return
+        say("the sink keeps what it has; what is processed once more will stand in it twice")
+        with bar(f"judging {pipeline.source}", sum(step.offsets for step in steps)) as advance:
+            async with aclosing(resetting.apply(steps, advance)) as done:
+                finished = [each async for each in done]
+        for each in finished:
+            _report(pipeline.name, each.step, each, as_json=as_json)
+        say(
+            f"{count(len(finished), 'partition')} of pipeline {pipeline.name} reset; start its workers", "green"
+        )
+
+
+def _planned(pipeline: Pipeline, step: Step) -> str:
+    before = "no position yet" if step.from_offset is None else f"offset {step.from_offset}"
+    offsets = f"offsets {step.judge_from} to {step.to_offset - 1}"
+    if step.state is State.EMPTY:
+        state = "its state begins empty"
+    elif step.state is State.RECOMPUTED:
+        state = f"its state is recomputed from {offsets}"
+    else:
+        state = "its state is kept" + (f", {offsets} count as seen" if step.offsets else "")
+    return f"{pipeline.source}:{step.partition}: from {before} to offset {step.to_offset}; {state}"
+
+
+def _report(pipeline: str, step: Step, done: Done | None, *, as_json: bool) -> None:
+    if not as_json:
+        if done is not None:
+            judged = count(done.replayed.records, "record")
+            say(f"partition {step.partition} is at offset {step.to_offset}: {judged} judged for its state")
+        return
+    result(
+        pipeline=pipeline,
+        partition=step.partition,
+        **{"from": step.from_offset},
+        to=step.to_offset,
+        state=step.state.value,
+        records=None if done is None else done.replayed.records,
+        unjudged=None if done is None else done.replayed.unjudged,
+        done=done is not None,
+    )

@@ -1,0 +1,201 @@
+"""Where does each partition go, what becomes of its state, and may that be?
+
+Pure: what is known of a partition and where it shall go in, a `Step` or a refusal out. The rule behind all of
+them: the state at an offset T is what the records before T have made it, and nothing else. So it is
+
+    kept         where T is at or behind the position: the committed state, and the records up to T
+    recomputed   where T is before it: an empty state, and the records from where the old one began up to T
+    empty        where nothing lies before T, or the caller gives the memory up (``--forget``)
+
+and refused where records that it needs are no longer retained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from processor.errors import ConfigError, Problem, StopError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from processor.kafka.offsets import Bounds
+    from schemas.changelog import Origin, Position
+
+
+@dataclass(frozen=True, slots=True)
+class ToEarliest:
+    """To the first record that is retained."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToTime:
+    """To the first record with at least this timestamp, in ms since 1970."""
+
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToOffsets:
+    """To these offsets, by partition; the others stay where they are."""
+
+    offsets: Mapping[int, int]
+
+
+Target = ToEarliest | ToTime | ToOffsets
+
+
+class State(StrEnum):
+    """What becomes of a partition's state."""
+
+    KEPT = "kept"
+    RECOMPUTED = "recomputed"
+    EMPTY = "empty"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of one partition before it is reset.
+
+    Attributes:
+        name: ``topic:partition`` of the source, for messages.
+        limits: Bounds of the source.
+        position: From the changelog; None where no worker has run.
+        origin: Likewise; None also where the state is of before there were origins.
+    """
+
+    name: str
+    limits: Bounds
+    position: Position | None
+    origin: Origin | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is done to one partition.
+
+    Attributes:
+        partition: Its number.
+        state: What becomes of its state.
+        from_offset: Its position until now; None where no worker has run.
+        to_offset: Its position from now on.
+        judge_from: The records from here to ``to_offset`` are judged, and their output is not written.
+        known_from: The first source offset that the state knows afterwards.
+    """
+
+    partition: int
+    state: State
+    from_offset: int | None
+    to_offset: int
+    judge_from: int
+    known_from: int
+
+    @property
+    def offsets(self) -> int:
+        """How many source offsets have to be judged."""
+        return self.to_offset - self.judge_from
+
+
+def wanted(target: ToEarliest | ToOffsets, starts: Mapping[int, int], topic: str) -> dict[int, int]:
+    """Return the offset that each partition shall go to; `ToTime` has to be asked of the broker.
+
+    Args:
+        target: Where to.
+        starts: First retained offset by partition: all that the source has.
+        topic: The source, for messages.
+
+    Raises:
+        ConfigError: A partition is named that there is not.
+    """
+    if isinstance(target, ToEarliest):
+        return dict(starts)
+    missing = sorted(target.offsets.keys() - starts.keys())
+    if missing:
+        there = f"{topic} has the partitions 0 to {max(starts)}"
+        raise ConfigError(
+            [Problem("--to-offset", f"there is no partition {each}: {there}") for each in missing]
+        )
+    return dict(target.offsets)
+
+
+def decide(number: int, known: Known, to: int, definition: bytes, *, forget: bool) -> Step:
+    """Say what a reset of partition ``number`` to offset ``to`` does.
+
+    Args:
+        number: Of the partition.
+        known: What is known of it.
+        to: Where it shall go.
+        definition: Of the pipeline as it is configured now.
+        forget: Begin with an empty state, whatever lies before ``to``.
+
+    Raises:
+        StopError: It cannot be done; says from where on it could.
+    """
+    _check_range(known, to)
+    position = known.position
+    before = None if position is None else position.next_offset
+    if forget:
+        return Step(number, State.EMPTY, before, to, to, to)
+    begin = _begin(known)
+    if position is not None and to >= position.next_offset:
+        if position.definition == definition:
+            # What retention has taken of it a worker would have passed over as well.
+            judge_from = max(position.next_offset, known.limits.start)
+            return Step(number, State.KEPT, before, to, judge_from, begin)
+        if to > position.next_offset:
+            raise StopError(
+                f"{known.name}: its dedup definition differs from the one that its state was made with, so the "
+                f"state cannot be kept for offset {to}. Go to {position.next_offset} or before, which "
+                "recomputes it, or add --forget, which begins with an empty one"
+            )
+    if to <= begin:
+        return Step(number, State.EMPTY, before, to, to, to)
+    if known.limits.start > begin:
+        raise StopError(_gone(known, begin, to))
+    return Step(number, State.RECOMPUTED, before, to, begin, begin)
+
+
+def _check_range(known: Known, to: int) -> None:
+    start, stable, end = known.limits
+    if to < start:
+        raise StopError(f"{known.name}: offset {to} is no longer retained: the first one there is is {start}")
+    if to > end:
+        raise StopError(f"{known.name}: offset {to} lies beyond the end, which is {end}")
+    if to > stable:
+        raise StopError(
+            f"{known.name}: offset {to} lies behind offset {stable}, where a transaction is still open: wait "
+            "until it ends"
+        )
+
+
+def _begin(known: Known) -> int:
+    """Return where what the state knows begins."""
+    if known.origin is not None:
+        return known.origin.known_from
+    # Without a position nothing was ever known: all that is retained is as much as there can be. A position
+    # without an origin is one of before there were any, and may know everything.
+    return known.limits.start if known.position is None else 0
+
+
+def _gone(known: Known, begin: int, to: int) -> str:
+    start = known.limits.start
+    text = (
+        f"{known.name}: the state at offset {to} rests on the records from offset {begin} on, and the source "
+        f"holds none before {start} any more."
+    )
+    if known.position is not None:
+        text += f" Its committed state can be kept from its position on, which is {known.position.next_offset}."
+    return (
+        f"{text} With --forget it begins with an empty state: records of before {to} that are sent once more "
+        "then pass"
+    )
+
+
+def touched(steps: Collection[Step], slots: int) -> dict[int, list[Step]]:
+    """Return the steps by slot, those of one slot by partition."""
+    by_slot: dict[int, list[Step]] = {}
+    for step in sorted(steps, key=lambda step: step.partition):
+        by_slot.setdefault(step.partition % slots, []).append(step)
+    return by_slot

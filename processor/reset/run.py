@@ -1,0 +1,328 @@
+"""How is a stopped pipeline set to another place, together with its state, or not at all?
+
+The order is a worker's, so that it is safe against one:
+
+    stopped   nobody in the group reads the source; asked again right before each commit
+    fence     the transactional ids of the slots: a zombie of theirs can write no more
+    known     position and origin, from the changelog once no transaction is open on it
+    decide    what becomes of each partition; all of them may be reset, or nothing is
+    state     in memory: kept or recomputed from the source, or empty
+    commit    one transaction a slot: origin, the whole state, position, and the group's offset
+
+The state's id is new, so every local copy of the old state is thrown away when a worker next meets it. A
+process that ends before a slot's commit has changed nothing of that slot.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from processor.context import is_compacted, look, topics_for
+from processor.dedup import definition, make_judge
+from processor.errors import FencedError, RebuildError, StopError
+from processor.faults import Step as FaultStep
+from processor.faults import reached
+from processor.kafka.changelog import ChangelogPartition
+from processor.kafka.group import readers
+from processor.kafka.offsets import bounds, offsets_at
+from processor.kafka.options import client_options
+from processor.kafka.output import ExactlyOnceOutput
+from processor.kafka.producer import Producer, TransactionTimeoutError
+from processor.kafka.seam import KafkaError, Link, TopicPartition, check_aiokafka
+from processor.kafka.source import check_same_source
+from processor.kafka.topics import ensure
+from processor.pipeline import new_position
+from processor.reset.decide import Known, State, Step, ToTime, decide, touched, wanted
+from processor.reset.head import Head, read_head
+from processor.reset.replay import Replay, Replayed
+from processor.slot import origin_at, transactional_id
+from processor.state.memory import MemoryStore
+from processor.state.restore import restore, settled
+from processor.state.table import Table
+from processor.wire.decode import Decoder
+from processor.wire.encode import Encoder, plain_batch
+from schemas.changelog import NO_BATCH, ORIGIN_KEY, POSITION_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+
+    from processor.dedup import Judge
+    from processor.kafka.offsets import Bounds
+    from processor.kafka.topic_plan import ClusterView
+    from processor.pipeline import Topics
+    from processor.reset.decide import Target
+    from schemas.changelog import Origin, Position
+    from schemas.config import Pipeline, Settings
+
+TIMEOUT_MS = 900_000
+"""A transaction holds the whole state, which may be gigabytes: as long as brokers allow by default
+(transaction.max.timeout.ms), and the worker's own time-out where one allows less."""
+DEADLINE_S = 60.0
+"""For each request, and for each 8 MiB of state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was done to one partition."""
+
+    step: Step
+    replayed: Replayed
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What a partition's changelog gets."""
+
+    judge: Judge
+    position: Position
+    done: Done
+
+
+class Reset:
+    """One pipeline, made ready to be reset; made by `opened`.
+
+    Args:
+        settings: Of the pipeline alone; its topics exist and are right.
+        link: Connections to all its topics.
+        view: Those topics.
+    """
+
+    def __init__(self, settings: Settings, link: Link, view: ClusterView) -> None:
+        (self._config,) = settings.pipelines
+        self._settings = settings
+        self._worker = settings.worker
+        self._link = link
+        self._view = view
+        self._topics: Topics = topics_for(settings, self._config, view)
+        self._decoder = Decoder()
+        self._definition = definition(self._config)
+        self._producers: dict[int, Producer] = {}
+        self._positions: dict[int, Position | None] = {}
+
+    async def plan(self, target: Target, *, forget: bool, fence: bool) -> list[Step]:
+        """Say what is to be done, by partition; with ``fence`` nobody else can write from now on.
+
+        Raises:
+            StopError: The pipeline is not stopped, or a partition cannot be reset; names every one.
+            ConfigError: There is no such partition.
+            RebuildError: The broker does not answer.
+        """
+        await self._require_stopped()
+        topic = self._topics.source
+        sources = [TopicPartition(topic, number) for number in range(self._view[topic].partitions)]
+        limits = await bounds(self._link, sources)
+        to = await self._wanted(target, limits)
+        if fence:
+            for slot in sorted({number % self._worker.slots for number in to}):
+                identity = self._identity(slot, self._worker.slots)
+                self._producers[slot] = await self._fenced(identity)
+        steps, refused = [], []
+        for number in sorted(to):
+            tp = TopicPartition(topic, number)
+            head = await self._head(number, fence=fence)
+            known = Known(f"{topic}:{number}", limits[tp], *head)
+            try:
+                step = decide(number, known, to[number], self._definition, forget=forget)
+                await self._require_same_source(tp, step, known)
+            except StopError as error:
+                refused.append(str(error))
+                continue
+            self._positions[number] = head.position
+            steps.append(step)
+        if refused:
+            raise StopError("nothing was changed:\n" + "\n".join(refused))
+        return steps
+
+    async def apply(self, steps: Iterable[Step], advance: Callable[[int], None]) -> AsyncGenerator[Done]:
+        """Do what `plan` has said, a slot at a time; yields what is committed.
+
+        Args:
+            steps: From `plan`, which has fenced.
+            advance: Called with the number of source offsets judged since its last call.
+
+        Raises:
+            StopError: A worker came in between, or an outcome is not known; says which partitions are done.
+        """
+        finished: list[int] = []
+        for slot, some in touched(list(steps), self._worker.slots).items():
+            numbers = [step.partition for step in some]
+            try:
+                made = [await self._make(step, advance) for step in some]
+                await self._require_stopped()
+                await self._commit(self._producers[slot], made)
+            except (StopError, RebuildError, FencedError) as error:
+                raise StopError(_unfinished(error, numbers, finished)) from error
+            finished += numbers
+            for each in made:
+                yield each.done
+
+    async def close(self) -> None:
+        """Abort what is open and close all connections."""
+        for producer in self._producers.values():
+            await producer.abort()
+            await producer.close()
+        await self._link.close()
+
+    # ---------------------------------------------------------------- before
+
+    async def _require_stopped(self) -> None:
+        group = self._worker.application_id
+        found = await readers(self._link, group, self._topics.source)
+        if found:
+            names = "; ".join(map(str, found))
+            raise StopError(
+                f"pipeline {self._config.name} is not stopped: of the group {group}, {names} "
+                f"read{'s' if len(found) == 1 else ''} {self._topics.source}. Stop its workers first; one that "
+                "was killed, or that has a group_instance_id, counts until its session_timeout_ms is over"
+            )
+
+    async def _wanted(self, target: Target, limits: Mapping[TopicPartition, Bounds]) -> dict[int, int]:
+        if not isinstance(target, ToTime):
+            starts = {tp.partition: found.start for tp, found in limits.items()}
+            return wanted(target, starts, self._topics.source)
+        found = await offsets_at(self._link, limits, target.timestamp_ms)
+        return {tp.partition: limits[tp].stable if offset is None else offset for tp, offset in found.items()}
+
+    def _identity(self, slot: int, slots: int) -> str:
+        return transactional_id(self._worker.application_id, self._config.name, slot, slots)
+
+    async def _fenced(self, identity: str) -> Producer:
+        try:
+            return await self._fenced_for(identity, TIMEOUT_MS)
+        except TransactionTimeoutError:
+            return await self._fenced_for(identity, self._worker.transaction_timeout_ms)
+
+    async def _fenced_for(self, identity: str, timeout_ms: int) -> Producer:
+        options = client_options(self._settings.kafka)
+        link = await Link.open(options, f"{identity}-reset", [self._topics.changelog])
+        producer = Producer(link, identity, timeout_ms, min(DEADLINE_S, 0.8 * timeout_ms / 1000))
+        try:
+            await producer.fence()
+        except BaseException:
+            await producer.close()
+            raise
+        return producer
+
+    def _changelog(self, number: int) -> ChangelogPartition:
+        return ChangelogPartition(self._link, self._decoder, self._topics.changelog, number)
+
+    async def _head(self, number: int, *, fence: bool) -> Head:
+        """Return position and origin; with ``fence`` after whoever wrote them is fenced and done."""
+        changelog = self._changelog(number)
+        limits = await changelog.bounds()
+        head = await read_head(changelog, limits.start, limits.stable)
+        if not fence:
+            return head
+        slots = 0 if head.position is None else head.position.slots
+        if slots not in {0, self._worker.slots}:
+            # Its state was written with another number of slots: the id for this partition is another.
+            await (await self._fenced(self._identity(number % slots, slots))).close()
+        settling = await settled(changelog, self._worker.transaction_timeout_ms / 1000)
+        return await read_head(changelog, limits.stable, settling.stable, head)
+
+    async def _require_same_source(self, tp: TopicPartition, step: Step, known: Known) -> None:
+        if step.state is not State.EMPTY and known.position is not None:
+            compacted = is_compacted(self._view, tp.topic)
+            await check_same_source(self._link, tp, known.position, known.limits, compacted=compacted)
+
+    # ---------------------------------------------------------------- state
+
+    async def _make(self, step: Step, advance: Callable[[int], None]) -> _Made:
+        judge = make_judge(self._config)
+        before = self._positions[step.partition]
+        position = new_position(step.to_offset, self._definition, os.urandom(16), self._worker.slots)
+        if step.state is State.KEPT and before is not None:
+            table = Table(MemoryStore(), judge.log)
+            await restore(
+                table,
+                self._changelog(step.partition),
+                self._worker.transaction_timeout_ms / 1000,
+                lambda _done, _total: None,
+            )
+            table.settle()
+            judge.load(table)
+            position = replace(position, batch_offset=before.batch_offset, batch_crc=before.batch_crc)
+        replay = Replay(self._link, self._decoder, Encoder(), self._topics.sink_limit_bytes, advance)
+        done = await replay.run(
+            TopicPartition(self._topics.source, step.partition),
+            (step.judge_from, step.to_offset),
+            judge,
+            to_the_end=step.state is State.KEPT,
+        )
+        if done.batch_offset != NO_BATCH:
+            position = replace(position, batch_offset=done.batch_offset, batch_crc=done.batch_crc)
+        judge.restate()
+        return _Made(judge, position, Done(step, done))
+
+    # ---------------------------------------------------------------- commit
+
+    async def _commit(self, producer: Producer, made: list[_Made]) -> None:
+        """Write a slot's partitions in one transaction; the steps are those of a worker's commit."""
+        output = ExactlyOnceOutput(producer, self._worker.application_id, self._topics.source)
+        origins = {each.done.step.partition: await self._origin(each.done.step) for each in made}
+        output.begin()
+        reached(FaultStep.BEGUN)  # 1
+        for each in made:
+            number = each.done.step.partition
+            now_ms = int(time.time() * 1000)
+            last = {**each.judge.changes(), POSITION_KEY: each.position.encode()}
+            batches = [plain_batch([(ORIGIN_KEY, origins[number].encode(), now_ms, ())])]
+            batches += each.judge.changelog_batches(self._topics.changelog_limit_bytes)
+            batches.append(plain_batch([(key, value, now_ms, ()) for key, value in last.items()]))
+            for batch in batches:
+                # One at a time: the producer's deadline is for what is on its way, not for all of a state.
+                await output.send(self._topics.changelog, number, [batch])
+        await output.flush()
+        reached(FaultStep.CHANGELOG)  # 3
+        offsets = {each.done.step.partition: each.done.step.to_offset for each in made}
+        await output.commit(offsets, lambda: reached(FaultStep.OFFSETS))  # 4
+        reached(FaultStep.ENDED)  # 5
+
+    async def _origin(self, step: Step) -> Origin:
+        origin = await origin_at(self._link, self._topics, step.partition, step.to_offset)
+        return replace(origin, known_before=step.to_offset - step.known_from)
+
+
+def _unfinished(error: Exception, numbers: list[int], finished: list[int]) -> str:
+    if isinstance(error, FencedError):
+        text = f"a worker has started in between and taken the slot of partitions {numbers}: {error}"
+    elif isinstance(error, RebuildError) and error.reason == "end":
+        text = f"whether partitions {numbers} were reset is not known: {error}. Run the same reset again"
+    else:
+        text = f"partitions {numbers} were not reset: {error}"
+    done = f"partitions {finished} are reset" if finished else "nothing was changed before"
+    return f"{text}; {done}"
+
+
+@asynccontextmanager
+async def opened(settings: Settings, pipeline: Pipeline) -> AsyncIterator[Reset]:
+    """Connect, look at the pipeline's topics, and give what resets it.
+
+    Args:
+        settings: Checked already.
+        pipeline: One of its pipelines.
+
+    Raises:
+        StopError: A topic is not right, or no broker answers.
+    """
+    check_aiokafka()
+    alone = settings.model_copy(update={"pipelines": [pipeline]})
+    # Without the changelog there would be nowhere to keep the state that is recomputed.
+    report = await ensure(alone, create=settings.worker.create_topics)
+    report.require()
+    view = await look(alone)
+    try:
+        link = await Link.open(
+            client_options(settings.kafka), f"{settings.worker.application_id}-reset", list(view)
+        )
+    except KafkaError as error:
+        raise StopError(f"{settings.kafka.bootstrap_servers}: {error!r}") from error
+    reset = Reset(alone, link, view)
+    try:
+        yield reset
+    finally:
+        await reset.close()
