@@ -324,8 +324,10 @@ class SlotRun:
             raise StopError(
                 f"{tp.topic}:{tp.partition}: the group {group} has committed offset {known[tp]}, but the "
                 "changelog holds no state: it was deleted, or the pipeline was renamed. Going on would "
-                "judge without memory. Restore the changelog, or set the name back; to begin anew at "
-                "worker.start see 'Beginning anew' in docs/operations.md."
+                "judge without memory. Restore the changelog, or set the name back; or have the state "
+                f"recomputed from the source: seqmark reset --pipeline {self._config.name} --to-offset "
+                f"{tp.partition}:{known[tp]}; to begin anew at worker.start see 'Beginning anew' in "
+                "docs/operations.md."
             )
         offset = limits.start if self._context.start == "earliest" else limits.end
         return new_position(offset, definition(self._config), os.urandom(16), self._context.slots)

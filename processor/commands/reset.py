@@ -142,7 +142,8 @@ async def _run(
     from processor.reset.run import opened  # noqa: PLC0415 - see above
 
     logs.set_up(settings.worker.log_format, settings.worker.log_level)
-    async with opened(settings, pipeline) as resetting:
+    create = settings.worker.create_topics and not dry
+    async with opened(settings, pipeline, create=create) as resetting:
         steps = await resetting.plan(target, forget=forget, fence=not dry)
         for step in steps:
             say(_planned(pipeline, step))

@@ -64,12 +64,14 @@ class Known:
         limits: Bounds of the source.
         position: From the changelog; None where no worker has run.
         origin: Likewise; None also where the state is of before there were origins.
+        lost: There is no position, but the group has committed an offset: a state that was here is gone.
     """
 
     name: str
     limits: Bounds
     position: Position | None
     origin: Origin | None
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +176,9 @@ def _begin(known: Known) -> int:
     """Return where what the state knows begins."""
     if known.origin is not None:
         return known.origin.known_from
-    # Without a position nothing was ever known: all that is retained is as much as there can be. A position
-    # without an origin is one of before there were any, and may know everything.
-    return known.limits.start if known.position is None else 0
+    # Where no worker has run nothing was ever known: what is retained is as much as there can be. A state that
+    # is lost, or of before there were origins, may have known everything.
+    return known.limits.start if known.position is None and not known.lost else 0
 
 
 def _gone(known: Known, begin: int, to: int) -> str:

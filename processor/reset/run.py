@@ -28,7 +28,7 @@ from processor.faults import Step as FaultStep
 from processor.faults import reached
 from processor.kafka.changelog import ChangelogPartition
 from processor.kafka.group import readers
-from processor.kafka.offsets import bounds, offsets_at
+from processor.kafka.offsets import bounds, committed, offsets_at
 from processor.kafka.options import client_options
 from processor.kafka.output import ExactlyOnceOutput
 from processor.kafka.producer import Producer, TransactionTimeoutError
@@ -120,11 +120,13 @@ class Reset:
             for slot in sorted({number % self._worker.slots for number in to}):
                 identity = self._identity(slot, self._worker.slots)
                 self._producers[slot] = await self._fenced(identity)
+        told = await committed(self._link, self._worker.application_id, sources)
         steps, refused = [], []
         for number in sorted(to):
             tp = TopicPartition(topic, number)
             head = await self._head(number, fence=fence)
-            known = Known(f"{topic}:{number}", limits[tp], *head)
+            lost = head.position is None and tp in told
+            known = Known(f"{topic}:{number}", limits[tp], *head, lost)
             try:
                 step = decide(number, known, to[number], self._definition, forget=forget)
                 await self._require_same_source(tp, step, known)
@@ -299,20 +301,20 @@ def _unfinished(error: Exception, numbers: list[int], finished: list[int]) -> st
 
 
 @asynccontextmanager
-async def opened(settings: Settings, pipeline: Pipeline) -> AsyncIterator[Reset]:
+async def opened(settings: Settings, pipeline: Pipeline, *, create: bool) -> AsyncIterator[Reset]:
     """Connect, look at the pipeline's topics, and give what resets it.
 
     Args:
         settings: Checked already.
         pipeline: One of its pipelines.
+        create: Create the topics that are missing: a state needs its changelog.
 
     Raises:
         StopError: A topic is not right, or no broker answers.
     """
     check_aiokafka()
     alone = settings.model_copy(update={"pipelines": [pipeline]})
-    # Without the changelog there would be nowhere to keep the state that is recomputed.
-    report = await ensure(alone, create=settings.worker.create_topics)
+    report = await ensure(alone, create=create)
     report.require()
     view = await look(alone)
     try:

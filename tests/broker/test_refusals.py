@@ -19,6 +19,7 @@ from processor.kafka.producer import Producer
 from processor.kafka.seam import Link
 from processor.wire.codec import Codec
 from processor.wire.encode import plain_batch
+from tests.support.reset import run_reset
 from tests.support.topics import (
     alter_topic,
     create_topic,
@@ -68,7 +69,7 @@ def spoil(segment: Path, number: int, *, right_crc: bool) -> None:
     segment.write_bytes(data)
 
 
-def test_a_source_batch_that_cannot_be_decoded_stops_the_worker_before_it(
+def test_a_source_batch_that_cannot_be_decoded_stops_the_worker_which_names_how_to_step_over_it(
     own_broker: OwnBroker, tmp_path: Path
 ) -> None:
     broker = own_broker()
@@ -93,10 +94,24 @@ def test_a_source_batch_that_cannot_be_decoded_stops_the_worker_before_it(
         assert ended.code == 1, ended.stderr
         assert f"{config.source}:0: the batch at offset 20 cannot be decoded" in ended.stderr
         assert ("CRC-32C" in ended.stderr) is not right_crc
-        assert "seqmark reset --pipeline p --to-offset 0:" in ended.stderr
         assert sequences(read_topic(bootstrap, config.sink)) == list(range(20))
         assert group_offsets(bootstrap, config.application_id) == {(config.source, 0): 20}
         assert not open_transactions(bootstrap, config.application_id)
+        command = ended.stderr.rpartition("seqmark reset ")[2].split()
+        assert command == ["--pipeline", "p", "--to-offset", "0:30"]
+
+        stepped = run_reset(config, *command[2:])
+
+        assert stepped.code == 0, stepped.stderr
+        assert "the batch at offset 20 cannot be decoded" in stepped.stderr
+        assert run_drain(config).code == 0
+        assert sequences(read_topic(bootstrap, config.sink)) == [*range(20), *range(30, 40)]
+
+        # Back again, the state is recomputed over it as well.
+        (line,) = run_reset(config, "--to-offset", "0:35").lines
+        assert (line["state"], line["records"]) == ("recomputed", 25)
+        assert run_drain(config).code == 0
+        assert sequences(read_topic(bootstrap, config.sink)) == [*range(20), *range(30, 40), *range(35, 40)]
 
 
 def test_a_source_batch_that_inflates_beyond_64_mib_stops_the_worker_before_it(
@@ -121,6 +136,7 @@ def test_a_source_batch_that_inflates_beyond_64_mib_stops_the_worker_before_it(
 
     assert ended.code == 1
     assert f"{config.source}:0: the batch at offset 2 cannot be decoded" in ended.stderr
+    assert "seqmark reset --pipeline p --to-offset 0:3\n" in ended.stderr
     assert sequences(read_topic(config.bootstrap_servers, config.sink)) == [1, 2]
 
 

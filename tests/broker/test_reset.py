@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from processor.errors import StopError
+from processor.reset import run
+from processor.reset.decide import ToEarliest
+from processor.reset.run import opened
+from processor.settings import load
 from tests.support.reset import remembered, run_reset
 from tests.support.topics import (
     New,
     create_topic,
     delete_records,
+    delete_topic,
     group_offsets,
     int64,
     open_transaction,
@@ -129,7 +136,7 @@ def test_after_a_reset_a_pipeline_is_as_one_that_has_come_just_so_far(
     assert remembered(reset).scopes == remembered(fresh).scopes
     # What follows is judged the same: by the local state that is of no use any more, too.
     produce(broker.bootstrap_servers, fresh.source, *batches(records[to:], 20))
-    drain(reset)
+    assert f"local state of {reset.changelog}:0 belongs to another changelog" in drain(reset)
     drain(fresh)
     after = read_topic(broker.bootstrap_servers, reset.sink)[len(before) :]
     expected = [r for r in read_topic(broker.bootstrap_servers, fresh.sink) if int(r.value or b"") >= to]
@@ -253,6 +260,25 @@ def test_a_partition_that_no_worker_has_read_gets_a_position_too(broker: Broker,
     produce(config.bootstrap_servers, config.source, [new(5), new(10)])
     drain(config)
     assert passed(config) == [6, 7, 8, 9, 10]
+
+
+def test_a_changelog_that_is_lost_is_made_anew_by_the_command_that_the_worker_names(
+    broker: Broker, tmp_path: Path
+) -> None:
+    config = thirty(broker, tmp_path)
+    delete_topic(config.bootstrap_servers, config.changelog)
+    shutil.rmtree(config.state_dir)
+    ended = run_drain(config)
+    assert ended.code == 1
+    command = ended.stderr.rpartition("seqmark reset ")[2].partition(";")[0].split()
+
+    (line,) = done(run_reset(config, *command[2:]))
+
+    assert command == ["--pipeline", "p", "--to-offset", "0:30"]
+    assert (line["from"], line["to"], line["state"], line["records"]) == (None, 30, "recomputed", 30)
+    produce(config.bootstrap_servers, config.source, [new(29), new(30)])
+    drain(config)
+    assert passed(config) == [*range(31)]
 
 
 def test_at_least_once_is_reset_in_one_transaction_as_well(broker: Broker, tmp_path: Path) -> None:
@@ -456,6 +482,43 @@ def test_without_a_broker_a_reset_exits_1(tmp_path: Path, broker: Broker) -> Non
 
     assert (answer.code, answer.stdout) == (1, "")
     assert "127.0.0.1:1" in answer.stderr
+
+
+def test_a_worker_that_comes_in_between_wins_and_the_reset_changes_nothing(
+    broker: Broker, tmp_path: Path
+) -> None:
+    config = thirty(broker, tmp_path)
+    produce(config.bootstrap_servers, config.source, [new(30)])
+    settings = load(config.write())
+
+    async def reset() -> None:
+        async with opened(settings, settings.pipelines[0], create=False) as resetting:
+            steps = await resetting.plan(ToEarliest(), forget=False, fence=True)
+            await asyncio.to_thread(drain, config)
+            async for _ in resetting.apply(steps, lambda _: None):
+                pass
+
+    with pytest.raises(StopError, match=r"a worker has started in between.*nothing was changed before"):
+        asyncio.run(reset())
+
+    drain(config)
+    assert passed(config) == [*range(31)]
+
+
+def test_where_the_broker_allows_less_time_the_workers_time_out_is_taken(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = thirty(broker, tmp_path)
+    settings = load(config.write())
+    # Kafka allows 15 minutes by default.
+    monkeypatch.setattr(run, "TIMEOUT_MS", 900_001)
+
+    async def reset() -> list[int]:
+        async with opened(settings, settings.pipelines[0], create=False) as resetting:
+            steps = await resetting.plan(ToEarliest(), forget=False, fence=True)
+            return [each.step.to_offset async for each in resetting.apply(steps, lambda _: None)]
+
+    assert asyncio.run(reset()) == [0]
 
 
 # ---------------------------------------------------------------- another definition
