@@ -281,6 +281,21 @@ def test_a_changelog_that_is_lost_is_made_anew_by_the_command_that_the_worker_na
     assert passed(config) == [*range(31)]
 
 
+def test_a_source_made_anew_is_begun_by_a_reset_to_earliest(broker: Broker, tmp_path: Path) -> None:
+    config = thirty(broker, tmp_path)
+    delete_topic(config.bootstrap_servers, config.source)
+    create_topic(config.bootstrap_servers, config.source, 1)
+    produce(config.bootstrap_servers, config.source, [new(i) for i in range(5)])
+
+    refused = run_reset(config, "--to-offset", "0:3")
+    assert refused.code == 1
+    assert "made anew" in refused.stderr
+    done(run_reset(config, "--to-earliest"))
+
+    drain(config)
+    assert passed(config) == [*range(30), *range(5)]
+
+
 def test_at_least_once_is_reset_in_one_transaction_as_well(broker: Broker, tmp_path: Path) -> None:
     config = thirty(broker, tmp_path, guarantee="at_least_once")
 

@@ -237,8 +237,8 @@ MISTAKES = (
     Mistake(
         "a changed scope is not in the changelog batch",
         "processor/dedup.py",
-        "self._table.encode(self._table.changed(), most)",
-        "self._table.encode(self._table.changed()[1:], most)",
+        "self._restated else self._table.changed()\n",
+        "self._restated else self._table.changed()[1:]\n",
         "tests/broker/test_scopes.py::test_the_last_of_each_scope_stands_in_the_changelog",
         broker=True,
     ),
@@ -294,6 +294,28 @@ MISTAKES = (
         "        np.copyto(fault, more, where=more != 0)\n",
         "tests/broker/test_contract_topics.py::"
         "test_with_several_faults_the_first_of_scope_sequence_and_epoch_counts",
+        broker=True,
+    ),
+    Mistake(
+        "a reset takes in the record that is to be processed next",
+        "processor/reset/replay.py",
+        "np.searchsorted(columns.offset, stop)",
+        "np.searchsorted(columns.offset, stop + 1)",
+        "tests/unit/test_reset.py::test_records_from_the_end_on_change_nothing_wherever_in_a_batch_it_lies",
+    ),
+    Mistake(
+        "a second reset forgets what the first one knew",
+        "processor/reset/decide.py",
+        "known.origin.known_from",
+        "known.origin.source_offset",
+        "tests/unit/test_reset.py::test_what_becomes_of_a_state_follows_from_where_it_goes",
+    ),
+    Mistake(
+        "a reset writes only what has changed of a state that it keeps",
+        "processor/reset/run.py",
+        "        judge.restate()\n",
+        "",
+        "tests/broker/test_reset.py::test_a_kept_state_is_written_whole",
         broker=True,
     ),
 )
