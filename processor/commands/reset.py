@@ -166,6 +166,8 @@ async def _run(
 def _planned(pipeline: Pipeline, step: Step) -> str:
     before = "no position yet" if step.from_offset is None else f"offset {step.from_offset}"
     offsets = f"offsets {step.judge_from} to {step.to_offset - 1}"
+    if step.stays:
+        return f"{pipeline.source}:{step.partition}: stays at offset {step.to_offset}"
     if step.state is State.EMPTY:
         state = "its state begins empty"
     elif step.state is State.RECOMPUTED:

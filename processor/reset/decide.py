@@ -99,6 +99,11 @@ class Step:
         """How many source offsets have to be judged."""
         return self.to_offset - self.judge_from
 
+    @property
+    def stays(self) -> bool:
+        """Whether the partition is there already, with the state that it should have: nothing is written."""
+        return self.state is State.KEPT and self.to_offset == self.from_offset
+
 
 def wanted(target: ToEarliest | ToOffsets, starts: Mapping[int, int], topic: str) -> dict[int, int]:
     """Return the offset that each partition shall go to; `ToTime` has to be asked of the broker.

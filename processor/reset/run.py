@@ -151,9 +151,15 @@ class Reset:
         """
         finished: list[int] = []
         for slot, some in touched(list(steps), self._worker.slots).items():
-            numbers = [step.partition for step in some]
+            for step in some:
+                if step.stays:
+                    yield Done(step, Replayed())
+            moving = [step for step in some if not step.stays]
+            if not moving:
+                continue
+            numbers = [step.partition for step in moving]
             try:
-                made = [await self._make(step, advance) for step in some]
+                made = [await self._make(step, advance) for step in moving]
                 await self._require_stopped()
                 await self._commit(self._producers[slot], made)
             except (StopError, RebuildError, FencedError) as error:
@@ -326,5 +332,7 @@ async def opened(settings: Settings, pipeline: Pipeline, *, create: bool) -> Asy
     reset = Reset(alone, link, view)
     try:
         yield reset
+    except (KafkaError, TimeoutError) as error:
+        raise StopError(f"{settings.kafka.bootstrap_servers}: {error!r}; run the same reset again") from error
     finally:
         await reset.close()

@@ -72,6 +72,12 @@ def test_what_becomes_of_a_state_follows_from_where_it_goes(to: int, known: Know
     assert decided(to, known) == step
 
 
+def test_only_who_is_there_already_stays() -> None:
+    assert [to for to in (0, 20, 99, 100, 101, 200) if decided(to).stays] == [100]
+    assert not decided(100, forget=True).stays
+    assert not decided(100, replace(KNOWN, position=replace(POSITION, definition=OTHER))).stays
+
+
 @pytest.mark.parametrize(
     ("to", "known", "said"),
     [
