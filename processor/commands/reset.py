@@ -152,15 +152,15 @@ async def _run(
             for step in steps:
                 _report(pipeline.name, step, None, as_json=as_json)
             return
-        say("the sink keeps what it has; what is processed once more will stand in it twice")
+        if any(step.to_offset < (step.from_offset or 0) for step in steps):
+            say("the sink keeps what it has; what is processed once more will stand in it twice")
         with bar(f"judging {pipeline.source}", sum(step.offsets for step in steps)) as advance:
             async with aclosing(resetting.apply(steps, advance)) as done:
                 finished = [each async for each in done]
         for each in finished:
             _report(pipeline.name, each.step, each, as_json=as_json)
-        say(
-            f"{count(len(finished), 'partition')} of pipeline {pipeline.name} reset; start its workers", "green"
-        )
+        moved = count(sum(not step.stays for step in steps), "partition")
+        say(f"{moved} of pipeline {pipeline.name} reset; its workers can be started", "green")
 
 
 def _planned(pipeline: Pipeline, step: Step) -> str:
