@@ -22,6 +22,7 @@ _COMMANDS = {
     "worker": "Run the stream worker.",
     "reset": "Rewind a stopped pipeline and its state together, or step over records.",
     "generate": "Produce a stream with known duplicates into a source topic.",
+    "verify": "Prove that source = sink + duplicates + quarantine.",
     "demo": "Show it all on an embedded broker.",
 }
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from processor.errors import Problem
 
@@ -44,6 +45,19 @@ def say_problems(problems: Iterable[Problem], level: str = "problem") -> None:
         line.append(problem.key, style=STYLES[level])
         line.append(f": {problem.message}" if problem.key else problem.message)
         console.print(line, soft_wrap=True)
+
+
+def table_on_stdout(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int]) -> None:
+    """Print a table that is the result of a command; columns in ``right`` hold numbers."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _WIDE
+    table = Table(*titles)
+    for index in right:
+        table.columns[index].justify = "right"
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
 
 
 def result(**fields: Any) -> None:

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from processor.engine.records import Columns
 
 
+def receipt_text(pipeline: str, topic: str, partition: int) -> ReceiptText:
+    """Return the constant parts of the receipts of a source partition."""
+    return ReceiptText(orjson.dumps({"pipeline": pipeline, "topic": topic, "partition": partition}))
+
+
 class ReceiptEncoder:
     """Writes the receipts of one pipeline; owns the buffer that they are written into.
 
@@ -59,8 +64,7 @@ class ReceiptEncoder:
         """
         text = self._texts.get(partition)
         if text is None:
-            place = {"pipeline": self._pipeline, "topic": self._topic, "partition": partition}
-            text = self._texts[partition] = ReceiptText(orjson.dumps(place))
+            text = self._texts[partition] = receipt_text(self._pipeline, self._topic, partition)
         out: list[EncodedBatch] = []
         after = np.cumsum(most_bytes(text, columns, rows))
         start = 0

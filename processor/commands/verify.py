@@ -1,0 +1,128 @@
+"""What does ``seqmark verify`` do? It proves that a pipeline's topics hold what they must."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from processor.commands.console import count, result, say, table_on_stdout
+from processor.commands.options import config_option, json_option
+from processor.commands.progress import bar
+from processor.errors import EXIT_DONE, EXIT_VIOLATION, ConfigError, Problem
+from processor.settings import load, require_supported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from processor.verify.report import Report
+    from schemas.config import Pipeline, Settings
+
+_NUMBERS = ("source", "sink", "duplicates", "quarantine", "pending")
+
+
+@click.command()
+@config_option
+@json_option
+@click.option("--pipeline", metavar="N", help="Name of the pipeline; not given: all of them.")
+@click.pass_context
+def verify(ctx: click.Context, config: Path, *, pipeline: str | None, as_json: bool) -> None:
+    """Prove that source = sink + duplicates + quarantine, record by record.
+
+    Reads the topics read_committed, judges the source once more, and compares byte for byte and in order. A
+    worker may run meanwhile: what it has not committed is pending. Exit code 3: a rule is broken, with the
+    first offsets a partition; 1: something cannot be read; 0: all is proved.
+    """
+    settings = load(config)
+    require_supported(settings)
+    chosen = _pipelines(settings, pipeline)
+    began = time.monotonic()
+    reports = asyncio.run(_verify(settings, chosen, _tell if as_json else lambda _: None))
+    seconds = time.monotonic() - began
+    if as_json:
+        _conclude_for_programs(reports, seconds)
+    else:
+        _for_people(reports, seconds)
+    ctx.exit(EXIT_DONE if all(report.ok for report in reports) else EXIT_VIOLATION)
+
+
+def _pipelines(settings: Settings, name: str | None) -> list[Pipeline]:
+    chosen = [pipeline for pipeline in settings.pipelines if name in {None, pipeline.name}]
+    if not chosen:
+        known = ", ".join(pipeline.name for pipeline in settings.pipelines)
+        raise ConfigError([Problem("--pipeline", f"there is no pipeline {name}; in this config: {known}")])
+    return chosen
+
+
+async def _verify(
+    settings: Settings, pipelines: list[Pipeline], done: Callable[[Report], None]
+) -> list[Report]:
+    # The client of the broker and numba are slow to import: a config that is wrong is said at once.
+    from processor.verify.run import Certificate  # noqa: PLC0415 - see above
+
+    certificate = Certificate(settings, pipelines)
+    total = await certificate.open()
+    with bar("comparing", total) as advance:
+        return await certificate.run(done, advance)
+
+
+def _tell(report: Report) -> None:
+    result(
+        pipeline=report.pipeline,
+        partition=report.partition,
+        source=report.source,
+        sink=report.sink,
+        duplicates=report.duplicates,
+        quarantine=report.quarantine,
+        violations=[
+            {"offset": each.offset, "rule": each.rule.value, "detail": each.detail}
+            for each in report.violations
+        ],
+        violations_total=report.total,
+        pending=report.pending,
+        unproved=report.unproved,
+        **{"from": report.start, "to": report.stop},
+    )
+
+
+def _conclude_for_programs(reports: list[Report], seconds: float) -> None:
+    totals = {name: sum(getattr(report, name) for report in reports) for name in (*_NUMBERS, "unproved")}
+    result(
+        ok=all(report.ok for report in reports),
+        partitions=len(reports),
+        **totals,
+        violations=sum(report.total for report in reports),
+        seconds=round(seconds, 3),
+    )
+
+
+def _for_people(reports: list[Report], seconds: float) -> None:
+    rows = [
+        (
+            report.pipeline,
+            str(report.partition),
+            *(f"{getattr(report, name):,}" for name in _NUMBERS),
+            "ok" if report.ok else count(report.total, "violation"),
+        )
+        for report in reports
+    ]
+    table_on_stdout(("pipeline", "partition", *_NUMBERS, "verdict"), rows, right=range(1, 7))
+    for report in reports:
+        for each in report.violations:
+            click.echo(f"{report.pipeline} {report.partition}:{each.offset} {each.rule.value}: {each.detail}")
+        if report.total > len(report.violations):
+            left = report.total - len(report.violations)
+            given_up = "; the rest was counted, not compared" if report.given_up else ""
+            click.echo(f"{report.pipeline} {report.partition}: {left:,} more{given_up}")
+    source = sum(report.source for report in reports)
+    wrong = sum(report.total for report in reports)
+    unproved = sum(report.unproved for report in reports)
+    note = f", {unproved:,} dropped before the duplicates topic was added" if unproved else ""
+    if wrong:
+        click.echo(f"certificate: broken, {count(wrong, 'violation')} in {source:,} records{note}")
+    else:
+        click.echo(f"certificate: ok, {source:,} records of {count(len(reports), 'partition')}{note}")
+    say(f"{seconds:.1f} s, {source / max(seconds, 1e-9):,.0f} records/s", "dim")

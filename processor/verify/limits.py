@@ -1,0 +1,161 @@
+"""From where to where is a partition compared?
+
+It begins where the pipeline's state begins: the origin in its changelog says so, for the source and each
+output. Without one everything counts, from the beginning. It ends at what the group has committed; without a
+group at the source's last stable offset.
+
+The committed offset is asked for first and the outputs' ends after it, so that all that belongs to the first is
+below the second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from processor.errors import StopError
+from processor.kafka.offsets import bounds, committed
+from processor.kafka.seam import TopicPartition
+from processor.verify.reading import PATIENCE_S
+from schemas.changelog import NO_TOPIC, ORIGIN_KEY, CorruptStateError, Origin
+
+if TYPE_CHECKING:
+    from processor.kafka.offsets import Bounds
+    from processor.kafka.seam import Link
+    from processor.verify.reading import Reader
+    from schemas.config import Pipeline
+
+POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is compared of one partition.
+
+    Attributes:
+        start: The first source offset.
+        stop: The committed source offset; the last stable one where nothing is committed.
+        committed: Whether a group has committed it.
+        stable: The source's last stable offset.
+        outputs: By topic: where to begin, and the log's bounds.
+        receipts_begin_late: The duplicates topic was added after the origin.
+    """
+
+    start: int
+    stop: int
+    committed: bool
+    stable: int
+    outputs: dict[str, tuple[int, Bounds]]
+    receipts_begin_late: bool
+
+
+async def find_limits(
+    reader: Reader, pipeline: Pipeline, partition: int, group: str, changelog: str | None
+) -> Limits:
+    """Ask for the limits of one partition.
+
+    Args:
+        reader: To read the changelog.
+        pipeline: Whose.
+        partition: Number.
+        group: Consumer group.
+        changelog: The pipeline's changelog; None where there is none.
+
+    Raises:
+        StopError: What has to be compared is not retained any more.
+    """
+    link = reader.link
+    source = TopicPartition(pipeline.source, partition)
+    position = await committed_offset(link, group, source)
+    outputs = [
+        topic for topic in (pipeline.sink, pipeline.duplicates, pipeline.quarantine) if topic is not None
+    ]
+    wanted = [source, *(TopicPartition(topic, partition) for topic in outputs)]
+    found = await bounds(link, wanted)
+    origin = None
+    if changelog is not None:
+        origin = await find_origin(reader, TopicPartition(changelog, partition))
+    limits = found[source]
+    start = limits.start if origin is None else origin.source_offset
+    stop = limits.stable if position is None else position
+    if position is not None and position > limits.end:
+        raise StopError(
+            f"{pipeline.source}:{partition} ends at {limits.end}, but the group {group} has committed "
+            f"{position}: the topic was made anew, or has lost records"
+        )
+    _require(pipeline.source, partition, min(start, stop), limits)
+    begins = _output_starts(pipeline, origin)
+    for topic in outputs:
+        _require(topic, partition, begins[topic], found[TopicPartition(topic, partition)])
+    late = origin is not None and pipeline.duplicates is not None and origin.duplicates_offset == NO_TOPIC
+    return Limits(
+        start,
+        max(start, stop),
+        position is not None,
+        limits.stable,
+        {topic: (begins[topic], found[TopicPartition(topic, partition)]) for topic in outputs},
+        late,
+    )
+
+
+def _output_starts(pipeline: Pipeline, origin: Origin | None) -> dict[str, int]:
+    if origin is None:
+        origin = Origin(0, 0, 0, 0)
+    starts = {pipeline.sink: origin.sink_offset}
+    if pipeline.duplicates is not None:
+        starts[pipeline.duplicates] = max(0, origin.duplicates_offset)
+    if pipeline.quarantine is not None:
+        starts[pipeline.quarantine] = max(0, origin.quarantine_offset)
+    return starts
+
+
+def _require(topic: str, partition: int, start: int, limits: Bounds) -> None:
+    if limits.start > start:
+        raise StopError(
+            f"{topic}:{partition} begins at offset {limits.start}: what was there from offset {start} on is no "
+            "longer retained, so that nothing can be proved of it"
+        )
+
+
+async def committed_offset(link: Link, group: str, source: TopicPartition) -> int | None:
+    """Return what the group has committed; None where nothing."""
+    return (await committed(link, group, [source])).get(source)
+
+
+async def moved_on(link: Link, group: str, source: TopicPartition, beyond: int) -> int | None:
+    """Wait until the group has committed more than ``beyond``; None where it does not within seconds."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        offset = await committed_offset(link, group, source)
+        if offset is not None and offset > beyond:
+            return offset
+        if time.monotonic() >= deadline:
+            return None
+        await asyncio.sleep(POLL_S)
+
+
+async def find_origin(reader: Reader, changelog: TopicPartition) -> Origin | None:
+    """Return the last origin in a changelog partition; None where there is none.
+
+    Raises:
+        StopError: It is corrupt.
+    """
+    limits = (await bounds(reader.link, [changelog]))[changelog]
+    found: bytes | None = None
+    async for columns, _ in reader.pieces(changelog, limits.start, limits.stable):
+        named = np.flatnonzero(columns.key_length == len(ORIGIN_KEY))
+        rows = named[columns.data[columns.key[named]] == ORIGIN_KEY[0]]
+        if rows.size:
+            ((_, found),) = columns.items(rows[-1:])
+    if found is None:
+        return None
+    try:
+        return Origin.decode(found)
+    except CorruptStateError as error:
+        raise StopError(
+            f"{changelog.topic}:{changelog.partition}: {error}; restore the topic from a copy"
+        ) from error

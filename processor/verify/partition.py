@@ -1,0 +1,146 @@
+"""How is one partition proved? The engine judges its source once more, and every record is looked for.
+
+The judge is a fresh one: what it says rests on the source alone, not on any state that a worker has kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from processor.dedup import make_judge
+from processor.engine.receipts import Grounds
+from processor.engine.verdict import Fault, Verdict
+from processor.verify.history import History
+from processor.verify.quarantine import QuarantineCheck
+from processor.verify.receipts import ReceiptCheck
+from processor.verify.report import Rule
+from processor.verify.sink import SinkCheck
+from processor.verify.tape import Tape
+from processor.wire.receipts import receipt_text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from processor.dedup import Judgement
+    from processor.engine.records import Columns
+    from processor.verify.align import Aligner
+    from processor.verify.report import Report
+    from processor.verify.tape import Stream
+    from schemas.config import Pipeline
+
+MOST_ROWS = 65_536
+"""Rows that are judged and compared at a time, whatever a piece holds: bounds what is held a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Where the outputs of a partition are read from; None where the pipeline has none.
+
+    Attributes:
+        sink: What passed.
+        duplicates: Receipts.
+        quarantine: What could not be judged.
+        receipts_begin_late: The duplicates topic was added to a pipeline that had run before.
+    """
+
+    sink: Stream
+    duplicates: Stream | None = None
+    quarantine: Stream | None = None
+    receipts_begin_late: bool = False
+
+
+class PartitionCheck:
+    """Compares one source partition with its outputs.
+
+    Args:
+        pipeline: With the rules of judging.
+        outputs: What is compared.
+        report: Where findings go; names the partition.
+    """
+
+    def __init__(self, pipeline: Pipeline, outputs: Outputs, report: Report) -> None:
+        self._judge = make_judge(pipeline)
+        self._report = report
+        self._history = History()
+        self._sink = SinkCheck(Tape(outputs.sink), report, self._history)
+        self._receipts: ReceiptCheck | None = None
+        self._quarantine: QuarantineCheck | None = None
+        self._all: list[Aligner] = [self._sink]
+        if outputs.duplicates is not None:
+            text = receipt_text(pipeline.name, pipeline.source, report.partition)
+            self._receipts = ReceiptCheck(
+                Tape(outputs.duplicates),
+                report,
+                self._history,
+                text,
+                begins_late=outputs.receipts_begin_late,
+            )
+            self._all.append(self._receipts)
+        if outputs.quarantine is not None:
+            source = f"{pipeline.source}:{report.partition}"
+            self._quarantine = QuarantineCheck(Tape(outputs.quarantine), report, self._history, source)
+            self._all.append(self._quarantine)
+
+    async def take(self, columns: Columns) -> None:
+        """Judge source records, the next ones in offset order, and look for each."""
+        for start in range(0, len(columns), MOST_ROWS):
+            await self._take(columns.rows(start, min(start + MOST_ROWS, len(columns))))
+
+    async def _take(self, columns: Columns) -> None:
+        self._report.source += len(columns)
+        if self._report.given_up:
+            return
+        evidence = self._judge.extract(columns)
+        if self._quarantine is not None:
+            evidence.fault[await self._quarantine.too_large(columns)] = Fault.TOO_LARGE
+        judged = self._judge.judge(evidence)
+        self._forget()
+        self._history.begin(columns, judged.verdict)
+        await self._sink.expect(columns, np.flatnonzero(judged.verdict == Verdict.PASS))
+        await self._dropped(
+            columns, judged, Grounds(judged.verdict, evidence.sequence, judged.watermark, evidence.epoch)
+        )
+        await self._unjudged(columns, judged, evidence.fault)
+        self._history.end()
+
+    def _forget(self) -> None:
+        """Tell the judge that nothing has to be written down: there is no changelog and no local state here."""
+        self._judge.committed()
+        if self._judge.log is not None:
+            self._judge.log.scopes.saved()
+
+    async def _dropped(self, columns: Columns, judged: Judgement, grounds: Grounds) -> None:
+        rows = np.flatnonzero((judged.verdict == Verdict.DUPLICATE) | (judged.verdict == Verdict.LATE))
+        if self._receipts is None:
+            self._report.duplicates += rows.size
+        else:
+            await self._receipts.expect(columns, rows, grounds)
+
+    async def _unjudged(self, columns: Columns, judged: Judgement, fault: NDArray[np.uint8]) -> None:
+        rows = np.flatnonzero(judged.verdict == Verdict.QUARANTINE)
+        if self._quarantine is not None:
+            await self._quarantine.expect(columns, rows, fault)
+            return
+        self._report.quarantine += rows.size
+        for row in rows.tolist():
+            code = Fault(int(fault[row])).code
+            detail = f"cannot be judged ({code}), and the pipeline has no quarantine: a worker stops before it"
+            self._report.add(Rule.NOT_QUARANTINED, int(columns.offset[row]), detail)
+
+    async def settle(self) -> None:
+        """Conclude what was expected so far: nothing more comes before the committed position."""
+        if not self._report.given_up:
+            for check in self._all:
+                await check.settle(final=True)
+
+    async def exhausted(self) -> bool:
+        """Whether every record that was in the outputs at the start is explained."""
+        return not self._report.given_up and all([await check.exhausted() for check in self._all])
+
+    async def finish(self) -> None:
+        """Tell of what nothing explains."""
+        for check in self._all:
+            await check.finish()

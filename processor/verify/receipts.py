@@ -1,0 +1,269 @@
+"""Has every dropped record its receipt, and does it say what is true?
+
+The expected receipts are made by the kernel that the worker uses, and compared byte for byte. Where bytes
+differ the JSON is read, strictly and within bounds, and compared field by field: other spaces and another order
+of keys are right as well. Receipts that differ are told apart by the source offset that they speak of.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from processor.engine import records
+from processor.engine.compare import PARTS, equal_run
+from processor.engine.receipts import ReceiptText, encode, most_bytes
+from processor.engine.records import Columns
+from processor.verify.align import LOOK_AHEAD, Aligner, Line, Step
+from processor.verify.report import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from processor.engine.receipts import Grounds
+    from processor.verify.history import History
+    from processor.verify.report import Report
+    from processor.verify.tape import Tape
+
+MOST_JSON_BYTES = 64 * 1024
+"""Of a receipt that has other bytes than expected: longer ones are not looked into. One of watermarks takes
+some hundred bytes, its longest part are names of at most 249."""
+_MOST_SHOWN = 60
+
+
+class _Receipt(NamedTuple):
+    """What a receipt says.
+
+    Attributes:
+        mark: Its fingerprint.
+        fields: Of its value; None where that is not a receipt.
+        problem: Why not.
+    """
+
+    mark: bytes
+    fields: dict[str, Any] | None
+    problem: str = ""
+
+
+class ReceiptCheck(Aligner):
+    """Compares what was dropped with the duplicates topic.
+
+    Args:
+        tape: The duplicates topic.
+        report: Where violations go.
+        history: The source near here.
+        text: The constant parts of the partition's receipts.
+        begins_late: The topic was added when the pipeline had run already: what was dropped before its first
+            receipt has none.
+    """
+
+    def __init__(
+        self, tape: Tape, report: Report, history: History, text: ReceiptText, *, begins_late: bool = False
+    ) -> None:
+        super().__init__(tape, report)
+        self._history = history
+        self._text = text
+        self._begins_late = begins_late
+        self._out = np.empty(0, np.uint8)
+
+    async def expect(self, columns: Columns, rows: NDArray[np.int64], grounds: Grounds) -> None:
+        """Compare the receipts of the dropped ``rows`` with what comes next.
+
+        Args:
+            columns: All of `History`'s rows at hand.
+            rows: int64[k], dropped ones.
+            grounds: Of all rows of ``columns``.
+        """
+        for start in range(0, rows.size, LOOK_AHEAD):
+            some = rows[start : start + LOOK_AHEAD]
+            made = self._receipts(columns, some, grounds)
+            if self._begins_late:
+                some, made = await self._leave_out(columns, some, made)
+            at = await self._run(made) if self.even else 0
+            if at < some.size:
+                self.expected.extend(self._read(made, at, some.size))
+                await self.settle(final=False)
+
+    async def _leave_out(
+        self, columns: Columns, rows: NDArray[np.int64], made: Columns
+    ) -> tuple[NDArray[np.int64], Columns]:
+        """Leave out what was dropped before the topic's first receipt."""
+        if not self.found and not await self._fill(1, wait=False):
+            first = np.iinfo(np.int64).max
+        else:
+            key = self.found.head.key
+            first = key if isinstance(key, int) else -1
+        skipped = int(np.searchsorted(columns.offset[rows], first))
+        self.report.unproved += skipped
+        self._begins_late = skipped == rows.size
+        return rows[skipped:], made.rows(skipped, len(made))
+
+    def _receipts(self, columns: Columns, rows: NDArray[np.int64], grounds: Grounds) -> Columns:
+        """Return the expected receipts as columns; good until the next call."""
+        most = int(most_bytes(self._text, columns, rows).sum())
+        if self._out.size < most:
+            self._out = np.empty(most, np.uint8)
+        used = encode(self._text, columns, rows, grounds, 0, self._out)
+        made = Columns.empty(rows.size, self._out)
+        batch = np.zeros(records.BATCH_COLUMNS, np.int64)
+        batch[records.COUNT], batch[records.LAST_DELTA] = rows.size, rows.size - 1
+        wrong, _ = records.scan(
+            made.data,
+            0,
+            used,
+            batch,
+            0,
+            made.offset,
+            made.timestamp,
+            made.body,
+            made.end,
+            made.key,
+            made.key_length,
+            made.value,
+            made.value_length,
+            made.headers,
+        )
+        assert not wrong  # noqa: S101 - our own kernel wrote it
+        made.offset = columns.offset[rows]
+        return made
+
+    async def _run(self, made: Columns) -> int:
+        rows = np.arange(len(made))
+        at = 0
+        while at < rows.size and await self.tape.ready(wait=True):
+            other = self.tape.columns
+            assert other is not None  # noqa: S101 - it is ready
+            left = self.tape.left
+            run = equal_run(made, rows[at:], other, self.tape.row)
+            self.tape.take(run)
+            self.count(run)
+            at += run
+            if run < left and at < rows.size:
+                break
+        return at
+
+    def _read(self, columns: Columns, start: int, stop: int, *, source: bool = True) -> Iterator[Line]:
+        """Read receipts; ``source``: the columns' offsets are those of the dropped records."""
+        marks = self._history.marks(columns, start, stop)
+        for row in range(start, stop):
+            at, size = int(columns.value[row]), int(columns.value_length[row])
+            content = _parsed(marks[row - start], columns.data, at, size)
+            offset = int(columns.offset[row])
+            key: object = offset
+            if not source:
+                said = None if content.fields is None else content.fields.get("offset")
+                key = said if type(said) is int else ("unreadable", offset)
+            yield Line(offset, key, content, max(size, 0))
+
+    def lines(self, columns: Columns, start: int, stop: int) -> Iterator[Line]:
+        """See `Aligner.lines`."""
+        return self._read(columns, start, stop, source=False)
+
+    def count(self, records: int) -> None:
+        """See `Aligner.count`."""
+        self.report.duplicates += records
+
+    def same(self, expected: Line, found: Line) -> None:
+        """See `Aligner.same`."""
+        wrong = _differences(expected.content, found.content)
+        if wrong:
+            detail = f"the receipt at {self.tape.name}:{found.offset} is wrong: {'; '.join(wrong)}"
+            self.report.add(Rule.RECEIPT_WRONG, expected.offset, detail)
+
+    def missing(self, expected: Line) -> None:
+        """See `Aligner.missing`."""
+        place = f"{self.tape.name}:{self.found.head.offset}" if self.found else f"the end of {self.tape.name}"
+        known = self._history.at(expected.offset)
+        what = known.verdict.label if known else "dropped"
+        detail = f"is {what}, and has no receipt; missed before {place}"
+        self.report.add(Rule.RECEIPT_MISSING, expected.offset, detail)
+
+    def surplus(self, found: Line) -> None:
+        """See `Aligner.surplus`."""
+        here = f"{self.tape.name}:{found.offset}"
+        if not isinstance(found.key, int):
+            detail = f"{here} is no receipt: {found.content.problem or 'it names no offset'}"
+            self.report.add(Rule.RECEIPT_FORGED, found.offset, detail)
+            return
+        known = self._history.at(found.key)
+        if known is None:
+            why = "there is no such record in the source here"
+        elif known.verdict.label in {"duplicate", "late"}:
+            why = "that record has its receipt already"
+        else:
+            why = f"that record's verdict is {known.verdict.label}"
+        detail = f"the receipt at {here} is for source offset {found.key}: {why}"
+        self.report.add(Rule.RECEIPT_FORGED, found.key if known else found.offset, detail)
+
+    def neither(self, expected: Line, found: Line) -> Step:
+        """See `Aligner.neither`: the receipt of this record with a wrong offset, or one for nothing."""
+        if not isinstance(found.key, int) or self._history.at(found.key) is None:
+            self.same(expected, found)
+            return Step.BOTH
+        wrong = _differences(expected.content, found.content)
+        if all(each.startswith("offset ") for each in wrong):
+            self.same(expected, found)
+            return Step.BOTH
+        self.surplus(found)
+        return Step.FOUND
+
+
+def _parsed(mark: bytes, data: NDArray[np.uint8], at: int, size: int) -> _Receipt:
+    if size < 0:
+        return _Receipt(mark, None, "it has no value")
+    if size > MOST_JSON_BYTES:
+        return _Receipt(mark, None, f"its value takes {size:,} bytes")
+    try:
+        fields = json.loads(
+            data[at : at + size].tobytes().decode(),
+            object_pairs_hook=_object,
+            parse_constant=_constant,
+        )
+    except (ValueError, RecursionError) as error:
+        return _Receipt(mark, None, f"its value is not valid JSON: {str(error)[:_MOST_SHOWN]}")
+    if not isinstance(fields, dict):
+        return _Receipt(mark, None, "its value is no JSON object")
+    return _Receipt(mark, fields)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("a key stands twice in an object")
+    return fields
+
+
+def _constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _differences(expected: _Receipt, found: _Receipt) -> list[str]:
+    """Say what differs, with both values."""
+    if expected.mark == found.mark:
+        return []
+    wrong = [
+        name
+        for name in ("timestamp", "key", "headers")
+        if expected.mark[PARTS[name]] != found.mark[PARTS[name]]
+    ]
+    told = [f"the record's {name} differs from what it must be" for name in wrong]
+    if found.fields is None:
+        return [*told, found.problem]
+    assert expected.fields is not None  # noqa: S101 - our own kernel wrote it
+    for name in [*expected.fields, *(found.fields.keys() - expected.fields.keys())]:
+        right, said = _shown(expected.fields, name), _shown(found.fields, name)
+        if right != said:
+            told.append(f"{name[:_MOST_SHOWN]} is {said}, must be {right}")
+    return told
+
+
+def _shown(fields: dict[str, Any], name: str) -> str:
+    """Return a field as JSON, so that 1, 1.0, "1" and true differ."""
+    if name not in fields:
+        return "missing"
+    text = json.dumps(fields[name], sort_keys=True)
+    return text if len(text) <= MOST_JSON_BYTES else text[:MOST_JSON_BYTES]

@@ -1,0 +1,95 @@
+"""What did the comparison of one partition find?
+
+Rule names are stable: they are documented in docs/certificate.md, and programs read them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+MOST_VIOLATIONS = 10
+"""So many are told of a partition: the first ones. The others are counted."""
+GIVE_UP_AFTER = 1_000
+"""After so many the topics have nothing to do with each other: records are counted, no longer compared."""
+
+
+class Rule(StrEnum):
+    """What can be wrong."""
+
+    LOST = "lost"
+    DUPLICATE_PASSED = "duplicate_passed"
+    REORDERED = "reordered"
+    CHANGED = "changed"
+    EXTRA = "extra"
+    RECEIPT_MISSING = "receipt_missing"
+    RECEIPT_FORGED = "receipt_forged"
+    RECEIPT_WRONG = "receipt_wrong"
+    QUARANTINE_MISSING = "quarantine_missing"
+    QUARANTINE_FORGED = "quarantine_forged"
+    QUARANTINE_WRONG = "quarantine_wrong"
+    NOT_QUARANTINED = "not_quarantined"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One thing that is not as it must be.
+
+    Attributes:
+        offset: In the source where there is one, else in the topic that ``detail`` names.
+        rule: Which rule it breaks.
+        detail: For people: topics, offsets, what differs.
+    """
+
+    offset: int
+    rule: Rule
+    detail: str
+
+
+@dataclass(slots=True)
+class Report:
+    """What was compared of one partition, and what was wrong.
+
+    Attributes:
+        pipeline: Its name.
+        partition: Number.
+        start: The first source offset compared.
+        stop: The source offset after the last.
+        source: Records in between.
+        sink: Records of the sink that were compared.
+        duplicates: Receipts; without a duplicates topic what was dropped by the judgement made again.
+        quarantine: Records of the quarantine; without one those that cannot be judged.
+        pending: Offsets of the source that no worker has committed yet.
+        unproved: Dropped records without a receipt because the duplicates topic was added later.
+        total: Violations.
+        violations: The first of them.
+    """
+
+    pipeline: str
+    partition: int
+    start: int = 0
+    stop: int = 0
+    source: int = 0
+    sink: int = 0
+    duplicates: int = 0
+    quarantine: int = 0
+    pending: int = 0
+    unproved: int = 0
+    total: int = 0
+    violations: list[Violation] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was wrong."""
+        return not self.total
+
+    @property
+    def given_up(self) -> bool:
+        """Whether so much was wrong that the rest is only counted."""
+        return self.total >= GIVE_UP_AFTER
+
+    def add(self, rule: Rule, offset: int, detail: str) -> None:
+        """Note a violation."""
+        self.total += 1
+        if len(self.violations) < MOST_VIOLATIONS:
+            self.violations.append(Violation(offset, rule, detail))

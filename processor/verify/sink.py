@@ -1,0 +1,147 @@
+"""Does the sink hold exactly what passes, as it came and in its order?
+
+While it does, whole pieces are compared byte for byte by one kernel. From the first difference on records are
+told apart by fingerprints, until both sides agree again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from processor.engine.compare import PARTS, equal_run
+from processor.engine.verdict import Verdict
+from processor.verify.align import LOOK_AHEAD, Aligner, Line, Step
+from processor.verify.report import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from processor.engine.records import Columns
+    from processor.verify.history import History, Known
+    from processor.verify.report import Report
+    from processor.verify.tape import Tape
+
+_ALIGNED_WITHIN = 64
+"""Records after a changed one of which one at least has to be as it must be; else it is taken for another."""
+
+
+class SinkCheck(Aligner):
+    """Compares what passes with the sink.
+
+    Args:
+        tape: The sink.
+        report: Where violations go.
+        history: The source near here.
+    """
+
+    def __init__(self, tape: Tape, report: Report, history: History) -> None:
+        super().__init__(tape, report)
+        self._history = history
+
+    async def expect(self, columns: Columns, rows: NDArray[np.int64]) -> None:
+        """Compare the passing ``rows`` with what comes next; all of `History`'s rows are at hand."""
+        at = 0
+        while at < rows.size:
+            if self.even:
+                at += await self._run(columns, rows[at:])
+            if at < rows.size:
+                step = rows[at : at + LOOK_AHEAD]
+                self.expected.extend(self._expected(columns, step))
+                at += step.size
+                await self.settle(final=False)
+
+    async def _run(self, columns: Columns, rows: NDArray[np.int64]) -> int:
+        """Compare until something differs or ends; returns how many are the same."""
+        at = 0
+        while at < rows.size and await self.tape.ready(wait=True):
+            other = self.tape.columns
+            assert other is not None  # noqa: S101 - it is ready
+            left = self.tape.left
+            run = equal_run(columns, rows[at:], other, self.tape.row)
+            self.tape.take(run)
+            self.count(run)
+            at += run
+            if run < left and at < rows.size:
+                break
+        return at
+
+    def _expected(self, columns: Columns, rows: NDArray[np.int64]) -> Iterator[Line]:
+        start, stop = int(rows[0]), int(rows[-1]) + 1
+        marks = self._history.marks(columns, start, stop)
+        for row in rows.tolist():
+            yield Line(int(columns.offset[row]), marks[row - start])
+
+    def lines(self, columns: Columns, start: int, stop: int) -> Iterable[Line]:
+        """See `Aligner.lines`."""
+        marks = self._history.marks(columns, start, stop)
+        return map(Line, columns.offset[start:stop].tolist(), marks)
+
+    def count(self, records: int) -> None:
+        """See `Aligner.count`."""
+        self.report.sink += records
+
+    def same(self, expected: Line, found: Line) -> None:
+        """See `Aligner.same`: the key says it all."""
+
+    def missing(self, expected: Line) -> None:
+        """See `Aligner.missing`."""
+        place = f"{self.tape.name}:{self.found.head.offset}" if self.found else f"the end of {self.tape.name}"
+        self.report.add(Rule.LOST, expected.offset, f"passes, and is not in the sink; missed before {place}")
+
+    def surplus(self, found: Line) -> None:
+        """See `Aligner.surplus`."""
+        known = self._explained(found)
+        here = f"{self.tape.name}:{found.offset}"
+        if known is None:
+            self.report.add(Rule.EXTRA, found.offset, f"{here} is nothing that passes in the source here")
+        elif known.verdict is Verdict.QUARANTINE:
+            detail = f"cannot be judged, and stands in the sink at {here}"
+            self.report.add(Rule.NOT_QUARANTINED, known.offset, detail)
+        elif known.verdict is Verdict.PASS:
+            self.report.add(Rule.DUPLICATE_PASSED, known.offset, f"stands in the sink once more, at {here}")
+        else:
+            detail = f"is {known.verdict.label}, and stands in the sink at {here}"
+            self.report.add(Rule.DUPLICATE_PASSED, known.offset, detail)
+
+    def neither(self, expected: Line, found: Line) -> Step:
+        """See `Aligner.neither`: a known record, a changed one, or a loss further than can be looked."""
+        if self._explained(found) is not None:
+            self.surplus(found)
+            return Step.FOUND
+        parts = [name for name, part in PARTS.items() if _mark(expected)[part] != _mark(found)[part]]
+        if "value" not in parts or self._aligned():
+            detail = f"differs at {self.tape.name}:{found.offset} in: {', '.join(parts)}"
+            self.report.add(Rule.CHANGED, expected.offset, detail)
+            return Step.BOTH
+        self.missing(expected)
+        return Step.EXPECTED
+
+    def _aligned(self) -> bool:
+        """Whether what follows the heads is the same at the same distance, or nothing follows."""
+        both = min(len(self.expected), len(self.found))
+        if len(self.expected) == len(self.found) == 1:
+            return True
+        within = range(1, min(both, _ALIGNED_WITHIN))
+        return any(self.expected.at(i).key == self.found.at(i).key for i in within)
+
+    def _explained(self, found: Line) -> Known | None:
+        """Return the source record that this is: best one that must not pass, and of those the nearest."""
+        known = self._history.same(_mark(found))
+        place = self.expected.head.offset if self.expected else self.report.stop
+        return min(
+            known,
+            key=lambda each: (
+                each.verdict is Verdict.PASS,
+                each.verdict is Verdict.QUARANTINE,
+                abs(place - each.offset),
+            ),
+            default=None,
+        )
+
+
+def _mark(line: Line) -> bytes:
+    assert isinstance(line.key, bytes)  # noqa: S101 - made here
+    return line.key
