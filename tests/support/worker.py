@@ -84,6 +84,7 @@ class PipelineConfig:
     duplicates: str | None = None
     sequence: Mapping[str, str] = field(default_factory=lambda: HEADER_SEQUENCE)
     dedup: Mapping[str, Any] = field(default_factory=dict)
+    duplicates: str | None = None
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,13 @@ class WorkerConfig:
         return topic
 
     @property
+    def duplicates(self) -> str:
+        """Duplicates topic of the first pipeline, which must have one."""
+        topic = self.pipelines[0].duplicates
+        assert topic is not None
+        return topic
+
+    @property
     def changelog(self) -> str:
         """Changelog topic of the first pipeline."""
         return f"{self.application_id}-{self.pipelines[0].name}-changelog"
@@ -140,6 +148,11 @@ class WorkerConfig:
         pipelines = tuple(replace(p, quarantine=f"{p.source}.quarantine") for p in self.pipelines)
         return replace(self, pipelines=pipelines)
 
+    def with_duplicates(self) -> WorkerConfig:
+        """Return this config with a duplicates topic for each pipeline."""
+        pipelines = tuple(replace(p, duplicates=f"{p.source}.duplicates") for p in self.pipelines)
+        return replace(self, pipelines=pipelines)
+
     def write(self) -> Path:
         """Write the file and return its path."""
         worker = {"application_id": self.application_id, "state_dir": str(self.state_dir)}
@@ -148,6 +161,8 @@ class WorkerConfig:
         for pipeline in self.pipelines:
             lines += ["[[pipelines]]", f"name = {_toml(pipeline.name)}"]
             lines += [f"source = {_toml(pipeline.source)}", f"sink = {_toml(pipeline.sink)}"]
+            if pipeline.duplicates:
+                lines.append(f"duplicates = {_toml(pipeline.duplicates)}")
             if pipeline.quarantine:
                 lines.append(f"quarantine = {_toml(pipeline.quarantine)}")
             if pipeline.duplicates:
