@@ -46,6 +46,9 @@ def verify(ctx: click.Context, config: Path, *, pipeline: str | None, as_json: b
         _conclude_for_programs(reports, seconds)
     else:
         _for_people(reports, seconds)
+    changed = sorted({report.pipeline for report in reports if report.other_rules})
+    if changed:
+        say(f"pipelines.dedup is not what the worker judged by: {', '.join(changed)}", "yellow")
     ctx.exit(EXIT_DONE if all(report.ok for report in reports) else EXIT_VIOLATION)
 
 

@@ -13,15 +13,16 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from processor.dedup import definition
 from processor.errors import StopError
 from processor.kafka.offsets import bounds, committed
 from processor.kafka.seam import TopicPartition
 from processor.verify.reading import PATIENCE_S
-from schemas.changelog import NO_TOPIC, ORIGIN_KEY, CorruptStateError, Origin
+from schemas.changelog import NO_TOPIC, ORIGIN_KEY, POSITION_KEY, CorruptStateError, Origin, Position
 
 if TYPE_CHECKING:
     from processor.kafka.offsets import Bounds
@@ -43,6 +44,7 @@ class Limits:
         stable: The source's last stable offset.
         outputs: By topic: where to begin, and the log's bounds.
         receipts_begin_late: The duplicates topic was added after the origin.
+        other_rules: The state was written under another definition than the config's.
     """
 
     start: int
@@ -51,6 +53,14 @@ class Limits:
     stable: int
     outputs: dict[str, tuple[int, Bounds]]
     receipts_begin_late: bool
+    other_rules: bool
+
+
+class State(NamedTuple):
+    """What a changelog partition says of itself; None where it does not."""
+
+    origin: Origin | None = None
+    position: Position | None = None
 
 
 async def find_limits(
@@ -70,22 +80,28 @@ async def find_limits(
     """
     link = reader.link
     source = TopicPartition(pipeline.source, partition)
-    position = await committed_offset(link, group, source)
+    offset = await committed_offset(link, group, source)
     outputs = [
         topic for topic in (pipeline.sink, pipeline.duplicates, pipeline.quarantine) if topic is not None
     ]
     wanted = [source, *(TopicPartition(topic, partition) for topic in outputs)]
     found = await bounds(link, wanted)
-    origin = None
+    state = State()
     if changelog is not None:
-        origin = await find_origin(reader, TopicPartition(changelog, partition))
+        state = await read_state(reader, TopicPartition(changelog, partition))
+    origin = state.origin
     limits = found[source]
-    start = limits.start if origin is None else origin.source_offset
-    stop = limits.stable if position is None else position
-    if position is not None and position > limits.end:
+    start = 0 if origin is None else origin.source_offset
+    stop = limits.stable
+    if offset is not None:
+        stop = offset
+    elif state.position is not None:
+        # Brokers forget the offsets of groups that have been away for a week.
+        stop = state.position.next_offset
+    if stop > limits.end:
         raise StopError(
-            f"{pipeline.source}:{partition} ends at {limits.end}, but the group {group} has committed "
-            f"{position}: the topic was made anew, or has lost records"
+            f"{pipeline.source}:{partition} ends at {limits.end}, but {stop} has been committed: the topic was "
+            "made anew, or has lost records"
         )
     _require(pipeline.source, partition, min(start, stop), limits)
     begins = _output_starts(pipeline, origin)
@@ -95,10 +111,11 @@ async def find_limits(
     return Limits(
         start,
         max(start, stop),
-        position is not None,
+        offset is not None,
         limits.stable,
         {topic: (begins[topic], found[TopicPartition(topic, partition)]) for topic in outputs},
         late,
+        state.position is not None and state.position.definition != definition(pipeline),
     )
 
 
@@ -138,23 +155,25 @@ async def moved_on(link: Link, group: str, source: TopicPartition, beyond: int) 
         await asyncio.sleep(POLL_S)
 
 
-async def find_origin(reader: Reader, changelog: TopicPartition) -> Origin | None:
-    """Return the last origin in a changelog partition; None where there is none.
+async def read_state(reader: Reader, changelog: TopicPartition) -> State:
+    """Return the last origin and position in a changelog partition.
 
     Raises:
-        StopError: It is corrupt.
+        StopError: They are corrupt.
     """
     limits = (await bounds(reader.link, [changelog]))[changelog]
-    found: bytes | None = None
+    found: dict[bytes, bytes | None] = {}
     async for columns, _ in reader.pieces(changelog, limits.start, limits.stable):
-        named = np.flatnonzero(columns.key_length == len(ORIGIN_KEY))
-        rows = named[columns.data[columns.key[named]] == ORIGIN_KEY[0]]
-        if rows.size:
-            ((_, found),) = columns.items(rows[-1:])
-    if found is None:
-        return None
+        named = np.flatnonzero(columns.key_length == 1)
+        for key in (ORIGIN_KEY, POSITION_KEY):
+            rows = named[columns.data[columns.key[named]] == key[0]]
+            found |= dict(columns.items(rows[-1:]))
+    origin, position = found.get(ORIGIN_KEY), found.get(POSITION_KEY)
     try:
-        return Origin.decode(found)
+        return State(
+            None if origin is None else Origin.decode(origin),
+            None if position is None else Position.decode(position),
+        )
     except CorruptStateError as error:
         raise StopError(
             f"{changelog.topic}:{changelog.partition}: {error}; restore the topic from a copy"

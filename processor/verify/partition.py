@@ -104,7 +104,7 @@ class PartitionCheck:
             columns, judged, Grounds(judged.verdict, evidence.sequence, judged.watermark, evidence.epoch)
         )
         await self._unjudged(columns, judged, evidence.fault)
-        self._history.end()
+        self._history.end(even=all(check.even for check in self._all))
 
     def _forget(self) -> None:
         """Tell the judge that nothing has to be written down: there is no changelog and no local state here."""

@@ -71,7 +71,8 @@ class Reader:
                     elif before < after < stop:
                         coming = asyncio.create_task(fetcher.fetch({tp: after}), name=f"fetch {name}")
                     opened = self._decoder.pieces(chunk)
-                    while (piece := await asyncio.to_thread(next, opened, None)) is not None:
+                    # Not beyond the end: what a worker has stopped before may be a batch that cannot be read.
+                    while at < stop and (piece := await asyncio.to_thread(next, opened, None)) is not None:
                         at = piece.next_offset
                         yield piece.columns, at
                 empty = 0 if at > before else empty + 1

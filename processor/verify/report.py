@@ -61,6 +61,7 @@ class Report:
         quarantine: Records of the quarantine; without one those that cannot be judged.
         pending: Offsets of the source that no worker has committed yet.
         unproved: Dropped records without a receipt because the duplicates topic was added later.
+        other_rules: The worker's state was written under another definition: it judged by other rules.
         total: Violations.
         violations: The first of them.
     """
@@ -75,6 +76,7 @@ class Report:
     quarantine: int = 0
     pending: int = 0
     unproved: int = 0
+    other_rules: bool = False
     total: int = 0
     violations: list[Violation] = field(default_factory=list)
 

@@ -134,6 +134,7 @@ class Certificate:
     ) -> Report:
         limits = await find_limits(readers[0], pipeline, partition, self._group, changelog)
         report = Report(pipeline.name, partition, limits.start, limits.stop)
+        report.other_rules = limits.other_rules
         source = TopicPartition(pipeline.source, partition)
         streams = {
             topic: OutputStream(reader, TopicPartition(topic, partition), *limits.outputs[topic])

@@ -1,7 +1,7 @@
 """How does a test ask for a certificate, and plant what must break it?
 
-A corruption is planted into a copy: a topic is read, one thing is changed, the rest is written to a new topic, and
-the config is pointed at that.
+A corruption is planted into a copy: a topic is read, one thing is changed, the rest is written to a new topic,
+and the config is pointed at that.
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ from tests.support.topics import New, create_topic, environment, produce, read_t
 from tests.support.worker import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from tests.support.topics import Record
+    from tests.support.corruptions import Change
     from tests.support.worker import WorkerConfig
-
-Change = "Callable[[list[Record]], list[Record]]"
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ def certificate(config: WorkerConfig, *arguments: str) -> Told:
     return Told(ended.returncode, lines[:-1], lines[-1], ended.stderr)
 
 
-def corrupted(config: WorkerConfig, which: str, change: Callable[[list[Record]], list[Record]]) -> WorkerConfig:
+def corrupted(config: WorkerConfig, which: str, change: Change) -> WorkerConfig:
     """Return a config with a changed copy of one topic.
 
     Args:
@@ -98,4 +96,5 @@ def corrupted(config: WorkerConfig, which: str, change: Callable[[list[Record]],
         if batch:
             produce(config.bootstrap_servers, copy, batch, partition=number)
     (pipeline,) = config.pipelines
-    return replace(config, pipelines=(replace(pipeline, **{which: copy}),))
+    renamed: dict[str, Any] = {which: copy}
+    return replace(config, pipelines=(replace(pipeline, **renamed),))
