@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from processor.engine.records import Columns
 
 REMEMBERED_ROWS = 4_096
-"""Source rows kept of those before the present ones while all is well: their fingerprints cost 3 % of it all."""
+"""Source rows kept of those before the present ones while all is well: fingerprints cost 3 % of it all."""
 MOST_ROWS = 65_536
 """The same while something differs: what is looked at ahead has to be known as well. 80 bytes each, 5 MB."""
 
@@ -66,9 +66,12 @@ class History:
         most = REMEMBERED_ROWS if even else MOST_ROWS
         start = max(0, len(columns) - most)
         marks = fingerprints(columns, start, len(columns), self.secret)
-        now = _Rows(columns.offset[start:], self._verdict[start:], marks)
-        both = zip(self._before, now, strict=True)
-        self._before = _Rows(*(np.concatenate(pair)[-most:] for pair in both))
+        before = self._before
+        self._before = _Rows(
+            np.concatenate((before.offset, columns.offset[start:]))[-most:],
+            np.concatenate((before.verdict, self._verdict[start:]))[-most:],
+            np.concatenate((before.marks, marks))[-most:],
+        )
         self._columns = self._now = None
 
     def marks(self, columns: Columns, start: int, stop: int) -> list[bytes]:
