@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine import extract, receipts, records, watermark
+from processor.engine import compare, extract, receipts, records, watermark
 from processor.engine.scope_table import ScopeTable
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ def warm() -> None:
     grounds = receipts.Grounds(judged.verdict, sequence, judged.watermark)
     receipts.encode(receipts.ReceiptText(b"{}"), none, rows, grounds, 0, np.zeros(1, np.uint8))
     records.summarise(judged.verdict, none.timestamp, np.zeros(2, np.int64), rows[:0].copy(), rows[:0].copy())
+    compare.equal_run(none, rows, none, 0)
+    compare.fingerprints(none, 0, 0, np.zeros((2, 2), np.uint64))
     for scope in (extract.PartitionScope(), extract.KeyScope(), extract.HeaderScope(b"scope")):
         at, size, _ = scope.extract(none)
     for epoch, window in ((False, 0), (True, 1)):

@@ -17,6 +17,7 @@ PROPERTIES = (
     "property/test_scopes_model.py",
     "property/test_extract_model.py",
     "property/test_batches.py",
+    "property/test_certificate.py",
     "unit/test_json_scan.py",  # test_json_differential.py does the same by itself, with guarded bytes
 )
 

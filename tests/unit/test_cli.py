@@ -74,7 +74,7 @@ def test_problems_are_counted_and_stand_on_a_line_each(monkeypatch: pytest.Monke
 def test_help_lists_every_command(flag: str) -> None:
     result = seqmark(flag)
     assert result.exit_code == 0
-    for name in ("broker", "check", "topics", "worker", "reset", "generate", "demo"):
+    for name in ("broker", "check", "topics", "worker", "reset", "generate", "verify", "demo"):
         assert f"  {name} " in result.stdout
 
 

@@ -44,7 +44,7 @@ def test_every_command_that_is_named_exists() -> None:
     named = set(re.findall(r"`seqmark ([a-z]+)", README))
     named |= {line[1] for line in shell_lines("seqmark")}
 
-    assert {"broker", "check", "topics", "worker", "generate", "demo"} <= named
+    assert {"broker", "check", "topics", "worker", "generate", "verify", "demo"} <= named
     for command in sorted(named):
         done = CliRunner().invoke(cli.main, [command, "-h"])
         assert done.exit_code == 0, (command, done.output)
