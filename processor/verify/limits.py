@@ -21,6 +21,7 @@ from processor.dedup import definition
 from processor.errors import StopError
 from processor.kafka.offsets import bounds, committed
 from processor.kafka.seam import TopicPartition
+from processor.kafka.source import check_same_source
 from processor.verify.reading import PATIENCE_S
 from schemas.changelog import NO_TOPIC, ORIGIN_KEY, POSITION_KEY, CorruptStateError, Origin, Position
 
@@ -95,7 +96,7 @@ async def find_limits(
     stop = limits.stable
     if offset is not None:
         stop = offset
-    elif state.position is not None:
+    elif state.position is not None and await _is_of(link, source, state.position, limits):
         # Brokers forget the offsets of groups that have been away for a week.
         stop = state.position.next_offset
     if stop > limits.end:
@@ -117,6 +118,15 @@ async def find_limits(
         late,
         state.position is not None and state.position.definition != definition(pipeline),
     )
+
+
+async def _is_of(link: Link, source: TopicPartition, position: Position, limits: Bounds) -> bool:
+    """Whether a position was made from this source, and not from another that the config named before."""
+    try:
+        await check_same_source(link, source, position, limits, compacted=False)
+    except StopError:
+        return False
+    return True
 
 
 def _output_starts(pipeline: Pipeline, origin: Origin | None) -> dict[str, int]:
