@@ -84,7 +84,6 @@ class PipelineConfig:
     duplicates: str | None = None
     sequence: Mapping[str, str] = field(default_factory=lambda: HEADER_SEQUENCE)
     dedup: Mapping[str, Any] = field(default_factory=dict)
-    duplicates: str | None = None
 
 
 @dataclass(frozen=True)
