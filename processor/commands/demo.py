@@ -88,7 +88,7 @@ def demo(
     bootstrap_servers: str | None,
     as_json: bool,
 ) -> None:
-    """Show the whole way of a stream: raw topic, worker, clean topic, Spark, each against the truth."""
+    """Show the whole way of a stream: raw topic, worker, clean topic, Spark, certificate, against the truth."""
     del mode  # there is one so far
     signal.signal(signal.SIGTERM, _stop)
     # What libraries log on their way to an error is in the error; py4j logs every Ctrl-C with its stack.
@@ -126,15 +126,19 @@ def _stop(*_: object) -> NoReturn:
 
 
 def _summarise(plan: Plan, done: Run, records: int) -> Summary:
+    from processor.demo.certify import certify  # noqa: PLC0415 - as above
     from processor.demo.summary import Summary, count_lines, hour_lines  # noqa: PLC0415 - as above
     from spark_sink.counts import count_hourly  # noqa: PLC0415 - as above
 
     say("4. Spark counts the clean topic's events by hour (read_committed)")
     hours = count_hourly(plan.settings.kafka, plan.pipeline.sink, say=say)
+    say("5. the certificate (seqmark verify)")
+    certificate = certify(plan)
     return Summary(
         lines=count_lines(done.checked, done.truths),
         hours=hour_lines(hours, done.stream),
         differences=[text for part in done.checked for text in part.outcome.differences],
+        certificate=certificate,
         drained=done.drained,
         records=records,
     )
@@ -158,6 +162,8 @@ def _tell(plan: Plan, summary: Summary) -> None:
         rate += f"; about {summary.working_rate:,.0f} from its first commit on"
     say(f"throughput: {rate}")
     say(f"raw against clean over event time: {plan.picture}")
+    # As it was printed: its table would be broken by another width.
+    console.print(summary.certificate.text, highlight=False, markup=False, soft_wrap=True)
     for difference in summary.differences:
         say(f"WRONG: {difference}", "bold red")
     if summary.ok:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from processor.demo.certify import Certificate
     from processor.demo.drain import Drained
     from processor.generator import Partition
     from processor.truth import Truth
@@ -64,19 +65,22 @@ class Summary:
         lines: Counts of records.
         hours: Events of the clean topic by hour, by Spark.
         differences: In detail, for people; empty where all agrees.
+        certificate: What ``seqmark verify`` says.
         drained: How long it took.
     """
 
     lines: list[Line]
     hours: list[Line]
     differences: list[str]
+    certificate: Certificate
     drained: Drained
     records: int = field(default=0)
 
     @property
     def ok(self) -> bool:
         """Whether everything agrees."""
-        return not self.differences and all(line.ok for line in (*self.lines, *self.hours))
+        agree = all(line.ok for line in (*self.lines, *self.hours))
+        return agree and not self.differences and self.certificate.ok
 
     @property
     def rate(self) -> float:
@@ -98,6 +102,7 @@ class Summary:
             "worker_seconds": round(self.drained.seconds, 3),
             "records_per_second": round(self.rate),
             "differences": self.differences,
+            "certificate": self.certificate.ok,
         }
 
 

@@ -48,6 +48,8 @@ def test_everything_agrees_and_again_on_the_same_broker(broker: Broker, tmp_path
         assert told["counts"]["quarantined"]["found"] >= 1
         assert sum(hour["spark"] for hour in told["hours"].values()) == (told["counts"]["passed"]["found"])
         assert len(told["hours"]) == 6
+        assert told["certificate"] is True
+        assert "certificate: ok, 20,000 records of 4 partitions" in ended.stderr
         assert (tmp_path / "clicks.svg").read_text().startswith("<?xml")
         assert "everything agrees with the truth" in ended.stderr
 

@@ -1,0 +1,43 @@
+"""What does the certificate say of the demo's topics? Asked for as a user would: by the command line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from processor.errors import EXIT_DONE, EXIT_VIOLATION, StopError
+
+if TYPE_CHECKING:
+    from processor.demo.plan import Plan
+
+_LIMIT_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What ``seqmark verify`` printed, and whether all is proved."""
+
+    ok: bool
+    text: str
+
+
+def certify(plan: Plan) -> Certificate:
+    """Run ``seqmark verify``.
+
+    Raises:
+        StopError: Nothing was certified; quotes what it said.
+    """
+    done = subprocess.run(  # noqa: S603 - our own interpreter, no shell
+        (sys.executable, "-m", "processor", "verify", "-c", str(plan.config)),
+        env=dict(plan.environ),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_LIMIT_S,
+        check=False,
+    )
+    if done.returncode not in {EXIT_DONE, EXIT_VIOLATION}:
+        raise StopError(f"seqmark verify ended with exit code {done.returncode}:\n{done.stderr[-2_000:]}")
+    return Certificate(done.returncode == EXIT_DONE, done.stdout.strip())
