@@ -47,15 +47,15 @@ def test_the_output_is_right_after_the_broker_was_restarted_twice(
         produce_all(0)
         broker.restart()
         produce_all(1000)
-        until(complete, "all is out after a clean restart", 60)
+        until(complete, "all is out after a clean restart")
         produce_all(2000)
         broker.kill()
         broker.start()
         produce_all(3000)
-        until(complete, "all is out after a kill", 60)
+        until(complete, "all is out after a kill")
         worker.wait_ready()
         worker.terminate()
-        assert worker.wait(10) == 0
+        assert worker.wait() == 0
 
     source = read_topic(bootstrap, config.source)
     assert contents(read_topic(bootstrap, config.sink)) == contents(deduplicated(source))

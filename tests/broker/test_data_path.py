@@ -192,7 +192,7 @@ def test_gaps_that_compaction_left_come_through(broker: Broker, tmp_path: Path) 
         batches = batches_of(bootstrap, source)
         return any(batch.records < batch.last_delta + 1 for batch in batches)
 
-    until(compacted, "the source is compacted", 60)
+    until(compacted, "the source is compacted")
 
     records, sink = drained(config)
 

@@ -67,6 +67,6 @@ def test_librdkafka_reads_our_batches_of_every_codec(broker: EmbeddedBroker, top
 def test_the_java_client_reads_our_batches_of_every_codec(broker: EmbeddedBroker, topic: str) -> None:
     count = len(KEPT) * len(CLIENTS) * len(CODECS)
     command = java_program("consume", broker.bootstrap_servers, topic, str(count))
-    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=90)
+    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     found: list[Known] = [parsed(line) for line in run.stdout.splitlines()]
     assert found == KEPT * len(CLIENTS) * len(CODECS)

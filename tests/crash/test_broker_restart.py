@@ -76,7 +76,7 @@ def test_a_worker_outlives_a_broker_that_is_away_and_says_so(own_broker: OwnBrok
 
         broker.kill()
         gone = time.monotonic()
-        until(lambda: "broker" in worker.stderr[said_before:], "it says that the broker is away", DOWN_S)
+        until(lambda: "broker" in worker.stderr[said_before:], "it says that the broker is away", WAIT_S)
         until(lambda: time.monotonic() - gone > DOWN_S, "the broker is away for a while", 2 * DOWN_S)
         assert worker.alive, worker.stderr
         broker.restart()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("processor", "schemas", "spark_sink", "tests", "pyproject.toml")
-LIMIT_S = 120
+LIMIT_S = 400
 FAILED, PASSED = 1, 0
 
 

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.crash]
 KILLS = 30
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_thirty_kills_at_random_lose_and_repeat_nothing(broker: Broker, tmp_path: Path) -> None:
     dice = seeded()
     with Scene(broker.bootstrap_servers, tmp_path, partitions=4, slots=2) as scene:

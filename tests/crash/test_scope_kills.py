@@ -89,7 +89,7 @@ def test_a_kill_at_least_once_loses_nothing_of_any_scope(broker: Broker, tmp_pat
         pytest.param(BY_PRODUCER, 0, id="header"),
     ],
 )
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_kills_at_random_lose_and_repeat_nothing_of_any_scope(
     broker: Broker, tmp_path: Path, rules: Rules, further: int
 ) -> None:

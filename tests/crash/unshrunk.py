@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 
-settings.register_profile("unshrunk", phases=(Phase.explicit, Phase.generate), database=None)
+settings.register_profile(
+    "unshrunk",
+    phases=(Phase.explicit, Phase.generate),
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("unshrunk")

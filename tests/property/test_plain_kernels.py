@@ -37,5 +37,5 @@ def test_the_properties_of_the_kernels_hold_as_plain_python_too() -> None:
     ]
     env = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     command = [sys.executable, "-m", "pytest", *options, *files]
-    run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=280, check=False)
+    run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=570, check=False)
     assert run.returncode == 0, run.stdout[-3_000:]

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 SESSION_TIMEOUT_MS = 6_000
 """The least that a broker with Kafka's own defaults takes; restarts are static, so nobody waits for it."""
-WAIT_S = 60.0
+WAIT_S = 120.0
 """For any condition: far above what it takes on a machine that does something else beside."""
 READY = ": ready, partitions"
 """What a worker logs for each slot that begins to work."""
@@ -276,7 +276,7 @@ class Scene:
 
     def assert_nothing_open(self) -> None:
         """No topic holds an open transaction; markers are written just after the end."""
-        until(lambda: not self.open_partitions(), f"nothing is open: {self.open_partitions()}", 10)
+        until(lambda: not self.open_partitions(), f"nothing is open: {self.open_partitions()}", WAIT_S)
         assert not open_transactions(self._bootstrap, self.config.application_id)
 
     def open_partitions(self) -> list[str]:
@@ -320,7 +320,9 @@ def ended_by(worker: Worker, number: signal.Signals) -> float:
     os.kill(worker.pid, number)
     code = worker.wait()
     assert code == 0, f"exit code {code} after {number.name}:\n{worker.stderr}"
-    return time.monotonic() - began
+    seconds = time.monotonic() - began
+    print(f"ended {seconds:.1f} s after {number.name}")  # noqa: T201 - shown when the test fails
+    return seconds
 
 
 def _plain(record: Record) -> New:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import random
 
 FEED_RECORDS_PER_S = 6_000
-FLUSH_S = 60.0
+FLUSH_S = 120.0
 """Far above what it takes on a machine that does something else beside."""
 _HISTORY = 400
 _TICK_S = 0.02

@@ -20,7 +20,7 @@ SCOPES = 50
 """In each partition of a pipeline that has scopes."""
 RECORDS_PER_S = 500
 """A pipeline: several are fed at once, and everything is judged again by the slow model."""
-WAIT_S = 60.0
+WAIT_S = 120.0
 DROPPED = {"duplicate", "late"}
 Row = tuple[Any, ...]
 

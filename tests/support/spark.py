@@ -34,4 +34,4 @@ def end_jvm() -> None:
     gateway.shutdown()
     # The JVM ends when its standard input does.
     gateway.proc.stdin.close()
-    gateway.proc.wait(timeout=60)
+    gateway.proc.wait(timeout=300)

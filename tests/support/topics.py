@@ -7,6 +7,7 @@ by librdkafka's consumer, read_committed. Open transactions are asked for by a h
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import random
@@ -42,8 +43,11 @@ if TYPE_CHECKING:
 
 Header = tuple[str, bytes | None]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-CALL_S = 30.0
+CALL_S = 60.0
+"""For any answer: far above what it takes, also where other work takes both cores."""
 _numbers = itertools.count()
+_LOWEST_PORT, _PORTS = 20_000, 12_000
+_ports = (_LOWEST_PORT + (os.getpid() * 97 + number) % _PORTS for number in itertools.count())
 
 
 class New(NamedTuple):
@@ -128,8 +132,11 @@ def dice(seed: int) -> random.Random:
     return random.Random(seed)
 
 
-def until(condition: Callable[[], Any], what: str, timeout_s: float = 30.0) -> Any:
-    """Wait for a condition and return what it gave; fail naming it."""
+def until(condition: Callable[[], Any], what: str, timeout_s: float = 90.0) -> Any:
+    """Wait for a condition and return what it gave; fail naming it.
+
+    How long it may take is no claim of a test: the default is far above what a busy machine needs.
+    """
     deadline = time.monotonic() + timeout_s
     while not (found := condition()):
         if time.monotonic() > deadline:
@@ -422,11 +429,16 @@ def _uvarint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port of 127.0.0.1 that nobody listens on now, and that this process has not given out before.
+
+    Below the ports that systems give to outgoing connections (from 32768 on Linux, 49152 elsewhere): one of
+    those could be taken by any client between now and the moment that somebody listens on it.
+    """
+    while True:
+        port = next(_ports)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:

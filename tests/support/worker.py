@@ -70,6 +70,9 @@ ROOT = Path(__file__).parents[2]
 HEADER_SEQUENCE = {"from": "header", "name": "seq", "format": "int64"}
 _FAST = {"commit_interval_ms": 50, "session_timeout_ms": 6000, "web_port": 0}
 """Other settings than the defaults, so that tests need not wait."""
+PATIENCE_S = 120.0
+"""For a worker to start, to say something, or to end: the first one may have to compile its kernels, on a
+machine whose cores are taken. How quickly it stops is asked in `tests/crash/test_sigterm.py` alone."""
 _files = itertools.count()
 
 
@@ -245,7 +248,7 @@ class Worker:
         stat = Path(f"/proc/{self.pid}/stat").read_text()
         return stat.rpartition(")")[2].split()[0] == "T"
 
-    def wait(self, timeout_s: float = 60.0) -> int:
+    def wait(self, timeout_s: float = PATIENCE_S) -> int:
         """Wait for its end and return the exit code (negative: the signal); fail if it goes on."""
         try:
             return self._process.wait(timeout_s)
@@ -273,7 +276,7 @@ class Worker:
         """Let it go on after `pause`: SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
 
-    def wait_ready(self, timeout_s: float = 30.0) -> None:
+    def wait_ready(self, timeout_s: float = PATIENCE_S) -> None:
         """Wait until /ready says 200; fail if the process ends before."""
         until(self._ready_or_ended, f"the worker is ready:\n{self.stderr}", timeout_s)
         assert self.alive, self.stderr
@@ -281,14 +284,16 @@ class Worker:
     def _ready_or_ended(self) -> bool:
         return not self.alive or self.get("/ready")[0] == 200
 
-    def wait_says(self, text: str, timeout_s: float = 30.0) -> None:
+    def wait_says(self, text: str, timeout_s: float = PATIENCE_S) -> None:
         """Wait until ``text`` is in its log."""
         until(lambda: text in self.stderr, f"the worker says {text!r}:\n{self.stderr}", timeout_s)
 
     def get(self, path: str) -> tuple[int, str]:
         """Return status and body of a page; status 0 while nobody listens."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.web_port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self.web_port}{path}", timeout=PATIENCE_S
+            ) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -336,7 +341,9 @@ def start_worker(
     return Worker(process, log, port)
 
 
-def run_drain(config: WorkerConfig, *, env: Mapping[str, str] | None = None, timeout_s: float = 60.0) -> Ended:
+def run_drain(
+    config: WorkerConfig, *, env: Mapping[str, str] | None = None, timeout_s: float = PATIENCE_S
+) -> Ended:
     """Run ``seqmark worker --drain`` to its end."""
     with start_worker(config, env=env, drain=True) as worker:
         return Ended(worker.wait(timeout_s), worker.stderr)

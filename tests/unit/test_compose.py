@@ -90,7 +90,7 @@ def test_docker_compose_accepts_the_file() -> None:
         env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 

@@ -100,7 +100,7 @@ def test_what_was_written_is_there_after_kill_9_all_of_a_write_or_none(tmp_path:
         "    store.write({b'a': b'%d' % n, b'b': b'%d' % n})\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    run = subprocess.run([sys.executable, "-c", script, str(tmp_path)], cwd=ROOT, check=False, timeout=60)
+    run = subprocess.run([sys.executable, "-c", script, str(tmp_path)], cwd=ROOT, check=False, timeout=300)
     assert run.returncode == -signal.SIGKILL
     store, damage = open_store(tmp_path)
     assert (list(store.items(b"")), damage) == ([(b"a", b"49"), (b"b", b"49")], None)

@@ -38,7 +38,9 @@ def main() -> None:
         for codec in CODECS:
             _topic(bootstrap, f"java-{codec}")
             subprocess.run(
-                java_program("produce", bootstrap, f"java-{codec}", codec, str(RECORDS)), check=True, timeout=60
+                java_program("produce", bootstrap, f"java-{codec}", codec, str(RECORDS)),
+                check=True,
+                timeout=300,
             )
             _topic(bootstrap, f"librdkafka-{codec}")
             _librdkafka(bootstrap, f"librdkafka-{codec}", codec)
