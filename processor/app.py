@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-STOP_S = 9.0
-"""SIGTERM ends the worker within 10 s whatever hangs; what was in flight is then aborted by the next
-owner's fence."""
+STOP_S = 7.0
+"""SIGTERM ends the worker within 10 s whatever hangs, the end of the process itself included, which takes one
+or two where the cores are taken; what was in flight is then aborted by the next owner's fence."""
 
 
 class _NoKafka(BootStrategy):  # type: ignore[misc]  # faust is untyped
