@@ -167,8 +167,6 @@ class WorkerConfig:
                 lines.append(f"duplicates = {_toml(pipeline.duplicates)}")
             if pipeline.quarantine:
                 lines.append(f"quarantine = {_toml(pipeline.quarantine)}")
-            if pipeline.duplicates:
-                lines.append(f"duplicates = {_toml(pipeline.duplicates)}")
             lines += ["[pipelines.dedup]", 'mode = "watermark"', f"sequence = {_toml(pipeline.sequence)}"]
             lines += [f"{key} = {_toml(value)}" for key, value in pipeline.dedup.items()]
         path = self.folder / f"config-{next(_files)}.toml"
