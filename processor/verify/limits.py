@@ -40,6 +40,7 @@ class Limits:
 
     Attributes:
         start: The first source offset.
+        known_from: Where the state's knowledge begins: after a reset it remembers records before ``start``.
         stop: The committed source offset; the last stable one where nothing is committed.
         committed: Whether a group has committed it.
         stable: The source's last stable offset.
@@ -49,6 +50,7 @@ class Limits:
     """
 
     start: int
+    known_from: int
     stop: int
     committed: bool
     stable: int
@@ -104,13 +106,15 @@ async def find_limits(
             f"{pipeline.source}:{partition} ends at {limits.end}, but {stop} has been committed: the topic was "
             "made anew, or has lost records"
         )
-    _require(pipeline.source, partition, min(start, stop), limits)
+    known_from = start if origin is None else origin.known_from
+    _require(pipeline.source, partition, min(known_from, stop), limits)
     begins = _output_starts(pipeline, origin)
     for topic in outputs:
         _require(topic, partition, begins[topic], found[TopicPartition(topic, partition)])
     late = origin is not None and pipeline.duplicates is not None and origin.duplicates_offset == NO_TOPIC
     return Limits(
         start,
+        known_from,
         max(start, stop),
         offset is not None,
         limits.stable,

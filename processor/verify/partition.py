@@ -62,9 +62,11 @@ class PartitionCheck:
     """
 
     def __init__(self, pipeline: Pipeline, outputs: Outputs, report: Report) -> None:
+        self.partition = report.partition
         self._judge = make_judge(pipeline)
         self._report = report
         self._history = History()
+        self._too_large: list[int] = []
         self._sink = SinkCheck(Tape(outputs.sink), report, self._history)
         self._receipts: ReceiptCheck | None = None
         self._quarantine: QuarantineCheck | None = None
@@ -83,6 +85,18 @@ class PartitionCheck:
             source = f"{pipeline.source}:{report.partition}"
             self._quarantine = QuarantineCheck(Tape(outputs.quarantine), report, self._history, source)
             self._all.append(self._quarantine)
+
+    def recall(self, columns: Columns) -> None:
+        """Take records of the quarantine of before: what was too large then is no part of the state."""
+        if self._quarantine is not None:
+            self._too_large += self._quarantine.called_too_large(columns)
+
+    def learn(self, columns: Columns) -> None:
+        """Judge source records that the state only remembers: those before a reset. Call `recall` before."""
+        evidence = self._judge.extract(columns)
+        evidence.fault[np.isin(columns.offset, np.array(self._too_large, np.int64))] = Fault.TOO_LARGE
+        self._judge.judge(evidence)
+        self._forget()
 
     async def take(self, columns: Columns) -> None:
         """Judge source records, the next ones in offset order, and look for each."""

@@ -17,7 +17,7 @@ from processor.verify.report import Rule
 from processor.wire.quarantine import read_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -76,9 +76,11 @@ class QuarantineCheck(Aligner):
             await self._fill(before + 64, wait=True)
             if len(self.found) == before:
                 break
-        code = Fault.TOO_LARGE.code
-        said = [line.key for line in self.found if isinstance(line.key, int) and line.content.code == code]
-        return np.flatnonzero(np.isin(columns.offset, np.array(said, np.int64)))
+        return np.flatnonzero(np.isin(columns.offset, np.array(_too_large(self.found), np.int64)))
+
+    def called_too_large(self, columns: Columns) -> list[int]:
+        """Return the source offsets of the records that ``columns`` of the quarantine call too large."""
+        return _too_large(self.lines(columns, 0, len(columns)))
 
     async def expect(self, columns: Columns, rows: NDArray[np.int64], fault: NDArray[np.uint8]) -> None:
         """Compare the ``rows`` that cannot be judged with what comes next; ``fault`` says why, of all rows."""
@@ -165,6 +167,11 @@ class QuarantineCheck(Aligner):
             return Step.BOTH
         self.surplus(found)
         return Step.FOUND
+
+
+def _too_large(lines: Iterable[Line]) -> list[int]:
+    code = Fault.TOO_LARGE.code
+    return [line.key for line in lines if isinstance(line.key, int) and line.content.code == code]
 
 
 def _held(

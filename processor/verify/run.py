@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from processor.kafka.topics import ClusterView
+    from processor.verify.limits import Limits
     from schemas.config import Pipeline, Settings
 
 AT_ONCE = 2
@@ -147,6 +148,8 @@ class Certificate:
             limits.receipts_begin_late,
         )
         check = PartitionCheck(pipeline, outputs, report)
+        if limits.known_from < limits.start:
+            await _learn(readers, pipeline, limits, check)
         at = limits.start
         while True:
             async with aclosing(readers[0].pieces(source, at, report.stop)) as pieces:
@@ -171,6 +174,19 @@ class Certificate:
             await stream.close()
         report.pending = max(0, limits.stable - report.stop)
         return report
+
+
+async def _learn(readers: Sequence[Reader], pipeline: Pipeline, limits: Limits, check: PartitionCheck) -> None:
+    """Judge what the state remembers of before a reset, as the reset did."""
+    partition = check.partition
+    if pipeline.quarantine is not None:
+        stop, held = limits.outputs[pipeline.quarantine]
+        quarantine = TopicPartition(pipeline.quarantine, partition)
+        async for columns, _ in readers[1].pieces(quarantine, held.start, stop):
+            check.recall(columns.rows(0, int(columns.offset.searchsorted(stop))))
+    source = TopicPartition(pipeline.source, partition)
+    async for columns, _ in readers[0].pieces(source, limits.known_from, limits.start):
+        check.learn(columns.rows(0, int(columns.offset.searchsorted(limits.start))))
 
 
 def _outputs(pipeline: Pipeline) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.certificate import certificate, corrupted, run_verify
 from tests.support.corruptions import BAD, PLANTED, STREAM, numbered
+from tests.support.reset import run_reset
 from tests.support.topics import CODECS, Record, create_topic, delete_records, int64, produce_transaction
 from tests.support.worker import New, WorkerConfig, new_config, produce, run_drain, start_worker, until
 
@@ -164,6 +165,26 @@ def test_a_pipeline_that_has_never_run_is_judged_from_the_topics_alone(clean: Wo
     broken = corrupted(clean, "sink", lambda sink: sink[:-1])
     told = certificate(replace(broken, application_id=f"{clean.application_id}-other"))
     assert (told.code, told.violations) == (3, [(0, 14, "lost")])
+
+
+def test_after_a_reset_it_begins_there_and_knows_what_the_state_remembers(
+    broker: Broker, tmp_path: Path
+) -> None:
+    config = config_of(broker, tmp_path)
+    create_topic(config.bootstrap_servers, config.sink, 1, {"max.message.bytes": "10000"})
+    large = numbered(100, bytes(range(256)) * 80)
+    produce(config.bootstrap_servers, config.source, [numbered(0), large, BAD, numbered(1)], *STREAM)
+    drained(config)
+    assert certificate(config).code == 0
+    reset = run_reset(config, "--to-offset", "0:10")
+    assert reset.code == 0, reset.stderr
+
+    told = certificate(drained(config))
+
+    assert (told.code, told.last["ok"]) == (0, True), told.details
+    (line,) = told.partitions
+    # Of 1 4 5 5 bad 6 7 8 9 behind the reset 1, for what is remembered, and the second 5 are dropped.
+    assert [line[name] for name in ("from", "source", "sink", "duplicates", "quarantine")] == [10, 9, 6, 2, 1]
 
 
 def test_what_is_not_committed_yet_is_pending(broker: Broker, tmp_path: Path) -> None:
