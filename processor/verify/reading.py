@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from processor.errors import RebuildError, StopError
 from processor.kafka.fetch import Fetcher, OutOfRangeError
 from processor.kafka.offsets import bounds
+from processor.verify.sharing import without
 from processor.wire.decode import Decoder, UndecodableError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from processor.engine.records import Columns
     from processor.kafka.offsets import Bounds
     from processor.kafka.seam import Link, TopicPartition
+    from processor.verify.sharing import Others
     from processor.wire.decode import Chunk
 
 EMPTY_FETCHES = 60
@@ -100,9 +102,12 @@ class OutputStream:
         start: The first offset.
         limits: The log's bounds, asked for after the committed position: whatever belongs to that stands below
             ``limits.end``, though the end of its transaction may not be there yet.
+        theirs: Tells records of other pipelines, which are left out; None where the topic is not shared.
     """
 
-    def __init__(self, reader: Reader, tp: TopicPartition, start: int, limits: Bounds) -> None:
+    def __init__(
+        self, reader: Reader, tp: TopicPartition, start: int, limits: Bounds, theirs: Others | None = None
+    ) -> None:
         self.name = f"{tp.topic}:{tp.partition}"
         self.floor = limits.stable
         self._reader = reader
@@ -112,6 +117,7 @@ class OutputStream:
         self._pieces = reader.pieces(tp, start, limits.stable)
         self._patience_s = PATIENCE_S
         self._over = limits.stable >= limits.end
+        self._theirs = theirs
 
     async def close(self) -> None:
         """Ask for nothing more."""
@@ -127,7 +133,7 @@ class OutputStream:
         while True:
             async for columns, after in self._pieces:
                 self._at = after
-                return columns
+                return columns if self._theirs is None else without(columns, self._theirs)
             if not wait or self._over or not await self._more():
                 return None
 
@@ -142,6 +148,13 @@ class OutputStream:
                 self._pieces = self._reader.pieces(self._tp, self._at, now.stable)
                 return True
             if now.stable >= self._end or waited >= self._patience_s:
+                if self._theirs is not None and now.stable < self._end:
+                    # Another pipeline's transaction may stay open for as long as its time-out is.
+                    raise StopError(
+                        f"{self.name}: a transaction is open from offset {now.stable} on, perhaps of another "
+                        "pipeline that writes to this topic, so that nothing can be said of what follows. Run "
+                        "it again when it has ended"
+                    )
                 # What is missing once is missing: the next record that is need not be waited for again.
                 self._patience_s = max(0.0, self._patience_s - waited)
                 self._over = True

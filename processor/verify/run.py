@@ -19,6 +19,7 @@ from processor.verify.limits import find_limits, moved_on
 from processor.verify.partition import Outputs, PartitionCheck
 from processor.verify.reading import OutputStream, Reader
 from processor.verify.report import Report
+from processor.verify.sharing import others
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -137,8 +138,11 @@ class Certificate:
         report = Report(pipeline.name, partition, limits.start, limits.stop)
         report.other_rules = limits.other_rules
         source = TopicPartition(pipeline.source, partition)
+        shared = others(pipeline, self._settings.pipelines)
         streams = {
-            topic: OutputStream(reader, TopicPartition(topic, partition), *limits.outputs[topic])
+            topic: OutputStream(
+                reader, TopicPartition(topic, partition), *limits.outputs[topic], shared.get(topic)
+            )
             for topic, reader in zip(_outputs(pipeline), readers[1:], strict=False)
         }
         outputs = Outputs(

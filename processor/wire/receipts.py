@@ -28,6 +28,11 @@ def receipt_text(pipeline: str, topic: str, partition: int) -> ReceiptText:
     return ReceiptText(orjson.dumps({"pipeline": pipeline, "topic": topic, "partition": partition}))
 
 
+def receipt_prefix(pipeline: str, topic: str) -> bytes:
+    """Return what the value of every receipt of a pipeline begins with, whatever the partition."""
+    return orjson.dumps({"pipeline": pipeline, "topic": topic})[:-1] + b","
+
+
 class ReceiptEncoder:
     """Writes the receipts of one pipeline; owns the buffer that they are written into.
 

@@ -271,3 +271,26 @@ def test_what_cannot_be_compared_is_said_and_ends_with_1(broker: Broker, tmp_pat
     ended = run_verify(clean)
     assert ended.returncode == 1
     assert f"{clean.source}:0 begins at offset 3" in ended.stderr
+
+
+def test_pipelines_may_share_their_receipts_and_their_quarantine(broker: Broker, tmp_path: Path) -> None:
+    one = config_of(broker, tmp_path, 2)
+    (first,) = one.pipelines
+    create_topic(one.bootstrap_servers, f"{first.source}.two", 2)
+    second = replace(first, name="two", source=f"{first.source}.two", sink=f"{first.sink}.two")
+    config = replace(one, pipelines=(first, second))
+    for pipeline in config.pipelines:
+        for partition in range(2):
+            produce(config.bootstrap_servers, pipeline.source, *STREAM, partition=partition)
+
+    told = certificate(drained(config))
+
+    assert (told.code, told.last["ok"]) == (0, True), told.details
+    counts = [(line["source"], line["sink"], line["duplicates"], line["quarantine"]) for line in told.partitions]
+    assert counts == [(15, 10, 3, 2)] * 4
+    assert certificate(config, "--pipeline", "two").code == 0
+
+    # What is another's is left out only where that other shares the topic: here nobody is left to look at it.
+    told = certificate(one)
+    assert told.code == 3
+    assert {"receipt_forged", "quarantine_forged"} <= {rule for _, _, rule in told.violations}
