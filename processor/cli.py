@@ -6,14 +6,21 @@ kernels. Exit codes: 0 done or stopped by a signal, 1 failed, 2 command line or 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
+import signal
+import threading
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from processor.errors import EXIT_DONE, ConfigError, SeqmarkError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
 
 _COMMANDS = {
     "broker": "Run the embedded Kafka broker in the foreground.",
@@ -53,12 +60,34 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; what Seqmark raises on purpose becomes a message and an exit code."""
         try:
-            return super().invoke(ctx)
+            with _terminable():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             ctx.exit(EXIT_DONE)
         except SeqmarkError as error:
             _tell(error)
             ctx.exit(error.exit_code)
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end a command as Ctrl-C does, with exit code 0, unless it listens to it itself."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    # asyncio puts a handler of its own in place of Ctrl-C's; a shell's background jobs ignore that signal.
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler):
+        raise KeyboardInterrupt
+    handler(number, frame)
 
 
 def _tell(error: SeqmarkError) -> None:

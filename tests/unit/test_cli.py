@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -154,3 +156,24 @@ def test_topics_without_a_broker_fails_and_says_where_it_looked() -> None:
     result = seqmark("topics", "-c", CLICKS, env=NOBODY)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "no broker at 127.0.0.1:9" in result.stderr
+
+
+@pytest.mark.parametrize("command", [["verify"], ["reset", "--pipeline", "p", "--to-earliest"]])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_command_that_is_told_to_stop_ends_with_0(
+    tmp_path: Path, command: list[str], number: signal.Signals
+) -> None:
+    config = tmp_path / "config.toml"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        config.write_text(
+            f'[kafka]\nbootstrap_servers = "127.0.0.1:{port}"\n[worker]\napplication_id = "a"\n'
+            '[[pipelines]]\nname = "p"\nsource = "s"\nsink = "t"\n[pipelines.dedup]\nmode = "watermark"\n'
+            'sequence = { from = "header", name = "seq", format = "int64" }\n'
+        )
+        process = subprocess.Popen([sys.executable, "-m", "processor", *command, "-c", str(config)])
+        silent.settimeout(60)
+        with silent.accept()[0]:
+            # It waits for an answer now.
+            process.send_signal(number)
+            assert process.wait(60) == 0
