@@ -36,8 +36,9 @@ READ_CONFIGS = (
     "min.insync.replicas",
     *LIMITS,
 )
-# Three headers: two codes of some 20 bytes, a source of at most 249 + 30, and a detail. One record a batch.
-QUARANTINE_MORE_BYTES = 64 * 1024
+# In quarantine three headers: two codes of some 20 bytes, a source of at most 249 + 30, and a detail. In
+# duplicates a receipt beside the record's key, which may be most of the record. One record a batch.
+MORE_BYTES = 64 * 1024
 # Kafka's own default: 1 MiB and the 12 bytes before a batch. Changelog blocks are cut to fit.
 CHANGELOG_BYTES = 1024 * 1024 + 12
 
@@ -183,7 +184,7 @@ def wanted_configs(purpose: Purpose, pipeline: Pipeline, source: TopicView) -> d
         return configs
     configs["cleanup.policy"] = "delete"
     configs |= _like(source, "retention.ms", "retention.bytes")
-    more = QUARANTINE_MORE_BYTES if purpose is Purpose.QUARANTINE else 0
+    more = MORE_BYTES if purpose in {Purpose.QUARANTINE, Purpose.DUPLICATES} else 0
     # The broker keeps it in an int32.
     configs["max.message.bytes"] = str(min(source_bytes + more, 2**31 - 1))
     return configs

@@ -97,9 +97,10 @@ def test_a_sink_keeps_its_records_as_long_and_takes_them_as_large_as_its_source(
     assert sink["max.message.bytes"] == "2000000"
 
 
-def test_a_quarantine_has_room_for_three_more_headers() -> None:
-    quarantine = wanted(plan(settings(), {"clicks.raw": SOURCE}))[Purpose.QUARANTINE]
-    assert quarantine["max.message.bytes"] == str(2_000_000 + 64 * 1024)
+@pytest.mark.parametrize("purpose", [Purpose.QUARANTINE, Purpose.DUPLICATES])
+def test_a_quarantine_has_room_for_three_more_headers_and_duplicates_for_a_receipt(purpose: Purpose) -> None:
+    made = wanted(plan(settings(), {"clicks.raw": SOURCE}))[purpose]
+    assert made["max.message.bytes"] == str(2_000_000 + 64 * 1024)
 
 
 @pytest.mark.parametrize(("config", "policy"), [(settings(), "compact"), (insert_id(), "delete")])
