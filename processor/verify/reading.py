@@ -34,6 +34,18 @@ another, within milliseconds where brokers are well."""
 POLL_S = 0.05
 
 
+class BrokenBatchError(StopError):
+    """A batch cannot be decoded.
+
+    Attributes:
+        next_offset: Where what follows it begins; None where that cannot be told.
+    """
+
+    def __init__(self, message: str, next_offset: int | None) -> None:
+        self.next_offset = next_offset
+        super().__init__(message)
+
+
 class Reader:
     """Reads one partition at a time, into a buffer of its own.
 
@@ -53,7 +65,8 @@ class Reader:
         Columns are good until the next are asked for. The last may go beyond ``stop``.
 
         Raises:
-            StopError: A batch cannot be decoded, or what was there is gone.
+            BrokenBatchError: A batch cannot be decoded.
+            StopError: What was there is gone.
             RebuildError: Nothing comes.
         """
         name = f"{tp.topic}:{tp.partition}"
@@ -81,7 +94,8 @@ class Reader:
                 if empty >= EMPTY_FETCHES:
                     raise RebuildError("fetch", f"{name}: nothing more comes from offset {at} on, of {stop}")
         except UndecodableError as error:
-            raise StopError(f"{name}: {error}: nothing can be said of what follows") from error
+            message = f"{name}: {error}: nothing can be said of what follows"
+            raise BrokenBatchError(message, error.next_offset) from error
         except OutOfRangeError as error:
             raise StopError(
                 f"{error}: retention has removed it, or the topic was made anew, meanwhile"
@@ -127,6 +141,7 @@ class OutputStream:
         """The committed position has moved: look for more where the stream has ended."""
         self._over = False
         self._end = -1
+        self._patience_s = PATIENCE_S
 
     async def next(self, *, wait: bool) -> Columns | None:
         """See `processor.verify.tape.Stream`."""

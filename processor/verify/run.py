@@ -7,6 +7,7 @@ that memory does not grow with the number of partitions.
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from processor.kafka.seam import KafkaError, Link, TopicPartition, check_aiokafk
 from processor.kafka.topics import changelog_topic, connected, describe
 from processor.verify.limits import find_limits, moved_on
 from processor.verify.partition import Outputs, PartitionCheck
-from processor.verify.reading import OutputStream, Reader
+from processor.verify.reading import BrokenBatchError, OutputStream, Reader
 from processor.verify.report import Report
 from processor.verify.sharing import others
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from processor.kafka.topics import ClusterView
     from processor.verify.limits import Limits
     from schemas.config import Pipeline, Settings
+
+log = logging.getLogger(__name__)
 
 AT_ONCE = 2
 CLIENT_ID = "seqmark-verify"
@@ -189,8 +192,18 @@ async def _learn(readers: Sequence[Reader], pipeline: Pipeline, limits: Limits, 
         async for columns, _ in readers[1].pieces(quarantine, held.start, stop):
             check.recall(columns.rows(0, int(columns.offset.searchsorted(stop))))
     source = TopicPartition(pipeline.source, partition)
-    async for columns, _ in readers[0].pieces(source, limits.known_from, limits.start):
-        check.learn(columns.rows(0, int(columns.offset.searchsorted(limits.start))))
+    at = limits.known_from
+    while at < limits.start:
+        try:
+            async with aclosing(readers[0].pieces(source, at, limits.start)) as pieces:
+                async for columns, after in pieces:
+                    check.learn(columns.rows(0, int(columns.offset.searchsorted(limits.start))))
+                    at = after
+            break
+        except BrokenBatchError as error:
+            # A reset has stepped over it: nothing of it is remembered.
+            log.warning("%s; it lies before the last reset, and is stepped over", error)
+            at = limits.start if error.next_offset is None else max(at + 1, error.next_offset)
 
 
 def _outputs(pipeline: Pipeline) -> list[str]:

@@ -19,6 +19,7 @@ from processor.kafka.producer import Producer
 from processor.kafka.seam import Link
 from processor.wire.codec import Codec
 from processor.wire.encode import plain_batch
+from tests.support.certificate import certificate
 from tests.support.reset import run_reset
 from tests.support.topics import (
     alter_topic,
@@ -106,6 +107,9 @@ def test_a_source_batch_that_cannot_be_decoded_stops_the_worker_which_names_how_
         assert "the batch at offset 20 cannot be decoded" in stepped.stderr
         assert run_drain(config).code == 0
         assert sequences(read_topic(bootstrap, config.sink)) == [*range(20), *range(30, 40)]
+        # What lies before the reset is only remembered: the batch is stepped over there as well.
+        told = certificate(config)
+        assert (told.code, told.last["source"]) == (0, 10), (told.details, told.stderr)
 
         # Back again, the state is recomputed over it as well.
         (line,) = run_reset(config, "--to-offset", "0:35").lines
