@@ -1,11 +1,12 @@
 """From where to where is a partition compared?
 
 It begins where the pipeline's state begins: the origin in its changelog says so, for the source and each
-output. Without one everything counts, from the beginning. It ends at what the group has committed; without a
-group at the source's last stable offset.
+output. Without one everything counts, from the beginning. It ends at the position that stands beside the origin;
+where that is none of this source, at what the group has committed, and without a group at the source's last
+stable offset. A changelog without a position says that no worker has come to the partition yet.
 
-The committed offset is asked for first and the outputs' ends after it, so that all that belongs to the first is
-below the second.
+The position is asked for first and the outputs' ends after it, so that all that belongs to the first is below
+the second.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class Limits:
     Attributes:
         start: The first source offset.
         known_from: Where the state's knowledge begins: after a reset it remembers records before ``start``.
-        stop: The committed source offset; the last stable one where nothing is committed.
-        committed: Whether a group has committed it.
+        stop: The committed source offset; the last stable one where nothing is known of one.
+        committed: Whether it is a committed one.
         stable: The source's last stable offset.
         outputs: By topic: where to begin, and the log's bounds.
         receipts_begin_late: The duplicates topic was added after the origin.
@@ -55,8 +56,8 @@ class Limits:
     committed: bool
     stable: int
     outputs: dict[str, tuple[int, Bounds]]
-    receipts_begin_late: bool
-    other_rules: bool
+    receipts_begin_late: bool = False
+    other_rules: bool = False
 
 
 class State(NamedTuple):
@@ -84,23 +85,30 @@ async def find_limits(
     link = reader.link
     source = TopicPartition(pipeline.source, partition)
     offset = await committed_offset(link, group, source)
+    state = State()
+    if changelog is not None:
+        state = await read_state(reader, TopicPartition(changelog, partition))
     outputs = [
         topic for topic in (pipeline.sink, pipeline.duplicates, pipeline.quarantine) if topic is not None
     ]
     wanted = [source, *(TopicPartition(topic, partition) for topic in outputs)]
     found = await bounds(link, wanted)
-    state = State()
-    if changelog is not None:
-        state = await read_state(reader, TopicPartition(changelog, partition))
     origin = state.origin
     limits = found[source]
+    if changelog is not None and state.position is None and offset is None:
+        # No worker has come to it yet: a partition that was added, a pipeline that is just starting.
+        ends = {topic: found[TopicPartition(topic, partition)] for topic in outputs}
+        nothing = {topic: (ends[topic].end, ends[topic]) for topic in outputs}
+        at = limits.start
+        return Limits(at, at, at, committed=False, stable=limits.stable, outputs=nothing)
     start = 0 if origin is None else origin.source_offset
-    stop = limits.stable
-    if offset is not None:
-        stop = offset
-    elif state.position is not None and await _is_of(link, source, state.position, limits):
-        # Brokers forget the offsets of groups that have been away for a week.
-        stop = state.position.next_offset
+    stop, known = limits.stable, False
+    if state.position is not None and await _is_of(link, source, state.position, limits):
+        # Not the group's: brokers forget it when the group has been away for a week, at least once it may lag,
+        # and it was not read together with the origin.
+        stop, known = state.position.next_offset, True
+    elif offset is not None:
+        stop, known = offset, True
     if stop > limits.end:
         raise StopError(
             f"{pipeline.source}:{partition} ends at {limits.end}, but {stop} has been committed: the topic was "
@@ -116,7 +124,7 @@ async def find_limits(
         start,
         known_from,
         max(start, stop),
-        offset is not None,
+        known,
         limits.stable,
         {topic: (begins[topic], found[TopicPartition(topic, partition)]) for topic in outputs},
         late,

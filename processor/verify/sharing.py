@@ -1,8 +1,8 @@
 """Whose is this record, in a topic that several pipelines write to?
 
-Pipelines may share a topic of receipts or of quarantined records: both say where they come from. Of such a topic
-a pipeline's certificate leaves out what another of those pipelines has written, which that one's certificate looks
-at. Only what says clearly that it is another's is left out; everything else has to be explained.
+Pipelines may share a topic of receipts or of quarantined records: both say where they come from. Of such a
+topic a pipeline's certificate leaves out what another of those pipelines has written, which that one's
+certificate looks at. Only what says clearly that it is another's is left out; all else has to be explained.
 """
 
 from __future__ import annotations

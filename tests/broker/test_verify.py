@@ -286,7 +286,9 @@ def test_pipelines_may_share_their_receipts_and_their_quarantine(broker: Broker,
     told = certificate(drained(config))
 
     assert (told.code, told.last["ok"]) == (0, True), told.details
-    counts = [(line["source"], line["sink"], line["duplicates"], line["quarantine"]) for line in told.partitions]
+    counts = [
+        (line["source"], line["sink"], line["duplicates"], line["quarantine"]) for line in told.partitions
+    ]
     assert counts == [(15, 10, 3, 2)] * 4
     assert certificate(config, "--pipeline", "two").code == 0
 
@@ -294,3 +296,42 @@ def test_pipelines_may_share_their_receipts_and_their_quarantine(broker: Broker,
     told = certificate(one)
     assert told.code == 3
     assert {"receipt_forged", "quarantine_forged"} <= {rule for _, _, rule in told.violations}
+
+
+def test_a_partition_that_no_worker_has_come_to_is_pending(broker: Broker, tmp_path: Path) -> None:
+    config = config_of(broker, tmp_path)
+    produce(config.bootstrap_servers, config.source, *STREAM)
+    create_topic(config.bootstrap_servers, config.sink, 1)
+    produce(config.bootstrap_servers, config.sink, [numbered(1)])
+    for topic in (config.duplicates, config.quarantine, config.changelog):
+        policy = {"cleanup.policy": "compact"} if topic == config.changelog else {}
+        create_topic(config.bootstrap_servers, topic, 1, policy)
+
+    told = certificate(config)
+
+    assert (told.code, told.last["source"], told.last["pending"]) == (0, 0, 15), told.details
+    # What the sink held before is not of the pipeline.
+    told = certificate(drained(config))
+    assert (told.code, told.last["source"], told.last["sink"]) == (0, 15, 10), told.details
+
+
+def test_records_of_every_kind_of_time_and_key_are_proved(broker: Broker, tmp_path: Path) -> None:
+    config = config_of(broker, tmp_path, 2)
+    (pipeline,) = config.pipelines
+    appended = f"{pipeline.source}.appended"
+    create_topic(config.bootstrap_servers, appended, 2, {"message.timestamp.type": "LogAppendTime"})
+    outputs: dict[str, Any] = {which: f"{appended}.{which}" for which in ("sink", "duplicates", "quarantine")}
+    config = replace(config, pipelines=(pipeline, replace(pipeline, name="q", source=appended, **outputs)))
+    keys = (None, b"", b"k" * 600_000, bytes(range(256)) * 3_900)
+    some = [numbered(at, key=b"")._replace(key=key) for at, key in enumerate(keys)]
+    for source in (pipeline.source, appended):
+        for codec in ("none", "lz4"):
+            produce(config.bootstrap_servers, source, *([each] for each in some), some[:2], codec=codec)
+        untimed = [each._replace(timestamp=-1) for each in (*some[:2], numbered(9), numbered(9))]
+        mixed = [untimed[0], some[1], untimed[3], some[0]]
+        produce(config.bootstrap_servers, source, untimed, mixed, mixed[::-1], partition=1)
+
+    told = certificate(drained(config))
+
+    assert (told.code, told.last["ok"]) == (0, True), told.details
+    assert told.last["duplicates"] == 2 * (8 + 9), told.partitions
