@@ -1,9 +1,10 @@
 """From where to where is a partition compared?
 
 It begins where the pipeline's state begins: the origin in its changelog says so, for the source and each
-output. Without one everything counts, from the beginning. It ends at the position that stands beside the origin;
-where that is none of this source, at what the group has committed, and without a group at the source's last
-stable offset. A changelog without a position says that no worker has come to the partition yet.
+output. Without one everything counts, from the beginning. It ends at the position that stands beside the
+origin; where that is none of this source, at what the group has committed, and without a group at the source's
+last stable offset. A changelog without a position, and outputs that are empty, say that no worker has come to
+the partition yet.
 
 The position is asked for first and the outputs' ends after it, so that all that belongs to the first is below
 the second.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,6 +29,8 @@ from processor.verify.reading import PATIENCE_S
 from schemas.changelog import NO_TOPIC, ORIGIN_KEY, POSITION_KEY, CorruptStateError, Origin, Position
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from processor.kafka.offsets import Bounds
     from processor.kafka.seam import Link
     from processor.verify.reading import Reader
@@ -95,7 +99,12 @@ async def find_limits(
     found = await bounds(link, wanted)
     origin = state.origin
     limits = found[source]
-    if changelog is not None and state.position is None and offset is None:
+    if (
+        changelog is not None
+        and state.position is None
+        and offset is None
+        and not await _any_record(reader, wanted[1:], found)
+    ):
         # No worker has come to it yet: a partition that was added, a pipeline that is just starting.
         ends = {topic: found[TopicPartition(topic, partition)] for topic in outputs}
         nothing = {topic: (ends[topic].end, ends[topic]) for topic in outputs}
@@ -130,6 +139,18 @@ async def find_limits(
         late,
         state.position is not None and state.position.definition != definition(pipeline),
     )
+
+
+async def _any_record(
+    reader: Reader, outputs: Iterable[TopicPartition], limits: Mapping[TopicPartition, Bounds]
+) -> bool:
+    """Whether there is a committed record in one of ``outputs``: it has to be explained, whoever wrote it."""
+    for tp in outputs:
+        async with aclosing(reader.pieces(tp, limits[tp].start, limits[tp].stable)) as pieces:
+            async for columns, _ in pieces:
+                if len(columns):
+                    return True
+    return False
 
 
 async def _is_of(link: Link, source: TopicPartition, position: Position, limits: Bounds) -> bool:
