@@ -2,7 +2,7 @@
 
 The order is a worker's, so that it is safe against one:
 
-    stopped   nobody in the group reads the source; asked again right before each commit
+    stopped   nobody in the group reads the source; asked again before each commit, and in it
     fence     the transactional ids of the slots: a zombie of theirs can write no more
     known     position and origin, from the changelog once no transaction is open on it
     decide    what becomes of each partition; all of them may be reset, or nothing is
@@ -286,6 +286,9 @@ class Reset:
                 await output.send(self._topics.changelog, number, [batch])
         await output.flush()
         reached(FaultStep.CHANGELOG)  # 3
+        # Whoever joins from here on finds a transaction open on the changelog and waits for it. One that came
+        # just before has not, and with at_least_once it does not fence us either.
+        await self._require_stopped()
         offsets = {each.done.step.partition: each.done.step.to_offset for each in made}
         await output.commit(offsets, lambda: reached(FaultStep.OFFSETS))  # 4
         reached(FaultStep.ENDED)  # 5

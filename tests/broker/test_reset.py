@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from processor.errors import StopError
+from processor.faults import Step as FaultStep
 from processor.reset import run
 from processor.reset.decide import ToEarliest
 from processor.reset.run import opened
@@ -518,6 +520,32 @@ def test_a_worker_that_comes_in_between_wins_and_the_reset_changes_nothing(
 
     drain(config)
     assert passed(config) == [*range(31)]
+
+
+def test_a_worker_without_transactions_that_comes_right_before_the_commit_is_seen(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = thirty(broker, tmp_path, guarantee="at_least_once")
+    before = remembered(config)
+    settings = load(config.write())
+
+    async def reset() -> None:
+        async with opened(settings, settings.pipelines[0], create=False) as resetting:
+            steps = await resetting.plan(ToEarliest(), forget=False, fence=True)
+            async for _ in resetting.apply(steps, lambda _: None):
+                pass
+
+    with ExitStack() as stack:
+
+        def start(step: FaultStep) -> None:
+            if step is FaultStep.BEGUN:
+                stack.enter_context(start_worker(config)).wait_ready()
+
+        monkeypatch.setattr(run, "reached", start)
+        with pytest.raises(StopError, match=r"partitions \[0\] were not reset: pipeline p is not stopped"):
+            asyncio.run(reset())
+
+    assert remembered(config) == before
 
 
 def test_where_the_broker_allows_less_time_the_workers_time_out_is_taken(
