@@ -26,6 +26,7 @@ from processor.kafka.offsets import bounds, committed
 from processor.kafka.seam import TopicPartition
 from processor.kafka.source import check_same_source
 from processor.verify.reading import PATIENCE_S
+from processor.verify.sharing import without
 from schemas.changelog import NO_TOPIC, ORIGIN_KEY, POSITION_KEY, CorruptStateError, Origin, Position
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from processor.kafka.offsets import Bounds
     from processor.kafka.seam import Link
     from processor.verify.reading import Reader
+    from processor.verify.sharing import Others
     from schemas.config import Pipeline
 
 POLL_S = 0.1
@@ -72,7 +74,12 @@ class State(NamedTuple):
 
 
 async def find_limits(
-    reader: Reader, pipeline: Pipeline, partition: int, group: str, changelog: str | None
+    reader: Reader,
+    pipeline: Pipeline,
+    partition: int,
+    group: str,
+    changelog: str | None,
+    shared: Mapping[str, Others],
 ) -> Limits:
     """Ask for the limits of one partition.
 
@@ -82,6 +89,7 @@ async def find_limits(
         partition: Number.
         group: Consumer group.
         changelog: The pipeline's changelog; None where there is none.
+        shared: By topic what tells records of other pipelines, see `processor.verify.sharing`.
 
     Raises:
         StopError: What has to be compared is not retained any more.
@@ -103,7 +111,7 @@ async def find_limits(
         changelog is not None
         and state.position is None
         and offset is None
-        and not await _any_record(reader, wanted[1:], found)
+        and not await _any_record(reader, wanted[1:], found, shared)
     ):
         # No worker has come to it yet: a partition that was added, a pipeline that is just starting.
         ends = {topic: found[TopicPartition(topic, partition)] for topic in outputs}
@@ -142,13 +150,17 @@ async def find_limits(
 
 
 async def _any_record(
-    reader: Reader, outputs: Iterable[TopicPartition], limits: Mapping[TopicPartition, Bounds]
+    reader: Reader,
+    outputs: Iterable[TopicPartition],
+    limits: Mapping[TopicPartition, Bounds],
+    shared: Mapping[str, Others],
 ) -> bool:
     """Whether there is a committed record in one of ``outputs``: it has to be explained, whoever wrote it."""
     for tp in outputs:
         async with aclosing(reader.pieces(tp, limits[tp].start, limits[tp].stable)) as pieces:
             async for columns, _ in pieces:
-                if len(columns):
+                theirs = shared.get(tp.topic)
+                if len(columns if theirs is None else without(columns, theirs)):
                     return True
     return False
 

@@ -137,11 +137,11 @@ class Certificate:
         changelog: str | None,
         advance: Callable[[int], None],
     ) -> Report:
-        limits = await find_limits(readers[0], pipeline, partition, self._group, changelog)
+        shared = others(pipeline, self._settings.pipelines)
+        limits = await find_limits(readers[0], pipeline, partition, self._group, changelog, shared)
         report = Report(pipeline.name, partition, limits.start, limits.stop)
         report.other_rules = limits.other_rules
         source = TopicPartition(pipeline.source, partition)
-        shared = others(pipeline, self._settings.pipelines)
         streams = {
             topic: OutputStream(
                 reader, TopicPartition(topic, partition), *limits.outputs[topic], shared.get(topic)

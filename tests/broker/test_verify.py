@@ -292,6 +292,17 @@ def test_pipelines_may_share_their_receipts_and_their_quarantine(broker: Broker,
     assert counts == [(15, 10, 3, 2)] * 4
     assert certificate(config, "--pipeline", "two").code == 0
 
+    # One that shares them and that no worker has come to has nothing there that must be explained.
+    late = replace(first, name="late", source=f"{first.source}.late", sink=f"{first.sink}.late")
+    for topic in (late.source, late.sink):
+        create_topic(one.bootstrap_servers, topic, 2)
+    create_topic(
+        one.bootstrap_servers, f"{one.application_id}-late-changelog", 2, {"cleanup.policy": "compact"}
+    )
+    produce(config.bootstrap_servers, late.source, *STREAM)
+    told = certificate(replace(config, pipelines=(first, second, late)), "--pipeline", "late")
+    assert (told.code, told.last["source"], told.last["pending"]) == (0, 0, 15), told.details
+
     # What is another's is left out only where that other shares the topic: here nobody is left to look at it.
     told = certificate(one)
     assert told.code == 3
