@@ -118,9 +118,13 @@ async def find_limits(
         nothing = {topic: (ends[topic].end, ends[topic]) for topic in outputs}
         at = limits.start
         return Limits(at, at, at, committed=False, stable=limits.stable, outputs=nothing)
+    ours = state.position is not None and await _is_of(link, source, state.position, limits)
+    if not ours:
+        # The state is of another source, and so is its origin: here everything counts.
+        origin = None
     start = 0 if origin is None else origin.source_offset
     stop, known = limits.stable, False
-    if state.position is not None and await _is_of(link, source, state.position, limits):
+    if state.position is not None and ours:
         # Not the group's: brokers forget it when the group has been away for a week, at least once it may lag,
         # and it was not read together with the origin.
         stop, known = state.position.next_offset, True
