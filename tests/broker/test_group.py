@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.topics import admin, open_transactions, until
+from tests.support.topics import group_members, open_transactions, until
 from tests.support.worker import (
     Worker,
     WorkerConfig,
@@ -113,7 +113,7 @@ def test_a_restart_of_a_static_member_moves_nothing(broker: Broker, tmp_path: Pa
             stays.wait_ready()
             restarted.wait_ready()
             before = stays.stderr.count("ready, partitions")
-            members = member_ids(config)
+            members = group_members(config.bootstrap_servers, config.application_id)
             restarted.terminate()
             assert restarted.wait() == 0
         for number in range(PARTITIONS):
@@ -125,14 +125,7 @@ def test_a_restart_of_a_static_member_moves_nothing(broker: Broker, tmp_path: Pa
 
             assert stays.stderr.count("ready, partitions") == before
             assert assigned(stays) == 2
-            assert len(member_ids(config)) == len(members) == 2
-
-
-def member_ids(config: WorkerConfig) -> set[str]:
-    """Return the members of the consumer group."""
-    client = admin(config.bootstrap_servers)
-    found = client.describe_consumer_groups([config.application_id])[config.application_id].result(30)
-    return {member.member_id for member in found.members}
+            assert len(group_members(config.bootstrap_servers, config.application_id)) == len(members) == 2
 
 
 def test_two_workers_with_one_group_instance_id_do_not_both_run(broker: Broker, tmp_path: Path) -> None:

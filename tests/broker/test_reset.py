@@ -22,6 +22,7 @@ from tests.support.topics import (
     create_topic,
     delete_records,
     delete_topic,
+    group_members,
     group_offsets,
     int64,
     open_transaction,
@@ -314,6 +315,7 @@ def test_a_state_that_other_slots_wrote_is_reset_and_its_writer_fenced(broker: B
     halt = {"SEQMARK_FAULT_STEP": "offsets", "SEQMARK_FAULT_ACTION": "stop"}
     with start_worker(config, env=halt) as zombie:
         until(lambda: zombie.paused, "the zombie is halted")
+        until(lambda: not group_members(bootstrap, config.application_id), "its session is over")
 
         done(run_reset(config.but(slots=3), "--to-offset", "0:15"))
 

@@ -377,6 +377,13 @@ _LIST_TRANSACTIONS = 66
 _OPEN = {"Ongoing", "PrepareCommit", "PrepareAbort"}
 
 
+def group_members(bootstrap: str, group: str) -> set[str]:
+    """Return the members of a consumer group."""
+    client = admin(bootstrap)  # its answers come only as long as it is held
+    found = client.describe_consumer_groups([group])[group].result(30)
+    return {member.member_id for member in found.members}
+
+
 def open_transactions(bootstrap: str, prefix: str = "") -> list[str]:
     """Return the transactional ids (those beginning with ``prefix``) that have a transaction open now.
 
