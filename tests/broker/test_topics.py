@@ -42,7 +42,7 @@ class Case:
 
     def __init__(self, broker: Broker) -> None:
         self.id = uuid.uuid4().hex[:8]
-        self.names = {role: f"{self.id}.{role}" for role in ("source", "sink", "quarantine")}
+        self.names = {role: f"{self.id}.{role}" for role in ("source", "sink", "duplicates", "quarantine")}
         self.changelog = f"{self.id}-clicks-changelog"
         self.env = {
             "SEQMARK_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers,
@@ -95,7 +95,8 @@ def test_topics_creates_what_is_missing_like_the_source(case: Case) -> None:
     made = case.cluster()
     assert {view.partitions for view in made.values()} == {5}
     assert made[case.names["sink"]].configs["retention.ms"] == "3600000"
-    assert made[case.names["quarantine"]].configs["max.message.bytes"] == str(2_000_000 + 65_536)
+    for role in ("duplicates", "quarantine"):
+        assert made[case.names[role]].configs["max.message.bytes"] == str(2_000_000 + 65_536)
     assert made[case.changelog].configs["cleanup.policy"] == "compact"
 
 
@@ -118,7 +119,7 @@ def test_workers_that_start_at_once_create_each_topic_once(case: Case) -> None:
     reports = asyncio.run(together())
     created = [row.topic for each in reports for row in each.rows if row.state is State.CREATED]
     assert sorted(created) == sorted(set(created))
-    assert len(created) == 3
+    assert len(created) == 4
     for report in reports:
         report.require()
 
@@ -134,10 +135,12 @@ def test_what_exists_is_named_where_it_is_wrong_and_never_altered(case: Case) ->
     assert case.states(result) == {
         "source": "exists",
         "sink": "wrong",
+        "duplicates": "created",
         "quarantine": "wrong",
         "changelog": "wrong",
     }
-    assert case.cluster() == before
+    now = case.cluster()
+    assert {name: now[name] for name in before} == before
     problems = case.seqmark("check", "--json").stdout
     for said in ("has 2 partitions", "must be CreateTime", "must be compact"):
         assert said in problems
