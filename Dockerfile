@@ -1,9 +1,10 @@
-# The worker: `docker build -t seqmark .`, then `docker run seqmark worker -c /etc/seqmark/clicks.toml`.
+# Two images from one file. The worker (the last stage, what `docker build -t seqmark .` makes):
+# `docker run seqmark worker -c /etc/seqmark/clicks.toml`. The Spark job: `docker build --target spark .`.
 #
-# Two stages, so that the build tools stay out of the image. There is no Java in it: the worker needs
-# none; the embedded broker, the demo and the Spark side do, and are not what this image is for.
+# Stages, so that the build tools stay out of the images. There is no Java in the worker's: it needs none.
+# "bookworm" by name: it is the Debian that has Java 17.
 
-FROM python:3.11-slim AS build
+FROM python:3.11-slim-bookworm AS build
 WORKDIR /src
 RUN python -m venv /opt/seqmark
 ENV PATH=/opt/seqmark/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -19,7 +20,7 @@ COPY spark_sink spark_sink
 RUN pip install --no-deps --no-build-isolation .
 
 
-FROM python:3.11-slim
+FROM python:3.11-slim-bookworm AS runtime
 # "generic": kernels compiled on the machine that builds the image must run on the one that starts it.
 # A fleet of equal machines may build with its own name (--build-arg NUMBA_CPU=skylake).
 ARG NUMBA_CPU=generic
@@ -38,9 +39,23 @@ WORKDIR /var/lib/seqmark
 # Compiled here, as the user that runs them, so that a worker is ready in seconds and not in a minute.
 RUN python -m processor.engine.warm
 VOLUME /var/lib/seqmark
-EXPOSE 6066
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
-    CMD ["python", "-c", "import os, urllib.request as r; r.urlopen(f\"http://127.0.0.1:{os.environ.get('SEQMARK_WORKER__WEB_PORT', '6066')}/health\", timeout=4)"]
 ENTRYPOINT ["seqmark"]
 CMD ["--help"]
+
+
+FROM runtime AS spark
+USER root
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends openjdk-17-jre-headless \
+    && rm -rf /var/lib/apt/lists/*
+USER seqmark
+# Kafka's connector comes into the image here, so that a start asks no server for it.
+RUN python -c "from spark_sink.session import connector_jars; connector_jars(print)"
+EXPOSE 6067
+
+
+FROM runtime AS worker
+EXPOSE 6066
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
+    CMD ["python", "-c", "import os, urllib.request as r; r.urlopen(f\"http://127.0.0.1:{os.environ.get('SEQMARK_WORKER__WEB_PORT', '6066')}/health\", timeout=4)"]

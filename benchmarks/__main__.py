@@ -144,16 +144,21 @@ def _table(load: Load, results: dict[str, Result]) -> Table:
     return table
 
 
+def machine() -> dict[str, object]:
+    """Return what the figures were measured on."""
+    return {
+        "cpu": platform.processor() or platform.machine(),
+        "cores": psutil.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "python": platform.python_version(),
+    }
+
+
 def _keep(load: Load, results: dict[str, Result]) -> None:
     RESULTS.mkdir(exist_ok=True)
     kept = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {
-            "cpu": platform.processor() or platform.machine(),
-            "cores": psutil.cpu_count(),
-            "memory_bytes": psutil.virtual_memory().total,
-            "python": platform.python_version(),
-        },
+        "machine": machine(),
         "load": asdict(load),
         "results": {name: asdict(result) for name, result in results.items()},
     }

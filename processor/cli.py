@@ -30,6 +30,8 @@ _COMMANDS = {
     "reset": "Rewind a stopped pipeline and its state together, or step over records.",
     "generate": "Produce a stream with known duplicates into a source topic.",
     "verify": "Prove that source = sink + duplicates + quarantine.",
+    "sink": "Run the Spark job that aggregates the clean topics.",
+    "report": "Write a page with plots of what became of the records, and of the aggregates.",
     "demo": "Show it all on an embedded broker.",
 }
 

@@ -19,6 +19,7 @@ from processor.environment import Variable, overlay, variables
 from processor.errors import ConfigError, Problem
 from schemas.config import InsertIdDedup, Settings
 from schemas.config.reference import Place, declared, place, variants
+from schemas.event import sink_faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -82,6 +83,11 @@ def unsupported(settings: Settings) -> list[Problem]:
         if isinstance(dedup, InsertIdDedup):
             found.append(Problem(f"{key}.dedup.mode", f'insert-id {_LATER}: use "watermark"'))
     return found
+
+
+def sink_problems(settings: Settings) -> list[Problem]:
+    """Return everything in which the sinks and their event models do not fit. Imports those models."""
+    return [Problem(key, message) for key, message in sink_faults(settings)]
 
 
 def require_supported(settings: Settings) -> None:

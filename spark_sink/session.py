@@ -6,6 +6,7 @@ The connector's version follows the installed PySpark. Its jars come from Seqmar
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,13 +31,30 @@ _CARRIED = ("org.apache.hadoop:*", "org.scala-lang:*", "org.slf4j:*", "org.lz4:*
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     # As many as the cores, not 200: an aggregate of a few thousand rows needs no more.
     "spark.sql.shuffle.partitions": "2",
     # Hours begin where UTC's begin, on every machine.
     "spark.sql.session.timeZone": "UTC",
+    # Of equal keys in a JSON object the last counts, as the worker and pydantic have it.
+    "spark.sql.variant.allowDuplicateKeys": "true",
 }
+
+# A driver that executors on other machines have to reach must not call itself this.
+_LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def connector_jars(say: Callable[[str], None]) -> list[Path]:
+    """Return Kafka's connector and what it needs, fetched at the first call (an image's build makes that).
+
+    Raises:
+        BrokerError: There is no suitable Java, or they are not to be had.
+    """
+    return resolve(
+        [f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:{pyspark.__version__}"],
+        "spark-kafka",
+        exclude=_CARRIED,
+        say=say,
+    )
 
 
 @contextmanager
@@ -65,23 +83,15 @@ def spark_session(
     Raises:
         BrokerError: There is no suitable Java, or the connector's jars are not to be had.
     """
-    jars = resolve(
-        [f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:{pyspark.__version__}"],
-        "spark-kafka",
-        exclude=_CARRIED,
-        say=say,
-    )
-    # Spark's scripts look at JAVA_HOME and PATH only, and take whatever is there.
-    os.environ["JAVA_HOME"] = str(find_java().home)
-    builder = (
-        SparkSession.builder.appName(name)
-        .master(master)
-        .config("spark.jars", ",".join(str(jar) for jar in jars))
-        .config("spark.driver.memory", memory)
-        .config("spark.driver.extraJavaOptions", f"{_LOGGING} {jvm_flags}")
-    )
-    for key, value in {**_SETTINGS, **(settings or {})}.items():
+    launch: dict[str, str] = {}
+    # Under spark-submit the JVM is there already: master, memory and packages were given to it.
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        launch = _launch(master, memory, jvm_flags, say)
+    builder = SparkSession.builder.appName(name)
+    for key, value in {**launch, **_SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
+    # PySpark prints each exception that it raises, as JSON; whoever catches it tells of it here.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     mine = SparkSession.getActiveSession() is None
     session = builder.getOrCreate()
     try:
@@ -89,3 +99,17 @@ def spark_session(
     finally:
         if mine:
             session.stop()
+
+
+def _launch(master: str, memory: str, jvm_flags: str, say: Callable[[str], None]) -> dict[str, str]:
+    """Return the settings that a JVM is started with."""
+    jars = connector_jars(say)
+    # Spark's scripts look at JAVA_HOME and PATH only, and take whatever is there.
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    return {
+        "spark.master": master,
+        "spark.jars": ",".join(str(jar) for jar in jars),
+        "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": f"{_LOGGING} {jvm_flags}",
+        **(_LOCAL_SETTINGS if master.startswith("local") else {}),
+    }

@@ -5,12 +5,14 @@ Always read_committed: what an aborted transaction of the worker left in the top
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from schemas.config import Kafka
+    from spark_sink.checkpoint import Offsets
 
 # SCRAM names its own module; PLAIN is what is left.
 _LOGIN = "org.apache.kafka.common.security.{module} required username={user} password={password};"
@@ -31,6 +33,69 @@ def read_topic(spark: SparkSession, kafka: Kafka, topic: str) -> DataFrame:
         .option("failOnDataLoss", "true")
         .option("kafka.isolation.level", "read_committed")
     )
+    for key, value in client_options(kafka).items():
+        reader = reader.option(f"kafka.{key}", value)
+    return reader.load()
+
+
+def read_range(
+    spark: SparkSession, kafka: Kafka, start: Offsets, end: Offsets, *, accept_loss: bool = False
+) -> DataFrame:
+    """Return what is committed between two sets of offsets, as Spark's Kafka columns; lazy.
+
+    Args:
+        spark: The session.
+        kafka: How the cluster is reached.
+        start: First offsets; a partition that is missing here begins at 0.
+        end: One beyond the last offsets.
+        accept_loss: Leave out what retention has removed; otherwise an action fails.
+    """
+    began = {
+        topic: {partition: start.get(topic, {}).get(partition, 0) for partition in partitions}
+        for topic, partitions in end.items()
+    }
+    partitions = {topic: sorted(map(int, each)) for topic, each in end.items()}
+    reader = (
+        spark.read.format("kafka")
+        .option("assign", json.dumps(partitions))
+        .option("startingOffsets", json.dumps(began))
+        .option("endingOffsets", json.dumps(end))
+        .option("failOnDataLoss", str(not accept_loss).lower())
+        .option("kafka.isolation.level", "read_committed")
+    )
+    for key, value in client_options(kafka).items():
+        reader = reader.option(f"kafka.{key}", value)
+    return reader.load()
+
+
+def stream_topic(
+    spark: SparkSession,
+    kafka: Kafka,
+    topic: str,
+    *,
+    batch_records: int | None = None,
+    accept_loss: bool = False,
+) -> DataFrame:
+    """Return ``topic`` as a stream from its earliest record on, as Spark's Kafka columns.
+
+    Partitions that are added later are found and read from their beginning.
+
+    Args:
+        spark: The session.
+        kafka: How the cluster is reached.
+        topic: The clean topic.
+        batch_records: Offsets of one batch at most; None: all there are.
+        accept_loss: Go on where retention has removed what was not read yet; otherwise the query fails.
+    """
+    reader = (
+        spark.readStream.format("kafka")
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("failOnDataLoss", str(not accept_loss).lower())
+        .option("kafka.isolation.level", "read_committed")
+    )
+    if batch_records is not None:
+        reader = reader.option("maxOffsetsPerTrigger", batch_records)
     for key, value in client_options(kafka).items():
         reader = reader.option(f"kafka.{key}", value)
     return reader.load()

@@ -3,9 +3,10 @@
 from hypothesis import HealthCheck, settings
 
 from tests.support.broker import broker, own_broker
+from tests.support.postgres import database, own_postgres, postgres
 from tests.support.spark import end_jvm
 
-__all__ = ["broker", "own_broker"]
+__all__ = ["broker", "database", "own_broker", "own_postgres", "postgres"]
 
 # How long an example takes, or its making, says something of the machine and nothing of the code. With CI set
 # hypothesis has a profile that says the same, and tries the same examples each time.

@@ -10,7 +10,7 @@ import click
 from processor.commands.console import STYLES, count, result, say, say_problems
 from processor.commands.options import config_option, json_option
 from processor.errors import EXIT_CONFIG, EXIT_DONE, EXIT_FAILED, ConfigError, Problem, StopError
-from processor.settings import load, unsupported
+from processor.settings import load, sink_problems, unsupported
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +46,7 @@ def check(ctx: click.Context, config: Path, *, as_json: bool) -> None:
 def _config(config: Path) -> tuple[list[Finding], int]:
     try:
         settings = load(config)
-        problems = unsupported(settings)
+        problems = unsupported(settings) + sink_problems(settings)
     except ConfigError as error:
         problems = list(error.problems)
         settings = None

@@ -24,16 +24,21 @@ from schemas.config.kafka import Kafka
 from schemas.config.pipeline import Pipeline
 from schemas.config.settings import Settings
 from schemas.config.sinks import (
+    AggregateCall,
     ConsoleOutput,
     KafkaOutput,
     Output,
     ParquetOutput,
     PostgresOutput,
     Sink,
+    aggregate_call,
+    interval_ms,
+    output_column,
 )
 from schemas.config.worker import Worker
 
 __all__ = [
+    "AggregateCall",
     "BloomOptions",
     "ConsoleOutput",
     "Dedup",
@@ -55,4 +60,7 @@ __all__ = [
     "ValueSource",
     "WatermarkDedup",
     "Worker",
+    "aggregate_call",
+    "interval_ms",
+    "output_column",
 ]

@@ -15,6 +15,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from schemas.config.dedup import BloomOptions, InsertIdDedup
 from schemas.config.kafka import Kafka
 from schemas.config.pipeline import Pipeline
+from schemas.config.sink_rules import sink_violations
 from schemas.config.sinks import Sink
 from schemas.config.values import TOPIC_MAX_LENGTH, duration_text
 from schemas.config.worker import Worker
@@ -49,6 +50,7 @@ def violations(raw: Mapping[str, Any]) -> Iterator[Violation]:
     yield from _unique("sinks", "name", sinks)
     # Two queries on one checkpoint destroy each other's progress.
     yield from _unique("sinks", "checkpoint", sinks)
+    yield from sink_violations(sinks, _tables(raw.get("sinks")), pipelines)
     yield from _topics(list(_uses(pipelines)))
     yield from _loops(pipelines)
     yield from _internal(worker, pipelines)

@@ -1,15 +1,33 @@
 """What does Spark make of a clean topic? The declared aggregates and where they go."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from schemas.config.values import Name, Table, Text, Topic, wrong
+from schemas.config.values import Name, Table, Text, Topic, WholeNumber, wrong
 
 _MODEL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-_INTERVAL = re.compile(r"[0-9]+ (second|minute|hour|day|week)s?", re.ASCII)
-_AGGREGATE = re.compile(r"count|(sum|min|max|avg|approx_count_distinct):[A-Za-z_][\w.]*")
+_INTERVAL = re.compile(r"([0-9]{1,6}) (second|minute|hour|day|week)s?", re.ASCII)
+_COLUMN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_AGGREGATE = re.compile(
+    r"(?P<count>count)|(?:(?P<function>sum|min|max|avg|approx_count_distinct)"
+    r"|p(?P<percent>[0-9]{1,3}(?:\.[0-9]{1,6})?)):(?P<column>[^\s:]+)",
+    re.ASCII,
+)
+_UNIT_MS = {"second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000}
+
+AggregateFunction = Literal["count", "sum", "min", "max", "avg", "approx_count_distinct", "percentile"]
+
+
+class AggregateCall(NamedTuple):
+    """One aggregate, taken apart."""
+
+    function: AggregateFunction
+    column: str
+    """Path into the event; empty for ``count``."""
+    percent: float
+    """Of a percentile, 0 to 100; 0 for all others."""
 
 
 def _model(value: str) -> str:
@@ -24,14 +42,73 @@ def _interval(value: str) -> str:
     return value
 
 
-def _aggregate(value: str) -> str:
-    if not _AGGREGATE.fullmatch(value):
-        raise wrong('must be "count" or FUNCTION:COLUMN with sum, min, max, avg or approx_count_distinct')
+def _positive(value: str) -> str:
+    if interval_ms(value) == 0:
+        raise wrong("must be longer than nothing")
     return value
 
 
-Interval = Annotated[str, AfterValidator(_interval)]
+def _aggregate(value: str) -> str:
+    match = _AGGREGATE.fullmatch(value)
+    if not match or float(match["percent"] or 0) > 100:
+        raise wrong(
+            'must be "count" or FUNCTION:COLUMN with sum, min, max, avg, approx_count_distinct or a percentile '
+            "such as p50 or p99.9"
+        )
+    return value
+
+
+def _column(value: Any) -> Any:
+    if not isinstance(value, str) or not _COLUMN.fullmatch(value):
+        raise wrong("must be a name of letters, digits and _ that does not begin with a digit")
+    return value
+
+
+def interval_ms(interval: str) -> int:
+    """Return the length of an interval such as ``1 hour``, in milliseconds."""
+    match = _INTERVAL.fullmatch(interval)
+    if match is None:
+        raise ValueError(f"not an interval: {interval}")
+    return int(match[1]) * _UNIT_MS[match[2]]
+
+
+def aggregate_call(aggregate: str) -> AggregateCall:
+    """Take an aggregate such as ``sum:amount`` apart.
+
+    Raises:
+        ValueError: It is none; those of a `Sink` always are.
+    """
+    match = _AGGREGATE.fullmatch(aggregate)
+    if match is None:
+        raise ValueError(f"not an aggregate: {aggregate}")
+    if match["count"]:
+        return AggregateCall("count", "", 0)
+    if match["percent"]:
+        return AggregateCall("percentile", match["column"], float(match["percent"]))
+    functions: dict[str, AggregateFunction] = {
+        "sum": "sum",
+        "min": "min",
+        "max": "max",
+        "avg": "avg",
+        "approx_count_distinct": "approx_count_distinct",
+    }
+    return AggregateCall(functions[match["function"]], match["column"], 0)
+
+
+def default_aside(checkpoint: str) -> str:
+    """Return the folder for what is written aside, where none is named."""
+    return checkpoint.rstrip("/") + "-aside"
+
+
+def output_column(path: str) -> str:
+    """Return what a grouped column is called in the output: ``user.country`` is ``user_country``."""
+    return path.replace(".", "_")
+
+
+Interval = Annotated[str, AfterValidator(_interval), AfterValidator(_positive)]
+Pause = Annotated[str, AfterValidator(_interval)]
 Aggregate = Annotated[str, AfterValidator(_aggregate)]
+Column = Annotated[str, AfterValidator(_column)]
 
 
 class ParquetOutput(Table):
@@ -73,14 +150,49 @@ class Sink(Table):
     name: Name = Field(description="Its name.")
     topic: Topic = Field(description="The clean topic that it reads, read_committed.")
     event: Annotated[str, AfterValidator(_model)] = Field(
-        description="The pydantic model that the values follow, MODULE:CLASS."
+        description="The pydantic model that the values follow, MODULE:CLASS; looked for in the installed "
+        "packages, on PYTHONPATH and in the working folder."
     )
-    time_field: Text = Field(description="The event's field with its time.")
-    window: Interval = Field(description='Width of an aggregate\'s window, such as "1 hour".')
-    watermark: Interval = Field(description="How late an event may be.")
-    group_by: list[Text] = Field(default_factory=list, description="Columns to group by within a window.")
-    aggregates: Annotated[dict[str, Aggregate], Field(min_length=1)] = Field(
-        description='Column to make = "count" or "FUNCTION:COLUMN".'
+    time_field: Text = Field(
+        description="The event's field with its time; inside an object: `order.placed_at`."
+    )
+    window: Interval | None = Field(
+        default=None,
+        description='Width of an aggregate\'s window, such as "1 hour". Either this or `session_gap`.',
+    )
+    slide: Interval | None = Field(
+        default=None,
+        description="How far one window begins after another, so that they overlap; not set: they do not.",
+    )
+    session_gap: Interval | None = Field(
+        default=None,
+        description="Windows of sessions: one ends when its group was silent for so long.",
+    )
+    watermark: Interval = Field(description="How late an event may be; those later still are written aside.")
+    group_by: list[Text] = Field(
+        default_factory=list,
+        description="Columns to group by within a window; one inside an object is `user.country` and becomes "
+        "the column `user_country`.",
+    )
+    aggregates: Annotated[dict[Column, Aggregate], Field(min_length=1)] = Field(
+        description='Column to make = "count" or "FUNCTION:COLUMN": sum, min, max, avg, approx_count_distinct, '
+        "and p0 to p100 for approximate percentiles."
     )
     output: Output = Field(discriminator="kind", description="Where the aggregates go.")
     checkpoint: Text = Field(description="Folder of the query's progress; one a sink.")
+    max_offsets_per_trigger: Annotated[WholeNumber, Field(ge=1)] | None = Field(
+        default=None, description="Records of one batch at most; not set: all there are."
+    )
+    trigger: Pause = Field(
+        default="0 seconds", description='Time between the starts of two batches; "0 seconds": none.'
+    )
+    aside: Text | None = Field(
+        default=None,
+        description="Folder for events that came too late (`late/`) and records that cannot be read (`bad/`); "
+        "not set: the checkpoint's path and `-aside`.",
+    )
+
+    @property
+    def aside_path(self) -> str:
+        """The folder for what is written aside."""
+        return self.aside if self.aside is not None else default_aside(self.checkpoint)

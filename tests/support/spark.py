@@ -15,10 +15,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+# Tests run each query for seconds: what the second compiler would make faster is over before it is done.
+SHORT = "-XX:TieredStopAtLevel=1"
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Give a session as the programs start it."""
-    with spark_session("seqmark-tests") as session:
+    with spark_session("seqmark-tests", jvm_flags=SHORT) as session:
         yield session
 
 

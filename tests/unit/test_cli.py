@@ -76,7 +76,7 @@ def test_problems_are_counted_and_stand_on_a_line_each(monkeypatch: pytest.Monke
 def test_help_lists_every_command(flag: str) -> None:
     result = seqmark(flag)
     assert result.exit_code == 0
-    for name in ("broker", "check", "topics", "worker", "reset", "generate", "verify", "demo"):
+    for name in ("broker", "check", "topics", "worker", "reset", "generate", "verify", "sink", "demo"):
         assert f"  {name} " in result.stdout
 
 

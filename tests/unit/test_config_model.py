@@ -254,7 +254,8 @@ def test_a_file_of_another_shape_is_an_error_not_a_crash(config: dict[str, Any])
 
 def test_two_sinks_do_not_share_a_checkpoint() -> None:
     config = raw(_COMPLETE)
-    config["sinks"].append(config["sinks"][0] | {"name": "daily"})
+    daily = {"name": "daily", "output": {"kind": "console"}}
+    config["sinks"].append(config["sinks"][0] | daily)
     assert set(faults(config)) == {"sinks.1.checkpoint"}
 
 

@@ -1,0 +1,129 @@
+"""What does ``seqmark report`` do? It writes one HTML page: what became of the records, and the aggregates."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import ExitStack
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from processor.commands.console import count, result, say
+from processor.commands.options import config_option, json_option
+from processor.commands.progress import bar
+from processor.errors import EXIT_DONE, EXIT_FAILED, ConfigError, Problem, StopError
+from processor.settings import load, sink_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from processor.report.hours import Flow
+    from processor.report.page import Report
+    from schemas.config import Settings
+    from spark_sink.summary import SinkPart
+
+
+@click.command()
+@config_option
+@json_option
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("report.html"),
+    show_default=True,
+    help="The page; an older one is replaced.",
+)
+@click.pass_context
+def report(ctx: click.Context, config: Path, *, output: Path, as_json: bool) -> None:
+    """Write one HTML page with plots: raw, clean and dropped by the hour, and the aggregates.
+
+    Reads the topics of all pipelines, and what the sinks have written; Spark starts only where a sink's output
+    needs it. Exit code 1: something could not be read; the page says what, and has the rest.
+    """
+    settings = load(config)
+    if not settings.pipelines and not settings.sinks:
+        raise ConfigError([Problem("pipelines", "there is neither a pipeline nor a sink to report on")])
+    if problems := sink_problems(settings):
+        raise ConfigError(problems)
+    made = write_report(settings, config.name, output)
+    if as_json:
+        for flow in made.flows:
+            result(**_fields(flow))
+        result(output=str(output), ok=not made.problems, problems=made.problems)
+    for problem in made.problems:
+        say(problem, "bold red")
+    say(f"the report: {output}", "" if made.problems else "green")
+    ctx.exit(EXIT_FAILED if made.problems else EXIT_DONE)
+
+
+def write_report(settings: Settings, config: str, output: Path) -> Report:
+    """Read everything and write the page; the demo ends with this too.
+
+    Raises:
+        StopError: The broker cannot be reached or stops answering, or the file cannot be written.
+    """
+    from processor.report.page import Report, render  # noqa: PLC0415 - slow to import, `-h` is not
+
+    made_ms = int(time.time() * 1000)
+    flows = _read(settings)
+    sinks = _sinks(settings)
+    made = Report(
+        application=settings.worker.application_id,
+        servers=settings.kafka.bootstrap_servers,
+        config=config,
+        made_ms=made_ms,
+        version=_version(),
+        flows=flows,
+        sinks=sinks,
+    )
+    # Beside its place first: who has the old page open keeps a whole one.
+    partial = output.with_name(f".{output.name}.partial")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(render(made), encoding="utf-8")
+        partial.replace(output)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise StopError(f"{output} cannot be written: {error.strerror}") from error
+    return made
+
+
+def _read(settings: Settings) -> list[Flow]:
+    if not settings.pipelines:
+        return []
+    from processor.report.read import read_flows  # noqa: PLC0415 - as above
+
+    with ExitStack() as shown:
+
+        def total(offsets: int) -> Callable[[int], None]:
+            what = f"reading {count(len(settings.pipelines), 'pipeline')}"
+            return shown.enter_context(bar(what, offsets))
+
+        return asyncio.run(read_flows(settings, total))
+
+
+def _sinks(settings: Settings) -> Sequence[SinkPart]:
+    if not settings.sinks:
+        return ()
+    from spark_sink.read_back import read_sinks  # noqa: PLC0415 - as above
+
+    return read_sinks(settings, say=say)
+
+
+def _fields(flow: Flow) -> dict[str, object]:
+    return {
+        "pipeline": flow.name,
+        "raw": flow.raw.total,
+        **{fate.name.lower(): hours.total for fate, hours in flow.fates.items()},
+        "unexplained": flow.unexplained,
+    }
+
+
+def _version() -> str:
+    try:
+        return version("seqmark")
+    except PackageNotFoundError:
+        return "from a source tree"

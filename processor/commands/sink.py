@@ -1,0 +1,224 @@
+"""What does ``seqmark sink`` do? It runs the Spark job: a query a sink, until it is stopped or all is done."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Self
+
+import click
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from processor.commands.console import people, say
+from processor.commands.options import config_option
+from processor.errors import EXIT_DONE, ConfigError, Problem
+from processor.settings import load, sink_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from types import FrameType
+
+    from schemas.config import Settings, Sink
+    from spark_sink.job import Options
+    from spark_sink.progress import Totals
+
+_LINE_S = 10.0
+"""Between two lines of progress where nobody looks at a terminal."""
+
+
+@click.command()
+@config_option
+@click.option(
+    "--name", "names", multiple=True, metavar="N", help="Only this sink; may be given again. Not set: all."
+)
+@click.option("--available-now", is_flag=True, help="Stop when all that is in the topics now is done.")
+@click.option("--master", default="local[*]", show_default=True, metavar="M", help="Where Spark runs.")
+@click.option("--memory", default="1g", show_default=True, metavar="SIZE", help="The driver's heap.")
+@click.option(
+    "--conf",
+    "conf",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of Spark's, beside or instead of ours; may be given again.",
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=True,
+    help="Serve Prometheus metrics here; 0: do not.",
+)
+@click.option(
+    "--metrics-host", default="127.0.0.1", show_default=True, metavar="HOST", help="Address to serve them on."
+)
+@click.option(
+    "--accept-loss",
+    is_flag=True,
+    help="Go on where retention has removed records that were not read yet; otherwise that is an error.",
+)
+def sink(  # noqa: PLR0913 - one argument an option
+    *,
+    config: Path,
+    names: Sequence[str],
+    available_now: bool,
+    master: str,
+    memory: str,
+    conf: Sequence[str],
+    metrics_port: int,
+    metrics_host: str,
+    accept_loss: bool,
+) -> None:
+    """Aggregate the clean topics, as [[sinks]] says.
+
+    SIGTERM and SIGINT stop it with exit 0; the batch that it is in comes again at the next start, and is not
+    counted twice. Where one query fails all are stopped, and the exit code is 1.
+    """
+    # Until the job listens to them: what is killed comes again, so that ending at once is safe.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
+    settings = load(config)
+    chosen = _choose(settings, names)
+    problems = sink_problems(settings)
+    if problems:
+        raise ConfigError(problems)
+    # Spark is slow to import: a config that is wrong is said at once.
+    from spark_sink.job import Options  # noqa: PLC0415 - see above
+
+    options = Options(
+        master=master,
+        memory=memory,
+        available_now=available_now,
+        accept_loss=accept_loss,
+        metrics_host=metrics_host,
+        metrics_port=metrics_port,
+        conf=dict(_pair(each) for each in conf),
+    )
+    _run(settings, chosen, options)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    # An exception would be lost where it meets a callback of Spark's. The JVM ends when this process has.
+    del number, frame
+    os._exit(EXIT_DONE)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise ConfigError(
+            [Problem("--conf", f"must be KEY=VALUE, such as spark.executor.memory=2g, not {key}")]
+        )
+    return key, value
+
+
+def _choose(settings: Settings, names: Sequence[str]) -> list[Sink]:
+    known = {each.name: each for each in settings.sinks}
+    if not known:
+        raise ConfigError([Problem("sinks", "there is none: add a [[sinks]] table")])
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        told = ", ".join(known)
+        raise ConfigError(
+            [Problem("--name", f"there is no sink {each}; in this config: {told}") for each in unknown]
+        )
+    return [each for each in settings.sinks if not names or each.name in names]
+
+
+def _run(settings: Settings, sinks: Sequence[Sink], options: Options) -> None:
+    from spark_sink.job import Job  # noqa: PLC0415 - slow to import
+
+    with _Terminal() as terminal:
+        job = Job(settings, sinks, options, terminal)
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            del number, frame
+            job.stop()
+
+        def listen() -> None:
+            # After Spark's start: it sets a handler of its own for SIGINT.
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, stop)
+
+        job.run(started=listen)
+    for name, totals in job.totals.items():
+        say(f"{name}: {_line(totals)}")
+
+
+class _Terminal:
+    """Tells people: a table that stays in its place on a terminal, a line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        self._console = people()
+        self._live: Live | None = None
+        self._next_line = time.monotonic() + _LINE_S
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def say(self, text: str) -> None:
+        """Tell of a step."""
+        if self._live is not None:
+            self._live.console.print(Text(text))
+        else:
+            say(text)
+
+    def progress(self, totals: Mapping[str, Totals]) -> None:
+        """Show how far the sinks are."""
+        if self._console.is_terminal:
+            if self._live is None:
+                self._live = Live(console=self._console, auto_refresh=False)
+                self._live.start()
+            self._live.update(_table(totals), refresh=True)
+        elif time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + _LINE_S
+            for name, each in totals.items():
+                say(f"{name}: {_line(each)}")
+
+
+def _line(totals: Totals) -> str:
+    rows = f"{totals.batches:,} batches, {totals.rows:,} records read"
+    if totals.last is None:
+        return rows
+    last = totals.last
+    aside = f"{totals.late:,} late and {totals.bad:,} bad written aside"
+    state = f"{last.state_rows:,} rows of state"
+    return f"{rows}, {aside}; batch {last.batch}: {last.processed_rate:,.0f} records/s, {state}"
+
+
+def _table(totals: Mapping[str, Totals]) -> Table:
+    table = Table(
+        "sink", "batch", "records", "in/s", "done/s", "batch s", "state rows", "watermark", "late", "bad"
+    )
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, each in totals.items():
+        last = each.last
+        if last is None:
+            table.add_row(name)
+            continue
+        watermark = (
+            datetime.fromtimestamp(last.watermark_s, UTC).isoformat(" ", "seconds") if last.watermark_s else ""
+        )
+        table.add_row(
+            name,
+            str(last.batch),
+            f"{each.rows:,}",
+            f"{last.input_rate:,.0f}",
+            f"{last.processed_rate:,.0f}",
+            f"{last.seconds:.1f}",
+            f"{last.state_rows:,}",
+            watermark,
+            f"{each.late:,}",
+            f"{each.bad:,}",
+        )
+    return table

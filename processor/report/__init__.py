@@ -1,0 +1,1 @@
+"""What has become of the records? One page for people: counts by the hour, pictures, aggregates."""

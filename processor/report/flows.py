@@ -1,0 +1,158 @@
+"""What does the page say of a pipeline? How many records came, where they are now, and whether that adds up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from processor.report.hours import HOUR_MS, Fate
+from processor.report.markup import Html, bullets, element, joined, shown_time, table
+from processor.report.plots import KEPT_OUT, MOST_HOURS, draw_flow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from processor.report.hours import Flow
+
+TABLE_HOURS = 168
+"""A week: longer tables are not read; their beginning is one row."""
+_CLASSES = {Fate.WAITING: "waiting"}
+
+
+def flow_section(name: str, flow: Flow) -> Html:
+    """Return the section of one pipeline; ``name`` is its anchor."""
+    parts = [
+        element("h2", "Pipeline ", element("code", flow.name)),
+        element(
+            "p",
+            element("code", flow.source),
+            " \u2192 ",
+            element("code", flow.sink),
+            _where(" \u00b7 receipts ", flow.duplicates),
+            _where(" \u00b7 quarantine ", flow.quarantine),
+            class_="soft",
+        ),
+        _tiles(flow),
+        _balance(flow),
+        bullets([*flow.problems, *flow.notes]),
+    ]
+    if flow.hours:
+        parts += [_picture(name, flow), element("h3", "By the hour"), _hours_table(flow)]
+    parts += [element("h3", "What was read"), _stretches(flow)]
+    return element("section", *parts, id=name)
+
+
+def fates_of(flow: Flow) -> list[Fate]:
+    """Return the fates that are worth a column: those that this pipeline can tell apart."""
+    kept = [Fate.CLEAN, Fate.DUPLICATE]
+    if flow.duplicates is not None:
+        kept.append(Fate.LATE)
+    if flow.quarantine is not None:
+        kept.append(Fate.QUARANTINED)
+    return [*kept, Fate.WAITING]
+
+
+def fate_name(flow: Flow, fate: Fate) -> str:
+    """Return what a fate is called here: without receipts nobody knows which kind was dropped."""
+    if fate is Fate.DUPLICATE and flow.duplicates is None:
+        return "dropped"
+    return fate.value
+
+
+def _where(what: str, topic: str | None) -> Html:
+    return joined([what, element("code", topic)]) if topic else Html("")
+
+
+def _tiles(flow: Flow) -> Html:
+    raw = flow.raw.total
+    tiles = [_tile("raw", raw, "raw records")]
+    for fate in fates_of(flow):
+        count = flow.fates[fate].total
+        share = f"{count / raw:.2%}" if raw else ""
+        tiles.append(_tile(_CLASSES.get(fate, fate.value), count, fate_name(flow, fate), share))
+    return element("ul", *tiles, class_="tiles")
+
+
+def _tile(kind: str, count: int, what: str, share: str = "") -> Html:
+    parts = element("span", what), element("span", share, class_="soft")
+    return element("li", element("b", f"{count:,}"), *parts, class_=kind)
+
+
+def _balance(flow: Flow) -> Html:
+    raw, fates = flow.raw.total, fates_of(flow)
+    if not raw and not any(flow.fates[fate].total for fate in fates):
+        return element("p", "There is no record in these topics.", class_="verdict good")
+    total = " + ".join(f"{flow.fates[fate].total:,} {fate_name(flow, fate)}" for fate in fates)
+    if flow.problems:
+        return element(
+            "p", element("b", "Not whole."), "Not everything could be read: see below.", class_="verdict bad"
+        )
+    rest = flow.unexplained
+    if rest == 0 and flow.duplicates is not None:
+        text = f"{raw:,} raw = {total}."
+        return element("p", element("b", "\u2713 It adds up."), text, class_="verdict good")
+    if rest == 0:
+        text = f"{raw:,} raw = {total}; what was dropped is the difference, for there are no receipts."
+        return element("p", element("b", "Counted."), text, class_="verdict good")
+    return element("p", element("b", "It does not add up."), _reasons(flow, rest, total), class_="verdict bad")
+
+
+def _reasons(flow: Flow, rest: int, total: str) -> str:
+    said = f"{flow.raw.total:,} raw, but {total}. "
+    if rest > 0:
+        return said + (
+            f"{rest:,} raw records are in no other topic: the pipeline began behind them, receipts were "
+            "switched on later, or retention has removed the others."
+        )
+    return said + (
+        f"{-rest:,} more than came: retention has removed them from the source, or a worker with at_least_once "
+        "was killed and wrote records twice."
+    )
+
+
+def _picture(name: str, flow: Flow) -> Html:
+    hours = flow.hours
+    shown = hours[-MOST_HOURS:]
+    busiest = max(shown, key=lambda hour: flow.raw.counts[hour])
+    alt = (
+        f"Records of pipeline {flow.name} by the hour from {shown_time(shown[0] * HOUR_MS)} to "
+        f"{shown_time((shown[-1] + 1) * HOUR_MS)} UTC: {flow.raw.total:,} raw, "
+        f"{flow.fates[Fate.CLEAN].total:,} clean, {flow.dropped:,} dropped, "
+        f"{flow.fates[Fate.QUARANTINED].total:,} quarantined; most in the hour of "
+        f"{shown_time(busiest * HOUR_MS)}. The table below has every number."
+    )
+    caption = f"Above: the red area was {KEPT_OUT}. Below: why."
+    if len(shown) < len(hours):
+        caption += f" The newest {len(shown):,} of {len(hours):,} hours."
+    picture = element("div", Html(draw_flow(flow, name)), role="img", aria_label=alt)
+    return element("figure", picture, element("figcaption", caption))
+
+
+def _hours_table(flow: Flow) -> Html:
+    fates = fates_of(flow)
+    hours = flow.hours
+    shown = hours[-TABLE_HOURS:]
+
+    def row(what: str, counts: Sequence[int]) -> list[object]:
+        return [what, *counts]
+
+    columns = [flow.raw, *(flow.fates[fate] for fate in fates)]
+    rows = []
+    if len(shown) < len(hours):
+        before = [sum(count for hour, count in each.counts.items() if hour < shown[0]) for each in columns]
+        rows.append(row(f"before {shown_time(shown[0] * HOUR_MS)}", before))
+    rows += [row(shown_time(hour * HOUR_MS), [each.counts[hour] for each in columns]) for hour in shown]
+    if any(each.without for each in columns):
+        rows.append(row("without a plausible time", [each.without for each in columns]))
+    head = ["hour (UTC)", "raw", *(fate_name(flow, fate) for fate in fates)]
+    foot = row("all", [each.total for each in columns])
+    return table(f"Records of {flow.name} by the hour", head, rows, foot=foot)
+
+
+def _stretches(flow: Flow) -> Html:
+    head = ["topic", "partition", "from offset", "before offset", "records"]
+    rows = [
+        (element("code", each.topic), each.partition, each.start, each.stop, each.records)
+        for each in flow.stretches
+    ]
+    said = "Transaction markers and aborted records take offsets too: a partition may hold fewer records."
+    return joined([table(f"What was read for {flow.name}", head, rows), element("p", said, class_="soft")])

@@ -1,0 +1,112 @@
+"""How does a value become HTML that cannot be anything else? Pure; no text of data gets out unescaped.
+
+`Html` is text that is markup already; everything else is escaped on its way in. So a topic's name or a group's
+value can hold what it likes, and a place that forgets to escape does not exist.
+"""
+
+from __future__ import annotations
+
+import html
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+DIGITS = 6
+"""Significant digits of a float in a table: what a person compares."""
+_LONGEST = 120
+"""Characters of a text in a table cell; a group may be a whole page's address."""
+
+
+class Html(str):
+    """Markup."""
+
+    __slots__ = ()
+
+
+def escaped(value: object) -> Html:
+    """Return ``value`` as markup: itself if it is that already, else its text, escaped."""
+    return value if isinstance(value, Html) else Html(html.escape(str(value)))
+
+
+def element(name: str, *children: object, **attributes: str) -> Html:
+    """Return an element; attributes' values are escaped, ``class_`` means class, ``aria_label`` aria-label."""
+    given = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{html.escape(text)}"' for key, text in attributes.items()
+    )
+    return Html(f"<{name}{given}>{joined(children)}</{name}>")
+
+
+def joined(children: Iterable[object]) -> Html:
+    """Return all one after the other."""
+    return Html("".join(map(escaped, children)))
+
+
+def bullets(sentences: Sequence[str]) -> Html:
+    """Return a list of sentences; nothing where there is none."""
+    if not sentences:
+        return Html("")
+    return element("ul", *(element("li", each) for each in sentences), class_="notes")
+
+
+def table(
+    caption: str,
+    head: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    foot: Sequence[object] = (),
+    texts: int = 1,
+) -> Html:
+    """Return a table that scrolls where it is long.
+
+    Args:
+        caption: What it holds, for people who do not see where it stands.
+        head: Names of the columns.
+        rows: Their cells.
+        foot: Cells of a last row that stands out, if any.
+        texts: So many columns at the left hold text, the others numbers.
+    """
+
+    def cells(kind: str, row: Sequence[object]) -> Html:
+        found = []
+        for place, cell in enumerate(row):
+            shown = cell if isinstance(cell, Html) else shown_value(cell)
+            extra = {"class_": "text"} if place < texts else {}
+            found.append(element(kind, shown, **extra))
+        return element("tr", *found)
+
+    parts = [element("thead", cells("th", head)), element("tbody", *(cells("td", row) for row in rows))]
+    if foot:
+        parts.append(element("tfoot", cells("td", foot)))
+    whole = element("table", *parts, aria_label=caption)
+    return element("div", whole, class_="scroll", tabindex="0")
+
+
+def shown_value(value: object) -> str:
+    """Return a value as a person reads it."""
+    match value:
+        case None:
+            text = "\u2013"
+        case bool():
+            text = "true" if value else "false"
+        case int():
+            text = f"{value:,}"
+        case Decimal():
+            text = f"{value:,f}"
+        case float():
+            text = f"{value:,.{DIGITS}g}" if abs(value) < 10**DIGITS else f"{value:,.0f}"
+        case datetime():
+            text = f"{value.astimezone(UTC) if value.tzinfo else value:%Y-%m-%d %H:%M:%S}"
+        case date():
+            text = value.isoformat()
+        case _:
+            text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}\u2026"
+
+
+def shown_time(time_ms: int) -> str:
+    """Return a time in UTC, to the minute, or to the second where it has some."""
+    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return f"{moment:%Y-%m-%d %H:%M}" if not moment.second else f"{moment:%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,115 @@
+"""What does a reader see? One HTML file that needs nothing else: no script, no network, pictures inside.
+
+The sum first, then the picture, then the numbers; each picture has its text and its table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from processor.report.flows import flow_section
+from processor.report.markup import Html, element, escaped, joined
+from processor.report.sinks import sink_section
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from processor.report.hours import Flow
+    from spark_sink.summary import SinkPart
+
+_STYLE = Path(__file__).with_name("report.css")
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+"""The browser is told what holds anyway: nothing is loaded, nothing runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that one page tells.
+
+    Attributes:
+        application: The application's id.
+        servers: The brokers' addresses.
+        config: The config file's name.
+        made_ms: When the topics were read, since 1970.
+        version: Of Seqmark.
+        flows: The pipelines.
+        sinks: The sinks.
+    """
+
+    application: str
+    servers: str
+    config: str
+    made_ms: int
+    version: str
+    flows: Sequence[Flow]
+    sinks: Sequence[SinkPart]
+
+    @property
+    def problems(self) -> list[str]:
+        """Everything that could not be read, a sentence each."""
+        found = [(flow.name, flow.problems) for flow in self.flows]
+        found += [(sink.name, list(sink.problems)) for sink in self.sinks]
+        return [f"{name}: {problem}" for name, problems in found for problem in problems]
+
+
+def render(report: Report) -> str:
+    """Return the page."""
+    flows = [(f"pipeline-{place}", flow) for place, flow in enumerate(report.flows)]
+    sinks = [(f"sink-{place}", sink) for place, sink in enumerate(report.sinks)]
+    body = [
+        _header(report),
+        _contents([*((name, f"Pipeline {flow.name}") for name, flow in flows),
+                   *((name, f"Aggregate {sink.name}") for name, sink in sinks)]),
+        *(flow_section(name, flow) for name, flow in flows),
+        *(sink_section(name, sink) for name, sink in sinks),
+        _footer(),
+    ]  # fmt: skip
+    head = [
+        Html('<meta charset="utf-8">'),
+        Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+        Html(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'),
+        element("title", f"Seqmark: {report.application}"),
+        element("style", Html(_STYLE.read_text(encoding="utf-8"))),
+    ]
+    return f'<!doctype html>\n<html lang="en">\n{element("head", *head)}\n{element("body", *body)}\n</html>\n'
+
+
+def _header(report: Report) -> Html:
+    made = f"{datetime.fromtimestamp(report.made_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+    return element(
+        "header",
+        element("h1", "What became of the records of ", element("code", report.application)),
+        element(
+            "p",
+            f"Made {made} UTC by Seqmark {report.version} from ",
+            element("code", report.config),
+            ", brokers ",
+            element("code", report.servers),
+            ". All times are UTC; records are counted by their Kafka timestamps, as a consumer with "
+            "read_committed sees them.",
+            class_="soft",
+        ),
+    )
+
+
+def _contents(parts: list[tuple[str, str]]) -> Html:
+    if len(parts) < 2:
+        return Html("")
+    links = (element("li", element("a", text, href=f"#{name}")) for name, text in parts)
+    return element("nav", element("ul", *links))
+
+
+def _footer() -> Html:
+    return element(
+        "footer",
+        joined(
+            [
+                escaped("This page counts; it proves nothing about single records: that is what "),
+                element("code", "seqmark verify"),
+                escaped(" is for."),
+            ]
+        ),
+    )

@@ -1,0 +1,215 @@
+"""How do the counts look? Two pictures as SVG text for a page: a pipeline's hours, and a sink's aggregates.
+
+Colours are from the palette of Okabe and Ito, dark enough for white paper, and what is stacked is hatched as
+well, so that it can be told apart in black and white. Every number is in a table beside the picture too.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from processor.report.hours import HOUR_MS, Fate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from processor.report.hours import Flow
+
+MOST_HOURS = 1_440
+"""Sixty days: an hour is then 0.7 of a pixel wide. Totals and tables say what lies before."""
+KEPT_OUT = "kept out of the clean topic"
+_RAW, _CLEAN, _INK, _GRID = "#b03a00", "#00568c", "#222222", "#d9d9d9"
+_DROPPED = {
+    Fate.DUPLICATE: ("#e69f00", ""),
+    Fate.LATE: ("#009e73", "////"),
+    Fate.QUARANTINED: ("#cc79a7", "xxxx"),
+}
+_GROUPS = ("#00568c", "#b03a00", "#007a59", "#9c4a7d", "#8a6100", "#444444")
+_DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
+_WIDTH = 10.5
+_KEPT = {"Date": None, "Creator": None, "Format": None, "Type": None}
+
+
+def draw_flow(flow: Flow, name: str) -> str:
+    """Return a pipeline's picture: raw against clean above, what was kept out below, an hour a step.
+
+    Args:
+        flow: With at least one hour.
+        name: Of the picture, unique in the page, of letters, digits and `-`.
+    """
+    hours = flow.hours[-MOST_HOURS:]
+    with _figure(name, (_WIDTH, 5.6), rows=2, heights=(3, 2)) as (figure, (above, below)):
+        at = _numbers([hour * HOUR_MS for hour in (*hours, hours[-1] + 1)])
+        _above(above, at, flow, hours)
+        _below(below, at, flow, hours)
+        for axes in (above, below):
+            _tidy(axes)
+            _legend(axes)
+        return _svg(figure, name)
+
+
+def draw_series(
+    what: str, starts_ms: Sequence[int], series: Sequence[tuple[str, NDArray[np.float64]]], name: str
+) -> str:
+    """Return one aggregate's picture, a line a group.
+
+    Args:
+        what: The aggregate.
+        starts_ms: Starts of the windows, rising.
+        series: Label and values, float64[windows] with NaN where there is none, of at most six groups.
+        name: See `draw_flow`.
+    """
+    with _figure(name, (_WIDTH, 3.0), rows=1, heights=(1,)) as (figure, axes):
+        at = _numbers(starts_ms)
+        for place, (label, values) in enumerate(series):
+            axes.plot(
+                at,
+                values,
+                color=_GROUPS[place],
+                linestyle=_DASHES[place],
+                linewidth=1.8,
+                marker="o" if len(starts_ms) < 60 else None,
+                markersize=3.5,
+                label=_plain(label),
+            )
+        finite = [values[np.isfinite(values)] for _, values in series]
+        if all((each >= 0).all() for each in finite):
+            axes.set_ylim(bottom=0)
+        axes.set_ylabel(_plain(what))
+        axes.set_xlabel("start of the window (UTC)")
+        _tidy(axes)
+        if len(series) > 1 or series[0][0]:
+            _legend(axes)
+        return _svg(figure, name)
+
+
+def _above(axes: Any, at: Any, flow: Flow, hours: Sequence[int]) -> None:
+    """Draw raw and clean, and between them what was kept out and what waits."""
+    raw = np.array([flow.raw.counts[hour] for hour in hours])
+    clean = np.array([flow.fates[Fate.CLEAN].counts[hour] for hour in hours])
+    judged = raw - np.array([flow.fates[Fate.WAITING].counts[hour] for hour in hours])
+    axes.stairs(clean, at, fill=True, color=_CLEAN, alpha=0.18)
+    axes.stairs(
+        judged, at, baseline=np.minimum(clean, judged), fill=True, color=_RAW, alpha=0.3, label=KEPT_OUT
+    )
+    if (judged < raw).any():
+        axes.stairs(raw, at, baseline=judged, fill=True, color="#bdbdbd", label=Fate.WAITING.value)
+    axes.stairs(raw, at, color=_RAW, linewidth=2, baseline=None, label="raw")
+    axes.stairs(clean, at, color=_CLEAN, linewidth=2, baseline=None, linestyle="--", label="clean")
+    axes.set_ylim(0, max(int(raw.max()), int(clean.max()), 1) * 1.08)
+    axes.set_ylabel("records an hour")
+
+
+def _below(axes: Any, at: Any, flow: Flow, hours: Sequence[int]) -> None:
+    """Draw what was kept out, by why."""
+    ground = np.zeros(len(hours), np.int64)
+    for fate, (colour, hatch) in _DROPPED.items():
+        counts = np.array([flow.fates[fate].counts[hour] for hour in hours])
+        if not counts.any():
+            continue
+        axes.stairs(
+            ground + counts,
+            at,
+            baseline=ground,
+            fill=True,
+            facecolor=colour,
+            edgecolor=_INK,
+            linewidth=0.4,
+            hatch=hatch,
+            label=_fate_name(flow, fate),
+        )
+        ground = ground + counts
+    axes.set_ylim(0, max(int(ground.max()), 1) * 1.08)
+    axes.set_ylabel("kept out an hour")
+    axes.set_xlabel("time of the records (UTC)")
+
+
+def _fate_name(flow: Flow, fate: Fate) -> str:
+    return "dropped" if fate is Fate.DUPLICATE and flow.duplicates is None else fate.value
+
+
+@contextmanager
+def _figure(name: str, size: tuple[float, float], rows: int, heights: Sequence[int]) -> Iterator[Any]:
+    # Late: it takes a second, and a worker never draws. Agg needs no display.
+    import matplotlib as mpl  # noqa: PLC0415 - see above
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415 - see above
+
+    # Text stays text in the SVG; the salt makes the same picture the same bytes.
+    style: Any = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": name,
+        "font.size": 11,
+        "text.color": _INK,
+        "axes.labelcolor": _INK,
+        "xtick.color": _INK,
+        "ytick.color": _INK,
+        "hatch.linewidth": 0.6,
+        "text.parse_math": False,
+    }
+    with mpl.rc_context(style):
+        figure, axes = plt.subplots(
+            rows, 1, figsize=size, sharex=True, height_ratios=heights, layout="constrained"
+        )
+        try:
+            yield figure, axes
+        finally:
+            plt.close(figure)
+
+
+def _svg(figure: Any, name: str) -> str:
+    """Return the figure as an ``svg`` element whose ids no other picture of the page has."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata=_KEPT, transparent=True)
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, count=1, flags=re.DOTALL)
+    text = re.sub(r'\bid="', f'id="{name}-', text)
+    text = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", text)
+    # The page scales it, and says beside it what it is.
+    head, rest = text.split(">", 1)
+    head = re.sub(r' (?:width|height)="[^"]*"', "", head)
+    return f'{head} aria-hidden="true">{rest}'
+
+
+def _numbers(times_ms: Sequence[int]) -> Any:
+    from matplotlib.dates import date2num  # noqa: PLC0415 - with the rest of matplotlib
+
+    return date2num([datetime.fromtimestamp(time / 1000, UTC) for time in times_ms])  # type: ignore[no-untyped-call]  # matplotlib types its dates not yet
+
+
+def _plain(text: str) -> str:
+    """Return a label that matplotlib takes as it stands: a leading ``_`` would hide it."""
+    short = text if len(text) <= 40 else f"{text[:39]}…"
+    return f"\u200b{short}" if short.startswith("_") else short
+
+
+def _legend(axes: Any) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    if labels:
+        axes.legend(
+            handles, labels, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=6, frameon=False, borderpad=0.1
+        )
+
+
+def _tidy(axes: Any) -> None:
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # noqa: PLC0415 - likewise
+    from matplotlib.ticker import StrMethodFormatter  # noqa: PLC0415 - likewise
+
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color=_GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.6g}"))
+    locator = AutoDateLocator(tz=UTC, minticks=3, maxticks=9)  # type: ignore[no-untyped-call]  # likewise
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]  # likewise
+    axes.margins(x=0.01)

@@ -1,0 +1,211 @@
+"""What has become of a pipeline's records? Counted from its topics, without looking at more than times.
+
+Nothing is kept of a record but its hour, so that a topic of any size needs the same memory, and no Python
+runs for a single record.
+
+The topics are read one after the other while a worker may go on writing. So all ends are taken before, and
+with them the group's position in the source: what lies below it has been judged, and the transaction that
+moved it wrote the rest as well. Where something moved while the ends were taken, the report says so.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from processor.errors import RebuildError, StopError
+from processor.kafka.offsets import Bounds, bounds, committed
+from processor.kafka.options import client_options
+from processor.kafka.seam import KafkaError, Link, TopicPartition
+from processor.kafka.topics import connected, describe
+from processor.report.hours import Fate, Flow, Hours, Stretch
+from processor.report.scan import Scanner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from processor.engine.records import Columns
+    from schemas.config import Pipeline, Settings
+
+SNAPSHOTS = 5
+"""Looks until nothing moves between two; a worker at work commits every 0.1 s, and is not waited for."""
+_VERDICT = re.compile(rb'"verdict":"(?:duplicate|late)"')
+_LETTER_AT = len('"verdict":"')
+_NO_RECEIPTS = (
+    "There is no duplicates topic: what was dropped is computed as what was judged and is in no other topic, "
+    "and its kinds are not told apart."
+)
+_NO_QUARANTINE = "There is no quarantine topic: the worker stops at a record that cannot be judged."
+_BUSY = (
+    "A worker was at work while the ends of the topics were taken: counts can differ by what it did in that "
+    "moment."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Where the topics of a pipeline began and ended at one moment.
+
+    Attributes:
+        bounds: Of every partition that exists.
+        judged: The group's position by partition of the source; none where it has not committed.
+        quiet: Whether no worker committed or wrote meanwhile.
+    """
+
+    bounds: Mapping[TopicPartition, Bounds]
+    judged: Mapping[int, int]
+    quiet: bool
+
+    def spans(self, topic: str) -> dict[TopicPartition, tuple[int, int]]:
+        """Return where each partition of a topic begins, and its last stable offset."""
+        ordered = sorted(self.bounds.items(), key=lambda item: item[0].partition)
+        return {tp: (each.start, each.stable) for tp, each in ordered if tp.topic == topic}
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets there are to read."""
+        return sum(each.stable - each.start for each in self.bounds.values())
+
+
+async def read_flows(settings: Settings, total: Callable[[int], Callable[[int], None]]) -> list[Flow]:
+    """Count all pipelines of a config.
+
+    Args:
+        settings: Checked already.
+        total: Called once with the number of offsets that there are to read; gives a function that takes
+            how many were done since its last call.
+
+    Raises:
+        StopError: The broker cannot be reached, or stops answering.
+        ConfigError: Files of certificates or keys are wrong.
+    """
+    wanted = [topic for pipeline in settings.pipelines for topic in _topics(pipeline)]
+    async with connected(settings.kafka) as admin:
+        existing = frozenset(await describe(admin, wanted))
+    try:
+        link = await Link.open(client_options(settings.kafka), "seqmark-report", existing)
+    except KafkaError as error:
+        raise StopError(f"{settings.kafka.bootstrap_servers}: {error!r}") from error
+    try:
+        group = settings.worker.application_id
+        taken = [await _snapshot(link, group, pipeline, existing) for pipeline in settings.pipelines]
+        scanner, progress = Scanner(link), total(sum(each.offsets for each in taken))
+        return [
+            await _flow(scanner, pipeline, at, progress)
+            for pipeline, at in zip(settings.pipelines, taken, strict=True)
+        ]
+    finally:
+        await link.close()
+
+
+async def _snapshot(link: Link, group: str, pipeline: Pipeline, existing: frozenset[str]) -> Snapshot:
+    topics = [topic for topic in _topics(pipeline) if topic in existing]
+    partitions = [TopicPartition(topic, number) for topic in topics for number in link.partitions(topic)]
+    sources = [tp for tp in partitions if tp.topic == pipeline.source]
+    outputs = [tp for tp in partitions if tp.topic != pipeline.source]
+    try:
+        position = await committed(link, group, sources)
+        found, quiet = await bounds(link, partitions), False
+        for _ in range(SNAPSHOTS):
+            before, position = position, await committed(link, group, sources)
+            # An open transaction ends an output's stable part before its end.
+            quiet = before == position and all(found[tp].stable == found[tp].end for tp in outputs)
+            if quiet:
+                break
+            found = await bounds(link, partitions)
+    except RebuildError as error:
+        raise StopError(f"pipeline {pipeline.name} cannot be read: {error}") from error
+    return Snapshot(found, {tp.partition: offset for tp, offset in position.items()}, quiet)
+
+
+async def _flow(scanner: Scanner, pipeline: Pipeline, at: Snapshot, progress: Callable[[int], None]) -> Flow:
+    raw, fates = Hours(), {fate: Hours() for fate in Fate}
+    flow = Flow(
+        pipeline.name,
+        pipeline.source,
+        pipeline.sink,
+        pipeline.duplicates,
+        pipeline.quarantine,
+        raw,
+        fates,
+        notes=_notes(pipeline, at),
+    )
+
+    def source(partition: int, columns: Columns) -> None:
+        raw.add(columns.timestamp)
+        fates[Fate.WAITING].add(columns.timestamp[columns.offset >= at.judged.get(partition, 0)])
+
+    def receipts(_: int, columns: Columns) -> None:
+        late = late_receipts(columns)
+        fates[Fate.LATE].add(columns.timestamp[late])
+        fates[Fate.DUPLICATE].add(columns.timestamp[~late])
+
+    takers = (
+        (pipeline.source, source),
+        (pipeline.sink, _into(fates[Fate.CLEAN])),
+        (pipeline.duplicates, receipts),
+        (pipeline.quarantine, _into(fates[Fate.QUARANTINED])),
+    )
+    for topic, take in takers:
+        if topic is None:
+            continue
+        spans = at.spans(topic)
+        if not spans:
+            flow.problems.append(f"The topic {topic} does not exist.")
+            continue
+        scanned = await scanner.scan(spans, take, progress)
+        flow.problems += scanned.problems
+        flow.stretches += [
+            Stretch(topic, tp.partition, start, stop, scanned.records[tp.partition])
+            for tp, (start, stop) in spans.items()
+        ]
+    if pipeline.duplicates is None:
+        fates[Fate.DUPLICATE] = raw.less(*(fates[fate] for fate in Fate if fate is not Fate.DUPLICATE))
+    return flow
+
+
+def late_receipts(columns: Columns) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return bool[n]: which receipts say ``late``.
+
+    Only a match inside a record's value counts, for a key may hold anything; inside a value the text cannot
+    be forged, because JSON escapes the quotes of what an id holds.
+    """
+    late = np.zeros(len(columns), np.bool_)
+    if not len(columns):
+        return late
+    data = columns.data
+    first, last = int(columns.body[0]), int(columns.end[-1])
+    text = data[first:last].tobytes()
+    found = np.fromiter((match.start() for match in _VERDICT.finditer(text)), np.int64) + first
+    row = np.searchsorted(columns.body, found, side="right") - 1
+    value, length = columns.value[row], columns.value_length[row]
+    inside = (found >= value) & (found < value + length)
+    is_late = data[found[inside] + _LETTER_AT] == ord("l")
+    late[row[inside][is_late]] = True
+    return late
+
+
+def _into(hours: Hours) -> Callable[[int, Columns], None]:
+    return lambda _, columns: hours.add(columns.timestamp)
+
+
+def _topics(pipeline: Pipeline) -> Iterable[str]:
+    wanted = (pipeline.source, pipeline.sink, pipeline.duplicates, pipeline.quarantine)
+    return (topic for topic in wanted if topic is not None)
+
+
+def _notes(pipeline: Pipeline, at: Snapshot) -> list[str]:
+    notes = []
+    if pipeline.duplicates is None:
+        notes.append(_NO_RECEIPTS)
+    if pipeline.quarantine is None:
+        notes.append(_NO_QUARANTINE)
+    if not at.quiet:
+        notes.append(_BUSY)
+    trimmed = sorted({tp.topic for tp, each in at.bounds.items() if each.start > 0})
+    if trimmed:
+        notes.append(f"Retention has removed the beginning of {', '.join(trimmed)}: what is left was counted.")
+    return notes

@@ -1,0 +1,127 @@
+"""What does the page say of a sink? What its output holds, drawn over its windows, and the same as numbers."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from processor.report.markup import Html, bullets, element, shown_time, shown_value, table
+from processor.report.plots import draw_series
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from spark_sink.summary import Group, SinkPart, Summary, Value
+
+
+def sink_section(name: str, sink: SinkPart) -> Html:
+    """Return the section of one sink; ``name`` is its anchor."""
+    parts = [
+        element("h2", "Aggregate ", element("code", sink.name)),
+        element("p", element("code", sink.topic), f" \u2192 {sink.output} \u00b7 {sink.window}", class_="soft"),
+        bullets([*sink.problems, *sink.notes]),
+    ]
+    if sink.summary is not None:
+        parts += _summary(name, sink, sink.summary)
+    return element("section", *parts, id=name)
+
+
+def _summary(name: str, sink: SinkPart, summary: Summary) -> list[Html]:
+    if summary.first_ms is None or summary.last_ms is None:
+        return [element("p", "There is no row yet: a window is written when the watermark has passed its end.")]
+    grouped = bool(summary.group_by)
+    tiles = [
+        (summary.rows, "rows"),
+        (summary.windows, "windows"),
+        *([(summary.groups, "groups")] if grouped else []),
+    ]
+    parts = [
+        element(
+            "ul",
+            *(element("li", element("b", f"{count:,}"), element("span", what)) for count, what in tiles),
+            class_="tiles",
+        ),
+        element("p", f"Windows from {shown_time(summary.first_ms)} to {shown_time(summary.last_ms)} UTC."),
+    ]
+    if grouped and summary.everything is not None:
+        parts += [element("h3", _largest_title(summary)), _groups_table(sink, summary)]
+    for place, what in enumerate(summary.aggregates):
+        parts += _picture(f"{name}-{place}", sink, summary, place, what)
+    parts += [element("h3", "By window"), _rows_table(sink, summary)]
+    return parts
+
+
+def _largest_title(summary: Summary) -> str:
+    if summary.groups > len(summary.largest):
+        return f"The largest {len(summary.largest)} of {summary.groups:,} groups"
+    return "By group"
+
+
+def _groups_table(sink: SinkPart, summary: Summary) -> Html:
+    everything = summary.everything
+    # Where a sum over windows means nothing, there is none.
+    places = [
+        place
+        for place, _ in enumerate(summary.aggregates)
+        if everything and everything.totals[place] is not None
+    ]
+    head = [*summary.group_by, "windows", *(f"{summary.aggregates[place]}, summed" for place in places)]
+
+    def numbers(group: Group) -> list[object]:
+        return [group.windows, *(group.totals[place] for place in places)]
+
+    rows = [[*group.group, *numbers(group)] for group in summary.largest]
+    foot = ["all", *[""] * (len(summary.group_by) - 1), *numbers(everything)] if everything else []
+    return table(f"Groups of {sink.name}", head, rows, foot=foot, texts=len(summary.group_by))
+
+
+def _picture(name: str, sink: SinkPart, summary: Summary, place: int, what: str) -> list[Html]:
+    starts = sorted({row.start_ms for row in summary.shown})
+    series = [(label(group.group), _values(summary, group.group, starts, place)) for group in summary.largest]
+    series = [(text, values) for text, values in series if np.isfinite(values).any()]
+    if not series:
+        return []
+    alt = (
+        f"{what} of {sink.name} by window from {shown_time(starts[0])} to {shown_time(starts[-1])} UTC"
+        + (f", a line each for {', '.join(text for text, _ in series)}" if summary.group_by else "")
+        + ". The table below has every number."
+    )
+    picture = element("div", Html(draw_series(what, starts, series, name)), role="img", aria_label=alt)
+    return [
+        element("h3", element("code", what)),
+        element("figure", picture),
+    ]
+
+
+def label(group: Sequence[Value]) -> str:
+    """Return what a group is called in a picture."""
+    return ", ".join(map(shown_value, group))
+
+
+def _values(summary: Summary, group: Sequence[Value], starts: Sequence[int], place: int) -> NDArray[np.float64]:
+    at = {start: index for index, start in enumerate(starts)}
+    values = np.full(len(starts), np.nan)
+    for row in summary.shown:
+        if row.group == tuple(group):
+            values[at[row.start_ms]] = _number(row.values[place])
+    return values
+
+
+def _number(value: Value) -> float:
+    if isinstance(value, bool | str | date | datetime) or value is None:
+        return float("nan")
+    return float(value) if isinstance(value, Decimal | int | float) else float("nan")
+
+
+def _rows_table(sink: SinkPart, summary: Summary) -> Html:
+    head = ["window start (UTC)", "window end (UTC)", *summary.group_by, *summary.aggregates]
+    rows = [
+        (shown_time(row.start_ms), shown_time(row.end_ms), *row.group, *row.values)
+        for row in reversed(summary.shown)
+    ]
+    return table(f"Windows of {sink.name}, newest first", head, rows, texts=2 + len(summary.group_by))

@@ -1,0 +1,45 @@
+"""What is an event, neutrally: the fields of a pydantic model, and what aggregates make of them.
+
+Pure: neither Spark nor Kafka is needed to say what is wrong with a sink.
+"""
+
+from __future__ import annotations
+
+from schemas.event.columns import Column, aggregate_columns, result_type
+from schemas.event.faults import sink_faults
+from schemas.event.model import EventModel, EventModelError
+from schemas.event.types import (
+    BoolType,
+    DateType,
+    DecimalType,
+    FieldType,
+    FloatType,
+    IntType,
+    ListType,
+    MapType,
+    Member,
+    ObjectType,
+    TextType,
+    TimestampType,
+)
+
+__all__ = [
+    "BoolType",
+    "Column",
+    "DateType",
+    "DecimalType",
+    "EventModel",
+    "EventModelError",
+    "FieldType",
+    "FloatType",
+    "IntType",
+    "ListType",
+    "MapType",
+    "Member",
+    "ObjectType",
+    "TextType",
+    "TimestampType",
+    "aggregate_columns",
+    "result_type",
+    "sink_faults",
+]

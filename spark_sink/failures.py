@@ -1,0 +1,77 @@
+"""What does a failed query mean, and what is to be done? Spark's exceptions in words for an operator."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from processor.errors import StopError
+from spark_sink.outputs import raised_in_batch
+
+
+class _Known(NamedTuple):
+    """A failure that has a remedy."""
+
+    signs: str
+    """Regular expression of what Spark's text has in it."""
+    meaning: str
+
+
+# The first that fits counts.
+_KNOWN = (
+    _Known(
+        r"may have been (?:lost|missed)|KAFKA_DATA_LOSS|OffsetOutOfRange|CANNOT_FETCH|isn't in the range",
+        "retention (or a deletion) has removed records from {topic} before they were read, or the topic was "
+        "made anew. Counting on would leave them out silently. To go on without them: seqmark sink "
+        "--accept-loss; to count what is there from the beginning: remove output, checkpoint and aside folder",
+    ),
+    _Known(
+        r"UnknownTopicOrPartition|does not exist|UNKNOWN_TOPIC",
+        "topic {topic} does not exist: the worker or `seqmark topics` creates it",
+    ),
+    _Known(
+        r"CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|ConcurrentModification",
+        "another process writes the same checkpoint; a sink runs once at a time",
+    ),
+    _Known(
+        r"STATE_STORE_\w*SCHEMA_NOT_COMPATIBLE|STREAMING_STATEFUL_OPERATOR_NOT_MATCH|STATE_STORE_INVALID",
+        "the aggregate was changed, and the state of the old one does not fit. Aggregates, windows and groups "
+        "of a sink stay; give the new one another name, output and checkpoint",
+    ),
+    _Known(
+        r"No space left on device|DiskErrorException|[Dd]isk quota",
+        "a disk is full. Nothing is counted twice: make room and start again",
+    ),
+    _Known(
+        r"No resolvable bootstrap urls|TimeoutException|DisconnectException",
+        "the broker does not answer. Nothing is counted twice: start again when it does",
+    ),
+    _Known(
+        r"ARITHMETIC_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE|NUMERIC_OUT_OF_SUPPORTED_RANGE",
+        "a sum has outgrown its type; aggregate narrower numbers, or smaller windows",
+    ),
+)
+_TRACE = re.compile(r"\n\s*at |\n\nDriver stacktrace|\n=== Streaming Query ===|\n\s*File \"")
+
+
+def explain(name: str, topic: str, error: BaseException) -> StopError:
+    """Return what ended the query of sink ``name``, with what to do."""
+    text = str(error)
+    message = raised_in_batch(text)
+    if message is None:
+        message = _meaning(text).format(topic=topic) + f". Spark says: {_first(text)}"
+    return StopError(message if message.startswith(f"sink {name}") else f"sink {name}: {message}")
+
+
+def _meaning(text: str) -> str:
+    for known in _KNOWN:
+        if re.search(known.signs, text):
+            return known.meaning
+    return "the query failed. Nothing is counted twice: mend the cause and start again"
+
+
+def _first(text: str) -> str:
+    """Return what Spark says, without its stack traces, in one line."""
+    head = _TRACE.split(text, maxsplit=1)[0]
+    head = re.sub(r"^\[STREAM_FAILED\].*?terminated with exception: ", "", head, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", re.sub(r"\s*SQLSTATE: \w+", "", head)).strip().rstrip(".")[:600]

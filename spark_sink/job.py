@@ -1,0 +1,300 @@
+"""How do the sinks of a config run? One query a sink, several in one process, until they end or are stopped.
+
+The steps of a start, a sink at a time: 1. the checkpoint's lock; 2. what was left to be written aside, which
+also finds a checkpoint that is gone; 3. the output is prepared; 4. the query starts. After the last query has
+ended: 5. what is still to be written aside (with `available_now`), 6. Spark stops. Where one query fails the
+others are stopped, and the process ends with its error: an operator sees a process that is down, not a sink
+that is quiet.
+
+Signals and Spark's threads talk to the main thread by one queue, whose `put` may be called from a handler.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Protocol
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships none
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as sql
+
+from processor.errors import SeqmarkError, StopError
+from schemas.event import EventModel, aggregate_columns
+from spark_sink.aggregate import aggregate
+from spark_sink.aside import Aside, Why, Written
+from spark_sink.aside import Audience as AsideAudience
+from spark_sink.events import BAD, judged, right
+from spark_sink.failures import explain
+from spark_sink.lock import checkpoint_lock
+from spark_sink.outputs import Place, StoppedError, open_output
+from spark_sink.progress import OBSERVED, Progress, Reports, SinkMetrics, Totals
+from spark_sink.session import spark_session
+from spark_sink.sources import stream_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+    from schemas.config import Settings, Sink
+    from spark_sink.outputs import Output
+
+_STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+# State partitions are fixed by a query's first start. More than cores do not help one machine, and each costs
+# a RocksDB of its own; a cluster's number is the user's to choose.
+_MOST_LOCAL_PARTITIONS = 8
+_LOOK_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the job runs.
+
+    Attributes:
+        master: Where.
+        memory: The driver's heap.
+        available_now: Stop when all that is there at the start is done.
+        accept_loss: Go on where retention has removed what was not read yet.
+        metrics_host: Address that the metrics are served on.
+        metrics_port: 0: none.
+        conf: Spark settings beside or instead of ours.
+    """
+
+    master: str = "local[*]"
+    memory: str = "1g"
+    available_now: bool = False
+    accept_loss: bool = False
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int = 0
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+
+class Audience(Protocol):
+    """Who is told."""
+
+    def say(self, text: str) -> None:
+        """Tell of a step."""
+        ...
+
+    def progress(self, totals: Mapping[str, Totals]) -> None:
+        """Show how far the sinks are; called after each batch, from Spark's threads."""
+        ...
+
+
+@dataclass(slots=True)
+class _Running:
+    """One sink's query and what belongs to it."""
+
+    sink: Sink
+    aside: Aside
+    query: StreamingQuery
+    ended: bool = False
+
+
+class Job:
+    """The queries of some sinks, in this process."""
+
+    def __init__(self, settings: Settings, sinks: Sequence[Sink], options: Options, audience: Audience) -> None:
+        self._settings = settings
+        self._sinks = sinks
+        self._options = options
+        self._audience = audience
+        self._news: SimpleQueue[StopError | str | None] = SimpleQueue()
+        self._stop_waiting: SimpleQueue[None] = SimpleQueue()
+        self._stopping = False
+        self._running: dict[str, _Running] = {}
+        self._asides: dict[str, Aside] = {}
+        self.metrics = SinkMetrics()
+        self.totals = {sink.name: Totals() for sink in sinks}
+
+    def stop(self) -> None:
+        """Ask the job to end soon; may be called from a signal's handler."""
+        # In this order: a query that gives up waiting is then no news any more.
+        self._news.put(None)
+        self._stop_waiting.put(None)
+
+    def run(self, *, started: Callable[[], None] = lambda: None) -> None:
+        """Run the queries until they have ended (`available_now`), one fails, or `stop` is called.
+
+        Args:
+            started: Called when Spark is up, before the first query.
+
+        Raises:
+            StopError: One failed; says which, why and what to do.
+        """
+        settings = {
+            "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,
+            "spark.scheduler.mode": "FAIR",
+        }
+        # With the changelog a commit writes what has changed, not the whole state.
+        settings["spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"] = "true"
+        if self._options.master.startswith("local"):
+            partitions = min(os.cpu_count() or 1, _MOST_LOCAL_PARTITIONS)
+            settings["spark.sql.shuffle.partitions"] = str(partitions)
+        with ExitStack() as open_things:
+            if self._options.metrics_port:
+                open_things.callback(self.metrics.serve(self._options.metrics_host, self._options.metrics_port))
+            self._audience.say("starting Spark")
+            spark = open_things.enter_context(
+                spark_session(
+                    "seqmark-sink",
+                    master=self._options.master,
+                    memory=self._options.memory,
+                    settings={**settings, **self._options.conf},
+                    say=self._audience.say,
+                )
+            )
+            started()
+            reports = Reports(self._reported, self._news.put)
+            spark.streams.addListener(reports)
+            open_things.callback(spark.streams.removeListener, reports)
+            self._run(spark, open_things)
+
+    def _run(self, spark: SparkSession, open_things: ExitStack) -> None:
+        finished = False
+        try:
+            for sink in self._sinks:
+                self._start(spark, sink, open_things)
+            self._follow()
+            finished = not self._stopping
+        except StoppedError as stopped:
+            self._audience.say(str(stopped))
+        finally:
+            self._end(finish=finished and self._options.available_now)
+
+    # ------------------------------------------------------------------ start
+
+    def _start(self, spark: SparkSession, sink: Sink, open_things: ExitStack) -> None:
+        try:
+            model = EventModel.load(sink.event)
+            open_things.enter_context(checkpoint_lock(spark, sink.checkpoint, sink.name))
+            aside = self._open_aside(spark, sink, model)
+            place = Place(
+                spark,
+                sink,
+                self._settings.kafka,
+                self._settings.worker.create_topics,
+                self._audience.say,
+                self._stop_waiting,
+            )
+            output = open_output(place)
+            output.prepare(aggregate_columns(sink, model))
+            # A pool a query: otherwise a long batch of one holds up the others.
+            spark.sparkContext.setLocalProperty("spark.scheduler.pool", sink.name)
+            query = output.start(self._writer(spark, sink, model, output))
+        except (PySparkException, Py4JError) as error:
+            raise explain(sink.name, sink.topic, error) from error
+        aside.began(str(query.id))
+        self._running[str(query.id)] = _Running(sink, aside, query)
+        self.metrics.up.labels(sink.name).set(1)
+        self._audience.say(f"{sink.name}: {sink.topic} to {sink.output.kind}, mode {output.mode}")
+
+    def _open_aside(self, spark: SparkSession, sink: Sink, model: EventModel) -> Aside:
+        self.metrics.open(sink.name)
+
+        def wrote(written: Written) -> None:
+            self.totals[sink.name].late += written.late
+            self.totals[sink.name].bad += written.bad
+            self.metrics.late.labels(sink.name).inc(written.late)
+            self.metrics.bad.labels(sink.name).inc(written.bad)
+
+        aside = Aside(
+            spark,
+            self._settings.kafka,
+            sink,
+            model,
+            accept_loss=self._options.accept_loss,
+            audience=AsideAudience(self._audience.say, wrote, self._news.put),
+        )
+        aside.open()
+        # Before the query starts: its first batch may be reported before `start` returns.
+        self._asides[sink.name] = aside
+        return aside
+
+    def _writer(self, spark: SparkSession, sink: Sink, model: EventModel, output: Output) -> DataStreamWriter:
+        records = stream_topic(
+            spark,
+            self._settings.kafka,
+            sink.topic,
+            batch_records=sink.max_offsets_per_trigger,
+            accept_loss=self._options.accept_loss,
+        )
+        observed = judged(records, sink, model).observe(
+            OBSERVED, sql.count_if(sql.col(BAD).isNotNull()).alias("bad")
+        )
+        rows = aggregate(right(observed), sink, model)
+        if sink.output.kind == "parquet":
+            from spark_sink.outputs.parquet import dated  # noqa: PLC0415 - of this output only
+
+            rows = dated(rows)
+        writer = rows.writeStream.queryName(sink.name).outputMode(output.mode)
+        writer = writer.option("checkpointLocation", sink.checkpoint)
+        if self._options.available_now:
+            return writer.trigger(availableNow=True)
+        return writer.trigger(processingTime=sink.trigger)
+
+    # ------------------------------------------------------------------ while they run
+
+    def _reported(self, progress: Progress) -> None:
+        """Take a batch that is done; called by Spark, which would swallow what is raised here."""
+        try:
+            totals = self.totals[progress.sink]
+            totals.batches += 1
+            totals.rows += progress.input_rows
+            totals.last = progress
+            self.metrics.take(progress)
+            why = Why(progress.dropped_rows > 0, None if progress.bad is None else progress.bad > 0)
+            self._asides[progress.sink].done(progress.batch, why)
+            self._audience.progress(self.totals)
+        except SeqmarkError as error:
+            self._news.put(StopError(str(error)))
+        except Exception as error:  # noqa: BLE001 - see above: it would be lost
+            self._news.put(StopError(f"sink {progress.sink}: {type(error).__name__}: {error}"))
+
+    def _follow(self) -> None:
+        """Wait until all have ended, or somebody asks to stop; raise what one of them failed with."""
+        while not all(each.ended for each in self._running.values()):
+            try:
+                news = self._news.get(timeout=_LOOK_S)
+            except Empty:
+                # Spark's reports may be dropped where there are too many of them.
+                for each in self._running.values():
+                    if not each.query.isActive:
+                        self._ended(each)
+                continue
+            if news is None:
+                self._stopping = True
+                return
+            if isinstance(news, StopError):
+                raise news
+            if news in self._running:
+                self._ended(self._running[news])
+
+    def _ended(self, each: _Running) -> None:
+        each.ended = True
+        self.metrics.up.labels(each.sink.name).set(0)
+        error: Any = each.query.exception()
+        if error is not None:
+            raise explain(each.sink.name, each.sink.topic, error) from None
+
+    # ------------------------------------------------------------------ end
+
+    def _end(self, *, finish: bool) -> None:
+        for each in self._running.values():
+            self._stop(each)
+        for each in self._running.values():
+            each.aside.close(finish=finish)
+
+    def _stop(self, each: _Running) -> None:
+        """Stop a query; the batch that it is in comes again at the next start."""
+        if each.ended:
+            return
+        try:
+            each.query.stop()
+        except (PySparkException, Py4JError) as error:
+            self._audience.say(f"{each.sink.name}: {explain(each.sink.name, each.sink.topic, error)}")
+        self.metrics.up.labels(each.sink.name).set(0)

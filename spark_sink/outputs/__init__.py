@@ -1,0 +1,117 @@
+"""What is an output? Where the rows of an aggregate go, batch after batch.
+
+An output is made before Spark reads anything, prepared once, and started with the query's writer. What it
+promises when a batch comes a second time (after a crash between write and commit log) stands in its module,
+and for readers in docs/spark.md.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+from processor.errors import StopError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from queue import SimpleQueue
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+    from schemas.config import Kafka, Sink
+    from schemas.event import Column
+
+Mode = Literal["append", "update"]
+
+
+class StoppedError(StopError):
+    """An output waited for something outside when the process was asked to end: no failure."""
+
+
+class Output(Protocol):
+    """Where the aggregates of one sink go."""
+
+    @property
+    def mode(self) -> Mode:
+        """``update``: a window's row is written again when it changes; ``append``: once, when it is closed.
+
+        Session windows only allow ``append``: Spark may still join two of them.
+        """
+        ...
+
+    def prepare(self, columns: Sequence[Column]) -> None:
+        """Create what is missing, or check what is there, before Spark reads anything.
+
+        Raises:
+            StopError: What is there does not fit; the message shows the difference.
+        """
+        ...
+
+    def start(self, writer: DataStreamWriter) -> StreamingQuery:
+        """Start the query; the writer has everything but where its rows go."""
+        ...
+
+
+class Place(NamedTuple):
+    """What an output may need to know beside its own table of the config."""
+
+    spark: SparkSession
+    sink: Sink
+    kafka: Kafka
+    create_topics: bool
+    """``worker.create_topics``: whether a missing topic may be made."""
+    say: Callable[[str], None]
+    stopping: SimpleQueue[None] | None = None
+    """Something is put here when the process is to end: who waits for something outside gives up then. What is
+    taken from it is put back, for the others."""
+
+
+def mode_of(sink: Sink) -> Mode:
+    """Return the mode of an output that can replace a row that it has."""
+    return "append" if sink.session_gap else "update"
+
+
+def each_batch(writer: DataStreamWriter, write: Callable[[DataFrame, int], None]) -> StreamingQuery:
+    """Start a query that hands each batch's rows to ``write``, with the batch's number.
+
+    A batch comes again with the same number and the same rows when the query ended before it was in the
+    commit log. What ``write`` raises ends the query; of a `SeqmarkError` people are shown the message.
+    """
+    return writer.foreachBatch(write).start()
+
+
+_RAISED = re.compile(r"processor\.errors\.\w+: (.*?)\s*(?:SQLSTATE|\n\tat |\Z)", re.DOTALL)
+
+
+def raised_in_batch(text: str) -> str | None:
+    """Return the message of a `SeqmarkError` raised in a batch, from the text of the query's exception."""
+    match = _RAISED.search(text)
+    return match[1].strip() if match else None
+
+
+def open_output(place: Place) -> Output:
+    """Return the output that the sink's config names.
+
+    Raises:
+        StopError: What it needs is not installed.
+    """
+    kind = place.sink.output.kind
+    # Each is imported where it is asked for: one may need a library that the others do without.
+    if kind == "parquet":
+        from spark_sink.outputs.parquet import ParquetFiles  # noqa: PLC0415 - see above
+
+        return ParquetFiles(place)
+    if kind == "kafka":
+        from spark_sink.outputs.kafka import CompactedTopic  # noqa: PLC0415 - see above
+
+        return CompactedTopic(place)
+    if kind == "console":
+        from spark_sink.outputs.console import Terminal  # noqa: PLC0415 - see above
+
+        return Terminal(place)
+    if kind == "postgres":
+        from spark_sink.outputs.postgres.output import PostgresTable  # noqa: PLC0415 - see above
+
+        return PostgresTable(place)
+    raise StopError(f"sink {place.sink.name}: there is no output of kind {kind} in this version")

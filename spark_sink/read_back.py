@@ -1,0 +1,157 @@
+"""What have the sinks written until now? Read from where their outputs lie, for the report.
+
+One Spark for all of them, started only if an output needs it: Parquet is read by Spark's own log of finished
+batches, a topic by the newest record of each key. A table of PostgreSQL is asked in its own SQL. What cannot be
+read becomes a sentence of its part; the other parts are read all the same.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships none
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as sql
+from pyspark.sql.types import StructField, StructType
+
+from processor.errors import SeqmarkError
+from schemas.config import ConsoleOutput, KafkaOutput, ParquetOutput, PostgresOutput
+from schemas.event import EventModel, EventModelError, aggregate_columns
+from spark_sink.schema import output_schema
+from spark_sink.session import spark_session
+from spark_sink.sources import read_topic
+from spark_sink.summarise import POSTGRES, SPARK, Summarising
+from spark_sink.summary import SinkPart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from schemas.config import Kafka, Settings, Sink
+    from spark_sink.summary import Summary, Value
+
+_VIEW = "seqmark_output"
+_PATIENCE_S = 10.0
+"""A person waits for the page."""
+
+
+def read_sinks(settings: Settings, *, say: Callable[[str], None] = lambda _: None) -> list[SinkPart]:
+    """Return a part for each sink of the config, in its order; never raises for one that cannot be read."""
+    with ExitStack() as open_:
+        opened: list[SparkSession] = []
+
+        def spark() -> SparkSession:
+            if not opened:
+                say("starting Spark, to read what the sinks have written")
+                opened.append(open_.enter_context(spark_session("seqmark-report", say=say)))
+            return opened[0]
+
+        return [_part(settings.kafka, sink, spark, say) for sink in settings.sinks]
+
+
+def window_words(sink: Sink) -> str:
+    """Say how a sink's windows are cut."""
+    if sink.session_gap is not None:
+        words = f"sessions that end after {sink.session_gap} of silence"
+    elif sink.slide is not None:
+        words = f"windows of {sink.window}, one each {sink.slide}"
+    else:
+        words = f"windows of {sink.window}"
+    return f"{words}, events up to {sink.watermark} late"
+
+
+def output_words(sink: Sink) -> str:
+    """Say where a sink writes, without secrets."""
+    match sink.output:
+        case ParquetOutput(path=path):
+            return f"Parquet files in {path}"
+        case PostgresOutput(table=table):
+            return f"PostgreSQL table {table}"
+        case KafkaOutput(topic=topic):
+            return f"topic {topic}"
+        case ConsoleOutput():
+            return "the terminal"
+
+
+def _part(kafka: Kafka, sink: Sink, spark: Callable[[], SparkSession], say: Callable[[str], None]) -> SinkPart:
+    summary: Summary | None = None
+    notes: list[str] = []
+    problems: list[str] = []
+    try:
+        match sink.output:
+            case ParquetOutput(path=path):
+                if Path(path, "_spark_metadata").is_dir() or "://" in path:
+                    rows = spark().read.schema(_schema(sink)).parquet(path)
+                    summary = _with_spark(spark(), rows, sink)
+                else:
+                    notes.append("Nothing has been written there yet.")
+            case KafkaOutput(topic=topic):
+                summary = _with_spark(spark(), _newest(spark(), kafka, topic, sink), sink)
+            case PostgresOutput():
+                summary = _with_postgres(sink, sink.output, say)
+            case ConsoleOutput():
+                notes.append("What went to the terminal cannot be read back.")
+    except (PySparkException, Py4JError) as error:
+        problems.append(f"Spark cannot read it: {_reason(error)}")
+    except (SeqmarkError, EventModelError) as error:
+        problems.append(f"It cannot be read: {error}")
+    return SinkPart(
+        sink.name, sink.topic, window_words(sink), output_words(sink), summary, tuple(notes), tuple(problems)
+    )
+
+
+def _with_spark(spark: SparkSession, rows: DataFrame, sink: Sink) -> Summary:
+    rows.createOrReplaceTempView(_VIEW)
+
+    def query(statement: str, values: Sequence[Value]) -> list[tuple[Value, ...]]:
+        # What is collected is bounded by the statement.
+        return [tuple(row) for row in spark.sql(statement, args=list(values)).collect()]
+
+    try:
+        return Summarising(sink, _VIEW, SPARK, query).summary()
+    finally:
+        spark.catalog.dropTempView(_VIEW)
+
+
+def _schema(sink: Sink) -> StructType:
+    """Return the columns of an output; any may be null: it may be older than the model of today.
+
+    Spark believes a schema that says otherwise, and fails at the first null.
+    """
+    schema = output_schema(aggregate_columns(sink, EventModel.load(sink.event)))
+    return StructType([StructField(each.name, each.dataType, nullable=True) for each in schema.fields])
+
+
+def _newest(spark: SparkSession, kafka: Kafka, topic: str, sink: Sink) -> DataFrame:
+    """Return the newest row of each key; a compacted topic may still hold older ones."""
+    newest = read_topic(spark, kafka, topic).groupBy("key").agg(sql.max_by("value", "offset").alias("value"))
+    parsed = sql.from_json(sql.col("value").cast("string"), _schema(sink), {"mode": "FAILFAST"})
+    return newest.where("value IS NOT NULL").select(parsed.alias("row")).select("row.*")
+
+
+def _with_postgres(sink: Sink, output: PostgresOutput, say: Callable[[str], None]) -> Summary:
+    # psycopg is needed by those who write to PostgreSQL only.
+    from spark_sink.outputs.postgres.server import Connection, Server  # noqa: PLC0415 - see above
+
+    server = Server(output.url, sink.name, say, patience_s=_PATIENCE_S)
+    table = ".".join(map(POSTGRES.name, output.table.split(".")))
+
+    def work(connection: Connection) -> Summary:
+        connection.execute("SET TRANSACTION READ ONLY")
+
+        def query(statement: str, values: Sequence[Value]) -> list[tuple[Value, ...]]:
+            return connection.execute(statement.encode(), list(values)).fetchall()
+
+        return Summarising(sink, table, POSTGRES, query).summary()
+
+    return server.transact("the report's questions", work, at_start=True)
+
+
+def _reason(error: Exception) -> str:
+    """Return what went wrong at the bottom: Spark's own first line often only says that a call failed."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (causes or lines)[-1 if causes else 0].strip()

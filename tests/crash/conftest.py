@@ -1,0 +1,5 @@
+"""Fixtures of the tests that kill processes."""
+
+from tests.support.spark import spark
+
+__all__ = ["spark"]

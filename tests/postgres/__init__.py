@@ -1,0 +1,1 @@
+"""Does the output to PostgreSQL hold what a batch brings, once?"""

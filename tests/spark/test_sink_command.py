@@ -1,0 +1,104 @@
+"""Does ``seqmark sink`` do what its page says, as a process: run on, grow with its topic, tell, stop?"""
+
+from __future__ import annotations
+
+import re
+import urllib.request
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from processor.cli import main
+from tests.support.sink_job import process, sink, tables, toml
+from tests.support.sinks import START, click, numbers, send, written_aside
+from tests.support.topics import add_partitions, create_topic, dice, free_port, read_topic, unique, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.broker import Broker
+
+WAIT_S = 300.0
+
+
+def scrape(port: int) -> dict[str, float]:
+    """Return the metrics by name, with their labels."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            text = answer.read().decode()
+    except OSError:
+        return {}
+    return {name: float(value) for name, value in re.findall(r"^(seqmark_\S+) (\S+)$", text, re.MULTILINE)}
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_it_follows_its_topic_also_into_new_partitions_and_stops_with_exit_0(
+    broker: Broker, tmp_path: Path
+) -> None:
+    bootstrap, topic, out, port = broker.bootstrap_servers, unique("clean"), unique("aggregate"), free_port()
+    create_topic(bootstrap, topic)
+    chance = dice(1)
+    events = [click(chance, number, START, timedelta(minutes=30)) for number in range(100)]
+    send(bootstrap, topic, events[:40], 1)
+    config = tables(
+        bootstrap, sink(tmp_path, topic, "hourly", {"kind": "kafka", "topic": out}, window="1 hour")
+    )
+    rows = 'seqmark_sink_rows_total{sink="hourly"}'
+    with process(tmp_path, config, "--metrics-port", str(port), "--conf", "spark.ui.enabled=false") as running:
+        until(lambda: scrape(port).get(rows) == 40 or running.code is not None, "the first 40 are read", WAIT_S)
+        assert running.code is None, running.stderr
+        add_partitions(bootstrap, topic, 3)
+
+        send(bootstrap, topic, events[40:], 3)
+
+        until(lambda: scrape(port).get(rows) == 100, "those in new partitions are read", WAIT_S)
+        seen = scrape(port)
+        assert running.end() == 0, running.stderr
+    assert "Traceback" not in running.stderr
+    assert seen['seqmark_sink_up{sink="hourly"}'] == 1
+    assert seen['seqmark_sink_state_rows{sink="hourly"}'] == 3
+    assert seen['seqmark_sink_last_batch{sink="hourly"}'] >= 1
+    newest = {record.key: record.value for record in read_topic(bootstrap, out)}
+    counts = [
+        int(found[1]) for value in newest.values() if (found := re.search(rb'"events":(\d+)', value or b""))
+    ]
+    assert (len(counts), sum(counts)) == (3, 100)
+    assert numbers(written_aside(tmp_path / "checkpoint-hourly-aside", "late")) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"group_by": ["campain"]}, "did you mean campaign"),
+        ({"aggregates": {"total": "sum:page"}}, "sum needs a number"),
+    ],
+)
+def test_a_sink_that_does_not_fit_its_events_is_refused_before_spark_starts(
+    tmp_path: Path, change: dict[str, object], said: str
+) -> None:
+    file = tmp_path / "config.toml"
+    wrong = sink(tmp_path, "clean", "hourly", {"kind": "console"}, window="1 hour") | change
+    file.write_text(toml(tables("127.0.0.1:9", wrong)))
+
+    result = CliRunner().invoke(main, ["sink", "-c", str(file)])
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["--name", "nope"], "there is no sink nope; in this config: hourly"), (["--conf", "x"], "KEY=VALUE")],
+)
+def test_a_wrong_command_line_is_refused(tmp_path: Path, arguments: list[str], said: str) -> None:
+    file = tmp_path / "config.toml"
+    right = sink(tmp_path, "clean", "hourly", {"kind": "console"}, window="1 hour")
+    file.write_text(toml(tables("127.0.0.1:9", right)))
+
+    result = CliRunner().invoke(main, ["sink", "-c", str(file), *arguments])
+
+    assert (result.exit_code, said in result.stderr) == (2, True)

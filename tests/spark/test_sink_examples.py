@@ -1,0 +1,66 @@
+"""Does the example of sinks run as it stands, but for where topics and folders are?"""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from processor.settings import load, sink_problems
+from tests.support.sink_job import ROOT, run
+from tests.support.sinks import START, Click, send
+from tests.support.topics import create_topic, read_topic, unique
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.broker import Broker
+
+SINKS = ROOT / "examples" / "sinks.toml"
+
+
+def test_the_example_fits_its_events() -> None:
+    assert sink_problems(load(SINKS, {})) == []
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+def test_each_output_of_the_example_gets_its_rows(
+    broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic, moving = unique("clean"), unique("moving")
+    create_topic(broker.bootstrap_servers, topic)
+    minutes = (0, 10, 50, 24 * 60)
+    clicks = [
+        Click(START + timedelta(minutes=at), "a", "u", Decimal("1.50"), number)
+        for number, at in enumerate(minutes)
+    ]
+    send(broker.bootstrap_servers, topic, clicks, 1)
+    here = {
+        "SEQMARK_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+        "SEQMARK_SINKS__1__OUTPUT__TOPIC": moving,
+    }
+    for number in range(3):
+        here[f"SEQMARK_SINKS__{number}__TOPIC"] = topic
+        here[f"SEQMARK_SINKS__{number}__CHECKPOINT"] = str(tmp_path / f"checkpoint-{number}")
+    here["SEQMARK_SINKS__0__OUTPUT__PATH"] = str(tmp_path / "hourly")
+
+    run(load(SINKS, here))
+
+    assert {file.parent.name for file in tmp_path.glob("hourly/*/*.parquet")} == {"window_date=2026-01-05"}
+    newest = {
+        record.key: json.loads(record.value or b"") for record in read_topic(broker.bootstrap_servers, moving)
+    }
+    # Four windows a click: -45 to +15 minutes, and so on; the last day's four among them.
+    assert sum(row["events"] for row in newest.values()) == 4 * len(clicks)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    visits = sorted((row["window_start"], row["pages"], row["spent"]) for row in lines)
+    assert visits == [
+        ("2026-01-05T00:00:00.000000Z", 2, "3.00"),
+        ("2026-01-05T00:50:00.000000Z", 1, "1.50"),
+    ]

@@ -1,0 +1,154 @@
+"""What does the job say when what it builds upon is gone?"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from processor.errors import StopError
+from spark_sink import lock
+from spark_sink.lock import checkpoint_lock
+from tests.support.sink_job import run, settings, sink
+from tests.support.sinks import HOUR, START, Click, click, numbers, send, written_aside
+from tests.support.topics import create_topic, delete_records, dice, unique
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from schemas.config import Settings
+    from tests.support.broker import Broker
+
+pytestmark = [
+    pytest.mark.broker,
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+
+def sending(broker: Broker, topic: str, start: int, stop: int) -> None:
+    chance = dice(start)
+    events = [
+        click(chance, number, START + number * HOUR, timedelta(minutes=59)) for number in range(start, stop)
+    ]
+    send(broker.bootstrap_servers, topic, events, 1)
+
+
+def to_files(broker: Broker, folder: Path, topic: str, **more: Any) -> Settings:
+    output = {"kind": "parquet", "path": str(folder / "files")}
+    return settings(broker.bootstrap_servers, sink(folder, topic, "files", output, window="1 hour", **more))
+
+
+def total(spark: SparkSession, folder: Path) -> int:
+    return int(spark.read.parquet(str(folder / "files")).agg({"events": "sum"}).first()[0])
+
+
+def test_expired_offsets_end_it_and_are_left_out_only_when_asked(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    topic = unique("clean")
+    create_topic(broker.bootstrap_servers, topic)
+    sending(broker, topic, 0, 10)
+    config = to_files(broker, tmp_path, topic)
+    run(config)
+    sending(broker, topic, 10, 20)
+    delete_records(broker.bootstrap_servers, topic, 15)
+
+    with pytest.raises(StopError, match=f"retention .* removed records from {topic} .*--accept-loss"):
+        run(config)
+    run(config, accept_loss=True)
+
+    # Of 20 events five are lost; the newest one's window is still open.
+    assert total(spark, tmp_path) == 20 - 5 - 1
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_checkpoint_that_is_gone_is_said_before_anything_is_counted_twice(
+    broker: Broker, tmp_path: Path
+) -> None:
+    topic = unique("clean")
+    create_topic(broker.bootstrap_servers, topic)
+    sending(broker, topic, 0, 3)
+    config = to_files(broker, tmp_path, topic)
+    run(config)
+    shutil.rmtree(tmp_path / "checkpoint-files")
+    before = sorted(tmp_path.rglob("*.parquet"))
+
+    with pytest.raises(StopError, match=r"checkpoint .* is gone, but query .* up to batch 1\. .*begin anew"):
+        run(config)
+    # Even where what was written aside is gone too: the files' own log tells.
+    shutil.rmtree(tmp_path / "checkpoint-files-aside")
+    shutil.rmtree(tmp_path / "checkpoint-files", ignore_errors=True)
+    with pytest.raises(StopError, match="was written by a query whose checkpoint is gone"):
+        run(config)
+
+    assert sorted(tmp_path.rglob("*.parquet")) == before
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_topic_that_does_not_exist_is_named(broker: Broker, tmp_path: Path) -> None:
+    topic = unique("missing")
+    with pytest.raises(StopError, match=f"sink files: topic {topic} does not exist"):
+        run(to_files(broker, tmp_path, topic))
+
+
+@pytest.mark.usefixtures("spark")
+def test_files_of_somebody_else_are_not_mixed_with_ours(broker: Broker, tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "theirs.parquet").write_bytes(b"x")
+    with pytest.raises(StopError, match="holds files that no sink has written"):
+        run(to_files(broker, tmp_path, unique("any")))
+
+
+def test_a_sink_runs_once_at_a_time(
+    spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "WAIT_S", 0.0)
+    config = to_files(broker, tmp_path, unique("any"))
+    checkpoint = config.sinks[0].checkpoint
+    with (
+        checkpoint_lock(spark, checkpoint, "files"),
+        pytest.raises(StopError, match="another process runs on its checkpoint"),
+    ):
+        run(config)
+    with checkpoint_lock(spark, checkpoint, "files"):
+        pass
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_batch_that_was_written_and_not_committed_leaves_its_bad_records_aside_all_the_same(
+    broker: Broker, tmp_path: Path
+) -> None:
+    topic, bootstrap = unique("clean"), broker.bootstrap_servers
+    create_topic(bootstrap, topic)
+    sending(broker, topic, 0, 3)
+    send(bootstrap, topic, [Click(START, "", "", Decimal(0), 3, b"{", bad=True)], 1)
+    config = to_files(broker, tmp_path, topic)
+    run(config)
+    aside = tmp_path / "checkpoint-files-aside"
+    assert numbers(written_aside(aside, "bad")) == [3]
+    # As it is when the process is killed after the files' log has batch 0, and before the commit log has it.
+    for name in ("commits/0", "commits/1", "offsets/1"):
+        for file in (tmp_path / "checkpoint-files" / name, tmp_path / "checkpoint-files" / crc(name)):
+            file.unlink(missing_ok=True)
+    shutil.rmtree(aside / "bad")
+    (aside / "_seqmark" / "state.json").write_text(
+        json.dumps(json.loads((aside / "_seqmark" / "state.json").read_text()) | {"seen": -1})
+    )
+    (aside / "_seqmark" / ".state.json.crc").unlink(missing_ok=True)
+
+    run(config)
+
+    assert numbers(written_aside(aside, "bad")) == [3]
+
+
+def crc(name: str) -> str:
+    """Return where Hadoop keeps the checksum of a file."""
+    folder, _, file = name.rpartition("/")
+    return f"{folder}/.{file}.crc"

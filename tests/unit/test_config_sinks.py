@@ -1,0 +1,132 @@
+"""Is a sink's table read as the contract has it, and every mistake in it named?"""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from processor.commands.configuration_docs import _COMPLETE
+from schemas.config import Settings, Sink, aggregate_call, interval_ms
+from schemas.config.reference import place
+
+
+def with_sinks(*changes: dict[str, Any | None]) -> dict[str, Any]:
+    """Return the complete example with a sink for each of these changes; None takes a key away."""
+    config = tomllib.loads(_COMPLETE)
+    first = config["sinks"][0]
+    config["sinks"] = [
+        {key: value for key, value in (first | change).items() if value is not None} for change in changes
+    ]
+    return config
+
+
+def sink(**changes: Any) -> Sink:
+    return Settings.model_validate(with_sinks(changes)).sinks[0]
+
+
+def faults(*changes: dict[str, Any | None]) -> dict[str, str]:
+    with pytest.raises(ValidationError) as caught:
+        Settings.model_validate(with_sinks(*changes))
+    return {".".join(map(str, place(e["loc"]).path)): e["msg"] for e in caught.value.errors()}
+
+
+def other(**changes: Any) -> dict[str, Any]:
+    """Return a second sink that shares nothing with the first, but for these changes."""
+    apart = {"name": "b", "checkpoint": "var/b", "output": {"kind": "console"}}
+    return apart | changes
+
+
+def test_what_is_not_set_has_the_contract_s_default() -> None:
+    found = sink()
+    assert (found.window, found.slide, found.session_gap) == ("1 hour", None, None)
+    assert (found.max_offsets_per_trigger, found.trigger) == (None, "0 seconds")
+    assert found.aside_path == "var/checkpoints/hourly-aside"
+    assert sink(aside="elsewhere").aside_path == "elsewhere"
+
+
+def test_windows_may_slide_or_follow_sessions() -> None:
+    assert sink(slide="15 minutes").slide == "15 minutes"
+    assert sink(window=None, session_gap="30 minutes").session_gap == "30 minutes"
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"window": None}, "window"),
+        ({"session_gap": "30 minutes"}, "session_gap"),
+        ({"window": None, "session_gap": "1 hour", "slide": "1 minute"}, "slide"),
+        ({"slide": "61 minutes"}, "slide"),
+        ({"window": "0 hours"}, "window"),
+        ({"watermark": "2h"}, "watermark"),
+        ({"trigger": "soon"}, "trigger"),
+        ({"max_offsets_per_trigger": 0}, "max_offsets_per_trigger"),
+        ({"event": "schemas.events"}, "event"),
+        ({"aggregates": {}}, "aggregates"),
+        ({"aggregates": {"a": "median:amount"}}, "aggregates.a"),
+        ({"aggregates": {"a": "sum"}}, "aggregates.a"),
+        ({"aggregates": {"a": "count:amount"}}, "aggregates.a"),
+        ({"aggregates": {"a": "p100.5:amount"}}, "aggregates.a"),
+        ({"aggregates": {"Window_End": "count"}}, "aggregates.Window_End"),
+        ({"aggregates": {"campaign": "count"}}, "aggregates.campaign"),
+        ({"aggregates": {"a": "count", "A": "count"}}, "aggregates.A"),
+        ({"group_by": ["a.b", "a_b"]}, "group_by.1"),
+        ({"output": {"kind": "kafka", "topic": "clicks.clean"}}, "output.topic"),
+        ({"output": {"kind": "kafka", "topic": "events.raw"}}, "output.topic"),
+    ],
+)
+def test_a_sink_s_mistake_is_named(changes: dict[str, Any], key: str) -> None:
+    assert set(faults(changes)) == {f"sinks.0.{key}"}
+
+
+def test_a_name_of_a_column_is_one_that_sql_takes() -> None:
+    found = faults({"aggregates": {"1st": "count"}})
+    assert any("does not begin with a digit" in message for message in found.values())
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "key"),
+    [
+        ({}, other(name="hourly"), "name"),
+        ({}, other(output={"kind": "parquet", "path": "var/hourly/"}), "output.path"),
+        ({}, other(aside="var/hourly"), "aside"),
+        ({}, other(aside="var/checkpoints/hourly-aside"), "aside"),
+        (
+            {"output": {"kind": "kafka", "topic": "hours"}},
+            other(output={"kind": "kafka", "topic": "hours"}),
+            "output.topic",
+        ),
+        (
+            {"output": {"kind": "postgres", "url": "postgresql://db/a", "table": "t"}},
+            other(output={"kind": "postgres", "url": "postgresql://db/a", "table": "t"}),
+            "output.table",
+        ),
+    ],
+)
+def test_two_sinks_write_to_places_of_their_own(
+    first: dict[str, Any], second: dict[str, Any], key: str
+) -> None:
+    assert set(faults(first, second)) == {f"sinks.1.{key}"}
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("count", ("count", "", 0)),
+        ("sum:a.b", ("sum", "a.b", 0)),
+        ("approx_count_distinct:user-id", ("approx_count_distinct", "user-id", 0)),
+        ("p50:amount", ("percentile", "amount", 50)),
+        ("p99.9:amount", ("percentile", "amount", 99.9)),
+        ("p0:amount", ("percentile", "amount", 0)),
+    ],
+)
+def test_an_aggregate_is_taken_apart(text: str, parts: tuple[str, str, float]) -> None:
+    assert sink(aggregates={"made": text}).aggregates == {"made": text}
+    assert aggregate_call(text) == parts
+
+
+@pytest.mark.parametrize(("text", "length"), [("1 hour", 3_600_000), ("30 minutes", 1_800_000), ("0 days", 0)])
+def test_an_interval_has_a_length(text: str, length: int) -> None:
+    assert interval_ms(text) == length
