@@ -350,6 +350,39 @@ def scan(
     return 0, 0
 
 
+def scan_into(columns: Columns, start: int, stop: int, batch: NDArray[np.int64], row: int) -> tuple[int, int]:
+    """Read ``columns.data[start:stop]`` into ``columns`` from ``row`` on; arguments and result are `scan`'s."""
+    wrong, record = scan(
+        columns.data,
+        start,
+        stop,
+        batch,
+        row,
+        columns.offset,
+        columns.timestamp,
+        columns.body,
+        columns.end,
+        columns.key,
+        columns.key_length,
+        columns.value,
+        columns.value_length,
+        columns.headers,
+    )
+    return int(wrong), int(record)
+
+
+def scan_run(data: NDArray[np.uint8], stop: int, count: int) -> tuple[Columns, int]:
+    """Read ``count`` records that stand one after the other in ``data[:stop]``, as `encode` writes them.
+
+    Returns:
+        Their columns, offsets from 0 and times from the epoch on, and a `Malformed` code (0: all is well).
+    """
+    columns = Columns.empty(count, data)
+    batch = np.zeros(BATCH_COLUMNS, np.int64)
+    batch[COUNT], batch[LAST_DELTA] = count, count - 1
+    return columns, scan_into(columns, 0, stop, batch, 0)[0]
+
+
 @inlined
 def varint_bytes(value):  # type: ignore[no-untyped-def]  # inlined kernel
     """Return how many bytes ``value`` takes as a zigzag varint."""

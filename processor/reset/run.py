@@ -37,9 +37,9 @@ from processor.kafka.source import check_same_source
 from processor.kafka.topics import ensure
 from processor.pipeline import new_position
 from processor.reset.decide import Known, State, Step, ToTime, decide, touched, wanted
-from processor.reset.head import Head, read_head
 from processor.reset.replay import Replay, Replayed
 from processor.slot import origin_at, transactional_id
+from processor.state.head import Head, read_head
 from processor.state.memory import MemoryStore
 from processor.state.restore import restore, settled
 from processor.state.table import Table

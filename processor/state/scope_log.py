@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.engine import records
-from processor.engine.records import Columns
 from processor.engine.scope_table import UnreadableScopeError
 from schemas.changelog import (
     BLOCK_KIND,
@@ -38,6 +37,7 @@ from schemas.changelog import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from processor.engine.records import Columns
     from processor.engine.scope_table import ScopeTable
 
 BLOCK_BYTES = 1024 * 1024
@@ -124,25 +124,7 @@ class ScopeLog:
         self._entries += count
         # Kernels are compiled for writable bytes, as the decoder's are.
         data = np.array(payload, np.uint8)
-        columns = Columns.empty(count, data)
-        batch = np.zeros(records.BATCH_COLUMNS, np.int64)
-        batch[records.COUNT], batch[records.LAST_DELTA] = count, count - 1
-        wrong, _ = records.scan(
-            data,
-            0,
-            data.size,
-            batch,
-            0,
-            columns.offset,
-            columns.timestamp,
-            columns.body,
-            columns.end,
-            columns.key,
-            columns.key_length,
-            columns.value,
-            columns.value_length,
-            columns.headers,
-        )
+        columns, wrong = records.scan_run(data, data.size, count)
         try:
             if wrong or self.scopes.apply(columns, track=False).size:
                 raise CorruptStateError(f"block {key!r} holds what is no scope")

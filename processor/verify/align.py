@@ -17,10 +17,14 @@ from collections import Counter, defaultdict, deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from processor.engine.compare import equal_run
 from processor.verify.report import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from processor.engine.records import Columns
     from processor.verify.report import Report
@@ -153,6 +157,21 @@ class Aligner(ABC):
     @abstractmethod
     def neither(self, expected: Line, found: Line) -> Step:
         """Tell what it is where neither head is to be found on the other side."""
+
+    async def match(self, columns: Columns, rows: NDArray[np.int64]) -> int:
+        """Compare ``rows`` with what comes next until something differs or ends; returns how many agree."""
+        at = 0
+        while at < rows.size and await self.tape.ready(wait=True):
+            other = self.tape.columns
+            assert other is not None  # noqa: S101 - it is ready
+            left = self.tape.left
+            run = equal_run(columns, rows[at:], other, self.tape.row)
+            self.tape.take(run)
+            self.count(run)
+            at += run
+            if run < left and at < rows.size:
+                break
+        return at
 
     async def settle(self, *, final: bool) -> None:
         """Compare as far as what is expected can be told from what may come later.

@@ -16,18 +16,18 @@ import asyncio
 import time
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from processor.dedup import definition
 from processor.errors import StopError
+from processor.kafka.changelog import ChangelogPartition
 from processor.kafka.offsets import bounds, committed
 from processor.kafka.seam import TopicPartition
 from processor.kafka.source import check_same_source
+from processor.state.head import Head, read_head
 from processor.verify.reading import PATIENCE_S
 from processor.verify.sharing import without
-from schemas.changelog import NO_TOPIC, ORIGIN_KEY, POSITION_KEY, CorruptStateError, Origin, Position
+from schemas.changelog import NO_TOPIC, Origin, Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -66,13 +66,6 @@ class Limits:
     other_rules: bool = False
 
 
-class State(NamedTuple):
-    """What a changelog partition says of itself; None where it does not."""
-
-    origin: Origin | None = None
-    position: Position | None = None
-
-
 async def find_limits(
     reader: Reader,
     pipeline: Pipeline,
@@ -97,9 +90,11 @@ async def find_limits(
     link = reader.link
     source = TopicPartition(pipeline.source, partition)
     offset = await committed_offset(link, group, source)
-    state = State()
+    state = Head()
     if changelog is not None:
-        state = await read_state(reader, TopicPartition(changelog, partition))
+        log = ChangelogPartition(link, reader.decoder, changelog, partition)
+        there = await log.bounds()
+        state = await read_head(log, there.start, there.stable)
     outputs = [
         topic for topic in (pipeline.sink, pipeline.duplicates, pipeline.quarantine) if topic is not None
     ]
@@ -212,28 +207,3 @@ async def moved_on(link: Link, group: str, source: TopicPartition, beyond: int) 
         if time.monotonic() >= deadline:
             return None
         await asyncio.sleep(POLL_S)
-
-
-async def read_state(reader: Reader, changelog: TopicPartition) -> State:
-    """Return the last origin and position in a changelog partition.
-
-    Raises:
-        StopError: They are corrupt.
-    """
-    limits = (await bounds(reader.link, [changelog]))[changelog]
-    found: dict[bytes, bytes | None] = {}
-    async for columns, _ in reader.pieces(changelog, limits.start, limits.stable):
-        named = np.flatnonzero(columns.key_length == 1)
-        for key in (ORIGIN_KEY, POSITION_KEY):
-            rows = named[columns.data[columns.key[named]] == key[0]]
-            found |= dict(columns.items(rows[-1:]))
-    origin, position = found.get(ORIGIN_KEY), found.get(POSITION_KEY)
-    try:
-        return State(
-            None if origin is None else Origin.decode(origin),
-            None if position is None else Position.decode(position),
-        )
-    except CorruptStateError as error:
-        raise StopError(
-            f"{changelog.topic}:{changelog.partition}: {error}; restore the topic from a copy"
-        ) from error

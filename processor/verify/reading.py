@@ -55,7 +55,7 @@ class Reader:
 
     def __init__(self, link: Link) -> None:
         self.link = link
-        self._decoder = Decoder()
+        self.decoder = Decoder()
 
     async def pieces(
         self, tp: TopicPartition, start: int, stop: int
@@ -79,13 +79,13 @@ class Reader:
                 coming = None
                 before = at
                 for chunk in chunks:
-                    after = self._decoder.next_offset(chunk)
+                    after = self.decoder.next_offset(chunk)
                     if after is None:
                         # An answer without bytes says that nothing is left there: see `Fetcher.fetch`.
                         at = max(at, min(stop, chunk.last_stable_offset))
                     elif before < after < stop:
                         coming = asyncio.create_task(fetcher.fetch({tp: after}), name=f"fetch {name}")
-                    opened = self._decoder.pieces(chunk)
+                    opened = self.decoder.pieces(chunk)
                     # Not beyond the end: what a worker has stopped before may be a batch that cannot be read.
                     while at < stop and (piece := await asyncio.to_thread(next, opened, None)) is not None:
                         at = piece.next_offset

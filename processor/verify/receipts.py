@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from processor.engine import records
-from processor.engine.compare import PARTS, equal_run
+from processor.engine.compare import PARTS
 from processor.engine.receipts import ReceiptText, encode, most_bytes
-from processor.engine.records import Columns
 from processor.verify.align import LOOK_AHEAD, Aligner, Line, Step
 from processor.verify.report import Rule
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.receipts import Grounds
+    from processor.engine.records import Columns
     from processor.verify.history import History
     from processor.verify.report import Report
     from processor.verify.tape import Tape
@@ -83,7 +83,7 @@ class ReceiptCheck(Aligner):
             made = self._receipts(columns, some, grounds)
             if self._begins_late:
                 some, made = await self._leave_out(columns, some, made)
-            at = await self._run(made) if self.even else 0
+            at = await self.match(made, np.arange(len(made))) if self.even else 0
             if at < some.size:
                 self.expected.extend(self._read(made, at, some.size))
                 await self.settle(final=False)
@@ -108,43 +108,10 @@ class ReceiptCheck(Aligner):
         if self._out.size < most:
             self._out = np.empty(most, np.uint8)
         used = encode(self._text, columns, rows, grounds, 0, self._out)
-        made = Columns.empty(rows.size, self._out)
-        batch = np.zeros(records.BATCH_COLUMNS, np.int64)
-        batch[records.COUNT], batch[records.LAST_DELTA] = rows.size, rows.size - 1
-        wrong, _ = records.scan(
-            made.data,
-            0,
-            used,
-            batch,
-            0,
-            made.offset,
-            made.timestamp,
-            made.body,
-            made.end,
-            made.key,
-            made.key_length,
-            made.value,
-            made.value_length,
-            made.headers,
-        )
+        made, wrong = records.scan_run(self._out, used, rows.size)
         assert not wrong  # noqa: S101 - our own kernel wrote it
         made.offset = columns.offset[rows]
         return made
-
-    async def _run(self, made: Columns) -> int:
-        rows = np.arange(len(made))
-        at = 0
-        while at < rows.size and await self.tape.ready(wait=True):
-            other = self.tape.columns
-            assert other is not None  # noqa: S101 - it is ready
-            left = self.tape.left
-            run = equal_run(made, rows[at:], other, self.tape.row)
-            self.tape.take(run)
-            self.count(run)
-            at += run
-            if run < left and at < rows.size:
-                break
-        return at
 
     def _read(self, columns: Columns, start: int, stop: int, *, source: bool = True) -> Iterator[Line]:
         """Read receipts; ``source``: the columns' offsets are those of the dropped records."""

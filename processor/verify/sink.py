@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from processor.engine.compare import PARTS, equal_run
+from processor.engine.compare import PARTS
 from processor.engine.verdict import Verdict
 from processor.verify.align import LOOK_AHEAD, Aligner, Line, Step
 from processor.verify.report import Rule
@@ -46,27 +46,12 @@ class SinkCheck(Aligner):
         at = 0
         while at < rows.size:
             if self.even:
-                at += await self._run(columns, rows[at:])
+                at += await self.match(columns, rows[at:])
             if at < rows.size:
                 step = rows[at : at + LOOK_AHEAD]
                 self.expected.extend(self._expected(columns, step))
                 at += step.size
                 await self.settle(final=False)
-
-    async def _run(self, columns: Columns, rows: NDArray[np.int64]) -> int:
-        """Compare until something differs or ends; returns how many are the same."""
-        at = 0
-        while at < rows.size and await self.tape.ready(wait=True):
-            other = self.tape.columns
-            assert other is not None  # noqa: S101 - it is ready
-            left = self.tape.left
-            run = equal_run(columns, rows[at:], other, self.tape.row)
-            self.tape.take(run)
-            self.count(run)
-            at += run
-            if run < left and at < rows.size:
-                break
-        return at
 
     def _expected(self, columns: Columns, rows: NDArray[np.int64]) -> Iterator[Line]:
         start, stop = int(rows[0]), int(rows[-1]) + 1

@@ -230,7 +230,7 @@ class Decoder:
         next_offset = _after(table[stop - 1]) if stop > start else position
         for index, begin, end in spans:
             batch = table[index]
-            wrong, record = _scan_into(columns, begin, end, batch, row)
+            wrong, record = records.scan_into(columns, begin, end, batch, row)
             if wrong:
                 text = f"{Malformed(wrong).text} (record {record} of the batch)"
                 error = _undecodable(table, index, text)
@@ -293,26 +293,6 @@ def _drop_rows(columns: Columns, start: int, stop: int, skip: int) -> None:
         column[start : stop - skip] = column[start + skip : stop].copy()
 
 
-def _scan_into(columns: Columns, begin: int, end: int, batch: NDArray[np.int64], row: int) -> tuple[int, int]:
-    wrong, record = records.scan(
-        columns.data,
-        begin,
-        end,
-        batch,
-        row,
-        columns.offset,
-        columns.timestamp,
-        columns.body,
-        columns.end,
-        columns.key,
-        columns.key_length,
-        columns.value,
-        columns.value_length,
-        columns.headers,
-    )
-    return int(wrong), int(record)
-
-
 def _wanted(table: NDArray[np.int64], chunk: Chunk, raw: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Tell data that counts from control batches, aborted transactions and what lies below."""
     attributes = table[:, ATTRIBUTES]
@@ -346,7 +326,7 @@ def is_abort_marker(raw: NDArray[np.uint8], batch: NDArray[np.int64]) -> bool:
     # A copy, because a kernel is compiled anew for read-only bytes.
     body = raw[int(batch[START]) + HEADER_BYTES : int(batch[START] + batch[SIZE])].copy()
     columns = Columns.empty(1, body)
-    if batch[COUNT] != 1 or _scan_into(columns, 0, int(body.size), batch, 0)[0]:
+    if batch[COUNT] != 1 or records.scan_into(columns, 0, int(body.size), batch, 0)[0]:
         return False
     key = int(columns.key[0])
     return bool(columns.key_length[0] >= 4 and not body[key + 2] and not body[key + 3])
