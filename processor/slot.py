@@ -200,7 +200,7 @@ class SlotRun:
         self._room = asyncio.Semaphore(ROOM)
         topics = self._topics = await self._context.topics(self._config)
         link = await self._link("fetch", topics.source, *_written(topics))
-        self._producer = await self._fenced(self._id, topics)
+        self._producer = await self._fenced(self._id, topics, self._numbers)
         pipeline = SlotPipeline(
             self._config.name,
             topics,
@@ -230,7 +230,7 @@ class SlotRun:
         self._links.append(link)
         return link
 
-    async def _fenced(self, identity: str, topics: Topics) -> Producer:
+    async def _fenced(self, identity: str, topics: Topics, numbers: list[int]) -> Producer:
         exactly = self._context.exactly_once
         producer = Producer(
             await self._link("produce", *_written(topics)),
@@ -239,7 +239,9 @@ class SlotRun:
             # Below the transaction's time-out, so that we know of a failure before the coordinator acts.
             self._context.transaction_timeout_ms / 1000 * 0.8,
         )
-        await producer.fence()
+        await producer.fence(
+            [TopicPartition(topic, number) for topic in _written(topics) if topic for number in numbers]
+        )
         return producer
 
     def _output(self, producer: Producer, topics: Topics) -> ExactlyOnceOutput | AtLeastOnceOutput:
@@ -314,7 +316,7 @@ class SlotRun:
             self._context.application_id, self._config.name, number % position.slots, position.slots
         )
         log.warning("%s was written with slots = %s: fencing %s", changelog.name, position.slots, other)
-        await (await self._fenced(other, topics)).close()
+        await (await self._fenced(other, topics, [number])).close()
         return await restore(table, changelog, timeout_s, progress)
 
     async def _first_position(self, link: Link, tp: TopicPartition, limits: Bounds) -> Position:
@@ -514,9 +516,8 @@ class SlotRun:
             labels = (self._config.name, reason)
             self._context.metrics.transactions_aborted.labels(*labels).inc()
         if producer is not None:
-            # Only where nobody follows at once: a rebuild fences, which aborts too, when the broker is well.
-            # One that shuts down was seen to end an abort without its markers in all partitions: what was sent
-            # before then hangs, or becomes visible with the next commit.
+            # Only where nobody follows at once: a rebuild fences, which aborts too, and does so when the broker
+            # is well: one that shuts down leaves markers out (see `processor.kafka.markers`).
             if reason in {"stop", "revoked"}:
                 await producer.abort()
             await producer.close()

@@ -53,9 +53,20 @@ async def bounds(
     wanted = list(partitions)
     start = await _list(link, wanted, EARLIEST, READ_UNCOMMITTED, deadline_s)
     # Asked in this order, stable <= end holds whatever is committed in between.
-    stable = await _list(link, wanted, LATEST, READ_COMMITTED, deadline_s)
+    stable = await last_stable(link, wanted, deadline_s)
     end = await _list(link, wanted, LATEST, READ_UNCOMMITTED, deadline_s)
     return {tp: Bounds(start[tp], stable[tp], end[tp]) for tp in wanted}
+
+
+async def last_stable(
+    link: Link, partitions: Iterable[TopicPartition], deadline_s: float = DEADLINE_S
+) -> dict[TopicPartition, int]:
+    """Ask the leaders for the last stable offsets of ``partitions``: below them no transaction is open.
+
+    Raises:
+        RebuildError: No answer within the deadline.
+    """
+    return await _list(link, list(partitions), LATEST, READ_COMMITTED, deadline_s)
 
 
 async def offsets_at(

@@ -6,6 +6,8 @@ retried inside a transaction but what has not been tried (traps 4 and 5), so no 
 
 Batches of one partition are sent in order, several requests in flight on one connection; a refused batch
 makes the broker refuse those behind it (their sequence has a gap), so order survives errors too.
+
+After a commit its markers are looked for in all partitions before anything else is written (`markers`).
 """
 
 from __future__ import annotations
@@ -17,17 +19,14 @@ from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 from processor.errors import FencedError, RebuildError, StopError
+from processor.kafka.coordinator import FENCED, Coordinator
+from processor.kafka.markers import bring, found_open
 from processor.kafka.seam import (
-    AddOffsetsToTxnRequest,
-    AddPartitionsToTxnRequest,
-    EndTxnRequest,
-    InitProducerIdRequest,
     Kafka,
     KafkaError,
     Link,
     ProduceRequest,
     TopicPartition,
-    TxnOffsetCommitRequest,
     error_name,
 )
 
@@ -45,11 +44,10 @@ PENDING_BYTES = 8 * 1024 * 1024
 REQUEST_BYTES = 4 * 1024 * 1024
 """A request is closed once it holds this much (the broker's socket.request.max.bytes is 100 MiB)."""
 ACKS_ALL = -1
-RETRY_FIRST_S = 0.001
-RETRY_LAST_S = 0.05
 SEQUENCES = 2**31
+CLOSE_S = 1.0
+"""How long closing waits to see the last commit in all partitions; the next owner looks again."""
 
-_FENCED = {Kafka.INVALID_PRODUCER_EPOCH, Kafka.PRODUCER_FENCED, Kafka.INVALID_PRODUCER_ID_MAPPING}
 _TOO_LARGE = {Kafka.MESSAGE_TOO_LARGE, Kafka.RECORD_LIST_TOO_LARGE}
 _REFUSED = {
     Kafka.INVALID_RECORD: "the topic does not take such records (a compacted topic wants keys)",
@@ -60,16 +58,6 @@ _REFUSED = {
     Kafka.UNSUPPORTED_COMPRESSION_TYPE: "the broker does not know the codec",
     Kafka.TOPIC_AUTHORIZATION_FAILED: "allow this user to write to it",
 }
-_WAIT = {
-    Kafka.COORDINATOR_LOAD_IN_PROGRESS,
-    Kafka.COORDINATOR_NOT_AVAILABLE,
-    Kafka.NOT_COORDINATOR,
-    Kafka.CONCURRENT_TRANSACTIONS,
-}
-
-
-class TransactionTimeoutError(StopError):
-    """The broker allows transactions to stay open for less long."""
 
 
 class Producer:
@@ -91,15 +79,12 @@ class Producer:
     ) -> None:
         self._link = link
         self._id = transactional_id
-        self._timeout_ms = transaction_timeout_ms
         self._deadline_s = deadline_s
-        self._producer_id = -1
-        self._epoch = -1
-        self._coordinator = -1
-        self._group_node = -1
+        self._coordinator = Coordinator(link, transactional_id, transaction_timeout_ms, deadline_s)
         self._sequence: dict[TopicPartition, int] = defaultdict(int)
         self._queue: dict[TopicPartition, deque[EncodedBatch]] = {}
         self._added: set[TopicPartition] = set()
+        self._first: dict[TopicPartition, int] = {}
         self._acknowledged: dict[TopicPartition, int] = {}
         self._pending_bytes = 0
         self._unsent = 0
@@ -110,26 +95,28 @@ class Producer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._pump_task: asyncio.Task[None] | None = None
         self._in_transaction = False
+        self._ending: asyncio.Task[None] | None = None
 
     @property
     def transactional(self) -> bool:
         """Whether batches belong to transactions."""
         return self._id is not None
 
-    async def fence(self) -> None:
+    async def fence(self, written: Iterable[TopicPartition] = ()) -> None:
         """Take the transactional id: ends the previous owner's open transaction and its right to write.
+
+        Args:
+            written: Partitions that its owners write to; nothing of theirs is left open there.
 
         Raises:
             RebuildError: Not done within the deadline.
             TransactionTimeoutError: The time-out is above the broker's.
         """
-        response = await self._coordinated(
-            lambda: InitProducerIdRequest(self._id, self._timeout_ms if self._id else 0),
-            lambda answer: [answer.error_code],
-            "init",
-        )
-        self._producer_id = response.producer_id
-        self._epoch = response.producer_epoch
+        outcome = await self._coordinator.outcome()
+        await self._coordinator.init()
+        if outcome is not None:
+            open_ = await found_open(self._link, written, self._deadline_s)
+            await bring(self._link, self._coordinator, open_, self._deadline_s, commit=outcome)
         self._pump_task = asyncio.create_task(self._pump(), name=f"produce {self._id}")
 
     def begin(self) -> None:
@@ -169,26 +156,12 @@ class Producer:
     async def add_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Make the group's offsets part of the transaction.
 
-        aiokafka speaks version 0, which knows no group generation (trap 1): what keeps a zombie from
-        committing is the transactional id, fenced at each assignment.
+        Raises:
+            RebuildError, FencedError: They are not, or that is not known.
         """
         self._check()
-        await self._coordinated(
-            lambda: AddOffsetsToTxnRequest(self._id, self._producer_id, self._epoch, group_id),
-            lambda answer: [answer.error_code],
-            "add_offsets",
-        )
-        topics: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
-        for tp, offset in offsets.items():
-            topics[tp.topic].append((tp.partition, offset, ""))
-        await self._coordinated(
-            lambda: TxnOffsetCommitRequest(
-                self._id, group_id, self._producer_id, self._epoch, list(topics.items())
-            ),
-            _partition_codes,
-            "commit_offsets",
-            group_id=group_id,
-        )
+        await self._ended_everywhere()
+        await self._coordinator.add_offsets(group_id, offsets)
 
     async def end(self, *, commit: bool) -> None:
         """Commit or abort the transaction.
@@ -202,17 +175,19 @@ class Producer:
             if self._unsent:
                 # aiokafka's own producer would commit over a failed produce (trap 4).
                 raise RebuildError("unflushed", "a transaction must not end before its batches")
-        await self._coordinated(
-            lambda: EndTxnRequest(self._id, self._producer_id, self._epoch, commit),
-            lambda answer: [answer.error_code],
-            "end",
-        )
+        await self._coordinator.end(commit=commit)
         self._in_transaction = False
+        first, self._first = self._first, {}
+        if commit and first:
+            # Beside the work that goes on; the next transaction waits for it.
+            self._ending = asyncio.create_task(self._see_end(first), name=f"end {self._id}")
 
     async def close(self) -> None:
         """Stop sending and close the connections; an open transaction is left to be fenced."""
+        if self._failure is None and self._ending is not None:
+            await asyncio.wait([self._ending], timeout=CLOSE_S)
         self._fail(RebuildError("closed", "the producer is closed"))
-        tasks = [task for task in (self._pump_task, *self._tasks) if task]
+        tasks = [task for task in (self._pump_task, self._ending, *self._tasks) if task]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -306,7 +281,8 @@ class Producer:
             sequence = self._sequence[tp]
             # Kafka wraps to 0 after 2^31 - 1, aiokafka to a negative number (trap 14).
             self._sequence[tp] = (sequence + batch.count) % SEQUENCES
-            data = batch.build(self._producer_id, self._epoch, sequence, transactional=self.transactional)
+            identity = (self._coordinator.producer_id, self._coordinator.epoch)
+            data = batch.build(*identity, sequence, transactional=self.transactional)
             topics[tp.topic].append((tp.partition, data))
         timeout_ms = int(self._deadline_s * 1000)
         request = ProduceRequest(self._id, ACKS_ALL, timeout_ms, list(topics.items()))
@@ -317,6 +293,8 @@ class Producer:
                     tp = TopicPartition(topic, partition)
                     if code != Kafka.NONE:
                         self._fail(_refusal(tp, batches[tp], code))
+                    elif self.transactional:
+                        self._first[tp] = min(base_offset, self._first.get(tp, base_offset))
                     self._acknowledged[tp] = base_offset + batches[tp].count
         except KafkaError as error:
             self._fail(RebuildError("produce", f"produce to broker {node}: {error!r}"))
@@ -335,75 +313,26 @@ class Producer:
         new = [tp for tp, queue in self._queue.items() if queue and tp not in self._added]
         if not new:
             return
-        topics: dict[str, list[int]] = defaultdict(list)
-        for tp in new:
-            topics[tp.topic].append(tp.partition)
+        await self._ended_everywhere()
         # Counted as added even if the answer fails: an abort is owed from here on.
         self._added.update(new)
-        await self._coordinated(
-            lambda: AddPartitionsToTxnRequest(self._id, self._producer_id, self._epoch, list(topics.items())),
-            _partition_codes,
-            "add_partitions",
-        )
+        await self._coordinator.add_partitions(new)
 
-    async def _coordinated(self, request: Any, codes: Any, step: str, *, group_id: str | None = None) -> Any:
-        """Send a request to the coordinator until it is done or surely not.
+    async def _see_end(self, first: Mapping[TopicPartition, int]) -> None:
+        """See the commit in all partitions, or bring it there: the next end must not decide about it."""
+        try:
+            await bring(self._link, self._coordinator, first, self._deadline_s, commit=True)
+        except (RebuildError, FencedError, StopError) as error:
+            self._fail(error)
+        except Exception as error:  # noqa: BLE001 - as in the pump
+            self._fail(RebuildError("markers", f"looking for the end of a transaction failed: {error!r}"))
 
-        A coordinator that is loading, has moved, or is still writing the markers of the transaction
-        before (KAFKA-5477) has not begun: asking again is safe. A broken connection is not, except for
-        the fence, which may be done twice.
-        """
-        deadline = time.monotonic() + self._deadline_s
-        pause = RETRY_FIRST_S
-        while True:
-            problem: str
-            try:
-                node = await self._find_coordinator(group_id)
-                answer = await self._link.request(node, request(), coordination=True)
-                wrong = [code for code in codes(answer) if code != Kafka.NONE]
-                if not wrong:
-                    return answer
-                problem = error_name(wrong[0])
-                for code in wrong:
-                    if code not in _WAIT:
-                        raise self._coordinator_error(step, code)
-                if Kafka.CONCURRENT_TRANSACTIONS not in wrong:
-                    self._coordinator = self._group_node = -1
-            except (KafkaError, TimeoutError) as error:
-                self._coordinator = self._group_node = -1
-                problem = repr(error)
-                if step != "init":
-                    raise RebuildError(step, f"{step} of {self._id}: {problem}") from error
-                await self._link.refresh()
-            if time.monotonic() > deadline:
-                raise RebuildError(step, f"{step} of {self._id}: {problem} for {self._deadline_s} s")
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, RETRY_LAST_S)
-
-    async def _find_coordinator(self, group_id: str | None) -> int:
-        if group_id is not None:
-            if self._group_node < 0:
-                self._group_node = await self._link.group_coordinator(group_id)
-            return self._group_node
-        if self._id is None:
-            return await self._link.any_node()
-        if self._coordinator < 0:
-            self._coordinator = await self._link.transaction_coordinator(self._id)
-        return self._coordinator
-
-    def _coordinator_error(self, step: str, code: int) -> Exception:
-        if code in _FENCED:
-            return FencedError(f"{step}: {self._id} is held by another producer ({error_name(code)})")
-        if code == Kafka.INVALID_TRANSACTION_TIMEOUT:
-            return TransactionTimeoutError(
-                f"the broker's transaction.max.timeout.ms is below {self._timeout_ms} ms: raise it, or lower "
-                "worker.transaction_timeout_ms"
-            )
-        return RebuildError(step, f"{step} of {self._id}: {error_name(code)}")
-
-
-def _partition_codes(answer: Any) -> list[int]:
-    return [code for _, partitions in answer.errors for _, code in partitions]
+    async def _ended_everywhere(self) -> None:
+        """Wait until the commit before is seen in all partitions."""
+        if self._ending is not None:
+            await asyncio.wait([self._ending])
+            self._ending = None
+            self._check()
 
 
 def _refusal(tp: TopicPartition, batch: EncodedBatch, code: int) -> Exception:
@@ -412,7 +341,7 @@ def _refusal(tp: TopicPartition, batch: EncodedBatch, code: int) -> Exception:
         f"{tp.topic}:{tp.partition} refused a batch of {batch.count} records, {batch.size:,} bytes "
         f"(source offsets {batch.first_offset} to {batch.last_offset}): {error_name(code)}"
     )
-    if code in _FENCED:
+    if code in FENCED:
         return FencedError(where)
     if code in _TOO_LARGE:
         return RebuildError("too_large", where)

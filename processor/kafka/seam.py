@@ -29,8 +29,15 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
 )
-from aiokafka.errors import KafkaError, NodeNotReadyError, RequestTimedOutError, for_code
+from aiokafka.errors import (
+    IncompatibleBrokerVersion,
+    KafkaError,
+    NodeNotReadyError,
+    RequestTimedOutError,
+    for_code,
+)
 from aiokafka.protocol.admin import DescribeGroupsRequest
+from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
@@ -41,6 +48,15 @@ from aiokafka.protocol.transaction import (
     EndTxnRequest,
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
+)
+from aiokafka.protocol.types import (
+    CompactArray,
+    CompactString,
+    Int16,
+    Int32,
+    Int64,
+    Schema,
+    TaggedFields,
 )
 from aiokafka.structs import TopicPartition
 
@@ -57,9 +73,11 @@ __all__ = [
     "ConsumerProtocolMemberMetadata",
     "ConsumerRebalanceListener",
     "DescribeGroupsRequest",
+    "DescribeTransactionsRequest",
     "EndTxnRequest",
     "FetchRequest",
     "GroupCoordinator",
+    "IncompatibleBrokerVersion",
     "InitProducerIdRequest",
     "Kafka",
     "KafkaError",
@@ -116,6 +134,7 @@ class Kafka(IntEnum):
     INVALID_PRODUCER_ID_MAPPING = 49
     INVALID_TRANSACTION_TIMEOUT = 50
     CONCURRENT_TRANSACTIONS = 51
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     KAFKA_STORAGE_ERROR = 56
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
@@ -124,6 +143,7 @@ class Kafka(IntEnum):
     FENCED_INSTANCE_ID = 82
     INVALID_RECORD = 87
     PRODUCER_FENCED = 90
+    TRANSACTIONAL_ID_NOT_FOUND = 105
 
 
 def error_name(code: int) -> str:
@@ -132,6 +152,57 @@ def error_name(code: int) -> str:
         return Kafka(code).name
     except ValueError:
         return f"{for_code(code).__name__} ({code})"
+
+
+class _DescribeTransactionsResponse(Response):  # type: ignore[misc]  # aiokafka is not typed
+    API_KEY = 65
+    API_VERSION = 0
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "states",
+            CompactArray(
+                ("error_code", Int16),
+                ("transactional_id", CompactString("utf-8")),
+                ("state", CompactString("utf-8")),
+                ("timeout_ms", Int32),
+                ("start_time_ms", Int64),
+                ("producer_id", Int64),
+                ("producer_epoch", Int16),
+                (
+                    "topics",
+                    CompactArray(
+                        ("topic", CompactString("utf-8")),
+                        ("partitions", CompactArray(Int32)),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("tags", TaggedFields),
+    )
+
+
+class _DescribeTransactionsStruct(RequestStruct):  # type: ignore[misc]  # likewise
+    API_KEY = 65
+    API_VERSION = 0
+    FLEXIBLE_VERSION = True
+    RESPONSE_TYPE = _DescribeTransactionsResponse
+    SCHEMA = Schema(("transactional_ids", CompactArray(CompactString("utf-8"))), ("tags", TaggedFields))
+
+
+class DescribeTransactionsRequest(Request[_DescribeTransactionsStruct]):  # type: ignore[misc]  # likewise
+    """Asks a coordinator for the states of transactional ids (KIP-664); aiokafka has none."""
+
+    API_KEY = 65
+
+    def __init__(self, transactional_ids: list[str]) -> None:
+        self._transactional_ids = transactional_ids
+
+    def build(self, request_struct_class: type[_DescribeTransactionsStruct]) -> _DescribeTransactionsStruct:
+        """Return what is sent."""
+        return request_struct_class(self._transactional_ids, {})
 
 
 _EXPECTED: Mapping[Any, tuple[str, ...]] = {
@@ -255,7 +326,7 @@ class Link:
 
         Raises:
             KafkaError: Not sent, not answered in time, or the connection broke: what the broker did
-                with it is unknown.
+                with it is unknown. `IncompatibleBrokerVersion`: the broker does not know such requests.
         """
         group = ConnectionGroup.COORDINATION if coordination else ConnectionGroup.DEFAULT
         try:
@@ -264,6 +335,8 @@ class Link:
         except TimeoutError:
             name = type(request).__name__
             raise RequestTimedOutError(f"{name} to broker {node}: no answer in {timeout_s} s") from None
+        except NotImplementedError as error:  # aiokafka's word for a version that both would know
+            raise IncompatibleBrokerVersion(str(error)) from error
 
     async def any_node(self) -> int:
         """Return a broker that is known, for requests that any can answer."""

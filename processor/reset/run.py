@@ -27,11 +27,12 @@ from processor.errors import FencedError, RebuildError, StopError
 from processor.faults import Step as FaultStep
 from processor.faults import reached
 from processor.kafka.changelog import ChangelogPartition
+from processor.kafka.coordinator import TransactionTimeoutError
 from processor.kafka.group import readers
 from processor.kafka.offsets import bounds, committed, offsets_at
 from processor.kafka.options import client_options
 from processor.kafka.output import ExactlyOnceOutput
-from processor.kafka.producer import Producer, TransactionTimeoutError
+from processor.kafka.producer import Producer
 from processor.kafka.seam import KafkaError, Link, TopicPartition, check_aiokafka
 from processor.kafka.source import check_same_source
 from processor.kafka.topics import ensure
@@ -119,7 +120,8 @@ class Reset:
         if fence:
             for slot in sorted({number % self._worker.slots for number in to}):
                 identity = self._identity(slot, self._worker.slots)
-                self._producers[slot] = await self._fenced(identity)
+                numbers = [number for number in to if number % self._worker.slots == slot]
+                self._producers[slot] = await self._fenced(identity, numbers)
         told = await committed(self._link, self._worker.application_id, sources)
         steps, refused = [], []
         for number in sorted(to):
@@ -198,18 +200,22 @@ class Reset:
     def _identity(self, slot: int, slots: int) -> str:
         return transactional_id(self._worker.application_id, self._config.name, slot, slots)
 
-    async def _fenced(self, identity: str) -> Producer:
+    async def _fenced(self, identity: str, numbers: list[int]) -> Producer:
         try:
-            return await self._fenced_for(identity, TIMEOUT_MS)
+            return await self._fenced_for(identity, numbers, TIMEOUT_MS)
         except TransactionTimeoutError:
-            return await self._fenced_for(identity, self._worker.transaction_timeout_ms)
+            return await self._fenced_for(identity, numbers, self._worker.transaction_timeout_ms)
 
-    async def _fenced_for(self, identity: str, timeout_ms: int) -> Producer:
+    async def _fenced_for(self, identity: str, numbers: list[int], timeout_ms: int) -> Producer:
         options = client_options(self._settings.kafka)
-        link = await Link.open(options, f"{identity}-reset", [self._topics.changelog])
+        topics = self._topics
+        written = [
+            name for name in (topics.sink, topics.duplicates, topics.quarantine, topics.changelog) if name
+        ]
+        link = await Link.open(options, f"{identity}-reset", written)
         producer = Producer(link, identity, timeout_ms, min(DEADLINE_S, 0.8 * timeout_ms / 1000))
         try:
-            await producer.fence()
+            await producer.fence([TopicPartition(name, number) for name in written for number in numbers])
         except BaseException:
             await producer.close()
             raise
@@ -228,7 +234,7 @@ class Reset:
         slots = 0 if head.position is None else head.position.slots
         if slots not in {0, self._worker.slots}:
             # Its state was written with another number of slots: the id for this partition is another.
-            await (await self._fenced(self._identity(number % slots, slots))).close()
+            await (await self._fenced(self._identity(number % slots, slots), [number])).close()
         settling = await settled(changelog, self._worker.transaction_timeout_ms / 1000)
         return await read_head(changelog, limits.stable, settling.stable, head)
 

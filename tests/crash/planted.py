@@ -65,6 +65,22 @@ MISTAKES = (
         broker=True,
     ),
     Mistake(
+        "the end of a transaction is not looked for in its partitions",
+        "processor/kafka/producer.py",
+        "        if commit and first:\n",
+        "        if not commit and first:\n",
+        "tests/broker/test_markers.py::test_an_abort_does_not_take_back_the_commit_before_it",
+        broker=True,
+    ),
+    Mistake(
+        "a new owner does not look whether the last end has reached all partitions",
+        "processor/kafka/producer.py",
+        "        if outcome is not None:\n",
+        "        if outcome is None:\n",
+        "tests/broker/test_markers.py::test_a_commit_does_not_show_what_was_aborted_before_it",
+        broker=True,
+    ),
+    Mistake(
         "the commit does not wait until the output is acknowledged",
         "processor/pipeline.py",
         "        await self._output.flush()\n        reached(Step.OUTPUT)  # 2\n",
@@ -112,8 +128,8 @@ MISTAKES = (
     Mistake(
         "the previous owner is not fenced at assignment",
         "processor/slot.py",
-        "self._producer = await self._fenced(self._id, topics)",
-        'self._producer = await self._fenced(f"{self._id}-{os.urandom(4).hex()}", topics)',
+        "self._producer = await self._fenced(self._id, topics, self._numbers)",
+        'self._producer = await self._fenced(f"{self._id}-{os.urandom(4).hex()}", topics, self._numbers)',
         "tests/crash/test_zombies.py::"
         "test_a_worker_paused_between_two_steps_commits_nothing_afterwards[offsets]",
         broker=True,

@@ -1,0 +1,226 @@
+"""What does a slot's producer ask of its transaction coordinator, and what do the answers mean?
+
+Every question has one deadline. An answer is "done", or an error named for its reaction: begin anew
+(`RebuildError`), ask the group who owns the id (`FencedError`), stop. No outcome is guessed (trap 5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from processor.errors import FencedError, RebuildError, StopError
+from processor.kafka.seam import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
+    IncompatibleBrokerVersion,
+    InitProducerIdRequest,
+    Kafka,
+    KafkaError,
+    Link,
+    TopicPartition,
+    TxnOffsetCommitRequest,
+    error_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+RETRY_FIRST_S = 0.001
+RETRY_LAST_S = 0.05
+
+FENCED = {Kafka.INVALID_PRODUCER_EPOCH, Kafka.PRODUCER_FENCED, Kafka.INVALID_PRODUCER_ID_MAPPING}
+_WAIT = {
+    Kafka.COORDINATOR_LOAD_IN_PROGRESS,
+    Kafka.COORDINATOR_NOT_AVAILABLE,
+    Kafka.NOT_COORDINATOR,
+    Kafka.CONCURRENT_TRANSACTIONS,
+}
+_UNKNOWN = {Kafka.TRANSACTIONAL_ID_NOT_FOUND, Kafka.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+_ENDED_BY_COMMIT = {"PrepareCommit": True, "CompleteCommit": True}
+# An open one is aborted by the fence.
+_ENDED_BY_ABORT = dict.fromkeys(("Ongoing", "PrepareAbort", "CompleteAbort", "PrepareEpochFence"), False)
+_OUTCOME = _ENDED_BY_COMMIT | _ENDED_BY_ABORT
+
+
+class TransactionTimeoutError(StopError):
+    """The broker allows transactions to stay open for less long."""
+
+
+class Coordinator:
+    """The coordinator of one transactional id, or of none: then only `init` is of use.
+
+    Args:
+        link: Connections.
+        transactional_id: None: idempotent only.
+        transaction_timeout_ms: After which the coordinator aborts a transaction by itself.
+        deadline_s: For each question.
+    """
+
+    def __init__(
+        self, link: Link, transactional_id: str | None, transaction_timeout_ms: int, deadline_s: float
+    ) -> None:
+        self._link = link
+        self._id = transactional_id
+        self._timeout_ms = transaction_timeout_ms
+        self._deadline_s = deadline_s
+        self._node = -1
+        self._group_node = -1
+        self.producer_id = -1
+        self.epoch = -1
+
+    async def init(self) -> None:
+        """Take the id with a new epoch: ends the previous owner's open transaction and its right to write.
+
+        Raises:
+            RebuildError: Not done within the deadline.
+            TransactionTimeoutError: The time-out is above the broker's.
+        """
+        answer = await self._ask(
+            lambda: InitProducerIdRequest(self._id, self._timeout_ms if self._id else 0),
+            lambda answer: [answer.error_code],
+            "init",
+        )
+        self.producer_id = answer.producer_id
+        self.epoch = answer.producer_epoch
+
+    async def outcome(self) -> bool | None:
+        """Return how the id's last transaction ended, or is ended by a fence: True for a commit.
+
+        None where that is not to be had: the id is new, nothing was written since it was last taken, or the
+        broker does not tell (it has to be 3.0 or later).
+
+        Raises:
+            RebuildError: No answer within the deadline.
+        """
+        if self._id is None:
+            return None
+        identity = self._id
+        try:
+            answer = await self._ask(
+                lambda: DescribeTransactionsRequest([identity]),
+                lambda answer: [state[0] for state in answer.states if state[0] not in _UNKNOWN],
+                "describe",
+            )
+        except RebuildError as error:
+            if isinstance(error.__cause__, IncompatibleBrokerVersion):
+                return None
+            raise
+        return next((_OUTCOME.get(state[2]) for state in answer.states if state[0] == Kafka.NONE), None)
+
+    async def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Make partitions part of the transaction; the first ones open it.
+
+        Raises:
+            RebuildError, FencedError: They are not, or that is not known.
+        """
+        topics: dict[str, list[int]] = defaultdict(list)
+        for tp in partitions:
+            topics[tp.topic].append(tp.partition)
+        await self._ask(
+            lambda: AddPartitionsToTxnRequest(self._id, self.producer_id, self.epoch, list(topics.items())),
+            _partition_codes,
+            "add_partitions",
+        )
+
+    async def add_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Make the group's offsets part of the transaction.
+
+        aiokafka speaks version 0, which knows no group generation (trap 1): what keeps a zombie from
+        committing is the transactional id, fenced at each assignment.
+
+        Raises:
+            RebuildError, FencedError: They are not, or that is not known.
+        """
+        await self._ask(
+            lambda: AddOffsetsToTxnRequest(self._id, self.producer_id, self.epoch, group_id),
+            lambda answer: [answer.error_code],
+            "add_offsets",
+        )
+        topics: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+        for tp, offset in offsets.items():
+            topics[tp.topic].append((tp.partition, offset, ""))
+        await self._ask(
+            lambda: TxnOffsetCommitRequest(
+                self._id, group_id, self.producer_id, self.epoch, list(topics.items())
+            ),
+            _partition_codes,
+            "commit_offsets",
+            group_id=group_id,
+        )
+
+    async def end(self, *, commit: bool) -> None:
+        """Commit or abort the transaction.
+
+        Raises:
+            RebuildError: The outcome may be unknown: it must be found out by fencing and restoring.
+            FencedError: It was aborted: somebody else holds the id.
+        """
+        await self._ask(
+            lambda: EndTxnRequest(self._id, self.producer_id, self.epoch, commit),
+            lambda answer: [answer.error_code],
+            "end",
+        )
+
+    async def _ask(self, request: Any, codes: Any, step: str, *, group_id: str | None = None) -> Any:
+        """Send a request to the coordinator until it is done or surely not.
+
+        A coordinator that is loading, has moved, or is still writing the markers of the transaction
+        before (KAFKA-5477) has not begun: asking again is safe. A broken connection is not, except for
+        what may be done twice: the fence, and a question.
+        """
+        deadline = time.monotonic() + self._deadline_s
+        pause = RETRY_FIRST_S
+        while True:
+            problem: str
+            try:
+                node = await self._find(group_id)
+                answer = await self._link.request(node, request(), coordination=True)
+                wrong = [code for code in codes(answer) if code != Kafka.NONE]
+                if not wrong:
+                    return answer
+                problem = error_name(wrong[0])
+                for code in wrong:
+                    if code not in _WAIT:
+                        raise self._error(step, code)
+                if Kafka.CONCURRENT_TRANSACTIONS not in wrong:
+                    self._node = self._group_node = -1
+            except (KafkaError, TimeoutError) as error:
+                self._node = self._group_node = -1
+                problem = repr(error)
+                if step not in {"init", "describe"} or isinstance(error, IncompatibleBrokerVersion):
+                    raise RebuildError(step, f"{step} of {self._id}: {problem}") from error
+                await self._link.refresh()
+            if time.monotonic() > deadline:
+                raise RebuildError(step, f"{step} of {self._id}: {problem} for {self._deadline_s} s")
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, RETRY_LAST_S)
+
+    async def _find(self, group_id: str | None) -> int:
+        if group_id is not None:
+            if self._group_node < 0:
+                self._group_node = await self._link.group_coordinator(group_id)
+            return self._group_node
+        if self._id is None:
+            return await self._link.any_node()
+        if self._node < 0:
+            self._node = await self._link.transaction_coordinator(self._id)
+        return self._node
+
+    def _error(self, step: str, code: int) -> Exception:
+        if code in FENCED:
+            return FencedError(f"{step}: {self._id} is held by another producer ({error_name(code)})")
+        if code == Kafka.INVALID_TRANSACTION_TIMEOUT:
+            return TransactionTimeoutError(
+                f"the broker's transaction.max.timeout.ms is below {self._timeout_ms} ms: raise it, or lower "
+                "worker.transaction_timeout_ms"
+            )
+        return RebuildError(step, f"{step} of {self._id}: {error_name(code)}")
+
+
+def _partition_codes(answer: Any) -> list[int]:
+    return [code for _, partitions in answer.errors for _, code in partitions]
