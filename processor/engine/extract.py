@@ -15,13 +15,14 @@ import numpy as np
 from processor.engine.jit import inlined, kernel
 from processor.engine.json_scan import Pointers, look_up
 from processor.engine.json_text import unescape
-from processor.engine.records import VARINT_BYTES, Columns, _varint
+from processor.engine.varints import VARINT_BYTES, varint
 from processor.engine.verdict import Fault
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.json_scan import Found
+    from processor.engine.records import Columns
 
 
 class SequenceFormat(IntEnum):
@@ -184,19 +185,19 @@ def header_span(
     """
     for row in range(headers.size):
         stop = end[row]
-        fields, at = _varint(data, headers[row], stop, VARINT_BYTES)
+        fields, at = varint(data, headers[row], stop, VARINT_BYTES)
         found = np.int64(-1)
         found_size = np.int64(-1)
         for _ in range(fields):
-            size, at = _varint(data, at, stop, VARINT_BYTES)
+            size, at = varint(data, at, stop, VARINT_BYTES)
             same = size == name.size
             if same:
                 for j in range(size):
-                    if data[at + j] != name[j]:
+                    if data[np.uint64(at + j)] != name[np.uint64(j)]:
                         same = False
                         break
             at += size
-            size, at = _varint(data, at, stop, VARINT_BYTES)
+            size, at = varint(data, at, stop, VARINT_BYTES)
             if same:
                 found = at
                 found_size = size

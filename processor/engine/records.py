@@ -27,12 +27,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.jit import inlined, kernel
+from processor.engine.jit import Int, inlined, kernel
+from processor.engine.varints import (
+    VARINT_BYTES,
+    VARLONG_BYTES,
+    put_bytes,
+    put_varint,
+    varint,
+    varint_bytes,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 HEADER_BYTES = 61
+CRC_FROM = 21
+"""The CRC-32C covers a batch from its attributes on."""
 LOG_OVERHEAD = 12
 """Bytes before the length field ends: base offset and length itself are not counted by it."""
 
@@ -51,10 +61,6 @@ CONTROL = 0x20
 MIN_RECORD_BYTES = 7
 """Length, attributes, two deltas, two lengths and a header count: the smallest record there is."""
 
-VARINT_BYTES = 5
-"""32 bits in groups of 7: lengths, counts and offset deltas. Kafka's clients refuse longer ones."""
-VARLONG_BYTES = 10
-"""64 bits in groups of 7: timestamp deltas."""
 MAX_OVERHEAD_BYTES = VARINT_BYTES + 1 + VARLONG_BYTES + VARINT_BYTES
 """What `encode` can write before a record's key length: length, attributes, both deltas."""
 
@@ -217,37 +223,13 @@ def walk(data: NDArray[np.uint8], table: NDArray[np.int64]) -> tuple[int, int, i
     return rows, at, 0
 
 
-@inlined
-def _varint(data, at, stop, most):  # type: ignore[no-untyped-def]  # inlined kernel
-    """Read a zigzag varint of at most ``most`` bytes.
-
-    Returns (value, next position); the position is -1 where it is cut or too long.
-    """
-    result = np.uint64(0)
-    shift = np.uint64(0)
-    position = at
-    good = False
-    for _ in range(most):
-        if position >= stop:
-            break
-        byte = np.uint64(data[position])
-        position += 1
-        result |= (byte & np.uint64(0x7F)) << shift
-        if byte < 128:
-            good = True
-            break
-        shift += np.uint64(7)
-    value = np.int64(result >> np.uint64(1)) ^ -np.int64(result & np.uint64(1))
-    return value, (position if good else -1)
-
-
 @kernel
 def scan(
     data: NDArray[np.uint8],
     start: int,
     stop: int,
     batch: NDArray[np.int64],
-    first_row: int,
+    first_row: Int,
     offset: NDArray[np.int64],
     timestamp: NDArray[np.int64],
     body: NDArray[np.int64],
@@ -286,17 +268,17 @@ def scan(
     at = start
     previous = np.int64(-1)
     for i in range(count):
-        length, at = _varint(data, at, stop, VARINT_BYTES)
+        length, at = varint(data, at, stop, VARINT_BYTES)
         if at < 0:
             return 4, i
         if length < 0 or length > stop - at:
             return 5, i
         limit = at + length
         at += 1  # attributes, unused by Kafka so far
-        delta, at = _varint(data, at, limit, VARLONG_BYTES)
+        delta, at = varint(data, at, limit, VARLONG_BYTES)
         if at < 0:
             return 4, i
-        offset_delta, at = _varint(data, at, limit, VARINT_BYTES)
+        offset_delta, at = varint(data, at, limit, VARINT_BYTES)
         if at < 0:
             return 4, i
         if offset_delta <= previous or offset_delta > batch[LAST_DELTA]:
@@ -307,7 +289,7 @@ def scan(
         # With LogAppendTime the broker's time is the batch's maximum, whatever the deltas say.
         timestamp[row] = batch[MAX_TIMESTAMP] if append_time else batch[BASE_TIMESTAMP] + delta
         body[row] = at
-        size, at = _varint(data, at, limit, VARINT_BYTES)
+        size, at = varint(data, at, limit, VARINT_BYTES)
         if at < 0:
             return 4, i
         if size < -1 or size > limit - at:
@@ -315,7 +297,7 @@ def scan(
         key[row] = at
         key_length[row] = size
         at += max(size, 0)
-        size, at = _varint(data, at, limit, VARINT_BYTES)
+        size, at = varint(data, at, limit, VARINT_BYTES)
         if at < 0:
             return 4, i
         if size < -1 or size > limit - at:
@@ -324,19 +306,19 @@ def scan(
         value_length[row] = size
         at += max(size, 0)
         headers[row] = at
-        fields, at = _varint(data, at, limit, VARINT_BYTES)
+        fields, at = varint(data, at, limit, VARINT_BYTES)
         if at < 0:
             return 4, i
         if fields < 0 or fields > limit - at:
             return 9, i
         for _ in range(fields):
-            size, at = _varint(data, at, limit, VARINT_BYTES)
+            size, at = varint(data, at, limit, VARINT_BYTES)
             if at < 0:
                 return 4, i
             if size < 0 or size > limit - at:
                 return 9, i
             at += size
-            size, at = _varint(data, at, limit, VARINT_BYTES)
+            size, at = varint(data, at, limit, VARINT_BYTES)
             if at < 0:
                 return 4, i
             if size < -1 or size > limit - at:
@@ -348,6 +330,97 @@ def scan(
     if at != stop:
         return 10, count
     return 0, 0
+
+
+@kernel
+def scan_spans(
+    data: NDArray[np.uint8],
+    spans: NDArray[np.int64],
+    table: NDArray[np.int64],
+    position: int,
+    offset: NDArray[np.int64],
+    timestamp: NDArray[np.int64],
+    body: NDArray[np.int64],
+    end: NDArray[np.int64],
+    key: NDArray[np.int64],
+    key_length: NDArray[np.int64],
+    value: NDArray[np.int64],
+    value_length: NDArray[np.int64],
+    headers: NDArray[np.int64],
+    opened: NDArray[np.int64],
+    first_row: NDArray[np.int64],
+    skipped: NDArray[np.int64],
+) -> tuple[int, int, int, int]:
+    """Read several inflated batches into columns from row 0, without the records below a position.
+
+    Args:
+        data: uint8[n], inflated records.
+        spans: int64[k, 3]: a batch's row of the table, where its records begin and end in ``data``.
+        table: int64[b, BATCH_COLUMNS].
+        position: The first offset wanted: a fetch can begin inside a batch.
+        offset: Column as in `Columns`, written.
+        timestamp: Column as in `Columns`, written.
+        body: Column as in `Columns`, written.
+        end: Column as in `Columns`, written.
+        key: Column as in `Columns`, written.
+        key_length: Column as in `Columns`, written.
+        value: Column as in `Columns`, written.
+        value_length: Column as in `Columns`, written.
+        headers: Column as in `Columns`, written.
+        opened: int64[k], written: rows of the table that have a wanted record.
+        first_row: int64[k + 1], written: rows of the i-th of them are ``first_row[i]`` to ``first_row[i + 1]``.
+        skipped: int64[k], written: how many of its records lay below the position.
+
+    Returns:
+        Batches in ``opened``; the span that is malformed (k: none), its `Malformed` code and the index of the
+        record in it.
+    """
+    row = np.int64(0)
+    kept = 0
+    first_row[0] = 0
+    for k in range(spans.shape[0]):
+        batch = table[spans[k, 0]]
+        wrong, record = scan(
+            data,
+            spans[k, 1],
+            spans[k, 2],
+            batch,
+            row,
+            offset,
+            timestamp,
+            body,
+            end,
+            key,
+            key_length,
+            value,
+            value_length,
+            headers,
+        )
+        if wrong != 0:
+            return kept, k, wrong, record
+        after = row + batch[COUNT]
+        skip = np.int64(0)
+        while row + skip < after and offset[row + skip] < position:
+            skip += 1
+        if skip > 0:
+            after -= skip
+            for r in range(row, after):
+                offset[r] = offset[r + skip]
+                timestamp[r] = timestamp[r + skip]
+                body[r] = body[r + skip]
+                end[r] = end[r + skip]
+                key[r] = key[r + skip]
+                key_length[r] = key_length[r + skip]
+                value[r] = value[r + skip]
+                value_length[r] = value_length[r + skip]
+                headers[r] = headers[r + skip]
+        if after > row:
+            opened[kept] = spans[k, 0]
+            skipped[kept] = skip
+            kept += 1
+            row = after
+            first_row[kept] = row
+    return kept, spans.shape[0], 0, 0
 
 
 def scan_into(columns: Columns, start: int, stop: int, batch: NDArray[np.int64], row: int) -> tuple[int, int]:
@@ -371,6 +444,36 @@ def scan_into(columns: Columns, start: int, stop: int, batch: NDArray[np.int64],
     return int(wrong), int(record)
 
 
+def scan_columns(
+    columns: Columns,
+    spans: NDArray[np.int64],
+    table: NDArray[np.int64],
+    position: int,
+    opened: NDArray[np.int64],
+    first_row: NDArray[np.int64],
+    skipped: NDArray[np.int64],
+) -> tuple[int, int, int, int]:
+    """Read several batches into ``columns``; arguments and result are `scan_spans`'s."""
+    return scan_spans(
+        columns.data,
+        spans,
+        table,
+        position,
+        columns.offset,
+        columns.timestamp,
+        columns.body,
+        columns.end,
+        columns.key,
+        columns.key_length,
+        columns.value,
+        columns.value_length,
+        columns.headers,
+        opened,
+        first_row,
+        skipped,
+    )
+
+
 def scan_run(data: NDArray[np.uint8], stop: int, count: int) -> tuple[Columns, int]:
     """Read ``count`` records that stand one after the other in ``data[:stop]``, as `encode` writes them.
 
@@ -383,30 +486,6 @@ def scan_run(data: NDArray[np.uint8], stop: int, count: int) -> tuple[Columns, i
     return columns, scan_into(columns, 0, stop, batch, 0)[0]
 
 
-@inlined
-def varint_bytes(value):  # type: ignore[no-untyped-def]  # inlined kernel
-    """Return how many bytes ``value`` takes as a zigzag varint."""
-    left = np.uint64((value << 1) ^ (value >> 63))
-    size = 1
-    while left >= np.uint64(128):
-        left >>= np.uint64(7)
-        size += 1
-    return size
-
-
-@inlined
-def put_varint(out, at, value):  # type: ignore[no-untyped-def]  # inlined kernel
-    """Write ``value`` as a zigzag varint; return the position after it."""
-    left = np.uint64((value << 1) ^ (value >> 63))
-    position = at
-    while left >= np.uint64(128):
-        out[position] = np.uint8((left & np.uint64(0x7F)) | np.uint64(0x80))
-        position += 1
-        left >>= np.uint64(7)
-    out[position] = np.uint8(left)
-    return position + 1
-
-
 @kernel
 def encode(
     data: NDArray[np.uint8],
@@ -416,7 +495,7 @@ def encode(
     rows: NDArray[np.int64],
     base_timestamp: int,
     out: NDArray[np.uint8],
-) -> int:
+) -> tuple[Int, Int]:
     """Write the records in ``rows`` one after the other, with offset deltas 0, 1, 2 and so on.
 
     Args:
@@ -429,11 +508,13 @@ def encode(
         out: uint8[m], m >= sum of (end - body) + k * MAX_OVERHEAD_BYTES.
 
     Returns:
-        Bytes written.
+        Bytes written; the newest timestamp among them.
     """
     at = 0
+    newest = timestamp[rows[0]] if rows.size else np.int64(-1)
     for k in range(rows.size):
         row = rows[k]
+        newest = max(newest, timestamp[row])
         delta = timestamp[row] - base_timestamp
         start = body[row]
         size = end[row] - start
@@ -442,9 +523,8 @@ def encode(
         out[at] = 0
         at = put_varint(out, at + 1, delta)
         at = put_varint(out, at, np.int64(k))
-        out[at : at + size] = data[start : start + size]
-        at += size
-    return at
+        at = put_bytes(out, at, data, start, size)
+    return at, newest
 
 
 @kernel

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.engine.jit import Int, inlined, kernel
-from processor.engine.records import put_varint, varint_bytes
 from processor.engine.scopes import (
     BLOCK,
     EPOCH,
@@ -39,6 +38,7 @@ from processor.engine.scopes import (
     take_row,
     touch,
 )
+from processor.engine.varints import put_bytes, put_varint, varint_bytes
 from processor.engine.words import crc32c
 
 if TYPE_CHECKING:
@@ -148,9 +148,7 @@ def encode_scopes(
         out[at] = KIND
         at += 1
         origin = (word + head) * 8
-        for k in range(size):
-            out[at + k] = raw[origin + k]
-        at = put_varint(out, at + size, length)
+        at = put_varint(out, put_bytes(out, at, raw, origin, size), length)
         content = at
         out[at] = 2
         out[at + 1] = flags

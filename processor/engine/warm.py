@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine import compare, extract, receipts, records, watermark
+from processor.engine import compare, extract, receipts, records, small_batches, watermark
 from processor.engine.scope_table import ScopeTable
 
 if TYPE_CHECKING:
@@ -42,6 +42,10 @@ def warm() -> None:
         columns.headers,
     )
     none = columns.rows(0, 0)
+    spans, intact = np.zeros((1, 3), np.int64), np.zeros(1, np.uint8)
+    small_batches.check_small(data, table, records.HEADER_BYTES, intact)
+    small_batches.open_small(data, table, intact, 0, scratch, 0, 0, spans, 0)
+    records.scan_columns(columns, spans[:0], table, 0, *np.zeros((3, 1), np.int64))
     sequence, fault = extract.HeaderSequence(b"seq", extract.SequenceFormat.INT64).extract(none)
     extract.ValueSequence("/seq", text=False).extract(none)
     judged = watermark.judge(watermark.WatermarkState(), sequence, fault)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import cramjam
 
+from processor.wire import lz4
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -26,7 +28,6 @@ XERIAL_BLOCK_BYTES = 32 * 1024
 
 GZIP_LEVEL = 6
 """The default of zlib, which the Java client uses when nothing is said."""
-LZ4_LEVEL = 1
 ZSTD_LEVEL = 3
 """The default of zstd and of the Java client."""
 
@@ -68,7 +69,7 @@ def inflate(codec: int, source: NDArray[np.uint8], space: NDArray[np.uint8]) -> 
             case Codec.SNAPPY:
                 return _inflate_snappy(source, space)
             case Codec.LZ4:
-                return int(cramjam.lz4.decompress_into(source, space))
+                return lz4.inflate(source, space)
             case Codec.ZSTD:
                 return int(cramjam.zstd.decompress_into(source, space))
             case _:
@@ -120,9 +121,7 @@ def deflate(codec: int, source: NDArray[np.uint8]) -> bytes:
         case Codec.SNAPPY:
             return _deflate_snappy(source)
         case Codec.LZ4:
-            frame = cramjam.lz4.Compressor(level=LZ4_LEVEL, content_checksum=False, block_linked=False)
-            frame.compress(source.tobytes())
-            return bytes(frame.finish())
+            return lz4.deflate(source)
         case Codec.ZSTD:
             return bytes(cramjam.zstd.compress(source, level=ZSTD_LEVEL))
         case _:

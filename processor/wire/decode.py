@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import google_crc32c
 import numpy as np
 
-from processor.engine import records
+from processor.engine import records, small_batches
 from processor.engine.records import (
     ATTRIBUTES,
     BASE_OFFSET,
@@ -25,6 +25,7 @@ from processor.engine.records import (
     CONTROL,
     COUNT,
     CRC,
+    CRC_FROM,
     HEADER_BYTES,
     LAST_DELTA,
     LOG_APPEND_TIME,
@@ -35,7 +36,7 @@ from processor.engine.records import (
     Columns,
     Malformed,
 )
-from processor.wire.codec import CodecError, inflate
+from processor.wire.codec import Codec, CodecError, inflate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,8 +48,8 @@ MAX_INFLATED_BYTES = 64 * 1024 * 1024
 PIECE_BYTES = 8 * 1024 * 1024
 """A piece is closed once it holds this much: about 50,000 records of 150 B, 50 ms of work, so that the
 event loop answers heartbeats and health checks in between."""
-CRC_FROM = 21
-"""The CRC-32C covers a batch from its attributes on."""
+SMALL_BYTES = 2048
+"""Batches up to this size are checked and opened by one call for many of them, as far as kernels can."""
 
 
 class UndecodableError(Exception):
@@ -111,6 +112,35 @@ class Piece:
     next_offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The batches of a chunk.
+
+    Attributes:
+        raw: uint8[n], the chunk's bytes.
+        table: int64[b, BATCH_COLUMNS].
+        wanted: bool[b].
+        intact: uint8[b], 1 where the CRC is known to be right.
+        small: uint8[b], 1 where a kernel opens it: wanted, intact, and not compressed or by LZ4.
+    """
+
+    raw: NDArray[np.uint8]
+    table: NDArray[np.int64]
+    wanted: NDArray[np.bool_]
+    intact: NDArray[np.uint8]
+    small: NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, chunk: Chunk, raw: NDArray[np.uint8], table: NDArray[np.int64]) -> _Run:
+        """Look at a chunk's batches."""
+        wanted = _wanted(table, chunk, raw)
+        intact = np.empty(len(table), np.uint8)
+        small_batches.check_small(raw, table, SMALL_BYTES, intact)
+        codec = table[:, ATTRIBUTES] & CODEC_MASK
+        small = wanted & ((codec == Codec.NONE) | (codec == Codec.LZ4)) & (table[:, COUNT] >= 0)
+        return cls(raw, table, wanted, intact, small.astype(np.uint8) & intact)
+
+
 class Decoder:
     """Opens chunks; owns the buffer that batches are inflated into.
 
@@ -151,10 +181,10 @@ class Decoder:
         raw = np.frombuffer(chunk.data, np.uint8)
         count, stop, wrong = self._walk(raw)
         table = self._table[:count].copy()
-        wanted = _wanted(table, chunk, raw)
+        run = _Run.of(chunk, raw, table)
         at = 0
         while at < count:
-            piece, at, error = self._piece(chunk.position, raw, table, wanted, at)
+            piece, at, error = self._piece(chunk.position, run, at)
             if piece.next_offset > chunk.position:
                 yield piece
             if error is not None:
@@ -167,93 +197,77 @@ class Decoder:
             # Brokers send a first batch whole, however large (KIP-74): a cut one has a forged length.
             raise UndecodableError(chunk.position, f"its length leaves the {raw.size:,} bytes that came")
 
-    def _piece(
-        self,
-        position: int,
-        raw: NDArray[np.uint8],
-        table: NDArray[np.int64],
-        wanted: NDArray[np.bool_],
-        start: int,
-    ) -> tuple[Piece, int, UndecodableError | None]:
+    def _piece(self, position: int, run: _Run, start: int) -> tuple[Piece, int, UndecodableError | None]:
         """Open batches from ``start`` on until the piece is full; returns it and the next batch."""
-        rows = used = 0
-        spans: list[tuple[int, int, int]] = []
+        raw, table = run.raw, run.table
+        rows = used = filled = 0
+        spans = np.empty((len(table) - start, 3), np.int64)
         at = start
         error: UndecodableError | None = None
         while at < len(table) and used < PIECE_BYTES:
+            if run.small[at]:
+                opened = small_batches.open_small(
+                    raw, table, run.small, at, self._scratch, used, PIECE_BYTES, spans, filled
+                )
+                if opened[0] > at:
+                    at, used, filled = (int(number) for number in opened[:3])
+                    rows += int(opened[3])
+                    continue
             try:
-                _check_crc(raw, table[at])
-                size = self._open(raw, table[at], used) if wanted[at] else 0
+                if not run.intact[at]:
+                    _check_crc(raw, table[at])
+                size = self._open(raw, table[at].tolist(), used) if run.wanted[at] else 0
             except CodecError as failure:
                 if used:
                     break  # it may fit the whole buffer: it begins the next piece
                 error = _undecodable(table, at, str(failure))
                 break
-            if wanted[at]:
-                spans.append((at, used, used + size))
+            if run.wanted[at]:
+                spans[filled] = at, used, used + size
+                filled += 1
                 used += size
                 rows += max(0, min(int(table[at, COUNT]), size // records.MIN_RECORD_BYTES))
             at += 1
-        piece, failed = self._scan(position, raw, table, spans, rows, start, at)
+        piece, failed = self._scan(position, run, spans[:filled], rows, (start, at))
         return piece, at, failed or error
 
-    def _open(self, raw: NDArray[np.uint8], batch: NDArray[np.int64], used: int) -> int:
+    def _open(self, raw: NDArray[np.uint8], batch: list[int], used: int) -> int:
         """Inflate one batch behind the first ``used`` bytes of the buffer."""
-        start, stop = int(batch[START]), int(batch[START] + batch[SIZE])
+        start, stop = batch[START], batch[START] + batch[SIZE]
         if batch[COUNT] < 0:
             raise CodecError("its record count is negative")
         space = self._scratch[used:]
-        size = inflate(int(batch[ATTRIBUTES]) & CODEC_MASK, raw[start + HEADER_BYTES : stop], space)
+        size = inflate(batch[ATTRIBUTES] & CODEC_MASK, raw[start + HEADER_BYTES : stop], space)
         if size > MAX_INFLATED_BYTES:
             raise CodecError(f"it inflates to more than {MAX_INFLATED_BYTES:,} bytes")
         return size
 
     def _scan(
-        self,
-        position: int,
-        raw: NDArray[np.uint8],
-        table: NDArray[np.int64],
-        spans: list[tuple[int, int, int]],
-        rows: int,
-        start: int,
-        stop: int,
+        self, position: int, run: _Run, spans: NDArray[np.int64], rows: int, batches: tuple[int, int]
     ) -> tuple[Piece, UndecodableError | None]:
         """Read the inflated ``spans`` into columns; a malformed batch ends the piece before it."""
         if len(self._columns) < rows:
             self._columns = Columns.empty(rows, self._scratch)
-        columns = self._columns
-        row = 0
-        opened: list[int] = []
-        first_row = [0]
-        whole: list[bool] = []
-        error: UndecodableError | None = None
+        columns, table = self._columns, run.table
+        opened, skipped = np.empty((2, len(spans)), np.int64)
+        first_row = np.empty(len(spans) + 1, np.int64)
+        kept, bad, wrong, record = records.scan_columns(
+            columns, spans, table, position, opened, first_row, skipped
+        )
+        start, stop = batches
         next_offset = _after(table[stop - 1]) if stop > start else position
-        for index, begin, end in spans:
-            batch = table[index]
-            wrong, record = records.scan_into(columns, begin, end, batch, row)
-            if wrong:
-                text = f"{Malformed(wrong).text} (record {record} of the batch)"
-                error = _undecodable(table, index, text)
-                next_offset = int(batch[BASE_OFFSET])
-                break
-            after = row + int(batch[COUNT])
-            # A fetch can begin inside a batch: what lies below the position is not ours.
-            skip = int(np.searchsorted(columns.offset[row:after], position))
-            if skip:
-                _drop_rows(columns, row, after, skip)
-                after -= skip
-            if after == row:
-                continue
-            opened.append(index)
-            whole.append(not skip and _forwardable(batch))
-            row = after
-            first_row.append(row)
+        error: UndecodableError | None = None
+        if wrong:
+            index = int(spans[bad, 0])
+            error = _undecodable(table, index, f"{Malformed(wrong).text} (record {record} of the batch)")
+            next_offset = int(table[index, BASE_OFFSET])
+        found = table[opened[:kept]]
         piece = Piece(
-            columns.rows(0, row),
-            raw,
-            table[opened],
-            np.array(first_row, np.int64),
-            np.array(whole, np.bool_),
+            columns.rows(0, int(first_row[kept])),
+            run.raw,
+            found,
+            first_row[: kept + 1],
+            _forwardable(found) & (skipped[:kept] == 0),
             max(next_offset, position),
         )
         return piece, error
@@ -276,21 +290,15 @@ def _after(batch: NDArray[np.int64]) -> int:
     return int(batch[BASE_OFFSET] + batch[LAST_DELTA]) + 1
 
 
-def _forwardable(batch: NDArray[np.int64]) -> bool:
-    """Whether the broker takes the batch's bytes as they are (trap 9).
+def _forwardable(batches: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return bool[b]: whether the broker takes a batch's bytes as they are (trap 9).
 
     Gaps, as compaction leaves them, make it refuse; with LogAppendTime consumers would see the
     producer's times.
     """
-    return bool(batch[COUNT] == batch[LAST_DELTA] + 1 and not batch[ATTRIBUTES] & LOG_APPEND_TIME)
-
-
-def _drop_rows(columns: Columns, start: int, stop: int, skip: int) -> None:
-    for name in (
-        "offset", "timestamp", "body", "end", "key", "key_length", "value", "value_length", "headers",
-    ):  # fmt: skip
-        column = getattr(columns, name)
-        column[start : stop - skip] = column[start + skip : stop].copy()
+    gapless: NDArray[np.bool_] = batches[:, COUNT] == batches[:, LAST_DELTA] + 1
+    created: NDArray[np.bool_] = batches[:, ATTRIBUTES] & LOG_APPEND_TIME == 0
+    return gapless & created
 
 
 def _wanted(table: NDArray[np.int64], chunk: Chunk, raw: NDArray[np.uint8]) -> NDArray[np.bool_]:

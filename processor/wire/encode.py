@@ -136,25 +136,23 @@ class Encoder:
         out: list[EncodedBatch] = []
         run: list[int] = []
         run_bytes = 0
+        forwarded = (clean & (piece.batches[:, SIZE] >= FORWARD_BYTES)).tolist()
+        inflated = _inflated(piece).tolist()
+        codec = (piece.batches[:, ATTRIBUTES] & CODEC_MASK).tolist()
         for index in np.flatnonzero(kept).tolist():
-            size = self._inflated(piece, index)
-            if clean[index] and piece.batches[index, SIZE] >= FORWARD_BYTES:
+            size = inflated[index]
+            if forwarded[index]:
                 self._write(piece, verdict, run, newest, limit_bytes, clean, out)
                 run, run_bytes = [], 0
                 out.append(_forward(piece, index, newest))
                 continue
-            if run and (run_bytes + size > RUN_BYTES or not _same_codec(piece, run[0], index)):
+            if run and (run_bytes + size > RUN_BYTES or codec[run[0]] != codec[index]):
                 self._write(piece, verdict, run, newest, limit_bytes, clean, out)
                 run, run_bytes = [], 0
             run.append(index)
             run_bytes += size
         self._write(piece, verdict, run, newest, limit_bytes, clean, out)
         return out
-
-    @staticmethod
-    def _inflated(piece: Piece, index: int) -> int:
-        first, after = int(piece.first_row[index]), int(piece.first_row[index + 1])
-        return int(piece.columns.end[after - 1] - piece.columns.body[first])
 
     def _write(
         self,
@@ -201,20 +199,21 @@ class Encoder:
 
     def _batch(self, columns: Columns, rows: NDArray[np.int64], codec: int) -> EncodedBatch:
         body, end = columns.body, columns.end
-        most = int((end[rows] - body[rows]).sum()) + rows.size * MAX_OVERHEAD_BYTES
+        first, last = int(rows[0]), int(rows[-1])
+        # What lies between the first and the last of them holds all of them: rows and records rise together.
+        most = int(end[last] - body[first]) + rows.size * MAX_OVERHEAD_BYTES
         if self._out.size < most:
             self._out = np.empty(most, np.uint8)
-        times = columns.timestamp[rows]
-        base = int(times[0])
-        used = records.encode(columns.data, body, end, columns.timestamp, rows, base, self._out)
+        base = int(columns.timestamp[first])
+        used, newest = records.encode(columns.data, body, end, columns.timestamp, rows, base, self._out)
         return EncodedBatch(
             codec,
             base,
-            int(times.max()),
+            int(newest),
             int(rows.size),
             deflate(codec, self._out[:used]),
-            int(columns.offset[rows[0]]),
-            int(columns.offset[rows[-1]]),
+            int(columns.offset[first]),
+            int(columns.offset[last]),
         )
 
     def alone_bytes(self, columns: Columns, row: int, codec: int) -> int:
@@ -222,9 +221,12 @@ class Encoder:
         return self._batch(columns, np.array([row], np.int64), codec).size
 
 
-def _same_codec(piece: Piece, one: int, other: int) -> bool:
-    attributes = piece.batches[:, ATTRIBUTES]
-    return bool(attributes[one] & CODEC_MASK == attributes[other] & CODEC_MASK)
+def _inflated(piece: Piece) -> NDArray[np.int64]:
+    """Return int64[b]: bytes of each batch's records, but for what stands before the first one's key."""
+    size: NDArray[np.int64] = (
+        piece.columns.end[piece.first_row[1:] - 1] - piece.columns.body[piece.first_row[:-1]]
+    )
+    return size
 
 
 def _forward(piece: Piece, index: int, newest: NDArray[np.int64]) -> EncodedBatch:

@@ -144,16 +144,16 @@ MISTAKES = (
     Mistake(
         "a batch with gaps, as compaction leaves it, goes on as it is",
         "processor/wire/decode.py",
-        "batch[COUNT] == batch[LAST_DELTA] + 1 and not",
-        "not",
+        "= batches[:, COUNT] == batches[:, LAST_DELTA] + 1\n",
+        "= batches[:, COUNT] >= 0\n",
         "tests/property/test_batches.py::"
         "test_offsets_with_gaps_as_compaction_leaves_them_are_kept_by_the_decoder_and_closed_by_the_encoder",
     ),
     Mistake(
         "a batch with the broker's append times goes on as it is",
         "processor/wire/decode.py",
-        " and not batch[ATTRIBUTES] & LOG_APPEND_TIME)",
-        ")",
+        "    return gapless & created\n",
+        "    return gapless\n",
         "tests/unit/test_records.py::test_append_time_becomes_the_records_time",
     ),
     Mistake(
@@ -174,9 +174,9 @@ MISTAKES = (
     ),
     Mistake(
         "records below the position are not skipped",
-        "processor/wire/decode.py",
-        "            skip = int(np.searchsorted(columns.offset[row:after], position))\n",
-        "            skip = 0\n",
+        "processor/engine/records.py",
+        "        while row + skip < after and offset[row + skip] < position:\n",
+        "        while row + skip < after and offset[row + skip] < 0:\n",
         "tests/unit/test_records.py::"
         "test_records_below_the_position_are_left_out_and_what_remains_is_written_again",
     ),

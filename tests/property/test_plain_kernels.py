@@ -17,6 +17,7 @@ PROPERTIES = (
     "property/test_scopes_model.py",
     "property/test_extract_model.py",
     "property/test_batches.py",
+    "property/test_lz4.py",
     "property/test_certificate.py",
     "unit/test_json_scan.py",  # test_json_differential.py does the same by itself, with guarded bytes
 )
@@ -29,7 +30,7 @@ def test_the_properties_of_the_kernels_hold_as_plain_python_too() -> None:
     options = [
         "-q",
         "-k",
-        "not limit and not transactions",
+        "not limit and not transactions and not full",
         "-W",
         "ignore::RuntimeWarning",
         "-p",
