@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from processor.settings import load, require_supported
+from processor.settings import load, require_supported, sink_problems
 from schemas.config import ParquetOutput, PostgresOutput, Settings
 
 ROOT = Path(__file__).parents[2]
@@ -79,6 +79,7 @@ def test_the_spark_job_reads_what_the_worker_writes_into_the_database_beside_it(
     sink, postgres = services["sink"], services["postgres"]["environment"]
     settings = config_of(sink)
 
+    assert sink_problems(settings) == []
     assert {each.topic for each in settings.sinks} == {config_of(services["worker"]).pipelines[0].sink}
     output = settings.sinks[0].output
     assert isinstance(output, PostgresOutput)
