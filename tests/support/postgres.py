@@ -117,6 +117,13 @@ class Server:
         self._process.wait(WAIT_S)
         self._process = None
 
+    def give(self, folder: Path) -> None:
+        """Make a folder whose owner is who the server runs as."""
+        folder.mkdir(mode=0o700)
+        owner = _owner()
+        if owner:
+            os.chown(folder, owner["user"], owner["group"])
+
     def _initialise(self) -> None:
         owner = _owner()
         if owner:
