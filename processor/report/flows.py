@@ -33,6 +33,7 @@ def flow_section(name: str, flow: Flow) -> Html:
         ),
         _tiles(flow),
         _balance(flow),
+        element("p", _meanings(flow), class_="soft"),
         bullets([*flow.problems, *flow.notes]),
     ]
     if flow.hours:
@@ -70,6 +71,21 @@ def _tiles(flow: Flow) -> Html:
         share = f"{count / raw:.2%}" if raw else ""
         tiles.append(_tile(_CLASSES.get(fate, fate.value), count, fate_name(flow, fate), share))
     return element("ul", *tiles, class_="tiles")
+
+
+def _meanings(flow: Flow) -> str:
+    """Say what the words on the tiles mean; the first look is not the place to know them."""
+    if flow.duplicates is None:
+        said = ["clean: passed on", "dropped: has passed before, or behind what had passed already"]
+    else:
+        said = [
+            "clean: passed on",
+            "duplicate: has passed before, dropped",
+            "late: behind what had passed already, dropped",
+        ]
+    if flow.quarantine is not None:
+        said.append("quarantined: cannot be judged")
+    return "; ".join([*said, "not judged yet: no worker has come to it"]).capitalize() + "."
 
 
 def _tile(kind: str, count: int, what: str, share: str = "") -> Html:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from processor.report.hours import Flow
 
+MOST_STEPS = 1_440
+"""Windows of a stacked picture, those without an event included; as `MOST_HOURS`."""
 MOST_HOURS = 1_440
 """Sixty days: an hour is then 0.7 of a pixel wide. Totals and tables say what lies before."""
 KEPT_OUT = "kept out of the clean topic"
@@ -33,6 +35,9 @@ _DROPPED = {
     Fate.QUARANTINED: ("#cc79a7", "xxxx"),
 }
 _GROUPS = ("#00568c", "#b03a00", "#007a59", "#9c4a7d", "#8a6100", "#444444")
+# The same hues, light enough for what is hatched over them.
+_BANDS = ("#8db8d6", "#e0a080", "#86c3ac", "#d3a6c3", "#d8c07a", "#b5b5b5")
+_HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "oo")
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
 _WIDTH = 10.5
 _KEPT = {"Date": None, "Creator": None, "Format": None, "Type": None}
@@ -85,6 +90,41 @@ def draw_series(
             axes.set_ylim(bottom=0)
         axes.set_ylabel(_plain(what))
         axes.set_xlabel("start of the window (UTC)")
+        _tidy(axes)
+        if len(series) > 1 or series[0][0]:
+            _legend(axes)
+        return _svg(figure, name)
+
+
+def draw_stack(
+    what: str, edges_ms: Sequence[int], series: Sequence[tuple[str, NDArray[np.float64]]], name: str
+) -> str:
+    """Return the picture of an aggregate whose groups add up: a step a window, a band a group.
+
+    Args:
+        what: The aggregate.
+        edges_ms: Where windows begin and end, rising: one more than there are windows, which leave no gap.
+        series: Label and values, float64[windows], none below 0, of at most six groups.
+        name: See `draw_flow`.
+    """
+    with _figure(name, (_WIDTH, 3.4), rows=1, heights=(1,)) as (figure, axes):
+        at, ground = _numbers(edges_ms), np.zeros(len(edges_ms) - 1)
+        for place, (label, values) in enumerate(series):
+            axes.stairs(
+                ground + values,
+                at,
+                baseline=ground,
+                fill=True,
+                facecolor=_BANDS[place],
+                edgecolor=_INK,
+                linewidth=0.4,
+                hatch=_HATCHES[place],
+                label=_plain(label),
+            )
+            ground = ground + values
+        axes.set_ylim(0, max(float(ground.max()), 1e-9) * 1.08)
+        axes.set_ylabel(_plain(what))
+        axes.set_xlabel("window (UTC)")
         _tidy(axes)
         if len(series) > 1 or series[0][0]:
             _legend(axes)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.report.markup import Html, bullets, element, shown_time, shown_value, table
-from processor.report.plots import draw_series
+from processor.report.plots import MOST_STEPS, draw_series, draw_stack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +73,9 @@ def _groups_table(sink: SinkPart, summary: Summary) -> Html:
     head = [*summary.group_by, "windows", *(f"{summary.aggregates[place]}, summed" for place in places)]
 
     def numbers(group: Group) -> list[object]:
-        return [group.windows, *(group.totals[place] for place in places)]
+        # All groups together have as many windows as there are, not as many as rows.
+        windows = summary.windows if group is everything else group.windows
+        return [windows, *(group.totals[place] for place in places)]
 
     rows = [[*group.group, *numbers(group)] for group in summary.largest]
     foot = ["all", *[""] * (len(summary.group_by) - 1), *numbers(everything)] if everything else []
@@ -82,20 +84,50 @@ def _groups_table(sink: SinkPart, summary: Summary) -> Html:
 
 def _picture(name: str, sink: SinkPart, summary: Summary, place: int, what: str) -> list[Html]:
     starts = sorted({row.start_ms for row in summary.shown})
-    series = [(label(group.group), _values(summary, group.group, starts, place)) for group in summary.largest]
+    # By name: a group has the same colour in the pictures of all aggregates, and of sinks with the same groups.
+    groups = sorted((group.group for group in summary.largest), key=label)
+    edges = _steps(summary, starts, place)
+    if edges:
+        starts = edges[:-1]
+    series = [(label(group), _values(summary, group, starts, place)) for group in groups]
     series = [(text, values) for text, values in series if np.isfinite(values).any()]
     if not series:
         return []
+    stacked = bool(edges) and all((values[np.isfinite(values)] >= 0).all() for _, values in series)
+    if stacked:
+        drawn = draw_stack(what, edges, [(text, np.nan_to_num(values)) for text, values in series], name)
+    else:
+        drawn = draw_series(what, starts, series, name)
+    form = "band" if stacked else "line"
     alt = (
         f"{what} of {sink.name} by window from {shown_time(starts[0])} to {shown_time(starts[-1])} UTC"
-        + (f", a line each for {', '.join(text for text, _ in series)}" if summary.group_by else "")
+        + (f", a {form} each for {', '.join(text for text, _ in series)}" if summary.group_by else "")
         + ". The table below has every number."
     )
-    picture = element("div", Html(draw_series(what, starts, series, name)), role="img", aria_label=alt)
-    return [
-        element("h3", element("code", what)),
-        element("figure", picture),
-    ]
+    parts = [element("div", Html(drawn), role="img", aria_label=alt)]
+    if stacked and summary.group_by:
+        parts.append(
+            element("figcaption", "Bands stand on one another: the height is that of all groups together.")
+        )
+    return [element("h3", element("code", what), " by window"), element("figure", *parts)]
+
+
+def _steps(summary: Summary, starts: Sequence[int], place: int) -> list[int]:
+    """Return the edges of windows whose groups add up to all there is; nothing where they do not.
+
+    They do where every group is shown, sums of the aggregate mean something, and windows are of one width and
+    do not overlap. Windows without an event count as well.
+    """
+    everything = summary.everything
+    widths = {row.end_ms - row.start_ms for row in summary.shown}
+    if everything is None or everything.totals[place] is None or len(widths) != 1:
+        return []
+    (width,) = widths
+    apart = {(start - starts[0]) % width for start in starts} == {0}
+    steps = (starts[-1] - starts[0]) // width + 1
+    if not apart or steps > MOST_STEPS or summary.groups > len(summary.largest):
+        return []
+    return [starts[0] + step * width for step in range(steps + 1)]
 
 
 def label(group: Sequence[Value]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
 
@@ -14,6 +15,7 @@ from processor.report.hours import HOUR_MS, Fate, Flow, Hours, Stretch
 from processor.report.markup import element, shown_value
 from processor.report.page import Report, render
 from processor.report.plots import draw_flow
+from processor.report.sinks import _steps
 from spark_sink.summary import Group, Row, SinkPart, Summary
 
 HOSTILE = "<script>alert('1')</script>&\"$x^2$_"
@@ -174,11 +176,39 @@ def test_a_sink_has_its_groups_and_its_windows_newest_first() -> None:
         ["campaign", "windows", "events, summed"],
         ["spring", "2", "3"],
         ["\u2013", "2", "3"],
-        ["all", "4", "6"],
+        ["all", "2", "6"],
     ]
     assert tables["Windows of hourly, newest first"][1] == [
         *("2023-08-14 09:00", "2023-08-14 10:00", "\u2013", "2", "2.5")
     ]
+
+
+def test_groups_that_add_up_stand_on_one_another_and_others_are_lines() -> None:
+    whole = sink()
+    assert whole.summary
+    partly = replace(whole, summary=replace(whole.summary, groups=3))
+
+    assert re.findall(
+        r"(\w+) of hourly by window .*?, a (band|line) each for spring, \u2013", page(sinks=(whole,))
+    ) == [
+        ("events", "band"),
+        ("mean", "line"),
+    ]
+    assert "a band each" not in page(sinks=(partly,))
+
+
+def test_a_window_without_an_event_is_a_step_of_nothing() -> None:
+    summary = sink().summary
+    assert summary
+    first, last = (each * HOUR_MS for each in (470_000, 470_003))
+    apart = replace(summary, shown=tuple(Row(start, start + HOUR_MS, (), (1,)) for start in (first, last)))
+    across = replace(summary, shown=(*apart.shown, Row(first + 60_000, first + 60_000 + HOUR_MS, (), (1,))))
+    sessions = replace(summary, shown=(*apart.shown, Row(first, first + 60_000, (), (1,))))
+
+    assert _steps(apart, [first, last], 0) == [first + step * HOUR_MS for step in range(5)]
+    assert _steps(across, [first, first + 60_000, last], 0) == []
+    assert _steps(sessions, [first, last], 0) == []
+    assert _steps(apart, [first, last], 1) == []  # means have no sum
 
 
 def test_nothing_of_the_data_becomes_markup() -> None:
