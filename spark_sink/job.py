@@ -110,6 +110,7 @@ class Job:
         self._asides: dict[str, Aside] = {}
         self.metrics = SinkMetrics()
         self.totals = {sink.name: Totals() for sink in sinks}
+        self._topics = {sink.name: sink.topic for sink in sinks}
 
     def stop(self) -> None:
         """Ask the job to end soon; may be called from a signal's handler."""
@@ -138,7 +139,6 @@ class Job:
         with ExitStack() as open_things:
             if self._options.metrics_port:
                 open_things.callback(self.metrics.serve(self._options.metrics_host, self._options.metrics_port))
-            self._audience.say("starting Spark")
             spark = open_things.enter_context(
                 spark_session(
                     "seqmark-sink",
@@ -252,6 +252,8 @@ class Job:
             self._audience.progress(self.totals)
         except SeqmarkError as error:
             self._news.put(StopError(str(error)))
+        except (PySparkException, Py4JError) as error:
+            self._news.put(explain(progress.sink, self._topics[progress.sink], error))
         except Exception as error:  # noqa: BLE001 - see above: it would be lost
             self._news.put(StopError(f"sink {progress.sink}: {type(error).__name__}: {error}"))
 

@@ -1,4 +1,4 @@
-"""What have the sinks written until now? Read from where their outputs lie, for the report.
+"""What have the sinks written until now? Read from where their outputs lie, for the report and the demo.
 
 One Spark for all of them, started only if an output needs it: Parquet is read by Spark's own log of finished
 batches, a topic by the newest record of each key. A table of PostgreSQL is asked in its own SQL. What cannot be
@@ -16,14 +16,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StructField, StructType
 
-from processor.errors import SeqmarkError
+from processor.errors import SeqmarkError, StopError
 from schemas.config import ConsoleOutput, KafkaOutput, ParquetOutput, PostgresOutput
+from schemas.config.sinks import output_column
 from schemas.event import EventModel, EventModelError, aggregate_columns
 from spark_sink.schema import output_schema
 from spark_sink.session import spark_session
 from spark_sink.sources import read_topic
 from spark_sink.summarise import POSTGRES, SPARK, Summarising
-from spark_sink.summary import SinkPart
+from spark_sink.summary import Row, SinkPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 _VIEW = "seqmark_output"
 _PATIENCE_S = 10.0
 """A person waits for the page."""
+MOST_ROWS = 10_000
+"""Of an output that is read as a whole: some MB in this process."""
 
 
 def read_sinks(settings: Settings, *, say: Callable[[str], None] = lambda _: None) -> list[SinkPart]:
@@ -45,11 +48,34 @@ def read_sinks(settings: Settings, *, say: Callable[[str], None] = lambda _: Non
 
         def spark() -> SparkSession:
             if not opened:
-                say("starting Spark, to read what the sinks have written")
                 opened.append(open_.enter_context(spark_session("seqmark-report", say=say)))
             return opened[0]
 
         return [_part(settings.kafka, sink, spark, say) for sink in settings.sinks]
+
+
+def read_rows(settings: Settings, sink: Sink, *, say: Callable[[str], None] = lambda _: None) -> list[Row]:
+    """Return every row of a small output, Parquet or a topic, by window and group.
+
+    Raises:
+        StopError: It cannot be read, or has more than `MOST_ROWS` rows.
+    """
+    try:
+        with spark_session("seqmark-rows", say=say) as spark:
+            rows = _rows(spark, settings.kafka, sink)
+            if rows is None:
+                return []
+            names = [output_column(path) for path in sink.group_by]
+            ordered = rows.orderBy("window_start", "window_end", *(f"`{name}`" for name in names))
+            times = ("unix_millis(window_start)", "unix_millis(window_end)")
+            values = ordered.selectExpr(*times, *(f"`{name}`" for name in (*names, *sink.aggregates)))
+            found = values.limit(MOST_ROWS + 1).collect()
+    except (PySparkException, Py4JError) as error:
+        raise StopError(f"sink {sink.name}: Spark cannot read its output: {_reason(error)}") from error
+    if len(found) > MOST_ROWS:
+        raise StopError(f"sink {sink.name}: its output has more than {MOST_ROWS:,} rows")
+    middle = 2 + len(names)
+    return [Row(row[0], row[1], tuple(row[2:middle]), tuple(row[middle:])) for row in found]
 
 
 def window_words(sink: Sink) -> str:
@@ -76,22 +102,29 @@ def output_words(sink: Sink) -> str:
             return "the terminal"
 
 
+def _finality(sink: Sink) -> str:
+    """Say which windows are there, and whether they may still change."""
+    passed = f"when its end is {sink.watermark} behind the newest event"
+    if isinstance(sink.output, ParquetOutput) or sink.session_gap is not None:
+        return f"A window is written once, {passed}: what is here is final, and open windows are not here yet."
+    return f"The newest windows may still change: a window is final {passed}."
+
+
 def _part(kafka: Kafka, sink: Sink, spark: Callable[[], SparkSession], say: Callable[[str], None]) -> SinkPart:
     summary: Summary | None = None
     notes: list[str] = []
     problems: list[str] = []
     try:
         match sink.output:
-            case ParquetOutput(path=path):
-                if Path(path, "_spark_metadata").is_dir() or "://" in path:
-                    rows = spark().read.schema(_schema(sink)).parquet(path)
-                    summary = _with_spark(spark(), rows, sink)
-                else:
-                    notes.append("Nothing has been written there yet.")
-            case KafkaOutput(topic=topic):
-                summary = _with_spark(spark(), _newest(spark(), kafka, topic, sink), sink)
+            case ParquetOutput(path=path) if not _written(path):
+                notes.append("Nothing has been written there yet.")
+            case ParquetOutput() | KafkaOutput():
+                rows = _rows(spark(), kafka, sink)
+                summary = None if rows is None else _with_spark(spark(), rows, sink)
+                notes.append(_finality(sink))
             case PostgresOutput():
                 summary = _with_postgres(sink, sink.output, say)
+                notes.append(_finality(sink))
             case ConsoleOutput():
                 notes.append("What went to the terminal cannot be read back.")
     except (PySparkException, Py4JError) as error:
@@ -101,6 +134,21 @@ def _part(kafka: Kafka, sink: Sink, spark: Callable[[], SparkSession], say: Call
     return SinkPart(
         sink.name, sink.topic, window_words(sink), output_words(sink), summary, tuple(notes), tuple(problems)
     )
+
+
+def _written(path: str) -> bool:
+    return Path(path, "_spark_metadata").is_dir() or "://" in path
+
+
+def _rows(spark: SparkSession, kafka: Kafka, sink: Sink) -> DataFrame | None:
+    """Return what Spark can read of an output; None where nothing is there, or is not Spark's to read."""
+    match sink.output:
+        case ParquetOutput(path=path) if _written(path):
+            return spark.read.schema(_schema(sink)).parquet(path)
+        case KafkaOutput(topic=topic):
+            return _newest(spark, kafka, topic, sink)
+        case _:
+            return None
 
 
 def _with_spark(spark: SparkSession, rows: DataFrame, sink: Sink) -> Summary:

@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyspark
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships none
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from processor.errors import StopError
 from processor.kafka.jars import resolve
 from processor.kafka.java import find_java
 
@@ -82,6 +85,7 @@ def spark_session(
 
     Raises:
         BrokerError: There is no suitable Java, or the connector's jars are not to be had.
+        StopError: Spark does not start.
     """
     launch: dict[str, str] = {}
     # Under spark-submit the JVM is there already: master, memory and packages were given to it.
@@ -93,7 +97,13 @@ def spark_session(
     # PySpark prints each exception that it raises, as JSON; whoever catches it tells of it here.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     mine = SparkSession.getActiveSession() is None
-    session = builder.getOrCreate()
+    if mine:
+        say("starting Spark")
+    try:
+        session = builder.getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        first = str(error).strip().splitlines() or [type(error).__name__]
+        raise StopError(f"Spark cannot start ({first[0]}); what its JVM said stands above") from error
     try:
         yield session
     finally:

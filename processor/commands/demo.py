@@ -1,6 +1,6 @@
 """What does ``seqmark demo`` do? It shows all of Seqmark on one stream whose duplicates are known.
 
-It exits 0 only if everything that came out, Spark's counts included, agrees with the truth.
+It exits 0 only if everything that came out, Spark's aggregate included, agrees with the truth.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import logging
 import os
 import shutil
 import signal
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Self
 
 import click
 
@@ -21,19 +22,12 @@ from processor.commands.progress import bar
 from processor.errors import EXIT_DONE, EXIT_FAILED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from processor.demo.plan import Plan
     from processor.demo.run import Run
-    from processor.demo.summary import Line, Summary
-
-_NAMES = {
-    "dropped: resend": "dropped: immediate resend",
-    "dropped: tail": "dropped: resent tail after a crash",
-    "dropped: late": "dropped: connector's late restart",
-    "dropped: first": "dropped although sent only once",
-}
+    from processor.demo.summary import Summary
 
 
 class _Terminal:
@@ -66,7 +60,7 @@ class _Terminal:
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("var/demo"),
     show_default=True,
-    help="Where config, truth, log and picture go.",
+    help="Where config, truth, log, aggregate, picture and report go.",
 )
 @click.option(
     "--seed", type=click.IntRange(min=0), default=7, show_default=True, help="Same seed, same clicks."
@@ -88,9 +82,8 @@ def demo(
     bootstrap_servers: str | None,
     as_json: bool,
 ) -> None:
-    """Show the whole way of a stream: raw topic, worker, clean topic, Spark, certificate, against the truth."""
+    """Show the whole way: raw topic, worker, clean topic, aggregate, certificate, report, against the truth."""
     del mode  # there is one so far
-    signal.signal(signal.SIGTERM, _stop)
     # What libraries log on their way to an error is in the error; py4j logs every Ctrl-C with its stack.
     logging.getLogger().addHandler(logging.NullHandler())
     from processor.demo.plan import make_plan  # noqa: PLC0415 - slow to import, `-h` is not
@@ -99,7 +92,7 @@ def demo(
 
     wanted = bootstrap_servers or os.environ.get("SEQMARK_KAFKA__BOOTSTRAP_SERVERS")
     say(f"using the broker at {wanted}" if wanted else "starting a broker")
-    with find_broker(wanted, say=say) as servers:
+    with _Signals() as signals, find_broker(wanted, say=say) as servers:
         plan = make_plan(directory, servers)
         say(f"the config: {plan.config}")
         try:
@@ -107,41 +100,111 @@ def demo(
         finally:
             # A copy of what is in the changelog.
             shutil.rmtree(plan.state_dir, ignore_errors=True)
-        summary = _summarise(plan, done, records)
+        summary = _go_on(plan, done, records, signals)
     _draw(plan, done, summary)
     if as_json:
         result(
             **summary.fields(),
             config=str(plan.config),
             truth_file=str(plan.truth),
+            files=str(plan.files),
             picture=str(plan.picture),
+            report=str(plan.report),
         )
     _tell(plan, summary)
     ctx.exit(EXIT_DONE if summary.ok else EXIT_FAILED)
 
 
-def _stop(*_: object) -> NoReturn:
-    """End as Ctrl-C does, worker and broker in order; SIGINT itself may be ignored in the background."""
-    raise KeyboardInterrupt
+class _Signals:
+    """SIGTERM ends the demo as Ctrl-C does, worker, Spark and broker in order.
+
+    What a handler raises is lost where it meets a callback of Spark's. So who asks is remembered, and while the
+    job runs it is told to stop instead.
+    """
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._instead: Callable[[], None] | None = None
+        self._before: dict[signal.Signals, object] = {}
+
+    def __enter__(self) -> Self:
+        self._before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+        # SIGINT is asyncio's at first; it may also be ignored, in the background.
+        signal.signal(signal.SIGTERM, self._end)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each, handler in self._before.items():
+            signal.signal(each, handler)  # type: ignore[arg-type]  # what `getsignal` gave
+
+    def listen(self) -> None:
+        """Take SIGINT too; Spark's start puts a handler of its own there."""
+        signal.signal(signal.SIGINT, self._end)
+
+    def check(self) -> None:
+        """Raise what may have been lost."""
+        if self._asked:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def told(self, stop: Callable[[], None]) -> Iterator[None]:
+        """While the block runs call ``stop`` where the demo is to end, and end it behind the block."""
+        self._instead = stop
+        try:
+            yield
+        finally:
+            self._instead = None
+        self.check()
+
+    def _end(self, *_: object) -> None:
+        self._asked = True
+        if self._instead is None:
+            raise KeyboardInterrupt
+        self._instead()
 
 
-def _summarise(plan: Plan, done: Run, records: int) -> Summary:
+def _go_on(plan: Plan, done: Run, records: int, signals: _Signals) -> Summary:
+    """Let Spark aggregate the clean topic, and ask for certificate and report."""
     from processor.demo.certify import certify  # noqa: PLC0415 - as above
-    from processor.demo.summary import Summary, count_lines, hour_lines  # noqa: PLC0415 - as above
-    from spark_sink.counts import count_hourly  # noqa: PLC0415 - as above
+    from processor.demo.sinks import aggregate, spark  # noqa: PLC0415 - as above
+    from processor.demo.summary import Summary, count_lines  # noqa: PLC0415 - as above
 
-    say("4. Spark counts the clean topic's events by hour (read_committed)")
-    hours = count_hourly(plan.settings.kafka, plan.pipeline.sink, say=say)
-    say("5. the certificate (seqmark verify)")
-    certificate = certify(plan)
+    terminal = _Terminal()
+    differences = [text for part in done.checked for text in part.outcome.differences]
+    say("4. Spark aggregates the clean topic by hour and campaign (seqmark sink --available-now)")
+    with spark(terminal):
+        signals.listen()
+        signals.check()
+        aggregated = aggregate(plan, done.stream, terminal, signals.told)
+        signals.check()
+        say(f"   done in {aggregated.seconds:.1f} s; the files: {plan.files}")
+        say("5. the certificate (seqmark verify)")
+        certificate = certify(plan)
+        say("6. the report (seqmark report)")
+        differences += _report(plan)
+        signals.check()
     return Summary(
         lines=count_lines(done.checked, done.truths),
-        hours=hour_lines(hours, done.stream),
-        differences=[text for part in done.checked for text in part.outcome.differences],
+        aggregated=aggregated,
+        differences=differences,
         certificate=certificate,
         drained=done.drained,
         records=records,
     )
+
+
+def _report(plan: Plan) -> list[str]:
+    """Write the page; return what is wrong with it."""
+    from processor.commands.report import write_report  # noqa: PLC0415 - as above
+
+    made = write_report(plan.settings, plan.config.name, plan.report)
+    wrong = [f"the report: {problem}" for problem in made.problems]
+    unexplained = sum(abs(flow.unexplained) for flow in made.flows)
+    if unexplained:
+        wrong.append(
+            f"the report: {unexplained:,} records of the source are in no other topic, or too many there"
+        )
+    return wrong
 
 
 def _draw(plan: Plan, done: Run, summary: Summary) -> None:
@@ -153,32 +216,28 @@ def _draw(plan: Plan, done: Run, summary: Summary) -> None:
 
 
 def _tell(plan: Plan, summary: Summary) -> None:
+    from processor.demo.tables import aggregate_told, counts_table, hours_table  # noqa: PLC0415 - as above
+
     console = people()
     console.print()
-    console.print(_table("records", "found", summary.lines))
-    console.print(_table("events an hour (UTC)", "Spark", summary.hours))
+    console.print(counts_table(summary.lines))
     rate = f"{summary.rate:,.0f} records/s, the worker's start included"
     if summary.working_rate:
         rate += f"; about {summary.working_rate:,.0f} from its first commit on"
     say(f"throughput: {rate}")
-    say(f"raw against clean over event time: {plan.picture}")
+    console.print()
+    console.print(hours_table(summary.aggregated))
+    for line in aggregate_told(summary.aggregated, plan.settings.sinks[0].watermark):
+        say(line)
+    console.print()
     # As it was printed: its table would be broken by another width.
     console.print(summary.certificate.text, highlight=False, markup=False, soft_wrap=True)
-    for difference in summary.differences:
+    console.print()
+    for difference in summary.wrong:
         say(f"WRONG: {difference}", "bold red")
+    say(f"raw against clean over event time: {plan.picture}")
+    say(f"the report, for a browser: {plan.report}")
     if summary.ok:
         say("everything agrees with the truth", "bold green")
     else:
         say("not everything agrees with the truth", "bold red")
-
-
-def _table(what: str, found: str, lines: list[Line]) -> object:
-    from rich.table import Table  # noqa: PLC0415 - as above
-
-    table = Table(what, found, "truth", "")
-    for column in table.columns[1:3]:
-        column.justify = "right"
-    for line in lines:
-        mark = "[green]ok[/green]" if line.ok else "[bold red]WRONG[/bold red]"
-        table.add_row(_NAMES.get(line.what, line.what), f"{line.found:,}", f"{line.truth:,}", mark)
-    return table

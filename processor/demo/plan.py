@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import time
 import uuid
 from dataclasses import dataclass
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 _NOT_INHERITED = ("SEQMARK_WORKER__", "SEQMARK_PIPELINES__", "SEQMARK_SINKS__")
 
 _CONFIG = """\
-# Written by `seqmark demo`; `seqmark worker -c` takes it too while the demo's broker is there.
+# Written by `seqmark demo`; the other commands take it too while the demo's broker is there.
 [kafka]
 bootstrap_servers = {servers}
 
@@ -45,7 +47,21 @@ quarantine = {quarantine}
 mode = "watermark"
 scope = "partition"
 sequence = {{ from = "header", name = "seq", format = "int64" }}
+
+[[sinks]]                        # an hour is written once, when no click can come for it any more
+name = "hourly"
+topic = {sink}
+event = "schemas.events:ClickEvent"
+time_field = "occurred_at"
+window = "1 hour"
+watermark = "10 minutes"         # how late a click may be
+group_by = ["campaign"]
+aggregates = {{ events = "count", revenue = "sum:amount" }}
+output = {{ kind = "parquet", path = {files} }}
+checkpoint = {checkpoint}
 """
+# What a run names its folder: only such ones are removed by the next run.
+_RUN = re.compile(r"demo-[0-9]{6}-[0-9a-f]{6}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +72,8 @@ class Plan:
     truth: Path
     worker_log: Path
     picture: Path
+    report: Path
+    files: Path
     state_dir: Path
     settings: Settings
     environ: Mapping[str, str]
@@ -69,6 +87,8 @@ class Plan:
 def make_plan(directory: Path, bootstrap_servers: str, environ: Mapping[str, str] = os.environ) -> Plan:
     """Write the config of a new run into ``directory`` and load it.
 
+    What the run before has left there goes: its files belong to topics that nobody reads any more.
+
     Raises:
         ConfigError: What the environment says of Kafka is wrong.
     """
@@ -76,7 +96,11 @@ def make_plan(directory: Path, bootstrap_servers: str, environ: Mapping[str, str
     directory.mkdir(parents=True, exist_ok=True)
     # The time for people who look at the topics, the rest for runs of the same second.
     name = f"demo-{time.strftime('%H%M%S')}-{uuid.uuid4().hex[:6]}"
+    for old in directory.iterdir():
+        if _RUN.fullmatch(old.name) and old.is_dir() and not old.is_symlink():
+            shutil.rmtree(old, ignore_errors=True)
     state_dir = directory / f"state-{name}"
+    files = directory / name / "hourly"
     values = {
         "servers": bootstrap_servers,
         "application": name,
@@ -85,6 +109,8 @@ def make_plan(directory: Path, bootstrap_servers: str, environ: Mapping[str, str
         "sink": f"{name}.clean",
         "duplicates": f"{name}.duplicates",
         "quarantine": f"{name}.quarantine",
+        "files": str(files),
+        "checkpoint": str(directory / name / "checkpoint"),
     }
     config = directory / "demo.toml"
     # A JSON string is a TOML string.
@@ -97,6 +123,8 @@ def make_plan(directory: Path, bootstrap_servers: str, environ: Mapping[str, str
         truth=directory / "truth.jsonl",
         worker_log=directory / "worker.log",
         picture=directory / "clicks.svg",
+        report=directory / "report.html",
+        files=files,
         state_dir=state_dir,
         settings=load(config, inherited),
         environ=inherited,

@@ -1,7 +1,8 @@
 """What does the demo do, step by step?
 
 1. produce a stream with known duplicates, 2. let a worker make it clean, 3. read everything with a plain
-consumer and compare it with the truth, record by record. Spark, certificate and telling are the command's.
+consumer and compare it with the truth, record by record. Then come Spark (`processor.demo.sinks`), and the
+command's own: certificate, report, telling.
 """
 
 from __future__ import annotations

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from processor.demo.check import DROPPED, Outcome
 from processor.demo.picture import Times
-from processor.generator import HOUR_MS, Kind
+from processor.generator import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from processor.demo.aggregate import Aggregated, Hour
     from processor.demo.certify import Certificate
     from processor.demo.drain import Drained
-    from processor.generator import Partition
     from processor.truth import Truth
 
 COPIES = (Kind.RESEND, Kind.TAIL, Kind.LATE)
@@ -63,14 +62,14 @@ class Summary:
 
     Attributes:
         lines: Counts of records.
-        hours: Events of the clean topic by hour, by Spark.
-        differences: In detail, for people; empty where all agrees.
+        aggregated: What Spark made of the clean topic.
+        differences: Of the records and of the report, for people; empty where all agrees.
         certificate: What ``seqmark verify`` says.
         drained: How long it took.
     """
 
     lines: list[Line]
-    hours: list[Line]
+    aggregated: Aggregated
     differences: list[str]
     certificate: Certificate
     drained: Drained
@@ -79,8 +78,13 @@ class Summary:
     @property
     def ok(self) -> bool:
         """Whether everything agrees."""
-        agree = all(line.ok for line in (*self.lines, *self.hours))
-        return agree and not self.differences and self.certificate.ok
+        agree = all(line.ok for line in self.lines)
+        return agree and not self.wrong and self.certificate.ok
+
+    @property
+    def wrong(self) -> list[str]:
+        """All differences, those of the aggregate too."""
+        return [*self.differences, *self.aggregated.differences]
 
     @property
     def rate(self) -> float:
@@ -98,12 +102,27 @@ class Summary:
             "ok": self.ok,
             "records": self.records,
             "counts": {line.what: {"found": line.found, "truth": line.truth} for line in self.lines},
-            "hours": {line.what: {"spark": line.found, "truth": line.truth} for line in self.hours},
+            "hours": {hour.name: _hour(hour) for hour in self.aggregated.hours},
+            "aggregate": {
+                "rows": len(self.aggregated.found),
+                "truth": len(self.aggregated.truth),
+                "agree": self.aggregated.agree,
+                "late": self.aggregated.late,
+                "bad": self.aggregated.bad,
+            },
             "worker_seconds": round(self.drained.seconds, 3),
             "records_per_second": round(self.rate),
-            "differences": self.differences,
+            "spark_seconds": round(self.aggregated.seconds, 3),
+            "differences": self.wrong,
             "certificate": self.certificate.ok,
         }
+
+
+def _hour(hour: Hour) -> dict[str, Any]:
+    if hour.open:
+        return {"open": True, "spark": None, "truth": hour.truth.events, "revenue": None}
+    revenue = {"spark": str(hour.found.revenue), "truth": str(hour.truth.revenue)}
+    return {"open": False, "spark": hour.found.events, "truth": hour.truth.events, "revenue": revenue}
 
 
 def count_lines(checked: Sequence[Checked], truths: Sequence[Truth]) -> list[Line]:
@@ -130,25 +149,6 @@ def count_lines(checked: Sequence[Checked], truths: Sequence[Truth]) -> list[Lin
     quarantined = sum(each.outcome.quarantined for each in checked)
     lines.append(Line("quarantined", quarantined, sum(int((t.fault > 0).sum()) for t in truths)))
     return lines
-
-
-def hour_lines(found: Mapping[int | None, int], stream: Iterable[Partition]) -> list[Line]:
-    """Compare Spark's counts by hour with those of the records that must pass."""
-    truth: Counter[int | None] = Counter()
-    for partition in stream:
-        hours = partition.timestamp_ms[partition.passes] // HOUR_MS * HOUR_MS
-        values, counts = np.unique(hours, return_counts=True)
-        truth.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
-    return [
-        Line(_hour(hour), found.get(hour, 0), truth[hour])
-        for hour in sorted({*truth, *found}, key=lambda hour: -1 if hour is None else hour)
-    ]
-
-
-def _hour(hour_ms: int | None) -> str:
-    if hour_ms is None:
-        return "without a time"
-    return f"{datetime.fromtimestamp(hour_ms / 1000, UTC):%Y-%m-%d %H:%M}"
 
 
 def times(checked: Sequence[Checked]) -> Times:

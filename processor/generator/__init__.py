@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.errors import ConfigError, Problem
-from processor.generator.content import FAULTS, Clicks, Marks, Record, SequenceHeaders
+from processor.generator.content import CAMPAIGNS, FAULTS, Clicks, Marks, Record, SequenceHeaders
 from processor.generator.layout import Kind, Layout, make_layout, shares
 from processor.generator.numbering import draw_scopes
 from processor.generator.scoped import Form, ScopedMarks
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from schemas.config import Dedup
 
 __all__ = [
+    "CAMPAIGNS",
     "FAULTS",
     "HOUR_MS",
     "SCOPES",
@@ -131,6 +132,16 @@ class Partition:
     def timestamp_ms(self) -> NDArray[np.int64]:
         """int64[n], the records' timestamps, which are their event times."""
         return self._clicks.timestamp_ms[self.layout.original]
+
+    @property
+    def campaign(self) -> NDArray[np.uint8]:
+        """uint8[n], index into `CAMPAIGNS`: the advertisement that was followed."""
+        return self._clicks.campaign[self.layout.original]
+
+    @property
+    def cents(self) -> NDArray[np.int32]:
+        """int32[n], what was spent, in hundredths."""
+        return self._clicks.cents[self.layout.original]
 
     def records(self, start: int, stop: int) -> list[Record]:
         """Return records ``start`` to ``stop``."""

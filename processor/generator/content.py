@@ -100,10 +100,10 @@ class Clicks:
         # Users of one partition meet no other: a topic keyed by user looks like this.
         user = np.minimum(rng.exponential(_USERS_PER_PARTITION / 8, count), _USERS_PER_PARTITION - 1)
         self._user = (user.astype(np.int32) if users is None else users) * partitions + partition
-        self._campaign = rng.integers(0, len(CAMPAIGNS), count, np.uint8)
+        self.campaign = rng.integers(0, len(CAMPAIGNS), count, np.uint8)
         self._page = rng.integers(0, len(PAGES) * 1_000, count, np.int32)
         spent = rng.gamma(2.0, 3_000, count) * (rng.random(count) < _BUYERS_SHARE)
-        self._cents = spent.astype(np.int32)
+        self.cents = spent.astype(np.int32)
 
     def render(self, rows: NDArray[np.int32]) -> list[Rendered]:
         """Return key, value and timestamp of these originals; a repeated row is repeated bytes."""
@@ -123,10 +123,10 @@ class Clicks:
             for event, when, campaign, user, page, cents, time in zip(
                 self._event[rows].tolist(),
                 shown.tolist(),
-                self._campaign[rows].tolist(),
+                self.campaign[rows].tolist(),
                 self._user[rows].tolist(),
                 self._page[rows].tolist(),
-                self._cents[rows].tolist(),
+                self.cents[rows].tolist(),
                 times.tolist(),
                 strict=True,
             )

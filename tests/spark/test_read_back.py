@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from processor.errors import StopError
 from schemas.config import Settings
 from schemas.event import EventModel, aggregate_columns
+from spark_sink import read_back
 from spark_sink.outputs.kafka import keyed
 from spark_sink.outputs.parquet import dated
-from spark_sink.read_back import output_words, read_sinks
+from spark_sink.read_back import output_words, read_rows, read_sinks
 from spark_sink.schema import output_schema
 from spark_sink.sources import client_options
-from spark_sink.summary import MOST_GROUPS, MOST_WINDOWS, SinkPart
+from spark_sink.summary import MOST_GROUPS, MOST_WINDOWS, Row, SinkPart
 from tests.support.topics import create_topic, unique
 
 if TYPE_CHECKING:
@@ -120,6 +122,14 @@ def check(part: SinkPart, made: list[Made]) -> None:
     assert [row.start_ms for row in summary.shown] == sorted(row.start_ms for row in summary.shown)
 
 
+def check_rows(found: list[Row], made: list[Made]) -> None:
+    """Compare every row with what was made."""
+    assert [(row.start_ms, row.end_ms - row.start_ms, row.group[0], row.values) for row in found] == [
+        (int(each.start.timestamp() * 1000), 3_600_000, each.campaign, (each.events, each.revenue, each.p99))
+        for each in sorted(made, key=lambda each: (each.start, each.campaign or ""))
+    ]
+
+
 def write_files(spark: SparkSession, made: list[Made], folder: Path) -> Path:
     """Write as a sink does: by a query with Spark's file sink, in folders by date."""
     source, path = folder / "source", folder / "output"
@@ -139,9 +149,12 @@ def test_parquet_files_are_read_as_the_log_names_them(spark: SparkSession, tmp_p
     (left,) = (tmp_path / "left").glob("*.parquet")
     left.rename(path / "window_date=2026-01-05" / left.name)
 
-    (part,) = read_sinks(settings({"kind": "parquet", "path": str(path)}))
+    config = settings({"kind": "parquet", "path": str(path)})
+    (part,) = read_sinks(config)
 
     check(part, made)
+    check_rows(read_rows(config, config.sinks[0]), made)
+    assert "what is here is final, and open windows are not here yet" in part.notes[0]
 
 
 def test_of_a_topic_the_newest_row_of_each_key_counts(spark: SparkSession, broker: Broker) -> None:
@@ -159,6 +172,26 @@ def test_of_a_topic_the_newest_row_of_each_key_counts(spark: SparkSession, broke
     (part,) = read_sinks(config)
 
     check(part, made)
+    check_rows(read_rows(config, config.sinks[0]), made)
+    assert "The newest windows may still change" in part.notes[0]
+
+
+@pytest.mark.usefixtures("spark")
+def test_an_output_is_not_read_as_a_whole_where_it_is_large_or_broken(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_files(spark, rows(), tmp_path)
+    config = settings({"kind": "parquet", "path": str(path)})
+
+    none = settings({"kind": "parquet", "path": str(tmp_path / "none")})
+    assert read_rows(none, none.sinks[0]) == []
+    monkeypatch.setattr(read_back, "MOST_ROWS", WINDOWS * GROUPS - 1)
+    with pytest.raises(StopError, match="sink hourly: its output has more than 2,399 rows"):
+        read_rows(config, config.sinks[0])
+    for file in path.rglob("*.parquet"):
+        file.write_bytes(b"no parquet")
+    with pytest.raises(StopError, match=r"sink hourly: Spark cannot read its output: .* is not a Parquet file"):
+        read_rows(config, config.sinks[0])
 
 
 @pytest.mark.usefixtures("spark")

@@ -90,6 +90,16 @@ def test_a_sink_that_does_not_fit_its_events_is_refused_before_spark_starts(
     assert said in result.stderr
 
 
+@pytest.mark.spark
+def test_a_spark_that_does_not_start_is_told_in_a_line(tmp_path: Path) -> None:
+    right = sink(tmp_path, "clean", "hourly", {"kind": "console"}, window="1 hour")
+    with process(tmp_path, tables("127.0.0.1:9", right), "--memory", "nonsense") as running:
+        until(lambda: running.code is not None, "it has ended", WAIT_S)
+    assert running.code == 1
+    assert "seqmark: Spark cannot start (" in running.stderr
+    assert "Traceback" not in running.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [(["--name", "nope"], "there is no sink nope; in this config: hourly"), (["--conf", "x"], "KEY=VALUE")],
