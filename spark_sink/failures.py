@@ -51,6 +51,7 @@ _KNOWN = (
         "a sum has outgrown its type; aggregate narrower numbers, or smaller windows",
     ),
 )
+_UNKNOWN = "the query failed. Nothing is counted twice: mend the cause and start again"
 _TRACE = re.compile(r"\n\s*at |\n\nDriver stacktrace|\n=== Streaming Query ===|\n\s*File \"")
 
 
@@ -59,15 +60,26 @@ def explain(name: str, topic: str, error: BaseException) -> StopError:
     text = str(error)
     message = raised_in_batch(text)
     if message is None:
-        message = _meaning(text).format(topic=topic) + f". Spark says: {_first(text)}"
+        # Of a task that failed the text only says that it did; why stands in the causes.
+        meaning = _meaning(text) or _meaning(_causes(error)) or _UNKNOWN
+        message = meaning.format(topic=topic) + f". Spark says: {_first(text)}"
     return StopError(message if message.startswith(f"sink {name}") else f"sink {name}: {message}")
 
 
 def _meaning(text: str) -> str:
-    for known in _KNOWN:
-        if re.search(known.signs, text):
-            return known.meaning
-    return "the query failed. Nothing is counted twice: mend the cause and start again"
+    return next((known.meaning for known in _KNOWN if re.search(known.signs, text)), "")
+
+
+def _causes(error: BaseException) -> str:
+    """Return the lines of an error's JVM stack traces that name a cause, without where in the code it was."""
+    lines: list[str] = []
+    each: object = error
+    while each is not None:
+        # PySpark has both, and shows neither without the other's whole text.
+        trace = getattr(each, "_stackTrace", None) or ""
+        lines += [line for line in trace.splitlines() if line.startswith("Caused by: ")]
+        each = getattr(each, "_cause", None)
+    return "\n".join(lines)
 
 
 def _first(text: str) -> str:

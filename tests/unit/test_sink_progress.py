@@ -100,3 +100,14 @@ def test_what_an_output_raises_in_a_batch_is_told_in_its_own_words() -> None:
     assert (
         str(explain("hourly", "clicks", RuntimeError(text))) == "sink hourly: table t has no column a; add it"
     )
+
+
+def test_where_only_a_task_failed_the_meaning_is_that_of_its_cause() -> None:
+    cause, error = RuntimeError(), RuntimeError("[TASK_WRITE_FAILED] Task failed while writing rows to file:/a")
+    trace = "x\n\tat a.DisconnectException\nCaused by: java.io.IOException: No space left on device\n"
+    vars(cause)["_stackTrace"], vars(error)["_cause"] = trace, cause
+
+    said = str(explain("hourly", "clicks", error))
+
+    assert said.startswith("sink hourly: a disk is full. Nothing is counted twice: make room and start again")
+    assert "Spark says: [TASK_WRITE_FAILED] Task failed while writing rows" in said
