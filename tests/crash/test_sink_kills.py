@@ -1,19 +1,26 @@
 """Is each event in the aggregate once, or aside once, when the driver is killed again and again?
 
-Driver and JVM are killed together, at moments between a batch's plan and its entry in the commit log, some of
-them right after its files or records were written. Spark's files on this machine survive a kill: this shows
-safety against processes that die, not against a loss of power.
+Driver and JVM are killed together between a batch's plan and its entry in the commit log: right after the
+plan, after the batch's files count, or after its first records are in the topic. They are halted when the
+moment seems to have come. Where the commit log has the batch already they go on, and the next batch is waited
+for, with more events: so every kill that counts is where it is meant to be, and none depends on luck.
+
+Spark's files on this machine survive a kill: this shows safety against processes that die, not against a loss
+of power.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import time
+from contextlib import closing
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.crash import seeded
 from tests.support.sink_job import Process, process, run, settings, sink, tables
@@ -22,6 +29,7 @@ from tests.support.topics import create_topic, read_topic, unique
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -29,63 +37,117 @@ if TYPE_CHECKING:
     from tests.support.broker import Broker
 
 pytestmark = [
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(300 + 120 * int(os.environ.get("SEQMARK_TEST_KILLS") or 3)),
     pytest.mark.broker,
     pytest.mark.spark,
     pytest.mark.crash,
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
-KILLS = 3
-EVENTS = 2_400
+KILLS = int(os.environ.get("SEQMARK_TEST_KILLS") or 3)
+"""Each moment is met as often as the others. A driver costs some 20 CPU seconds until its first batch."""
+PARTITIONS = 2
 BATCH = 300
+CHUNK = 100
 WAIT_S = 300.0
 
 
-def made(chance: random.Random) -> tuple[list[Click], set[int], set[int]]:
-    """Return the records, and the numbers of those that are late and those that are bad.
+class Events:
+    """A topic that grows, and what should become of its records.
 
-    A minute apart, a few minutes out of order: never late with a watermark of four hours (240 minutes). The
-    windows of late ones end 1,375 minutes back or more; the watermark by which a batch's rows are late is two
-    batches (600 minutes) and those 240 back: 840.
+    A minute apart, a few minutes out of order. A chunk is sent partition by partition, so that one partition
+    may be a few chunks (each 100 minutes) ahead of the other: none is late by a watermark of eight hours (480
+    minutes) that is not meant to be. The windows of those that are meant to be end 2,815 minutes back or more;
+    the watermark by which a batch's rows are late is two batches (600 minutes), some chunks and those 480 back.
     """
-    clicks, late, bad = [], set(), set()
-    for number in range(EVENTS):
-        at = START + timedelta(minutes=number, seconds=chance.randrange(300))
-        broken = number % 97 == 5
-        if broken:
-            bad.add(number)
-        elif number > 1_500 and number % 10 == 3:
-            late.add(number)
-            at -= 24 * HOUR
-        amount = Decimal(chance.randrange(10_000)).scaleb(-2)
-        clicks.append(Click(at, chance.choice("ab"), "u", amount, number, b"{", bad=broken))
-    # It closes every window but its own.
-    clicks.append(Click(START + timedelta(days=30), "end", "u", Decimal("1.00"), EVENTS))
-    return clicks, late, bad
+
+    def __init__(self, bootstrap: str, topic: str, chance: random.Random) -> None:
+        self.clicks: list[Click] = []
+        self.late: set[int] = set()
+        self.bad: set[int] = set()
+        self._bootstrap, self._topic, self._chance = bootstrap, topic, chance
+        create_topic(bootstrap, topic, PARTITIONS)
+
+    def send(self, last: int = CHUNK) -> None:
+        """Send more of them."""
+        chance, first = self._chance, len(self.clicks)
+        for number in range(first, first + last):
+            at = START + timedelta(minutes=number, seconds=chance.randrange(300))
+            broken = number % 97 == 5
+            if broken:
+                self.bad.add(number)
+            elif number > 1_500 and number % 10 == 3:
+                self.late.add(number)
+                at -= 48 * HOUR
+            amount = Decimal(chance.randrange(10_000)).scaleb(-2)
+            self.clicks.append(Click(at, chance.choice("ab"), "u", amount, number, b"{", bad=broken))
+        send(self._bootstrap, self._topic, self.clicks[first:], PARTITIONS)
+
+    def end(self) -> None:
+        """Send what closes every window but its own."""
+        at = START + timedelta(days=30, minutes=len(self.clicks))
+        self.clicks.append(Click(at, "end", "u", Decimal("1.00"), len(self.clicks)))
+        send(self._bootstrap, self._topic, self.clicks[-1:], PARTITIONS)
 
 
-def numbered(folder: Path) -> set[int]:
-    return {int(each.name) for each in folder.glob("*") if each.name.isdecimal()}
+class Moment(NamedTuple):
+    """Where a driver is killed."""
+
+    name: str
+    checkpoint: Path
+    """Of the sink that is looked at."""
+    begin: Callable[[], int]
+    """Asked when the batch before is committed, handed to ``met``."""
+    met: Callable[[int, int], bool]
+    """Given the batch and that, says whether the batch has come so far."""
 
 
-def kill_in_a_batch(running: Process, folder: Path, written: Path, chance: random.Random) -> str:
-    """Kill it when a batch is written (or planned) and not in the commit log; returns when that was."""
-    commits = folder / "commits"
-    began, deadline = numbered(commits), time.monotonic() + WAIT_S
-    while time.monotonic() < deadline:
+def moments(folder: Path, client: Consumer, out: str) -> list[Moment]:
+    files, topic = folder / "checkpoint-files", folder / "checkpoint-topic"
+    log = folder / "files" / "_spark_metadata"
+    places = [TopicPartition(out, each) for each in range(PARTITIONS)]
+
+    def ends() -> int:
+        return sum(client.get_watermark_offsets(each, WAIT_S)[1] for each in places)
+
+    return [
+        Moment("its files count", files, lambda: 0, lambda batch, _: (log / str(batch)).exists()),
+        Moment("the first of its records are in the topic", topic, ends, lambda _, before: ends() > before),
+        Moment("it is planned", topic, lambda: 0, lambda batch, _: (topic / "offsets" / str(batch)).exists()),
+    ]
+
+
+def committed(checkpoint: Path) -> int:
+    """Return the last batch in the commit log, -1 for none."""
+    names = (each.name for each in (checkpoint / "commits").glob("*"))
+    return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+
+def kill_in_a_batch(running: Process, moment: Moment, events: Events) -> int | None:
+    """Kill it at the moment, in a batch that is not in the commit log; return the batch.
+
+    None: the commit log had it at the very end, before the kill arrived.
+    """
+    # Not before this process has done a batch itself: a kill while it starts shows little.
+    first, deadline = committed(moment.checkpoint), time.monotonic() + WAIT_S
+    while (last := committed(moment.checkpoint)) == first:
         assert running.code is None, running.stderr
-        done = numbered(commits)
-        # Not before this process has done a batch itself: a kill while it starts shows little.
-        if done > began and numbered(written) - done:
-            time.sleep(chance.random() * 0.05 if chance.random() < 0.5 else 0.0)
-            running.kill()
-            return (
-                f"batches {sorted(numbered(written) - numbered(commits))} of {written.name} were not committed"
-            )
-        time.sleep(0.002)
-    running.kill()
-    return "no such moment was met"
+        assert time.monotonic() < deadline, running.stderr
+        time.sleep(0.01)
+    while True:
+        before = moment.begin()
+        events.send()
+        while committed(moment.checkpoint) == last:
+            assert running.code is None, running.stderr
+            assert time.monotonic() < deadline, running.stderr
+            if moment.met(last + 1, before):
+                running.halt()
+                if committed(moment.checkpoint) == last:
+                    running.kill()
+                    return last + 1 if committed(moment.checkpoint) == last else None
+                running.go_on()
+            time.sleep(0.0005)
+        last = committed(moment.checkpoint)
 
 
 def test_each_event_counts_once_or_is_aside_once_whenever_the_driver_is_killed(
@@ -93,21 +155,30 @@ def test_each_event_counts_once_or_is_aside_once_whenever_the_driver_is_killed(
 ) -> None:
     chance, bootstrap = seeded(), broker.bootstrap_servers
     topic, out = unique("clean"), unique("aggregate")
-    create_topic(bootstrap, topic, 2)
-    clicks, late, bad = made(chance)
-    send(bootstrap, topic, clicks, 2)
-    shared = {"window": "1 hour", "watermark": "4 hours", "max_offsets_per_trigger": BATCH}
+    events = Events(bootstrap, topic, chance)
+    events.send(2 * BATCH)
+    shared = {"window": "1 hour", "watermark": "8 hours", "max_offsets_per_trigger": BATCH}
     files = sink(tmp_path, topic, "files", {"kind": "parquet", "path": str(tmp_path / "files")}, **shared)
     records = sink(tmp_path, topic, "topic", {"kind": "kafka", "topic": out}, **shared)
 
-    moments = (
-        (tmp_path / "checkpoint-files", tmp_path / "files" / "_spark_metadata"),
-        (tmp_path / "checkpoint-topic", tmp_path / "checkpoint-topic" / "offsets"),
-    )
-    for number in range(KILLS):
-        with process(tmp_path, tables(bootstrap, files, records)) as running:
-            print(kill_in_a_batch(running, *moments[number % 2], chance))  # noqa: T201 - shown when it fails
+    create_topic(bootstrap, out, PARTITIONS)
+    with closing(Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody"})) as client:
+        places, killed = moments(tmp_path, client, out), 0
+        while killed < KILLS:
+            moment = places[killed % len(places)]
+            with process(tmp_path, tables(bootstrap, files, records)) as running:
+                batch = kill_in_a_batch(running, moment, events)
+            if batch is not None:
+                killed += 1
+                print(f"kill {killed}: batch {batch}, when {moment.name}, not in the commit log")  # noqa: T201 - shown when it fails
+            events.send()
+    # Some are late whatever the number of kills.
+    events.send(max(2_400 - len(events.clicks), CHUNK))
+    events.end()
     run(settings(bootstrap, files, records))
+    clicks, late, bad = events.clicks, events.late, events.bad
+    assert late
+    assert bad
 
     truth = by_window(
         (each for each in clicks if each.number not in late | bad), tumbling(HOUR), lambda each: each.campaign

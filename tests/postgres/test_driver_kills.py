@@ -37,6 +37,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.crash, pytest.m
 
 KILLS = int(os.environ.get("SEQMARK_TEST_KILLS") or 6)
 """A driver costs some 20 CPU seconds until its first batch: 30 for a thorough look."""
+AWAY_S = float(os.environ.get("SEQMARK_TEST_AWAY_S") or 0)
+"""Seconds that the database stays away at least; it is away until the query has tried twice in any case."""
 PARTITIONS = 3
 CAMPAIGNS = ("spring", "summer", "autumn", "winter")
 FIRST = datetime(2026, 1, 5, tzinfo=UTC)
@@ -253,13 +255,16 @@ def test_a_database_that_is_stopped_and_started_again_holds_up_the_query_and_no_
                     last = look.wait_beyond(look.last(), driver)
                 waits = driver.said().count("waits for PostgreSQL")
                 own.stop(how)
+                back = time.monotonic() + AWAY_S
                 until(lambda: driver.said().count("waits for PostgreSQL") > waits + 1, "it waits", WAIT_S)  # noqa: B023 - called at once
+                until(lambda: time.monotonic() > back, "it is away for a while", AWAY_S + WAIT_S)  # noqa: B023 - likewise
                 own.start()
                 with Look(own.url) as look:
                     look.wait_beyond(last + 1, driver)
             driver.process.terminate()
             assert driver.process.wait(WAIT_S) == 0, driver.said()
         assert own.url not in driver.said()
+        print(driver.said())  # noqa: T201 - shown with -s, or when it fails
     run_to_the_end(tmp_path, clicks, own.url)
     assert table(own.url) == clicks.truth()
 

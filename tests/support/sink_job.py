@@ -97,6 +97,14 @@ class Process:
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(60)
 
+    def halt(self) -> None:
+        """Stop it and its JVM where they are: nothing changes any more."""
+        os.killpg(self._process.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it run again."""
+        os.killpg(self._process.pid, signal.SIGCONT)
+
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal to the process alone, as a supervisor does, and return its exit code."""
         self._process.send_signal(number)
