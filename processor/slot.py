@@ -237,6 +237,7 @@ class SlotRun:
             self._context.transaction_timeout_ms,
             # Below the transaction's time-out, so that we know of a failure before the coordinator acts.
             self._context.transaction_timeout_ms / 1000 * 0.8,
+            self._fail,
         )
         await producer.fence(
             [TopicPartition(topic, number) for topic in _written(topics) if topic for number in numbers]
@@ -315,7 +316,8 @@ class SlotRun:
             self._context.application_id, self._config.name, number % position.slots, position.slots
         )
         log.warning("%s was written with slots = %s: fencing %s", changelog.name, position.slots, other)
-        await (await self._fenced(other, topics, [number])).close()
+        every = sorted(self._links[0].partitions(topics.source))
+        await (await self._fenced(other, topics, every[number % position.slots :: position.slots])).close()
         return await restore(table, changelog, timeout_s, progress)
 
     async def _first_position(self, link: Link, tp: TopicPartition, limits: Bounds) -> Position:

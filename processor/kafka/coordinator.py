@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from processor.errors import FencedError, RebuildError, StopError
+from processor.kafka.kip664 import DescribeTransactionsRequest
 from processor.kafka.seam import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
-    DescribeTransactionsRequest,
     EndTxnRequest,
     IncompatibleBrokerVersion,
     InitProducerIdRequest,
@@ -28,7 +28,7 @@ from processor.kafka.seam import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 RETRY_FIRST_S = 0.001
 RETRY_LAST_S = 0.05
@@ -41,10 +41,35 @@ _WAIT = {
     Kafka.CONCURRENT_TRANSACTIONS,
 }
 _UNKNOWN = {Kafka.TRANSACTIONAL_ID_NOT_FOUND, Kafka.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
-_ENDED_BY_COMMIT = {"PrepareCommit": True, "CompleteCommit": True}
-# An open one is aborted by the fence.
-_ENDED_BY_ABORT = dict.fromkeys(("Ongoing", "PrepareAbort", "CompleteAbort", "PrepareEpochFence"), False)
-_OUTCOME = _ENDED_BY_COMMIT | _ENDED_BY_ABORT
+_TOO_LATE = {Kafka.INVALID_TXN_STATE, *FENCED}
+
+
+class Described(NamedTuple):
+    """How a transactional id stands with its coordinator."""
+
+    state: str
+    producer_id: int
+    epoch: int
+
+    @property
+    def open(self) -> bool:
+        """Whether a transaction is open."""
+        return self.state == "Ongoing"
+
+    @property
+    def ending(self) -> bool:
+        """Whether the coordinator is writing markers."""
+        return self.state in {"PrepareCommit", "PrepareAbort"}
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last transaction has ended, and the id has not been taken since."""
+        return self.state in {"CompleteCommit", "CompleteAbort"}
+
+    @property
+    def committed(self) -> bool:
+        """Whether it ended by a commit."""
+        return self.state == "CompleteCommit"
 
 
 class TransactionTimeoutError(StopError):
@@ -73,8 +98,16 @@ class Coordinator:
         self.producer_id = -1
         self.epoch = -1
 
-    async def init(self) -> None:
-        """Take the id with a new epoch: ends the previous owner's open transaction and its right to write.
+    @property
+    def name(self) -> str:
+        """The id, for messages."""
+        return self._id or "a producer without transactions"
+
+    async def init(self) -> bool:
+        """Take the id with a new epoch: its last owner has no right to write any more.
+
+        Returns:
+            False where a transaction is open (it is being aborted) or about to end: nothing is taken then.
 
         Raises:
             RebuildError: Not done within the deadline.
@@ -84,15 +117,16 @@ class Coordinator:
             lambda: InitProducerIdRequest(self._id, self._timeout_ms if self._id else 0),
             lambda answer: [answer.error_code],
             "init",
+            taken_for_answer={Kafka.CONCURRENT_TRANSACTIONS},
         )
+        if answer.error_code != Kafka.NONE:
+            return False
         self.producer_id = answer.producer_id
         self.epoch = answer.producer_epoch
+        return True
 
-    async def outcome(self) -> bool | None:
-        """Return how the id's last transaction ended, or is ended by a fence: True for a commit.
-
-        None where that is not to be had: the id is new, nothing was written since it was last taken, or the
-        broker does not tell (it has to be 3.0 or later).
+    async def describe(self) -> Described | None:
+        """Return how the id stands; None where it is new or the broker does not tell (before Kafka 3.0).
 
         Raises:
             RebuildError: No answer within the deadline.
@@ -103,14 +137,29 @@ class Coordinator:
         try:
             answer = await self._ask(
                 lambda: DescribeTransactionsRequest([identity]),
-                lambda answer: [state[0] for state in answer.states if state[0] not in _UNKNOWN],
+                lambda answer: [state[0] for state in answer.states],
                 "describe",
+                taken_for_answer=_UNKNOWN,
             )
         except RebuildError as error:
             if isinstance(error.__cause__, IncompatibleBrokerVersion):
                 return None
             raise
-        return next((_OUTCOME.get(state[2]) for state in answer.states if state[0] == Kafka.NONE), None)
+        found = [Described(state[2], state[5], state[6]) for state in answer.states if state[0] == Kafka.NONE]
+        return found[0] if found else None
+
+    async def abort_as(self, owner: Described) -> None:
+        """Abort the open transaction of the id's owner, in its name; nothing happens where it was faster.
+
+        Raises:
+            RebuildError: No answer, or one that is not expected.
+        """
+        await self._ask(
+            lambda: EndTxnRequest(self._id, owner.producer_id, owner.epoch, False),
+            lambda answer: [answer.error_code],
+            "abort",
+            taken_for_answer={*_TOO_LATE, Kafka.CONCURRENT_TRANSACTIONS},
+        )
 
     async def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Make partitions part of the transaction; the first ones open it.
@@ -166,12 +215,20 @@ class Coordinator:
             "end",
         )
 
-    async def _ask(self, request: Any, codes: Any, step: str, *, group_id: str | None = None) -> Any:
+    async def _ask(
+        self,
+        request: Any,
+        codes: Any,
+        step: str,
+        *,
+        group_id: str | None = None,
+        taken_for_answer: Collection[int] = (),
+    ) -> Any:
         """Send a request to the coordinator until it is done or surely not.
 
         A coordinator that is loading, has moved, or is still writing the markers of the transaction
         before (KAFKA-5477) has not begun: asking again is safe. A broken connection is not, except for
-        what may be done twice: the fence, and a question.
+        what may be done twice: the fence, what belongs to it, and a question.
         """
         deadline = time.monotonic() + self._deadline_s
         pause = RETRY_FIRST_S
@@ -180,7 +237,7 @@ class Coordinator:
             try:
                 node = await self._find(group_id)
                 answer = await self._link.request(node, request(), coordination=True)
-                wrong = [code for code in codes(answer) if code != Kafka.NONE]
+                wrong = [code for code in codes(answer) if code != Kafka.NONE and code not in taken_for_answer]
                 if not wrong:
                     return answer
                 problem = error_name(wrong[0])
@@ -192,7 +249,7 @@ class Coordinator:
             except (KafkaError, TimeoutError) as error:
                 self._node = self._group_node = -1
                 problem = repr(error)
-                if step not in {"init", "describe"} or isinstance(error, IncompatibleBrokerVersion):
+                if step not in {"init", "describe", "abort"} or isinstance(error, IncompatibleBrokerVersion):
                     raise RebuildError(step, f"{step} of {self._id}: {problem}") from error
                 await self._link.refresh()
             if time.monotonic() > deadline:

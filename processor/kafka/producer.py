@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from processor.errors import FencedError, RebuildError, StopError
 from processor.kafka.coordinator import FENCED, Coordinator
-from processor.kafka.markers import bring, found_open
+from processor.kafka.markers import settle, take
 from processor.kafka.seam import (
     Kafka,
     KafkaError,
@@ -31,7 +31,7 @@ from processor.kafka.seam import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
 
     from processor.wire.encode import EncodedBatch
 
@@ -46,7 +46,7 @@ REQUEST_BYTES = 4 * 1024 * 1024
 ACKS_ALL = -1
 SEQUENCES = 2**31
 CLOSE_S = 1.0
-"""How long closing waits to see the last commit in all partitions; the next owner looks again."""
+"""How long closing waits to see the last commit in all partitions; if it is cut off, the next owner looks."""
 
 _TOO_LARGE = {Kafka.MESSAGE_TOO_LARGE, Kafka.RECORD_LIST_TOO_LARGE}
 _REFUSED = {
@@ -68,6 +68,7 @@ class Producer:
         transactional_id: None: idempotent only.
         transaction_timeout_ms: After which the coordinator aborts a transaction by itself.
         deadline_s: For each step; below the transaction's time-out.
+        failed: Called when the end of a transaction that is committed cannot be seen: nobody may be waiting.
     """
 
     def __init__(
@@ -76,8 +77,10 @@ class Producer:
         transactional_id: str | None,
         transaction_timeout_ms: int = 60_000,
         deadline_s: float = 30.0,
+        failed: Callable[[Exception], None] = lambda _: None,
     ) -> None:
         self._link = link
+        self._failed = failed
         self._id = transactional_id
         self._deadline_s = deadline_s
         self._coordinator = Coordinator(link, transactional_id, transaction_timeout_ms, deadline_s)
@@ -106,17 +109,13 @@ class Producer:
         """Take the transactional id: ends the previous owner's open transaction and its right to write.
 
         Args:
-            written: Partitions that its owners write to; nothing of theirs is left open there.
+            written: All partitions that its owners write to; nothing of theirs is left open there.
 
         Raises:
             RebuildError: Not done within the deadline.
             TransactionTimeoutError: The time-out is above the broker's.
         """
-        outcome = await self._coordinator.outcome()
-        await self._coordinator.init()
-        if outcome is not None:
-            open_ = await found_open(self._link, written, self._deadline_s)
-            await bring(self._link, self._coordinator, open_, self._deadline_s, commit=outcome)
+        await take(self._link, self._coordinator, list(written), self._deadline_s)
         self._pump_task = asyncio.create_task(self._pump(), name=f"produce {self._id}")
 
     def begin(self) -> None:
@@ -321,11 +320,11 @@ class Producer:
     async def _see_end(self, first: Mapping[TopicPartition, int]) -> None:
         """See the commit in all partitions, or bring it there: the next end must not decide about it."""
         try:
-            await bring(self._link, self._coordinator, first, self._deadline_s, commit=True)
-        except (RebuildError, FencedError, StopError) as error:
-            self._fail(error)
+            await settle(self._link, self._coordinator, first, self._deadline_s)
         except Exception as error:  # noqa: BLE001 - as in the pump
-            self._fail(RebuildError("markers", f"looking for the end of a transaction failed: {error!r}"))
+            failure = RebuildError("markers", f"the end of a transaction is not seen: {error!r}")
+            self._fail(error if isinstance(error, (RebuildError, FencedError, StopError)) else failure)
+            self._failed(failure)
 
     async def _ended_everywhere(self) -> None:
         """Wait until the commit before is seen in all partitions."""

@@ -2,7 +2,8 @@
 
 aiokafka's public consumer and producer work record by record and hide what exactness needs (see
 docs/decisions/0003). We use what lies below them: its client (connections, metadata, security), its
-protocol structures and its group coordinator. This module is the only one that names those internals;
+protocol structures and its group coordinator. This module is the only one that names those internals, but for
+the requests that aiokafka has not, which `processor.kafka.kip664` builds of its protocol types;
 `check_aiokafka` compares them with what was read when this was written (aiokafka 0.14).
 
 Invariant: every call to the broker made through `Link` has a deadline of ours (trap 7).
@@ -37,7 +38,6 @@ from aiokafka.errors import (
     for_code,
 )
 from aiokafka.protocol.admin import DescribeGroupsRequest
-from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
@@ -48,15 +48,6 @@ from aiokafka.protocol.transaction import (
     EndTxnRequest,
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
-)
-from aiokafka.protocol.types import (
-    CompactArray,
-    CompactString,
-    Int16,
-    Int32,
-    Int64,
-    Schema,
-    TaggedFields,
 )
 from aiokafka.structs import TopicPartition
 
@@ -73,7 +64,6 @@ __all__ = [
     "ConsumerProtocolMemberMetadata",
     "ConsumerRebalanceListener",
     "DescribeGroupsRequest",
-    "DescribeTransactionsRequest",
     "EndTxnRequest",
     "FetchRequest",
     "GroupCoordinator",
@@ -125,6 +115,7 @@ class Kafka(IntEnum):
     REBALANCE_IN_PROGRESS = 27
     TOPIC_AUTHORIZATION_FAILED = 29
     GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
     INVALID_TIMESTAMP = 32
     UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
@@ -134,6 +125,7 @@ class Kafka(IntEnum):
     INVALID_PRODUCER_ID_MAPPING = 49
     INVALID_TRANSACTION_TIMEOUT = 50
     CONCURRENT_TRANSACTIONS = 51
+    TRANSACTION_COORDINATOR_FENCED = 52
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     KAFKA_STORAGE_ERROR = 56
     FENCED_LEADER_EPOCH = 74
@@ -152,57 +144,6 @@ def error_name(code: int) -> str:
         return Kafka(code).name
     except ValueError:
         return f"{for_code(code).__name__} ({code})"
-
-
-class _DescribeTransactionsResponse(Response):  # type: ignore[misc]  # aiokafka is not typed
-    API_KEY = 65
-    API_VERSION = 0
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "states",
-            CompactArray(
-                ("error_code", Int16),
-                ("transactional_id", CompactString("utf-8")),
-                ("state", CompactString("utf-8")),
-                ("timeout_ms", Int32),
-                ("start_time_ms", Int64),
-                ("producer_id", Int64),
-                ("producer_epoch", Int16),
-                (
-                    "topics",
-                    CompactArray(
-                        ("topic", CompactString("utf-8")),
-                        ("partitions", CompactArray(Int32)),
-                        ("tags", TaggedFields),
-                    ),
-                ),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("tags", TaggedFields),
-    )
-
-
-class _DescribeTransactionsStruct(RequestStruct):  # type: ignore[misc]  # likewise
-    API_KEY = 65
-    API_VERSION = 0
-    FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = _DescribeTransactionsResponse
-    SCHEMA = Schema(("transactional_ids", CompactArray(CompactString("utf-8"))), ("tags", TaggedFields))
-
-
-class DescribeTransactionsRequest(Request[_DescribeTransactionsStruct]):  # type: ignore[misc]  # likewise
-    """Asks a coordinator for the states of transactional ids (KIP-664); aiokafka has none."""
-
-    API_KEY = 65
-
-    def __init__(self, transactional_ids: list[str]) -> None:
-        self._transactional_ids = transactional_ids
-
-    def build(self, request_struct_class: type[_DescribeTransactionsStruct]) -> _DescribeTransactionsStruct:
-        """Return what is sent."""
-        return request_struct_class(self._transactional_ids, {})
 
 
 _EXPECTED: Mapping[Any, tuple[str, ...]] = {

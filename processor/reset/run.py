@@ -120,8 +120,7 @@ class Reset:
         if fence:
             for slot in sorted({number % self._worker.slots for number in to}):
                 identity = self._identity(slot, self._worker.slots)
-                numbers = [number for number in to if number % self._worker.slots == slot]
-                self._producers[slot] = await self._fenced(identity, numbers)
+                self._producers[slot] = await self._fenced(identity, self._numbers(slot, self._worker.slots))
         told = await committed(self._link, self._worker.application_id, sources)
         steps, refused = [], []
         for number in sorted(to):
@@ -200,6 +199,10 @@ class Reset:
     def _identity(self, slot: int, slots: int) -> str:
         return transactional_id(self._worker.application_id, self._config.name, slot, slots)
 
+    def _numbers(self, slot: int, slots: int) -> list[int]:
+        """Return all partitions of a slot, also those that are not reset: its id has written to them."""
+        return list(range(slot, self._view[self._topics.source].partitions, slots))
+
     async def _fenced(self, identity: str, numbers: list[int]) -> Producer:
         try:
             return await self._fenced_for(identity, numbers, TIMEOUT_MS)
@@ -234,7 +237,8 @@ class Reset:
         slots = 0 if head.position is None else head.position.slots
         if slots not in {0, self._worker.slots}:
             # Its state was written with another number of slots: the id for this partition is another.
-            await (await self._fenced(self._identity(number % slots, slots), [number])).close()
+            slot = number % slots
+            await (await self._fenced(self._identity(slot, slots), self._numbers(slot, slots))).close()
         settling = await settled(changelog, self._worker.transaction_timeout_ms / 1000)
         return await read_head(changelog, limits.stable, settling.stable, head)
 

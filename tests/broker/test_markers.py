@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from processor.errors import RebuildError
+from processor.kafka import markers
 from processor.kafka.embedded import EmbeddedBroker
 from processor.kafka.producer import Producer
 from processor.kafka.seam import Link, TopicPartition
@@ -189,22 +191,179 @@ def test_a_fence_that_does_not_reach_a_partition_is_brought_there(lenient: str, 
     assert seen(lenient, topic) == ([3], [3])
 
 
-def test_the_coordinator_tells_how_the_last_transaction_ended(lenient: str, topic: str) -> None:
-    async def run() -> list[bool | None]:
+def hanging(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Make the next marker that is written hang for ever, and those after it not; set when it does."""
+    write_marker, reached = markers._write_marker, asyncio.Event()
+
+    async def hang(*arguments: Any) -> None:
+        if reached.is_set():
+            await write_marker(*arguments)
+        else:
+            reached.set()
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(markers, "_write_marker", hang)
+    return reached
+
+
+def test_closing_while_a_commit_is_brought_does_not_take_it_back(
+    lenient: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity = unique("tx")
+
+    async def run() -> None:
+        reached = hanging(monkeypatch)
+        async with fenced(lenient, topic, identity) as first:
+            await write_unmarked(first, topic, [1, 2])
+            await first.end(commit=True)
+            await reached.wait()
+        async with fenced(lenient, topic, identity) as second:
+            await write(second, topic, [3])
+            await second.abort()
+
+    asyncio.run(run())
+
+    assert seen(lenient, topic) == ([1, 2], [1, 2])
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_fence_that_is_cut_off_does_not_forget_how_it_ended(
+    lenient: str, topic: str, monkeypatch: pytest.MonkeyPatch, *, commit: bool
+) -> None:
+    identity = unique("tx")
+
+    async def run() -> None:
+        async with fenced(lenient, topic, identity) as first:
+            await write_unmarked(first, topic, [1, 2])
+            await first._coordinator.end(commit=commit)
+        reached = hanging(monkeypatch)
+
+        async def second() -> None:
+            async with fenced(lenient, topic, identity):
+                pytest.fail("it has taken what it cannot have looked at")
+
+        opening = asyncio.create_task(second())
+        async with asyncio.timeout(20):
+            await reached.wait()
+        opening.cancel()
+        await asyncio.wait([opening])
+        async with fenced(lenient, topic, identity) as third:
+            await write(third, topic, [3])
+            # The opposite of what is to be kept.
+            await (third.abort() if commit else third.end(commit=True))
+
+    asyncio.run(run())
+
+    assert seen(lenient, topic) == (([1, 2], [1, 2]) if commit else ([3], [3]))
+
+
+def test_a_commit_between_the_question_and_the_fence_is_not_taken_for_an_abort(
+    lenient: str, topic: str
+) -> None:
+    identity = unique("tx")
+
+    async def run() -> None:
+        async with fenced(lenient, topic, identity) as zombie:
+            await write_unmarked(zombie, topic, [1, 2])
+            link = await Link.open({"bootstrap_servers": lenient}, "test", [topic])
+            owner = Producer(link, identity, deadline_s=20)
+            abort_as = owner._coordinator.abort_as
+
+            async def too_late(last: Any) -> None:
+                await zombie._coordinator.end(commit=True)
+                await abort_as(last)
+
+            owner._coordinator.abort_as = too_late  # type: ignore[assignment, method-assign]
+            try:
+                await owner.fence([TopicPartition(topic, SEEN), TopicPartition(topic, LEFT_OUT)])
+            finally:
+                await owner.close()
+
+    asyncio.run(run())
+
+    assert seen(lenient, topic) == ([1, 2], [1, 2])
+
+
+def test_a_marker_that_is_refused_is_written_again(
+    lenient: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_marker, times = markers._write_marker, 0
+
+    async def refused_once(*arguments: Any) -> None:
+        nonlocal times
+        times += 1
+        if times == 1:
+            raise markers._RefusedError("NOT_LEADER_OR_FOLLOWER")
+        await write_marker(*arguments)
+
+    monkeypatch.setattr(markers, "_write_marker", refused_once)
+
+    async def run() -> None:
+        async with fenced(lenient, topic, unique("tx")) as producer:
+            await write_unmarked(producer, topic, [1, 2])
+            await producer.end(commit=True)
+            await write(producer, topic, [3, 4])
+            await producer.abort()
+
+    asyncio.run(run())
+
+    assert times > 1
+    assert seen(lenient, topic) == ([1, 2], [1, 2])
+
+
+def test_a_transaction_that_cannot_be_mended_stops_all_writing(
+    lenient: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: Any) -> None:
+        raise markers._RefusedError("it may not be written: allow ALTER on the cluster")
+
+    monkeypatch.setattr(markers, "_write_marker", refused)
+    told: list[Exception] = []
+
+    async def run() -> None:
+        link = await Link.open({"bootstrap_servers": lenient}, "test", [topic])
+        producer = Producer(link, unique("tx"), deadline_s=1, failed=told.append)
+        await producer.fence()
+        await write_unmarked(producer, topic, [1, 2])
+        await producer.end(commit=True)
+        try:
+            with pytest.raises(RebuildError, match="is not seen in"):
+                await producer._ended_everywhere()
+            with pytest.raises(RebuildError, match="is not seen in"):
+                await write(producer, topic, [3, 4])
+        finally:
+            await producer.close()
+
+    asyncio.run(run())
+
+    assert told, "a slot that has nothing to do does not hear of it"
+    assert sequences(read_topic(lenient, topic, "read_uncommitted"), SEEN) == [1, 2]
+
+
+def test_the_coordinator_tells_how_its_id_stands(lenient: str, topic: str) -> None:
+    async def run() -> list[str | None]:
         told = []
         async with fenced(lenient, topic, unique("tx")) as producer:
-            told.append(await producer._coordinator.outcome())
+
+            async def ask() -> None:
+                last = await producer._coordinator.describe()
+                told.append(None if last is None else last.state)
+
+            await ask()
             await write(producer, topic, [1])
-            told.append(await producer._coordinator.outcome())
+            await ask()
             await producer.end(commit=True)
-            told.append(await producer._coordinator.outcome())
+            await producer._ended_everywhere()
+            await ask()
             await write(producer, topic, [2])
             await producer.abort()
-            told.append(await producer._coordinator.outcome())
+            await ask()
         return told
 
-    # New, open (a fence would abort it), committed, aborted.
-    assert asyncio.run(run()) == [None, False, True, False]
+    *_, last = told = asyncio.run(run())
+
+    assert told[:3] == ["Empty", "Ongoing", "CompleteCommit"]
+    assert last in {"PrepareAbort", "CompleteAbort"}
 
 
 def test_anothers_open_transaction_in_a_shared_topic_holds_nobody_up(lenient: str, topic: str) -> None:

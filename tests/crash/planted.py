@@ -74,9 +74,9 @@ MISTAKES = (
     ),
     Mistake(
         "a new owner does not look whether the last end has reached all partitions",
-        "processor/kafka/producer.py",
-        "        if outcome is not None:\n",
-        "        if outcome is None:\n",
+        "processor/kafka/markers.py",
+        "            if last is not None and last.ended:\n",
+        "            if last is not None and last.open:\n",
         "tests/broker/test_markers.py::test_a_commit_does_not_show_what_was_aborted_before_it",
         broker=True,
     ),
