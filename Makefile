@@ -43,7 +43,7 @@ check: $(STAMP) ## format, lint, types, import layers, generated pages, compose 
 	if [ -n "$$failed" ]; then printf "failed:$$failed\n" >&2; exit 1; fi; \
 	echo "all checks passed"
 
-bench: $(STAMP) ## measure this checkout; prints a table
+bench: $(STAMP) ## measure this checkout beside others, up to an hour; QUICK=1, PEERS=none, CASES=standard,json
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 format: $(STAMP) ## format, and mend what ruff can mend
@@ -55,10 +55,13 @@ docs: $(STAMP) ## write docs/configuration.md anew from the config model
 
 # Needs uv (any recent one; `make lock UV=/path/to/uv`). Only who changes a dependency needs it.
 # UV_CUSTOM_COMPILE_COMMAND is what the lock's header says; index and machine stay out of it.
-lock: ## write requirements.lock anew from pyproject.toml (needs uv; UPGRADE=--upgrade for newer ones)
+lock: ## write requirements.lock and the benchmark's anew (needs uv; UPGRADE=--upgrade for newer ones)
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile pyproject.toml --quiet \
 		--group dev --universal --python-version 3.11 --generate-hashes $(UPGRADE) \
 		--no-emit-index-url --no-emit-find-links --output-file requirements.lock
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile benchmarks/peers/requirements.in --quiet \
+		--universal --python-version 3.11 --generate-hashes $(UPGRADE) \
+		--no-emit-index-url --no-emit-find-links --output-file benchmarks/peers/requirements.lock
 
 clean: ## remove what was made here: environment, caches, state under var/
 	rm -rf $(VENV) var build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \

@@ -1,169 +1,200 @@
-"""What did a worker cost? CPU seconds of its whole process tree, wall time, commit times, memory.
+"""What did one run of one system cost? Watched from outside, the same way for all.
 
-The second half is told apart from the whole run: start-up and first fetches are no part of it.
+Progress is what the system's consumer group has committed on the source: the broker is asked ten times a
+second. CPU seconds are those of the system's whole process tree, user and system; the broker's are told apart.
+The second half begins with the first look that finds half of the records committed: start-up, first fetches
+and a JVM's compiling lie before it, for the most part.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import asyncio
 import time
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import psutil
-from prometheus_client.parser import text_string_to_metric_families
+from benchmarks.tree import Tree, noise_s, running
+from benchmarks.truth import WrongOutputError, check
+from processor.errors import SeqmarkError
+from processor.kafka.offsets import committed
+from processor.kafka.seam import Link, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    import subprocess
+    from collections.abc import Callable, Collection, Sequence
+
+    from benchmarks.load import Load
+    from benchmarks.peers import Job, Peer
 
 SAMPLE_S = 0.1
-"""Rendering the metrics costs the worker about a millisecond: one percent."""
+TICK_S = 0.01
+"""CPU time is counted in hundredths of a second: less was not measured."""
+STALL_S = 120.0
+"""A system that commits nothing for so long is given up; the slowest starts take some 20 s on two cores."""
+_LOG_CHARACTERS = 2_000
+
+
+class FailedError(Exception):
+    """A system did not do the job; the message quotes its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look at a running worker."""
+    """One look at a running system.
+
+    Attributes:
+        at_s: Since the start of its process.
+        cpu_s: Of its process tree until now.
+        broker_cpu_s: Of the broker since then; 0 where it is not ours.
+        records: Committed.
+    """
 
     at_s: float
     cpu_s: float
-    records: float
-    rss_bytes: int
+    broker_cpu_s: float
+    records: int
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Figures:
     """What a run cost.
 
     Attributes:
-        records: Taken in.
-        ready_s: From the start of the process until /ready answered 200.
+        records: In the source.
+        repeats: Records that the sink holds more than once.
+        first_s: From the start of the process to the first commit that was seen.
         wall_s: From the start of the process until everything was committed.
         cpu_s: Of the whole process tree, start-up included.
-        half_records: Taken in during the second half.
+        broker_cpu_s: Of the broker meanwhile.
+        half_records: Committed in the second half; see `figures`.
         half_wall_s: Of the second half.
         half_cpu_s: Of the second half.
-        commit_p50_ms: By the worker's own histogram.
-        commit_p99_ms: Likewise.
-        peak_rss_bytes: Of the process tree.
-        verdicts: Records by verdict.
+        peak_rss_bytes: Of the process tree; pages that processes share count in each.
+        noise_before_s: The fixed loop before the start.
+        noise_after_s: The fixed loop after the end.
     """
 
     records: int
-    ready_s: float
+    repeats: int
+    first_s: float
     wall_s: float
     cpu_s: float
+    broker_cpu_s: float
     half_records: int
     half_wall_s: float
     half_cpu_s: float
-    commit_p50_ms: float
-    commit_p99_ms: float
     peak_rss_bytes: int
-    verdicts: Mapping[str, int]
+    noise_before_s: float
+    noise_after_s: float
+
+    @property
+    def half_rate(self) -> float:
+        """Records per CPU second in the second half."""
+        return self.half_records / max(self.half_cpu_s, TICK_S)
+
+    @property
+    def rate(self) -> float:
+        """Records per CPU second of the whole run."""
+        return self.records / self.cpu_s
+
+    @property
+    def half_wall_rate(self) -> float:
+        """Records per second in the second half."""
+        return self.half_records / max(self.half_wall_s, TICK_S)
 
 
-def run_worker(config: Path, port: int, expected: int, folder: Path) -> Result:
-    """Run ``seqmark worker`` until it has committed all records, and measure it.
+def measure(
+    peer: Peer,
+    job: Job,
+    load: Load,
+    broker: int | None,
+    advance: Callable[[int], object] = lambda _: None,
+    cores: Collection[int] = (),
+) -> Figures:
+    """Run a system over a full source until it has committed all, measure it and check its output.
 
     Args:
-        config: Its config; its web port must be ``port``.
-        port: Where /metrics is.
-        expected: Records in the source.
-        folder: The worker's log goes to ``worker.log`` in it.
+        peer: The system.
+        job: What it does.
+        load: What is in the source.
+        broker: Process id of the broker, None where it is not ours.
+        advance: Called with the number of records that were committed since its last call.
+        cores: Those that the system may use; empty: all.
 
     Raises:
-        RuntimeError: The worker failed.
+        FailedError: It ended, stood still or wrote something wrong.
     """
-    command = [sys.executable, "-m", "processor", "worker", "-c", str(config)]
-    started = time.monotonic()
-    ready_s = 0.0
-    samples: list[Sample] = []
-    text = ""
-    with (folder / "worker.log").open("w") as log, subprocess.Popen(command, stderr=log) as process:
-        root = psutil.Process(process.pid)
-        while not samples or samples[-1].records < expected:
-            if process.poll() is not None:
-                raise RuntimeError(f"the worker ended by itself; see {folder / 'worker.log'}")
-            if not ready_s and _get(port, "/ready") is not None:
-                ready_s = time.monotonic() - started
-            scraped = _get(port, "/metrics")
-            if scraped is not None:
-                text = scraped
-                samples.append(_sample(root, time.monotonic() - started, text))
-            time.sleep(SAMPLE_S if ready_s else 0.02)
-        process.terminate()
-        if process.wait(timeout=15):
-            raise RuntimeError(f"SIGTERM ended the worker with exit code {process.returncode}")
-    return _result(samples, text, ready_s)
+    before = noise_s()
+    log = job.folder / "log"
+    with running(peer.command(job), peer.environment(job), log, cores) as process:
+        tree = Tree(process.pid)
+        try:
+            samples, repeats = asyncio.run(_watch(process, tree, job, load, broker, advance))
+        except (FailedError, WrongOutputError, SeqmarkError) as error:
+            text = log.read_text(errors="replace")[-_LOG_CHARACTERS:]
+            raise FailedError(f"{peer.name}, {job.guarantee}: {error}. The end of its log:\n{text}") from error
+    return figures(samples, repeats, tree.peak_rss_bytes, before, noise_s())
 
 
-def _get(port: int, path: str) -> str | None:
+async def _watch(
+    process: subprocess.Popen[bytes],
+    tree: Tree,
+    job: Job,
+    load: Load,
+    broker: int | None,
+    advance: Callable[[int], object],
+) -> tuple[list[Sample], int]:
+    began = moved = time.monotonic()
+    samples = [Sample(0.0, 0.0, 0.0, 0)]
+    broker_tree = Tree(broker) if broker else None
+    broker_before = broker_tree.look() if broker_tree else 0.0
+    sources = [TopicPartition(job.source, number) for number in range(job.partitions)]
+    link = await Link.open({"bootstrap_servers": job.bootstrap_servers}, "bench-watch", [job.source])
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
-            return str(answer.read().decode())
-    except (urllib.error.URLError, OSError):
-        return None
+        while samples[-1].records < load.records:
+            if process.poll() is not None:
+                raise FailedError(f"it ended by itself with {process.returncode}")
+            offsets = await committed(link, job.group, sources)
+            done = sum(offsets.values())
+            broker_cpu = broker_tree.look() - broker_before if broker_tree else 0.0
+            now = time.monotonic()
+            if done > samples[-1].records:
+                advance(done - samples[-1].records)
+                moved = now
+            elif now - moved > STALL_S:
+                raise FailedError(f"nothing was committed for {STALL_S:.0f} s, after {done:,} records")
+            samples.append(Sample(now - began, tree.look(), broker_cpu, done))
+            await asyncio.sleep(max(0.0, SAMPLE_S - (time.monotonic() - now)))
+    finally:
+        await link.close()
+    return samples, await check(job.bootstrap_servers, job.sink, load, job.guarantee)
 
 
-def _sample(root: psutil.Process, at_s: float, text: str) -> Sample:
-    cpu, rss = 0.0, 0
-    for process in (root, *root.children(recursive=True)):
-        times = process.cpu_times()
-        cpu += times.user + times.system
-        rss += process.memory_info().rss
-    return Sample(at_s, cpu, sum(_verdicts(text).values()), rss)
+def figures(
+    samples: Sequence[Sample], repeats: int, peak_rss_bytes: int, noise_before_s: float, noise_after_s: float
+) -> Figures:
+    """Return what samples say; the last one has all records.
 
-
-def _verdicts(text: str) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            if sample.name == "seqmark_records_total":
-                verdict = sample.labels["verdict"]
-                found[verdict] = found.get(verdict, 0) + int(sample.value)
-    return found
-
-
-def _result(samples: list[Sample], text: str, ready_s: float) -> Result:
+    What is committed lags behind what was paid for by a commit's worth of records. So the second half goes from
+    one look that found a new commit to another, the last of all left out, where nothing lags any more: both its
+    ends lag alike. Where there are too few commits for that it ends with the last, and begins before it.
+    """
     last = samples[-1]
-    middle = next(sample for sample in samples if sample.records >= last.records / 2)
-    return Result(
-        records=int(last.records),
-        ready_s=ready_s,
+    fresh = [now for before, now in pairwise(samples) if before.records < now.records < last.records]
+    late = [sample for sample in fresh if sample.records >= last.records / 2]
+    start, end = late[0] if late else [samples[0], *fresh][-1], late[-1] if len(late) > 1 else last
+    return Figures(
+        records=last.records,
+        repeats=repeats,
+        first_s=next(sample.at_s for sample in samples if sample.records),
         wall_s=last.at_s,
         cpu_s=last.cpu_s,
-        half_records=int(last.records - middle.records),
-        half_wall_s=last.at_s - middle.at_s,
-        half_cpu_s=last.cpu_s - middle.cpu_s,
-        commit_p50_ms=quantile(text, "seqmark_commit_seconds", 0.5) * 1000,
-        commit_p99_ms=quantile(text, "seqmark_commit_seconds", 0.99) * 1000,
-        peak_rss_bytes=max(sample.rss_bytes for sample in samples),
-        verdicts=_verdicts(text),
+        broker_cpu_s=last.broker_cpu_s,
+        half_records=end.records - start.records,
+        half_wall_s=end.at_s - start.at_s,
+        half_cpu_s=end.cpu_s - start.cpu_s,
+        peak_rss_bytes=peak_rss_bytes,
+        noise_before_s=noise_before_s,
+        noise_after_s=noise_after_s,
     )
-
-
-def quantile(text: str, name: str, share: float) -> float:
-    """Return a quantile of a Prometheus histogram in its unit, linear within the bucket."""
-    buckets: list[tuple[float, float]] = []
-    for family in text_string_to_metric_families(text):
-        if family.name == name:
-            buckets += [
-                (float(sample.labels["le"]), sample.value)
-                for sample in family.samples
-                if sample.name.endswith("_bucket")
-            ]
-    buckets.sort()
-    if not buckets or not buckets[-1][1]:
-        return float("nan")
-    wanted = buckets[-1][1] * share
-    below, low = 0.0, 0.0
-    for upper, count in buckets:
-        if count >= wanted:
-            if upper == float("inf"):
-                return low
-            return low + (upper - low) * (wanted - below) / (count - below)
-        below, low = count, upper
-    return low

@@ -5,42 +5,42 @@ Two ways over the same input, each from cold processes to the end of the topic:
 - Seqmark + Spark: ``seqmark worker --drain``, then ``seqmark sink --available-now`` on the clean topic;
 - Spark alone: one query on the raw topic with `dropDuplicatesWithinWatermark` (`benchmarks.spark_alone`).
 
-Same parsing, windows, watermark, batches, output and state store. CPU seconds are those of whole process trees,
-JVM and its start included; the broker's are not (it also writes the clean topic in the first way: they are
-shown beside). Both outputs must hold the same rows. The environment changes the load: RECORDS, DUPLICATES, and
-BATCH, the records of one batch of Spark's.
+Same parsing, windows, watermark, batches, output, partitions, memory and state store. CPU seconds are those of
+whole process trees, JVM and its start included; the broker's are not (it also writes the clean topic in the
+first way: they are shown beside). Of each Spark process the second half of its batches is told apart, when its
+JVM is warm. Both outputs must hold the same rows. `benchmarks.spark_delay` adds the delay from event to
+aggregate.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.error
 import urllib.request
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import psutil
 from prometheus_client.parser import text_string_to_metric_families
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.__main__ import RESULTS, machine
-from processor.kafka.embedded import find_broker
+from benchmarks.cluster import cluster
+from benchmarks.measure import FailedError
+from benchmarks.spark_delay import DelayError, measure_delay
+from benchmarks.tree import Tree, running
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+BATCHES = 10
+DUPLICATES = 0.05
 SAMPLE_S = 0.25
 STATE = ("seqmark_sink_state_rows", "seqmark_sink_state_bytes", "seqmark_sink_state_disk_bytes")
+ROWS = "seqmark_sink_rows_total"
+LONGEST_S = 900.0
 CONFIG = """\
 [kafka]
 bootstrap_servers = "{bootstrap_servers}"
@@ -77,117 +77,137 @@ max_offsets_per_trigger = {batch}
 
 @dataclass(slots=True)
 class Cost:
-    """What one or more programs took.
+    """What a program took.
 
     Attributes:
-        wall_s: From their start to their end, one after the other.
-        cpu_s: Of their process trees.
+        wall_s: From its start to its end.
+        cpu_s: Of its process tree.
         broker_cpu_s: Of the broker meanwhile.
-        peak_rss_bytes: The largest of their process trees.
+        peak_rss_bytes: Of its process tree.
+        rows: Records that Spark has read.
+        half_rows: Of those, the ones after the first look that found half of them read.
+        half_cpu_s: Of the process tree, from that look to the last one that found new ones.
         state: The most that Spark reported at the end of a batch, by metric.
-        state_files_bytes: Checkpoints (and the worker's local state) at the end.
+        state_files_bytes: Checkpoint (or the worker's local state) at the end.
     """
 
     wall_s: float = 0.0
     cpu_s: float = 0.0
     broker_cpu_s: float = 0.0
     peak_rss_bytes: int = 0
+    rows: int = 0
+    half_rows: int = 0
+    half_cpu_s: float = 0.0
     state: dict[str, float] = field(default_factory=dict)
     state_files_bytes: int = 0
 
 
-def main() -> None:
-    """Run both and keep the figures."""
-    records = int(os.environ.get("RECORDS", "1000000"))
-    duplicates = os.environ.get("DUPLICATES", "0.05")
-    batch = int(os.environ.get("BATCH", str(max(records // 10, 1))))
-    console = Console(stderr=True)
+def run_spark(records: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """Measure both ways and the delay of both.
+
+    Returns:
+        Figures as JSON takes them.
+
+    Raises:
+        FailedError: A program failed, or the outputs differ.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="seqmark-bench-") as name,
-        find_broker(os.environ.get("SEQMARK_KAFKA__BOOTSTRAP_SERVERS")) as servers,
+        cluster(say) as (servers, broker),
     ):
         folder = Path(name)
         config = folder / "bench.toml"
+        batch = max(records // BATCHES, 1)
         sinks = "".join(SINK.format(name=each, folder=folder, batch=batch) for each in ("seqmark", "alone"))
         config.write_text(CONFIG.format(bootstrap_servers=servers, folder=folder) + sinks)
-        console.print("producing")
-        seqmark(config, folder, "generate", "--pipeline", "clicks", "--records", str(records),
-                "--duplicates", duplicates, "--seed", "7")  # fmt: skip
-        port = free_port()
-        worker, sink, alone = Cost(), Cost(), Cost()
-        console.print("seqmark worker --drain")
-        measure([*program("worker"), "-c", str(config), "--drain"], folder, worker)
-        console.print("seqmark sink --available-now")
-        call = [*program("sink"), "-c", str(config), "--name", "seqmark", "--available-now"]
-        measure([*call, "--metrics-port", str(port)], folder, sink, port)
-        console.print("Spark alone")
-        call = [sys.executable, "-m", "benchmarks.spark_alone", str(config), "alone", str(port)]
-        measure(call, folder, alone, port)
+        say(f"Spark: producing {records:,} records")
+        counted = ["--records", str(records), "--duplicates", str(DUPLICATES), "--seed", "7"]
+        measure([*program("generate", config), "--pipeline", "clicks", *counted], folder, None)
+        say("Spark: seqmark worker --drain")
+        worker = measure([*program("worker", config), "--drain"], folder, broker)
         worker.state_files_bytes = size(folder / "state")
+        say("Spark: seqmark sink --available-now")
+        port = free_port()
+        call = [*program("sink", config), "--name", "seqmark", "--available-now", "--metrics-port", str(port)]
+        sink = measure(call, folder, broker, port)
         sink.state_files_bytes = size(folder / "seqmark-checkpoint" / "state")
+        say("Spark: Spark alone")
+        call = [
+            sys.executable,
+            "-m",
+            "benchmarks.spark_alone",
+            str(config),
+            "alone",
+            str(port),
+            "--available-now",
+        ]
+        alone = measure(call, folder, broker, port)
         alone.state_files_bytes = size(folder / "alone-checkpoint" / "state")
         rows = compare(folder)
-    console.print(table(records, worker, sink, alone))
-    console.print(f"both outputs hold the same {rows:,} rows")
-    keep(records, float(duplicates), batch, {"worker": worker, "sink": sink, "alone": alone})
-
-
-def program(command: str) -> list[str]:
-    """Return how a command of Seqmark is called."""
-    return [sys.executable, "-m", "processor", command]
-
-
-def seqmark(config: Path, folder: Path, command: str, *arguments: str) -> None:
-    """Run a command that is not measured."""
-    measure([*program(command), "-c", str(config), *arguments], folder, Cost())
-
-
-def measure(call: Sequence[str], folder: Path, cost: Cost, port: int = 0) -> None:
-    """Run a program to its end and add what it took."""
-    broker = [each for each in psutil.Process().children() if "java" in each.name()]
-    before = sum(map(cpu_of, broker))
-    began = time.monotonic()
-    seen: dict[int, float] = {}
-    with (folder / "program.log").open("wb") as log, subprocess.Popen(call, stdout=log, stderr=log) as process:
-        root, done = psutil.Process(process.pid), threading.Event()
-        watching = threading.Thread(target=_watch, args=(root, seen, cost, port, done))
-        watching.start()
-        code = process.wait()
-        cost.wall_s += time.monotonic() - began
-        done.set()
-        watching.join()
-    if code:
-        raise SystemExit(f"{' '.join(call)} ended with {code}:\n{(folder / 'program.log').read_text()[-3000:]}")
-    cost.cpu_s += sum(seen.values())
-    cost.broker_cpu_s += sum(map(cpu_of, broker)) - before
-
-
-def cpu_of(process: psutil.Process) -> float:
-    """Return the CPU seconds of a process until now, without its children's."""
-    times = process.cpu_times()
-    return float(times.user + times.system)
-
-
-def _watch(root: psutil.Process, seen: dict[int, float], cost: Cost, port: int, done: threading.Event) -> None:
-    """Look at a process tree until its end; what a process took after the last look is lost: 0.25 s at most."""
-    while not done.wait(SAMPLE_S):
-        rss = 0
-        for process in (root, *_children(root)):
+        costs = {"worker": worker, "sink": sink, "alone": alone}
+        found: dict[str, Any] = {
+            "records": records,
+            "duplicates": DUPLICATES,
+            "batch": batch,
+            "rows": rows,
+            "costs": {name: asdict(cost) for name, cost in costs.items()},
+            "delays": {},
+        }
+        for way in ("seqmark", "alone"):
+            say(f"Spark: delay from event to aggregate, {way}")
             try:
-                seen[process.pid] = cpu_of(process)
-                rss += process.memory_info().rss
-            except psutil.Error:
+                found["delays"][way] = measure_delay(way, servers, folder)
+            except DelayError as error:
+                found["delays"][way] = {"failure": str(error)}
+                say(str(error))
+        return found
+
+
+def program(command: str, config: Path) -> list[str]:
+    """Return how a command of Seqmark is called."""
+    return [sys.executable, "-m", "processor", command, "-c", str(config)]
+
+
+def measure(call: Sequence[str], folder: Path, broker: int | None, port: int = 0) -> Cost:
+    """Run a program to its end and return what it took.
+
+    What it took after the last look is lost: `SAMPLE_S` at most.
+
+    Raises:
+        FailedError: It ended with an error, or does not end.
+    """
+    cost = Cost()
+    broker_tree = Tree(broker) if broker else None
+    before = broker_tree.look() if broker_tree else 0.0
+    began = time.monotonic()
+    log = folder / "program.log"
+    seen: list[tuple[int, float]] = []
+    with running(call, {}, log) as process:
+        tree = Tree(process.pid)
+        while process.poll() is None:
+            if time.monotonic() - began > LONGEST_S:
+                raise FailedError(f"{' '.join(call)} does not end:\n{log.read_text()[-3000:]}")
+            cost.cpu_s = tree.look()
+            metrics = _metrics(port)
+            for name in STATE:
+                cost.state[name] = max(cost.state.get(name, 0), metrics.get(name, 0))
+            rows = int(metrics.get(ROWS, 0))
+            if rows > (seen[-1][0] if seen else 0):
+                seen.append((rows, cost.cpu_s))
+            try:
+                process.wait(SAMPLE_S)
+            except subprocess.TimeoutExpired:
                 continue
-        cost.peak_rss_bytes = max(cost.peak_rss_bytes, rss)
-        for name, value in _metrics(port).items():
-            cost.state[name] = max(cost.state.get(name, 0), value)
-
-
-def _children(root: psutil.Process) -> list[psutil.Process]:
-    try:
-        return list(root.children(recursive=True))
-    except psutil.Error:
-        return []
+    cost.wall_s = time.monotonic() - began
+    cost.peak_rss_bytes = tree.peak_rss_bytes
+    cost.broker_cpu_s = broker_tree.look() - before if broker_tree else 0.0
+    if process.returncode:
+        raise FailedError(f"{' '.join(call)} ended with {process.returncode}:\n{log.read_text()[-3000:]}")
+    if seen:
+        cost.rows = seen[-1][0]
+        middle = next(each for each in seen if each[0] >= cost.rows / 2)
+        cost.half_rows, cost.half_cpu_s = cost.rows - middle[0], seen[-1][1] - middle[1]
+    return cost
 
 
 def _metrics(port: int) -> dict[str, float]:
@@ -199,21 +219,19 @@ def _metrics(port: int) -> dict[str, float]:
     except (urllib.error.URLError, OSError):
         return {}
     samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
-    return {each.name: each.value for each in samples if each.name in STATE}
+    return {each.name: each.value for each in samples if each.name in (*STATE, ROWS)}
 
 
 def compare(folder: Path) -> int:
-    """Read both outputs and return how many rows they have in common, which must be all."""
-    from spark_sink.session import spark_session  # noqa: PLC0415 - a JVM, only once nothing is measured
+    """Read both outputs and return how many rows they have in common, which must be all.
 
-    with spark_session("bench-compare") as spark:
-        one, other = (spark.read.parquet(str(folder / f"{name}-rows")) for name in ("seqmark", "alone"))
-        apart = one.exceptAll(other).count(), other.exceptAll(one).count()
-        if any(apart) or not (rows := one.count()):
-            raise SystemExit(
-                f"the outputs differ: {apart[0]} rows of one, {apart[1]} of the other are not in both"
-            )
-        return int(rows)
+    In a process of its own: a JVM must not stay beside what is measured next.
+    """
+    call = [sys.executable, "-m", "benchmarks.spark_compare", str(folder)]
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise FailedError(done.stderr.strip()[-2000:])
+    return int(done.stdout.split()[-1])
 
 
 def size(folder: Path) -> int:
@@ -227,51 +245,3 @@ def free_port() -> int:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
         return port
-
-
-def table(records: int, worker: Cost, sink: Cost, alone: Cost) -> Table:
-    """Return the figures for people."""
-    made = Table(
-        "", "wall s", "CPU s", "broker CPU s", "records/CPU s", "state rows\nmost", "state files\nMB",
-        "peak RSS\nMB", title=f"{records:,} records, raw topic to aggregate",
-    )  # fmt: skip
-    both = Cost(
-        worker.wall_s + sink.wall_s,
-        worker.cpu_s + sink.cpu_s,
-        worker.broker_cpu_s + sink.broker_cpu_s,
-        max(worker.peak_rss_bytes, sink.peak_rss_bytes),
-        sink.state,
-        worker.state_files_bytes + sink.state_files_bytes,
-    )
-    named = {"worker": worker, "Spark on the clean topic": sink, "Seqmark + Spark": both, "Spark alone": alone}
-    for name, cost in named.items():
-        made.add_row(
-            name,
-            f"{cost.wall_s:.1f}",
-            f"{cost.cpu_s:.1f}",
-            f"{cost.broker_cpu_s:.1f}",
-            f"{records / cost.cpu_s:,.0f}",
-            f"{cost.state.get(STATE[0], 0):,.0f}",
-            f"{cost.state_files_bytes / 1e6:,.1f}",
-            f"{cost.peak_rss_bytes / 1e6:,.0f}",
-        )
-    made.add_row("factor", "", "", "", f"{alone.cpu_s / both.cpu_s:.2f}")
-    for column in made.columns[1:]:
-        column.justify = "right"
-    return made
-
-
-def keep(records: int, duplicates: float, batch: int, costs: dict[str, Cost]) -> None:
-    """Keep the figures as JSON."""
-    kept = {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine(),
-        "load": {"records": records, "duplicates": duplicates, "batch": batch},
-        "results": {name: asdict(cost) for name, cost in costs.items()},
-    }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "spark.json").write_text(json.dumps(kept, indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,9 @@
 """How would Spark do it alone? The rival of `benchmarks.spark`: one query from the raw topic to the aggregate.
 
-``python -m benchmarks.spark_alone CONFIG SINK PORT`` runs the sink of a config on its pipeline's **raw** topic,
-duplicates dropped by `dropDuplicatesWithinWatermark` on the event's id. All else is the sink's own: parsing,
-aggregate, RocksDB, partitions, memory, metrics on PORT. It stops when all that was there is done.
+``python -m benchmarks.spark_alone CONFIG SINK PORT [--available-now]`` runs the sink of a config on its
+pipeline's **raw** topic, duplicates dropped by `dropDuplicatesWithinWatermark` on the event's id. All else is
+the sink's own: parsing, aggregate, output and its mode, RocksDB, partitions, memory, metrics on PORT. With
+``--available-now`` it stops when all that was there is done, otherwise by SIGTERM.
 """
 
 from __future__ import annotations
@@ -11,29 +12,41 @@ import os
 import sys
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
 
 from processor.settings import load
-from schemas.event import EventModel
+from schemas.event import EventModel, aggregate_columns
 from spark_sink.aggregate import TIME, path_column, window_column
 from spark_sink.events import judged, right
+from spark_sink.outputs import Place, open_output
 from spark_sink.outputs.parquet import dated
 from spark_sink.progress import Reports, SinkMetrics
+from spark_sink.schema import spark_type
 from spark_sink.session import spark_session
 from spark_sink.sources import stream_topic
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from schemas.config import Settings, Sink
+
 ID = "event_id"
 """What tells a resent event: the generator gives each its own."""
+MOST_PARTITIONS = 8
+"""As the sink has it: more do not help one machine."""
 SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.shuffle.partitions": str(min(os.cpu_count() or 1, MOST_PARTITIONS)),
+    "spark.scheduler.mode": "FAIR",
 }
 
 
-def main(config: Path, name: str, port: int) -> None:
+def main(config: Path, name: str, port: int, *, available_now: bool) -> None:
     """Run it."""
     settings = load(config)
     (sink,) = (each for each in settings.sinks if each.name == name)
@@ -41,36 +54,52 @@ def main(config: Path, name: str, port: int) -> None:
     metrics, ended = SinkMetrics(), threading.Event()
     metrics.open(name)
     stop_serving = metrics.serve("127.0.0.1", port)
-    partitions = str(os.cpu_count() or 1)
-    with spark_session(
-        "spark-alone", master="local[*]", settings={**SETTINGS, "spark.sql.shuffle.partitions": partitions}
-    ) as spark:
+    with spark_session("spark-alone", master="local[*]", settings=SETTINGS) as spark:
         reports = Reports(metrics.take, lambda _: ended.set())
         spark.streams.addListener(reports)
-        records = stream_topic(
-            spark,
-            settings.kafka,
-            settings.pipelines[0].source,
-            batch_records=sink.max_offsets_per_trigger,
-            accept_loss=False,
-        )
-        events = right(judged(records, sink, model)).withColumn(ID, sql.col(f"event.{ID}"))
-        once = events.withWatermark(TIME, sink.watermark).dropDuplicatesWithinWatermark([ID])
-        # The sink's own aggregate sets the watermark again, which Spark refuses behind another stateful step.
-        window = window_column(sink, sql.col(TIME)).alias("window")
-        grouped = once.groupBy(window, path_column("campaign").alias("campaign")).agg(
-            sql.count(sql.lit(1)).alias("events"), sql.sum(path_column("amount")).alias("revenue")
-        )
-        columns = ("window.start AS window_start", "window.end AS window_end", "campaign", "events", "revenue")
-        rows = dated(grouped.selectExpr(*columns))
-        writer = rows.writeStream.queryName(name).outputMode("append").format("parquet")
-        writer = writer.partitionBy("window_date").option("path", sink.output.path)  # type: ignore[union-attr]  # the benchmark's own config
-        query = writer.option("checkpointLocation", sink.checkpoint).trigger(availableNow=True).start()
+        rows = deduplicated(spark, settings, sink, model)
+        output = open_output(Place(spark, sink, settings.kafka, create_topics=True, say=print))
+        output.prepare(aggregate_columns(sink, model))
+        if sink.output.kind == "parquet":
+            rows = dated(rows)
+        writer = rows.writeStream.queryName(name).outputMode(output.mode)
+        writer = writer.option("checkpointLocation", sink.checkpoint)
+        trigger = {"availableNow": True} if available_now else {"processingTime": sink.trigger}
+        query = output.start(writer.trigger(**trigger))
         query.awaitTermination()
         ended.wait(30)  # its last report comes from another thread
         spark.streams.removeListener(reports)
     stop_serving()
 
 
+def deduplicated(spark: SparkSession, settings: Settings, sink: Sink, model: EventModel) -> DataFrame:
+    """Return the aggregate of a raw topic's events, each counted once."""
+    records = stream_topic(
+        spark,
+        settings.kafka,
+        settings.pipelines[0].source,
+        batch_records=sink.max_offsets_per_trigger,
+        accept_loss=False,
+    )
+    events = right(judged(records, sink, model)).withColumn(ID, sql.col(f"event.{ID}"))
+    once = events.withWatermark(TIME, sink.watermark).dropDuplicatesWithinWatermark([ID])
+    # The sink's own aggregate sets the watermark again, which Spark refuses behind another stateful step.
+    window = window_column(sink, sql.col(TIME)).alias("window")
+    grouped = once.groupBy(window, path_column("campaign").alias("campaign")).agg(
+        sql.count(sql.lit(1)).alias("events"), sql.sum(path_column("amount")).alias("revenue")
+    )
+    found = {
+        "window_start": sql.col("window.start"),
+        "window_end": sql.col("window.end"),
+        **{name: sql.col(name) for name in ("campaign", "events", "revenue")},
+    }
+    return grouped.select(
+        *(
+            found[column.name].cast(spark_type(column.type)).alias(column.name)
+            for column in aggregate_columns(sink, model)
+        )
+    )
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), available_now="--available-now" in sys.argv[4:])

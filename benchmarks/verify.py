@@ -59,7 +59,8 @@ async def make(bootstrap_servers: str, load: Load, progress: Progress) -> int:
         )
     finally:
         await admin.close()
-    return await produce(bootstrap_servers, "verify.raw", load, progress)
+    task = progress.add_task("producing", total=load.records)
+    return await produce(bootstrap_servers, "verify.raw", load, lambda done: progress.advance(task, done))
 
 
 def run(command: list[str], folder: Path) -> tuple[str, float, float, int]:

@@ -38,8 +38,10 @@ COMMIT_MS = 100
 """How often a system commits where that can be set: the default of Kafka Streams (exactly once) and Seqmark."""
 
 SEQMARK = "seqmark"
+RECEIPTS = "seqmark_receipts"
+"""Seqmark, which besides writes a receipt for each dropped record."""
 PEERS = ("kafka_streams", "flink", "quix", "confluent", "faust")
-"""Modules here; `SEQMARK` is the one that is not optional."""
+"""Modules here; `SEQMARK` and `RECEIPTS` are not optional."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +125,8 @@ def find_peer(name: str) -> Peer:
     """Return the system with this module name.
 
     Raises:
-        ValueError: It is none of `SEQMARK` and `PEERS`; says which there are.
+        ValueError: It is none of `SEQMARK`, `RECEIPTS` and `PEERS`; says which there are.
     """
-    if name not in (SEQMARK, *PEERS):
+    if name not in (SEQMARK, RECEIPTS, *PEERS):
         raise ValueError(f"no system is called {name!r}; there are {', '.join(PEERS)}")
     return cast("Peer", import_module(f"{__name__}.{name}").PEER)

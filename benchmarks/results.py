@@ -1,0 +1,181 @@
+"""What is kept of a benchmark, and what do repetitions come to?
+
+One file a kind of run under ``benchmarks/results/``: ``latest.json`` of the full one, ``quick.json`` of a
+quick one, ``partial.json`` of one with chosen cases or peers. Tables, plots and pages are made from these
+files alone.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from benchmarks.measure import Figures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of one system.
+
+    Attributes:
+        case: Name.
+        system: Module name.
+        guarantee: What it promised.
+        repetition: From 0.
+        figures: None where it failed.
+        failure: Why.
+    """
+
+    case: str
+    system: str
+    guarantee: str
+    repetition: int
+    figures: Figures | None = None
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """From produce to visible, at a fixed rate.
+
+    Attributes:
+        system: Module name.
+        guarantee: What it promised.
+        rate: Records a second that were offered.
+        records: Records that were looked at; those of the first seconds are not.
+        p50_ms: Median.
+        p99_ms: 99 of 100 records were visible after this.
+        most_ms: The slowest.
+    """
+
+    system: str
+    guarantee: str
+    rate: int
+    records: int
+    p50_ms: float
+    p99_ms: float
+    most_ms: float
+
+
+@dataclass(slots=True)
+class Results:
+    """All of a benchmark.
+
+    Attributes:
+        kind: Name of its file.
+        at: When it began, UTC.
+        machine: What it ran on.
+        repetitions: Of each system in the standard case.
+        systems: Name with version, by module name.
+        settings: What was set, by module name and guarantee; as in the standard case.
+        missing: Why a system did not take part, by module name.
+        records: By case, what its source held for Seqmark.
+        runs: In the order in which they were made.
+        latency: At half load.
+        spark: Issue 5's comparison, as `benchmarks.spark` returns it.
+        cores: Wall rate of the worker by cores it had; or why it was not measured.
+    """
+
+    kind: str
+    at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    machine: dict[str, Any] = field(default_factory=dict)
+    repetitions: int = 1
+    systems: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    records: dict[str, int] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)
+    latency: list[Latency] = field(default_factory=list)
+    spark: dict[str, Any] = field(default_factory=dict)
+    cores: dict[str, Any] = field(default_factory=dict)
+
+    def of(self, case: str, system: str, guarantee: str = "exactly_once") -> list[Figures]:
+        """Return the figures of a system's good runs of a case."""
+        wanted = (case, system, guarantee)
+        return [
+            run.figures for run in self.runs if (run.case, run.system, run.guarantee) == wanted and run.figures
+        ]
+
+    def failure(self, case: str, system: str, guarantee: str) -> str:
+        """Return why a system's last bad run of a case failed; empty where none did."""
+        wanted = (case, system, guarantee)
+        bad = [
+            run.failure for run in self.runs if (run.case, run.system, run.guarantee) == wanted and run.failure
+        ]
+        return bad[-1] if bad else ""
+
+    def keep(self, folder: Path = RESULTS) -> Path:
+        """Write the file anew and return it."""
+        folder.mkdir(exist_ok=True)
+        file = folder / f"{self.kind}.json"
+        file.write_text(json.dumps(asdict(self), indent=1) + "\n")
+        return file
+
+    @classmethod
+    def read(cls, file: Path) -> Results:
+        """Read what `keep` has written."""
+        known = {each.name for each in fields(cls)}
+        kept = {name: value for name, value in json.loads(file.read_text()).items() if name in known}
+        runs = [
+            Run(**{**run, "figures": Figures(**run["figures"]) if run["figures"] else None})
+            for run in kept.pop("runs")
+        ]
+        latency = [Latency(**each) for each in kept.pop("latency")]
+        return cls(**kept, runs=runs, latency=latency)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Several measurements of one thing."""
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Spread | None:
+        """Return median and range; None of nothing."""
+        listed = list(values)
+        if not listed:
+            return None
+        return cls(statistics.median(listed), min(listed), max(listed), len(listed))
+
+
+def median(figures: Iterable[Figures], what: Callable[[Figures], float]) -> float | None:
+    """Return the median of one figure over repetitions; None where there is none."""
+    found = Spread.of(what(each) for each in figures)
+    return found.median if found else None
+
+
+def machine() -> dict[str, Any]:
+    """Return what figures are measured on."""
+    return {
+        "cpu": _cpu(),
+        "cores": psutil.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "system": platform.system(),
+        "python": platform.python_version(),
+    }
+
+
+def _cpu() -> str:
+    """Return the processor's name as Linux tells it, else its architecture."""
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,216 @@
+"""In which order is everything measured, on which topics?
+
+A case's source is made once and read by all systems and repetitions, each with a group, a sink and a folder of
+its own, which are gone before the next begins. A system with a limit reads a source of its own with fewer
+records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from typing import TYPE_CHECKING
+
+import psutil
+
+from benchmarks.cases import STANDARD, scaled, turns
+from benchmarks.cluster import create, remove
+from benchmarks.latency import measure_latency, percentile
+from benchmarks.load import produce
+from benchmarks.measure import FailedError, measure
+from benchmarks.peers import RECEIPTS, SEQMARK, Job, find_peer
+from benchmarks.results import Latency, Run, median
+from benchmarks.tree import move_to_cores
+from processor.commands.console import say
+from processor.commands.progress import bar
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from pathlib import Path
+
+    from benchmarks.cases import Case, Turn
+    from benchmarks.load import Load
+    from benchmarks.options import Options
+    from benchmarks.peers import Guarantee, Peer
+    from benchmarks.results import Results
+
+LATENCY_SYSTEMS = (SEQMARK, "kafka_streams", "flink")
+LATENCY_S = 15.0
+QUICK_LATENCY_S = 5.0
+LATENCY_PARTITIONS = 4
+CORES_LEAST = 4
+"""Two for the worker, two for the broker and all else."""
+
+
+class Bench:
+    """One benchmark on one broker.
+
+    Args:
+        options: What is asked for.
+        results: Filled.
+        servers: The broker's address.
+        broker: Its process id, None where it is not ours.
+        folder: For state and logs.
+    """
+
+    def __init__(
+        self, options: Options, results: Results, servers: str, broker: int | None, folder: Path
+    ) -> None:
+        self._options = options
+        self._results = results
+        self._servers = servers
+        self._broker = broker
+        self._folder = folder
+        self._systems: dict[str, Peer] = {}
+        self._number = 0
+
+    def run(self) -> None:
+        """Measure all of it."""
+        self._prepare()
+        for case in self._options.cases:
+            self._case(case)
+        if self._options.latency:
+            for system in LATENCY_SYSTEMS:
+                if system in self._systems:
+                    self._latency(system)
+        self._cores()
+
+    def _prepare(self) -> None:
+        for name in (SEQMARK, RECEIPTS, *self._options.peers):
+            try:
+                peer = find_peer(name)
+            except ImportError as error:
+                self._results.missing[name] = f"its module cannot be imported: {error}"
+                continue
+            if reason := peer.prepare(say):
+                self._results.missing[name] = reason
+                say(f"{peer.name} does not take part: {reason}", "yellow")
+            else:
+                self._systems[name] = peer
+                self._results.systems[name] = peer.name
+
+    def _case(self, case: Case) -> None:
+        say(f"{case.title}: {case.load.records:,} records")
+        self._results.records[case.name] = case.load.records
+        sources: dict[int, str] = {}
+        guarantees: dict[str, Sequence[Guarantee]] = {
+            name: peer.guarantees for name, peer in self._systems.items()
+        }
+        for turn in turns(case, guarantees, self._options.repetitions):
+            limit = self._options.limit(self._systems[turn.system].record_limit)
+            load = scaled(case, min(case.load.records, limit or case.load.records)).load
+            if load.records not in sources:
+                sources[load.records] = self._produce(f"bench-source-{case.name}-{load.records}", load)
+            run = self._turn(turn, load, sources[load.records])
+            if run is not None:
+                self._results.runs.append(run)
+        self._remove("bench-source-")
+
+    def _produce(self, topic: str, load: Load) -> str:
+        asyncio.run(create(self._servers, topic, load.partitions))
+        with bar("producing", load.records) as advance:
+            asyncio.run(produce(self._servers, topic, load, advance))
+        return topic
+
+    def _turn(self, turn: Turn, load: Load, source: str) -> Run | None:
+        peer = self._systems[turn.system]
+        job = self._job(turn.case, turn.system, turn.guarantee, source, load.partitions)
+        if not peer.supports(job):
+            return None
+        asyncio.run(create(self._servers, job.sink, job.partitions))
+        named = turn.case.name, turn.system, turn.guarantee, turn.repetition
+        if turn.case.name == STANDARD:
+            by_guarantee = self._results.settings.setdefault(turn.system, {})
+            by_guarantee[turn.guarantee] = dict(peer.settings(job))
+        try:
+            with bar(f"{peer.name}, {turn.guarantee}", load.records) as advance:
+                figures = measure(peer, job, load, self._broker, advance)
+        except FailedError as error:
+            say(str(error), "bold red")
+            return Run(*named, failure=str(error).partition("\n")[0])
+        finally:
+            self._clear(job)
+        say(f"  {peer.name}, {turn.guarantee}: {figures.half_rate:,.0f} records per CPU second, 2nd half")
+        return Run(*named, figures)
+
+    def _job(self, case: Case, system: str, guarantee: Guarantee, source: str, partitions: int) -> Job:
+        self._number += 1
+        group = f"bench-{self._number}-{system.replace('_', '-')}"
+        folder = self._folder / group
+        folder.mkdir()
+        return Job(
+            self._servers,
+            source,
+            f"{group}-sink",
+            group,
+            partitions,
+            guarantee,
+            case.sequence,
+            case.scope,
+            folder,
+        )
+
+    def _clear(self, job: Job) -> None:
+        self._remove(job.group)
+        shutil.rmtree(job.folder, ignore_errors=True)
+
+    def _remove(self, part: str) -> None:
+        asyncio.run(remove(self._servers, part))
+
+    def _latency(self, system: str) -> None:
+        peer = self._systems[system]
+        case = next((case for case in self._options.cases if case.name == STANDARD), None)
+        if case is None:
+            return
+        for guarantee in peer.guarantees:
+            rate = median(self._results.of(STANDARD, system, guarantee), lambda figures: figures.half_wall_rate)
+            if rate is None:
+                continue
+            source = f"bench-offer-{system.replace('_', '-')}-{guarantee.replace('_', '-')}"
+            job = self._job(case, system, guarantee, source, LATENCY_PARTITIONS)
+            for topic in (source, job.sink):
+                asyncio.run(create(self._servers, topic, LATENCY_PARTITIONS))
+            half = int(rate / 2)
+            say(f"from produce to visible: {peer.name}, {guarantee}, {half:,} records a second")
+            try:
+                seconds = QUICK_LATENCY_S if self._options.quick else LATENCY_S
+                records, found = measure_latency(peer, job, half, seconds)
+            except FailedError as error:
+                say(f"{peer.name}: {error}", "bold red")
+                continue
+            finally:
+                self._clear(job)
+                self._remove(source)
+            p50, p99 = percentile(found, 0.5), percentile(found, 0.99)
+            self._results.latency.append(
+                Latency(system, guarantee, half, records, p50, p99, float(found.size - 1))
+            )
+
+    def _cores(self) -> None:
+        """Measure the worker on one core and on two, the broker on others."""
+        count = psutil.cpu_count() or 1
+        case = next((case for case in self._options.cases if case.name == STANDARD), None)
+        if case is None or self._broker is None or count < CORES_LEAST:
+            self._results.cores["missing"] = (
+                f"not measured: it takes {CORES_LEAST} cores, two of them for the broker; there are {count}"
+                if count < CORES_LEAST
+                else "not measured: it takes the standard case and the embedded broker"
+            )
+            return
+        source = self._produce("bench-source-cores", case.load)
+        move_to_cores(self._broker, range(2, count))
+        rates = {}
+        for cores in ({0}, {0, 1}):
+            rates[len(cores)] = self._wall_rate(case, source, cores)
+        move_to_cores(self._broker, range(count))
+        self._remove(source)
+        self._results.cores = {"rates": rates, "factor": rates[2] / rates[1]}
+
+    def _wall_rate(self, case: Case, source: str, cores: Collection[int]) -> float:
+        job = self._job(case, SEQMARK, "exactly_once", source, case.load.partitions)
+        asyncio.run(create(self._servers, job.sink, job.partitions))
+        try:
+            figures = measure(self._systems[SEQMARK], job, case.load, self._broker, cores=cores)
+        finally:
+            self._clear(job)
+        return figures.half_wall_rate

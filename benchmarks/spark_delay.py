@@ -1,0 +1,255 @@
+"""How long does an event take until an aggregate covers it? Both ways run without end, at a modest rate.
+
+Each event carries the time at which it was due to be sent. A partition has a campaign of its own, so that the
+events of a campaign keep their order, and the count in the newest row of a campaign says which of them it
+covers: the first so many. An event's delay ends when a reader of the output topic has such a row. Both ways
+write rows in update mode to Kafka, one batch a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.cluster import create, remove
+from benchmarks.tree import running
+from processor.kafka.fetch import Fetcher
+from processor.kafka.producer import Producer
+from processor.kafka.seam import Link, TopicPartition
+from processor.wire.decode import Decoder
+from processor.wire.encode import plain_batch
+
+if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
+
+RATE = 2_000
+"""Events a second: far below what either way can take on two cores."""
+TICK_S = 0.1
+PARTITIONS = 4
+DUPLICATES = 0.05
+SECONDS = 30.0
+WARM_S = 20.0
+"""Offered after the first row was seen, before delays count: Spark compiles its first batches."""
+START_S = 180.0
+TAIL_S = 60.0
+CONFIG = """\
+[kafka]
+bootstrap_servers = "{servers}"
+
+[worker]
+application_id = "{name}"
+state_dir = "{folder}/{name}-state"
+web_port = 0
+
+[[pipelines]]
+name = "clicks"
+source = "{name}.raw"
+sink = "{name}.clean"
+
+[pipelines.dedup]
+mode = "watermark"
+sequence = {{ from = "header", name = "seq", format = "int64" }}
+
+[[sinks]]
+name = "delay"
+topic = "{name}.clean"
+event = "schemas.events:ClickEvent"
+time_field = "occurred_at"
+window = "1 hour"
+watermark = "10 minutes"
+group_by = ["campaign"]
+aggregates = {{ events = "count", revenue = "sum:amount" }}
+output = {{ kind = "kafka", topic = "{name}.rows" }}
+checkpoint = "{folder}/{name}-checkpoint"
+trigger = "1 second"
+"""
+
+
+class DelayError(Exception):
+    """No delay could be measured."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """What has been offered.
+
+    Attributes:
+        due: By campaign, the time of each event that counts, in order.
+        stop: Set when enough was offered.
+        count_from: Events due before this are not looked at; None until it is known.
+    """
+
+    due: dict[str, list[float]] = field(default_factory=dict)
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    count_from: float | None = None
+
+
+def measure_delay(way: str, servers: str, folder: Path) -> dict[str, Any]:
+    """Run one way, ``seqmark`` or ``alone``, and return rate, events, p50_ms, p99_ms, most_ms.
+
+    Raises:
+        DelayError: A program ended, or rows do not come.
+    """
+    name = f"bench-delay-{way}"
+    config = folder / f"{name}.toml"
+    config.write_text(CONFIG.format(servers=servers, name=name, folder=folder))
+    asyncio.run(create(servers, f"{name}.raw", PARTITIONS))
+    python = [sys.executable, "-m"]
+    if way == "seqmark":
+        asyncio.run(create(servers, f"{name}.clean", PARTITIONS))
+        calls = [[*python, "processor", command, "-c", str(config)] for command in ("worker", "sink")]
+    else:
+        calls = [[*python, "benchmarks.spark_alone", str(config), "delay", "0"]]
+    try:
+        with ExitStack() as stack:
+            logs = [folder / f"{name}-{number}.log" for number in range(len(calls))]
+            processes = [
+                stack.enter_context(running(call, {}, log)) for call, log in zip(calls, logs, strict=True)
+            ]
+            try:
+                delays = asyncio.run(_follow(processes, servers, name))
+            except DelayError as error:
+                told = "\n".join(log.read_text(errors="replace")[-1500:] for log in logs)
+                raise DelayError(f"{way}: {error}\n{told}") from error
+    finally:
+        asyncio.run(remove(servers, name))
+    p50, p99 = np.percentile(delays, (50, 99)) * 1000
+    return {
+        "rate": RATE,
+        "events": len(delays),
+        "p50_ms": float(p50),
+        "p99_ms": float(p99),
+        "most_ms": max(delays) * 1000,
+    }
+
+
+async def _follow(processes: list[subprocess.Popen[bytes]], servers: str, name: str) -> list[float]:
+    sent = Sent()
+    sending = asyncio.create_task(_offer(servers, f"{name}.raw", sent))
+    link: Link | None = None
+    try:
+        link = await _open(processes, servers, f"{name}.rows")
+        return await _read(link, f"{name}.rows", sent, processes, sending)
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        if link is not None:
+            await link.close()
+
+
+async def _open(processes: list[subprocess.Popen[bytes]], servers: str, topic: str) -> Link:
+    """Wait until the output's topic is there: Spark makes it when it starts."""
+    link = await Link.open({"bootstrap_servers": servers}, "bench-delay", [topic])
+    deadline = time.monotonic() + START_S
+    while not link.partitions(topic):
+        if any(process.poll() is not None for process in processes) or time.monotonic() > deadline:
+            await link.close()
+            raise DelayError("its output's topic was never made")
+        await link.refresh()
+        await asyncio.sleep(0.2)
+    return link
+
+
+async def _offer(servers: str, topic: str, sent: Sent) -> None:
+    """Send events, a tick at a time, until told to stop."""
+    link = await Link.open({"bootstrap_servers": servers}, "bench-offer", [topic])
+    producer = Producer(link, None)
+    await producer.fence()
+    rng = random.Random(7)  # noqa: S311 - a repeatable load, not a secret
+    each = round(RATE * TICK_S / PARTITIONS)
+    made: dict[int, list[Any]] = {number: [] for number in range(PARTITIONS)}
+    began, tick = time.time(), 0
+    try:
+        while not sent.stop.is_set():
+            due = began + tick * TICK_S
+            tick += 1
+            await asyncio.sleep(max(0.0, due - time.time()))
+            for number, known in made.items():
+                items = []
+                for _ in range(each):
+                    if known and rng.random() < DUPLICATES:
+                        items.append(rng.choice(known[-50:]))
+                        continue
+                    known.append(_event(number, len(sent.due.setdefault(f"c{number}", [])), due))
+                    sent.due[f"c{number}"].append(due)
+                    items.append(known[-1])
+                await producer.send(topic, number, [plain_batch(items, 3)])
+        await producer.flush()
+    finally:
+        await producer.close()
+
+
+def _event(partition: int, sequence: int, due: float) -> tuple[bytes, bytes, int, list[tuple[str, bytes]]]:
+    fields = {
+        "event_id": f"{partition}-{sequence}",
+        "occurred_at": datetime.fromtimestamp(due, UTC).isoformat(timespec="milliseconds"),
+        "campaign": f"c{partition}",
+        "user_id": f"u-{sequence % 9_973:06d}",
+        "page": f"/p/{sequence % 503}",
+        "amount": f"{sequence % 90}.{sequence % 100:02d}",
+    }
+    value = json.dumps(fields, separators=(",", ":")).encode()
+    key = fields["user_id"].encode()
+    return key, value, int(due * 1000), [("seq", sequence.to_bytes(8, "big"))]
+
+
+async def _read(
+    link: Link,
+    topic: str,
+    sent: Sent,
+    processes: list[subprocess.Popen[bytes]],
+    sending: asyncio.Task[None],
+) -> list[float]:
+    fetcher, decoder = Fetcher(link), Decoder()
+    positions = {TopicPartition(topic, number): 0 for number in link.partitions(topic)}
+    counts: dict[str, dict[str, int]] = {}
+    covered: dict[str, int] = {}
+    delays: list[float] = []
+    deadline = time.time() + START_S
+    while not (sent.stop.is_set() and covered == {name: len(due) for name, due in sent.due.items()}):
+        if sending.done() and not sent.stop.is_set():
+            raise DelayError(f"offering ended: {sending.exception()!r}")
+        if any(process.poll() is not None for process in processes):
+            raise DelayError("a program ended by itself")
+        if time.time() > deadline:
+            raise DelayError(f"after the time that there is, rows cover {covered} events")
+        if sent.count_from is not None and time.time() > sent.count_from + SECONDS and not sent.stop.is_set():
+            sent.stop.set()
+            deadline = time.time() + TAIL_S
+        for chunk in await fetcher.fetch(positions):
+            now = time.time()
+            for piece in decoder.pieces(chunk):
+                positions[TopicPartition(chunk.topic, chunk.partition)] = piece.next_offset
+                for _, value in piece.columns.items(np.arange(len(piece.columns))):
+                    row = json.loads(value or b"{}")
+                    counts.setdefault(row["campaign"], {})[row["window_start"]] = row["events"]
+            delays += _newly_covered(counts, covered, sent, now)
+        if covered and sent.count_from is None:
+            sent.count_from = time.time() + WARM_S
+            deadline = sent.count_from + SECONDS + TAIL_S
+    return delays
+
+
+def _newly_covered(
+    counts: dict[str, dict[str, int]], covered: dict[str, int], sent: Sent, now: float
+) -> list[float]:
+    """Return the delays of events that rows cover since the last call, and note them in ``covered``."""
+    delays: list[float] = []
+    for name, windows in counts.items():
+        total, before, due = sum(windows.values()), covered.get(name, 0), sent.due[name]
+        if total > len(due):
+            raise DelayError(f"campaign {name}: {total:,} events are counted, {len(due):,} were sent")
+        if sent.count_from is not None:
+            delays += [now - each for each in due[before:total] if each >= sent.count_from]
+        covered[name] = total
+    return delays

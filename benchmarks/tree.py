@@ -1,0 +1,139 @@
+"""What has a process taken, with all that it has started? And what did the machine do beside it?"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+NOISE_TURNS = 4_000_000
+"""Turns of the loop: some 0.2 s, short beside a run and long beside a scheduler's slice."""
+END_S = 30.0
+
+
+class Tree:
+    """A process and its descendants.
+
+    What a child took after the last look before its end is lost: a tenth of a second at most, as often as
+    somebody looks.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._root = psutil.Process(pid)
+        self._seen: dict[tuple[int, float], float] = {}
+        self.peak_rss_bytes = 0
+
+    def look(self) -> float:
+        """Return the CPU seconds until now, user and system, of those that have ended too."""
+        rss = 0
+        for process in self._processes():
+            with suppress(psutil.Error):
+                with process.oneshot():
+                    times = process.cpu_times()
+                    rss += process.memory_info().rss
+                    identity = process.pid, process.create_time()
+                self._seen[identity] = times.user + times.system
+        self.peak_rss_bytes = max(self.peak_rss_bytes, rss)
+        return sum(self._seen.values())
+
+    def _processes(self) -> list[psutil.Process]:
+        with suppress(psutil.Error):
+            return [self._root, *self._root.children(recursive=True)]
+        return [self._root]
+
+    def pids(self) -> list[int]:
+        """Return the processes that live now."""
+        return [process.pid for process in self._processes() if process.is_running()]
+
+
+def noise_s() -> float:
+    """Return the wall seconds of a fixed loop: longer where others take the core meanwhile."""
+    began, total = time.perf_counter(), 0
+    for turn in range(NOISE_TURNS):
+        total += turn & 3
+    return time.perf_counter() - began
+
+
+@contextmanager
+def running(
+    command: Sequence[str], environment: Mapping[str, str], log: Path, cores: Collection[int] = ()
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program while the block runs, then end it, and whatever it has started, by SIGTERM.
+
+    Args:
+        command: Its command line.
+        environment: Beside this process's own.
+        log: Takes its stdout and stderr.
+        cores: Those that it may use; empty: all that this process may.
+    """
+    with log.open("wb") as output:
+        with on_cores(cores):
+            process = subprocess.Popen(
+                command,
+                env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        try:
+            yield process
+        finally:
+            _end(process)
+
+
+@contextmanager
+def on_cores(cores: Collection[int]) -> Iterator[None]:
+    """Keep this thread, and what it starts meanwhile, on some cores; nothing happens without any."""
+    if not cores:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def move_to_cores(pid: int, cores: Collection[int]) -> None:
+    """Keep all threads of a process on some cores; threads that it starts later follow those."""
+    for thread in psutil.Process(pid).threads():
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(thread.id, cores)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    family = []
+    with suppress(psutil.Error):
+        family = psutil.Process(process.pid).children(recursive=True)
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(END_S)
+    left = [child for child in family if child.is_running()]
+    for child in left:
+        with suppress(psutil.Error):
+            child.terminate()
+    for child in psutil.wait_procs(left, timeout=5)[1]:
+        with suppress(psutil.Error):
+            child.kill()
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+
+
+def broker_pid() -> int | None:
+    """Return the JVM of the embedded broker that this process has started; None with a broker elsewhere."""
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if "kafka.Kafka" in child.cmdline() and "java" in child.name():
+                return int(child.pid)
+    return None

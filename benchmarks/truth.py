@@ -1,0 +1,106 @@
+"""Is what a system has written what it had to write? Byte for byte, per partition.
+
+The sink is read back with read_committed through the project's decoder, and compared with the load made once
+more: exactly equal and in order for exactly_once, each record at least once for at_least_once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.load import FIRST, START_MS
+from processor.kafka.offsets import bounds
+from processor.kafka.seam import Link, TopicPartition
+from processor.verify.reading import Reader
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from benchmarks.load import Load
+    from benchmarks.peers import Guarantee
+    from processor.engine.records import Columns
+
+PATIENCE_S = 15.0
+"""A system may commit its offsets a moment before what it has written: Flink commits the sink after them."""
+POLL_S = 0.2
+
+
+class WrongOutputError(Exception):
+    """A system has written something else than it had to."""
+
+
+class MissingError(WrongOutputError):
+    """Something is not there, or not yet."""
+
+
+async def check(bootstrap_servers: str, topic: str, load: Load, guarantee: Guarantee) -> int:
+    """Compare a sink with what must have passed.
+
+    Returns:
+        How many records are there more than once: 0 with exactly_once.
+
+    Raises:
+        WrongOutputError: Says which partition differs and how.
+    """
+    link = await Link.open({"bootstrap_servers": bootstrap_servers}, "bench-check", [topic])
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        reader, repeats = Reader(link), 0
+        for partition in range(load.partitions):
+            while True:
+                try:
+                    repeats += await _check(reader, TopicPartition(topic, partition), load, guarantee)
+                    break
+                except MissingError:
+                    if time.monotonic() > deadline:
+                        raise
+                    await asyncio.sleep(POLL_S)
+        return repeats
+    finally:
+        await link.close()
+
+
+async def _check(reader: Reader, tp: TopicPartition, load: Load, guarantee: Guarantee) -> int:
+    limits = (await bounds(reader.link, [tp]))[tp]
+    passing = load.passing(tp.partition)
+    found = np.zeros(passing, np.int64)
+    at = 0
+    async for columns, _ in reader.pieces(tp, limits.start, limits.stable):
+        numbers = read_numbers(columns, load, tp.partition)
+        if guarantee == "exactly_once":
+            wanted = np.arange(at, at + numbers.size)
+            if at + numbers.size > passing or not np.array_equal(numbers, wanted):
+                where = int(np.argmax(numbers != wanted)) if numbers.size else 0
+                raise WrongOutputError(
+                    f"partition {tp.partition}: record {at + where} of the sink is number {numbers[where]}"
+                )
+        elif numbers.size and int(numbers.max()) >= passing:
+            raise WrongOutputError(f"partition {tp.partition}: there is no number {int(numbers.max())}")
+        np.add.at(found, numbers, 1)
+        at += numbers.size
+    if missing := int((found == 0).sum()):
+        raise MissingError(f"partition {tp.partition}: {missing:,} of {passing:,} records are not in the sink")
+    return int((found - 1).sum())
+
+
+def read_numbers(columns: Columns, load: Load, partition: int) -> NDArray[np.int64]:
+    """Return the numbers that records carry, int64[n], having compared all their bytes with the load's.
+
+    Raises:
+        WrongOutputError: A record is not one of the load's, or not as it was.
+    """
+    form = load.form
+    if not bool((columns.end - columns.body == form.width).all()):
+        raise WrongOutputError(f"partition {partition}: a record has another length than it had")
+    bodies = columns.data[columns.body[:, None] + np.arange(form.width)]
+    carried = bodies[:, form.fields["header"]].copy().view(">i8")
+    numbers: NDArray[np.int64] = carried[:, 0].astype(np.int64) - FIRST
+    if bool((numbers < 0).any()) or not np.array_equal(bodies, load.bodies(partition, np.maximum(numbers, 0))):
+        raise WrongOutputError(f"partition {partition}: a record's key, value or headers are not as they were")
+    if not np.array_equal(columns.timestamp, START_MS + numbers):
+        raise WrongOutputError(f"partition {partition}: a record's timestamp is not as it was")
+    return numbers

@@ -1,0 +1,251 @@
+"""Do the benchmark's plan, its arithmetic and its pages hold together?"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from benchmarks import publish, tables
+from benchmarks.cases import CASES, STANDARD, choose, turns
+from benchmarks.measure import Figures, Sample, figures
+from benchmarks.options import Options
+from benchmarks.peers import PEERS, SEQMARK, Job, find_peer
+from benchmarks.plots import draw
+from benchmarks.results import Latency, Results, Run, Spread
+from benchmarks.tree import Tree, running
+
+if TYPE_CHECKING:
+    from benchmarks.peers import Guarantee
+
+BOTH: tuple[Guarantee, ...] = ("exactly_once", "at_least_once")
+
+
+def made(rate: float) -> Figures:
+    return Figures(1_000_000, 0, 1.0, 4.0, 3.0, 2.0, 500_000, 1.0, 500_000 / rate, 10_000_000, 0.2, 0.21)
+
+
+def results() -> Results:
+    runs = [
+        Run(STANDARD, SEQMARK, "exactly_once", number, made(rate))
+        for number, rate in enumerate((2_000.0, 1_800.0, 2_200.0))
+    ]
+    runs += [
+        Run(STANDARD, SEQMARK, "at_least_once", 0, made(2_100.0)),
+        Run(STANDARD, "flink", "exactly_once", 0, made(400.0)),
+        Run(STANDARD, "flink", "at_least_once", 0, failure="it ended by itself with 1"),
+        Run("json", SEQMARK, "exactly_once", 0, made(500_000.0)),
+    ]
+    latency = [Latency(SEQMARK, "exactly_once", 500, 5_000, 90, 251, 300)]
+    return Results("latest", machine={"cores": 2}, runs=runs, latency=latency, systems={"flink": "Flink 2"})
+
+
+def looks(*committed: int) -> list[Sample]:
+    """Return samples, one a second, each with two CPU seconds more."""
+    return [Sample(float(at), 2.0 * at, 0.5 * at, records) for at, records in enumerate(committed)]
+
+
+def test_the_second_half_goes_from_a_new_commit_to_the_last_but_one() -> None:
+    found = figures(looks(0, 100, 100, 520, 520, 800, 800, 1_000), 0, 1, 0.2, 0.2)
+
+    assert (found.half_records, found.half_wall_s, found.half_cpu_s) == (280, 2.0, 4.0)
+    assert (found.first_s, found.wall_s, found.cpu_s) == (1.0, 7.0, 14.0)
+    assert found.rate == pytest.approx(1_000 / 14)
+
+
+@pytest.mark.parametrize(
+    ("committed", "half"), [((0, 100, 600, 1_000), 400), ((0, 100, 1_000), 900), ((0, 0, 1_000), 1_000)]
+)
+def test_with_too_few_commits_it_goes_to_the_end(committed: tuple[int, ...], half: int) -> None:
+    assert figures(looks(*committed), 0, 1, 0.2, 0.2).half_records == half
+
+
+def test_systems_take_turns_and_each_round_begins_with_another() -> None:
+    (standard,) = choose(STANDARD)
+
+    made_turns = turns(standard, {SEQMARK: BOTH, "faust": ("at_least_once",)}, 3)
+
+    rounds = [[turn for turn in made_turns if turn.repetition == number] for number in range(3)]
+    assert {frozenset((turn.system, turn.guarantee) for turn in each) for each in rounds} == {
+        frozenset({(SEQMARK, "exactly_once"), (SEQMARK, "at_least_once"), ("faust", "at_least_once")})
+    }
+    assert len({(each[0].system, each[0].guarantee) for each in rounds}) == 3
+
+
+def test_other_cases_have_seqmark_exactly_once_and_one_peer_once() -> None:
+    (case,) = choose("json")
+
+    found = [
+        (turn.system, turn.guarantee)
+        for turn in turns(case, {SEQMARK: BOTH, "kafka_streams": BOTH, "flink": BOTH}, 3)
+    ]
+
+    assert found.count((SEQMARK, "exactly_once")) == 3
+    assert found.count(("kafka_streams", "exactly_once")) == 1
+    assert len(found) == 4
+
+
+def test_the_cases_are_those_of_the_issue() -> None:
+    by_name = {case.name: case for case in choose("")}
+
+    assert set(by_name) == {case.name for case in CASES}
+    assert by_name[STANDARD].load.records == 4_000_000
+    assert {case.load.partitions for case in CASES} == {4, 16, 64}
+    assert {case.load.duplicates for case in CASES} == {0, 0.05, 0.5}
+    assert by_name["batch-1"].load.batch_records == 1
+    assert 140 <= by_name[STANDARD].load.form.width <= 160
+    assert 1_000 <= by_name["record-1k"].load.form.width <= 1_050
+
+
+@pytest.mark.parametrize(
+    ("environ", "kind"),
+    [
+        ({}, "latest"),
+        ({"QUICK": "1"}, "quick"),
+        ({"PEERS": "none"}, "partial"),
+        ({"CASES": STANDARD}, "partial"),
+        ({"QUICK": "1", "RECORDS": "1000"}, "partial"),
+        ({"SPARK": "0"}, "partial"),
+    ],
+)
+def test_only_a_whole_run_is_the_latest(environ: dict[str, str], kind: str) -> None:
+    assert Options.read(environ).kind == kind
+
+
+def test_variables_choose() -> None:
+    options = Options.read({"CASES": "json, standard", "PEERS": "flink", "RECORDS": "1000", "REPEAT": "2"})
+
+    assert [case.name for case in options.cases] == ["json", STANDARD]
+    assert {case.load.records for case in options.cases} == {1_000}
+    assert (options.peers, options.repetitions) == (("flink",), 2)
+    assert Options.read({"PEERS": "none"}).peers == ()
+    assert Options.read({}).peers == PEERS
+
+
+@pytest.mark.parametrize(
+    "environ", [{"CASES": "jsn"}, {"PEERS": "storm"}, {"RECORDS": "0"}, {"RECORDS": "many"}, {"QUICK": "yes"}]
+)
+def test_a_wrong_variable_is_refused(environ: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"no (case|peer)|must be"):
+        Options.read(environ)
+
+
+def test_a_spread_has_the_middle_and_the_ends() -> None:
+    assert Spread.of([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0, 3)
+    assert Spread.of([]) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1_918_345, "1,920,000"),
+        (999, "999"),
+        (12.345, "12.3"),
+        (0.01234, "0.01"),
+        (5_432.1, "5,430"),
+        (None, "-"),
+    ],
+)
+def test_no_more_digits_are_shown_than_are_known(value: float | None, text: str) -> None:
+    assert tables.rounded(value) == text
+
+
+def test_targets_are_judged_by_medians() -> None:
+    assert tables.reached(1.0, 2.0, 3.0) == "no: 50% of it"
+    assert tables.reached(2.0, 2.0, 3.0) == "yes"
+    assert tables.reached(3.0, 2.0, 3.0) == "aim"
+    assert tables.reached(None, 2.0, 3.0) == "-"
+    standard, json_case = tables.cases(results()).rows
+    assert standard[2] == "2,000 (1,800-2,200)"
+    assert json_case[7] == "yes"
+
+
+def test_the_promises_compare_runs_of_the_same_results() -> None:
+    found = {row[0]: row[2:] for row in tables.promises(results()).rows}
+
+    assert found["ahead of Flink 2, exactly once both"] == ("5.0 times", "yes")
+    assert found["what exactly once costs against at least once"] == ("5%", "yes")
+    assert found["p99 from produce to visible at half load"] == ("251 ms", "no")
+    assert found["wall rate with a second core"] == ("not measured", "-")
+
+
+def test_a_failed_run_has_no_figures_but_a_line() -> None:
+    rows = {(row[0], row[1]): row for row in tables.standard(results()).rows}
+
+    assert rows["Flink 2", "at least once"][2:4] == ("failed", "-")
+    assert rows["Flink 2", "exactly once"][6] == "5.0"
+
+
+def test_results_are_read_as_they_were_kept(tmp_path: Path) -> None:
+    kept = results()
+
+    assert Results.read(kept.keep(tmp_path)) == kept
+
+
+def test_the_same_figures_draw_the_same_pictures(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    for folder in (first, second):
+        folder.mkdir()
+        drawn = draw(results(), folder, "bench")
+        assert [file.name for file in drawn] == ["bench-systems.svg", "bench-growth.svg"]
+
+    for file in first.iterdir():
+        assert file.read_text() == (second / file.name).read_text()
+
+
+@pytest.mark.parametrize("page", publish.PAGES)
+def test_a_page_says_what_the_results_say(page: str) -> None:
+    text = (publish.ROOT / page).read_text()
+
+    assert re.search(r"<!-- bench:[a-z-]+ -->", text)
+    assert publish.filled(text, Results.read(publish.LATEST)) == text, "run python -m benchmarks.publish"
+
+
+def test_a_page_with_other_figures_is_noticed() -> None:
+    kept = Results.read(publish.LATEST)
+    text = (publish.ROOT / "docs/benchmarks.md").read_text()
+    other = replace(kept, runs=[replace(run, figures=made(123.0)) for run in kept.runs])
+
+    assert publish.filled(text, other) != text
+
+
+def test_a_job_goes_over_a_command_line() -> None:
+    job = Job("h:1", "a", "b", "g", 4, "exactly_once", "json", "key", Path("x y"))
+
+    assert Job.from_json(job.to_json()) == job
+
+
+def test_seqmark_is_a_peer_and_an_unknown_name_is_none(tmp_path: Path) -> None:
+    peer = find_peer(SEQMARK)
+    job = Job("h:1", "a", "b", "g", 4, "exactly_once", "json", "key", tmp_path)
+
+    assert peer.supports(job)
+    assert peer.record_limit is None
+    assert str(tmp_path) in " ".join(peer.command(job))
+    with pytest.raises(ValueError, match="no system"):
+        find_peer("os")
+
+
+def test_what_a_system_has_started_ends_with_it(tmp_path: Path) -> None:
+    program = (
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    log = tmp_path / "log"
+    with running([sys.executable, "-c", program], {}, log) as process:
+        tree = Tree(process.pid)
+        while not log.read_text().endswith("\n"):
+            tree.look()
+        child = psutil.Process(int(log.read_text()))
+        assert child.pid in tree.pids()
+        assert tree.look() > 0
+
+    assert not child.is_running()
+    assert process.poll() is not None
