@@ -31,12 +31,12 @@ def cluster(say: Callable[[str], None]) -> Iterator[tuple[str, int | None]]:
         yield broker.bootstrap_servers, broker_pid()
 
 
-async def create(bootstrap_servers: str, topic: str, partitions: int) -> None:
-    """Make a topic."""
+async def create(bootstrap_servers: str, topic: str, partitions: int, **configs: str) -> None:
+    """Make a topic that keeps its records."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap_servers)
     await admin.start()
     try:
-        answer = await admin.create_topics([NewTopic(topic, partitions, 1, topic_configs=KEEP)])
+        answer = await admin.create_topics([NewTopic(topic, partitions, 1, topic_configs={**KEEP, **configs})])
         for name, code, *message in answer.topic_errors:
             if code:
                 raise for_code(code)(f"{name}: {message}")

@@ -104,6 +104,8 @@ def measure_delay(way: str, servers: str, folder: Path) -> dict[str, Any]:
     config = folder / f"{name}.toml"
     config.write_text(CONFIG.format(servers=servers, name=name, folder=folder))
     asyncio.run(create(servers, f"{name}.raw", PARTITIONS))
+    # As the sink would make it.
+    asyncio.run(create(servers, f"{name}.rows", PARTITIONS, **{"cleanup.policy": "compact"}))
     python = [sys.executable, "-m"]
     if way == "seqmark":
         asyncio.run(create(servers, f"{name}.clean", PARTITIONS))
@@ -135,29 +137,14 @@ def measure_delay(way: str, servers: str, folder: Path) -> dict[str, Any]:
 
 async def _follow(processes: list[subprocess.Popen[bytes]], servers: str, name: str) -> list[float]:
     sent = Sent()
+    link = await Link.open({"bootstrap_servers": servers}, "bench-delay", [f"{name}.rows"])
     sending = asyncio.create_task(_offer(servers, f"{name}.raw", sent))
-    link: Link | None = None
     try:
-        link = await _open(processes, servers, f"{name}.rows")
         return await _read(link, f"{name}.rows", sent, processes, sending)
     finally:
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
-        if link is not None:
-            await link.close()
-
-
-async def _open(processes: list[subprocess.Popen[bytes]], servers: str, topic: str) -> Link:
-    """Wait until the output's topic is there: Spark makes it when it starts."""
-    link = await Link.open({"bootstrap_servers": servers}, "bench-delay", [topic])
-    deadline = time.monotonic() + START_S
-    while not link.partitions(topic):
-        if any(process.poll() is not None for process in processes) or time.monotonic() > deadline:
-            await link.close()
-            raise DelayError("its output's topic was never made")
-        await link.refresh()
-        await asyncio.sleep(0.2)
-    return link
+        await link.close()
 
 
 async def _offer(servers: str, topic: str, sent: Sent) -> None:
@@ -211,7 +198,7 @@ async def _read(
     sending: asyncio.Task[None],
 ) -> list[float]:
     fetcher, decoder = Fetcher(link), Decoder()
-    positions = {TopicPartition(topic, number): 0 for number in link.partitions(topic)}
+    positions = dict.fromkeys((TopicPartition(topic, number) for number in range(PARTITIONS)), 0)
     counts: dict[str, dict[str, int]] = {}
     covered: dict[str, int] = {}
     delays: list[float] = []

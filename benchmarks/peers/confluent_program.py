@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.peers import COMMIT_MS, FIELD, HEADER, Job
@@ -164,14 +164,19 @@ class Loop:
         )
         found: dict[bytes, int] = {}
         reader.assign([TopicPartition(self._changelog, partition, 0)])
-        while True:
-            for message in reader.consume(BATCH, WAIT_S):
-                if message.error():
-                    reader.close()
-                    if message.error().name() != "_PARTITION_EOF":
-                        raise KafkaException(message.error())
+        try:
+            # One after the other: `consume` would wait for a whole batch, also at the end.
+            while (message := reader.poll(WAIT_S)) is not None:
+                error = message.error()
+                if error is None:
+                    found[message.key() or b""] = int.from_bytes(message.value(), "big", signed=True)
+                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the name that it has
                     return found
-                found[message.key() or b""] = int.from_bytes(message.value(), "big", signed=True)
+                else:
+                    raise KafkaException(error)
+            raise TimeoutError(f"{self._changelog}:{partition} does not answer")
+        finally:
+            reader.close()
 
 
 def main(job: Job) -> None:

@@ -10,7 +10,6 @@ import hashlib
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 
 LOCK = Path(__file__).with_name("requirements.lock")
 ROOT = Path(__file__).parents[2]
+MADE = "made"
+"""File that says that the environment is whole."""
 
 
 def version() -> str:
@@ -48,31 +49,21 @@ class Quix:
     """Some 20,000 records a second: four million would take minutes, and nothing in it has to get warm."""
 
     def prepare(self, say: Callable[[str], None]) -> str | None:
-        """Make the environment: it appears by one rename, so it is whole or not there."""
+        """Make the environment; one without its mark was cut off and is made anew."""
         folder = environment_folder()
-        if (folder / "made").is_file():
+        if (folder / MADE).is_file():
             return None
         say(f"installing {self.name} into an environment of its own, once")
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="check-", dir=folder.parent) as name:
-            # Scripts of an environment name its folder, so that it cannot be moved: it is made where it stays.
-            shutil.rmtree(folder, ignore_errors=True)
-            pip = [
-                str(folder / "bin" / "python"),
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-            ]
-            for call in (
-                [sys.executable, "-m", "venv", str(folder)],
-                [*pip, "--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", str(LOCK)],
-            ):
-                done = subprocess.run(call, cwd=name, capture_output=True, text=True, check=False)
-                if done.returncode:
-                    return f"its environment cannot be made: {done.stderr.strip()[-500:]}"
-        (folder / "made").touch()
+        shutil.rmtree(folder, ignore_errors=True)
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        for call in (
+            [sys.executable, "-m", "venv", str(folder)],
+            [*pip, "--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", str(LOCK)],
+        ):
+            done = subprocess.run(call, capture_output=True, text=True, check=False)
+            if done.returncode:
+                return f"its environment cannot be made: {done.stderr.strip()[-500:]}"
+        (folder / MADE).touch()
         return None
 
     def supports(self, job: Job) -> bool:
