@@ -70,7 +70,7 @@ class Bench:
         for case in self._options.cases:
             self._case(case)
         if self._options.latency:
-            for system in LATENCY_SYSTEMS:
+            for system in LATENCY_SYSTEMS[:1] if self._options.quick else LATENCY_SYSTEMS:
                 if system in self._systems:
                     self._latency(system)
         self._cores()
