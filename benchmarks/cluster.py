@@ -11,6 +11,8 @@ from aiokafka.errors import for_code
 
 from benchmarks.tree import broker_pid
 from processor.kafka.embedded import EmbeddedBroker
+from processor.kafka.offsets import bounds
+from processor.kafka.seam import Link, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +34,7 @@ def cluster(say: Callable[[str], None]) -> Iterator[tuple[str, int | None]]:
 
 
 async def create(bootstrap_servers: str, topic: str, partitions: int, **configs: str) -> None:
-    """Make a topic that keeps its records."""
+    """Make a topic that keeps its records, and return once its leaders answer for all partitions."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap_servers)
     await admin.start()
     try:
@@ -42,6 +44,12 @@ async def create(bootstrap_servers: str, topic: str, partitions: int, **configs:
                 raise for_code(code)(f"{name}: {message}")
     finally:
         await admin.close()
+    link = await Link.open({"bootstrap_servers": bootstrap_servers}, "bench-topics", [topic])
+    try:
+        # Asks again until a deadline: a leader does not know of its partition at once.
+        await bounds(link, [TopicPartition(topic, number) for number in range(partitions)])
+    finally:
+        await link.close()
 
 
 async def remove(bootstrap_servers: str, part: str) -> None:
