@@ -10,9 +10,11 @@ Variables choose: ``QUICK=1`` (a quarter of the records, once), ``PEERS=none`` o
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks import tables
 from benchmarks.cluster import cluster
@@ -25,6 +27,9 @@ from benchmarks.spark import run_spark
 from processor.commands.console import say, table_on_stdout
 from processor.errors import EXIT_CONFIG, EXIT_FAILED, SeqmarkError
 
+if TYPE_CHECKING:
+    from types import FrameType
+
 
 def main() -> int:
     """Run what the environment asks for; returns the exit code."""
@@ -33,6 +38,9 @@ def main() -> int:
     except ValueError as error:
         say(str(error), "bold red")
         return EXIT_CONFIG
+    signal.signal(
+        signal.SIGTERM, _interrupt
+    )  # so that what was started is ended, and what was measured is kept
     results = Results(options.kind, machine=machine(), repetitions=options.repetitions)
     try:
         with tempfile.TemporaryDirectory(prefix="seqmark-bench-") as folder, cluster(say) as (servers, broker):
@@ -48,6 +56,11 @@ def main() -> int:
     pictures = draw(results, file.parent, results.kind)
     say(f"kept: {', '.join(str(each) for each in (file, *pictures))}")
     return EXIT_FAILED if any(run.failure for run in results.runs) else 0
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    raise KeyboardInterrupt
 
 
 def show(results: Results) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 NONE = "-"
 OURS = (SEQMARK, "exactly_once")
+STEADY_S = 0.3
+"""A second half of less CPU time is two or three looks, of which each end may be wrong by one."""
 WORDS = {"exactly_once": "exactly once", "at_least_once": "at least once"}
 
 
@@ -34,6 +36,16 @@ class Rows(NamedTuple):
 def half(figures: Figures) -> float:
     """Return records per CPU second of the second half."""
     return figures.half_rate
+
+
+def steady(figures: Sequence[Figures]) -> bool:
+    """Tell whether second halves were long enough to be told from their ends."""
+    return all(each.half_cpu_s >= STEADY_S for each in figures)
+
+
+def halves(figures: Sequence[Figures]) -> str:
+    """Return records per CPU second of second halves, with a tilde where they were too short to mean much."""
+    return ("" if steady(figures) else "~") + spread(map(half, figures))
 
 
 def rounded(value: float | None) -> str:
@@ -77,7 +89,7 @@ def standard(results: Results) -> Rows:
                 results.systems.get(system, system),
                 WORDS[guarantee],
                 f"{figures[0].records:,}" if figures else "failed",
-                spread(map(half, figures)),
+                halves(figures),
                 _median(figures, lambda each: each.rate),
                 _median(figures, lambda each: each.half_wall_rate),
                 factor,
@@ -111,12 +123,12 @@ def cases(results: Results) -> Rows:
             (
                 case.title,
                 f"{figures[0].records:,}" if figures else "failed",
-                spread(map(half, figures)),
+                halves(figures),
                 _median(figures, lambda each: each.rate),
                 _median(figures, lambda each: each.half_wall_rate),
                 rounded(least),
                 rounded(aim),
-                reached(own, least, aim),
+                reached(own if steady(figures) else None, least, aim),
                 rounded(beside),
                 f"{own / beside:.1f}" if own and beside else NONE,
             )
@@ -130,7 +142,7 @@ def cases(results: Results) -> Rows:
             told = (
                 f"{case.title}, with receipts",
                 f"{written[0].records:,}",
-                spread(map(half, written)),
+                halves(written),
                 *rates,
             )
             rows.append((*told, *[NONE] * 5))

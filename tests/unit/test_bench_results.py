@@ -173,6 +173,15 @@ def test_targets_are_judged_by_medians() -> None:
     assert json_case[7] == "yes"
 
 
+def test_a_second_half_of_a_few_looks_is_marked_and_judged_by_nobody() -> None:
+    short = Results("quick", runs=[Run("json", SEQMARK, "exactly_once", 0, made(5_000_000.0))])
+
+    (row,) = tables.cases(short).rows
+
+    assert row[2] == "~5,000,000"
+    assert row[7] == "-"
+
+
 def test_the_promises_compare_runs_of_the_same_results() -> None:
     found = {row[0]: row[2:] for row in tables.promises(results()).rows}
 
