@@ -1,0 +1,115 @@
+"""How is Flink measured?
+
+``java/FlinkDedup.java`` on a MiniCluster in one JVM: source, keyed state and sink in one chain of operators.
+What is set here is what gave most records per CPU second on a machine with two cores.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from benchmarks.peers.jars import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from benchmarks.peers import Guarantee, Job
+
+VERSION = "2.2.1"
+CONNECTOR = "5.0.0-2.2"
+"""Flink 2.3 is out, but no Kafka connector that was made for it."""
+PROGRAM = Program(
+    "FlinkDedup",
+    "flink",
+    (
+        f"org.apache.flink:flink-clients:{VERSION}",
+        f"org.apache.flink:flink-streaming-java:{VERSION}",
+        f"org.apache.flink:flink-connector-base:{VERSION}",
+        f"org.apache.flink:flink-connector-kafka:{CONNECTOR}",
+    ),
+)
+JVM = (
+    "-Xms1536m",
+    "-Xmx1536m",
+    "-XX:+UseParallelGC",
+    # Of those that Flink's own configuration opens, what this program needs.
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+    "--add-opens=java.base/java.util=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+)
+TUNED = {
+    "job.parallelism": "1",
+    "job.transaction.naming": "POOLING",
+    "execution.checkpointing.interval": "1 s",
+    "state.backend.type": "hashmap",
+    "pipeline.object-reuse": "true",
+    "restart-strategy.type": "none",  # a failure is to be seen
+    "source.max.poll.records": "10000",
+    "source.max.partition.fetch.bytes": str(4 << 20),
+    "source.receive.buffer.bytes": str(1 << 20),
+    "sink.compression.type": "lz4",
+    "sink.batch.size": str(256 << 10),
+    "sink.linger.ms": "100",
+    "sink.buffer.memory": str(64 << 20),
+    "sink.send.buffer.bytes": str(1 << 20),
+    # Below the broker's transaction.max.timeout.ms of 15 minutes; the connector's default is an hour.
+    "sink.transaction.timeout.ms": "600000",
+}
+
+
+class _Flink:
+    """The peer."""
+
+    name: Final = f"Flink {VERSION}"
+    guarantees: Final[tuple[Guarantee, ...]] = ("exactly_once", "at_least_once")
+    record_limit: Final = None
+
+    def prepare(self, say: Callable[[str], None]) -> str | None:
+        return PROGRAM.prepare(say)
+
+    def supports(self, job: Job) -> bool:  # noqa: ARG002 - it can do all of them
+        return True
+
+    def command(self, job: Job) -> list[str]:
+        own = {
+            "job.bootstrap.servers": job.bootstrap_servers,
+            "job.source": job.source,
+            "job.sink": job.sink,
+            "job.group": job.group,
+            "job.guarantee": job.guarantee,
+            "job.sequence": job.sequence,
+            "job.scope": job.scope,
+            "job.savepoints": (job.folder / "savepoints").as_uri(),
+            "execution.checkpointing.storage": "filesystem",
+            "execution.checkpointing.dir": (job.folder / "checkpoints").as_uri(),
+            "io.tmp.dirs": str(job.folder),
+            **_resumed(job),
+            **_set(job),
+        }
+        return PROGRAM.command(list(JVM), own)
+
+    def environment(self, job: Job) -> dict[str, str]:  # noqa: ARG002 - the command line says all
+        return {}
+
+    def settings(self, job: Job) -> Mapping[str, str]:
+        return {"java": " ".join(JVM), **_set(job)}
+
+
+def _set(job: Job) -> dict[str, str]:
+    return {
+        "execution.checkpointing.mode": job.guarantee.upper(),
+        "source.isolation.level": "read_committed",
+        "source.commit.offsets.on.checkpoint": "true",
+        **TUNED,
+    }
+
+
+def _resumed(job: Job) -> dict[str, str]:
+    """Name the last checkpoint of a run that was killed: whoever starts Flink again has to do that."""
+    found = sorted(
+        (job.folder / "checkpoints").glob("*/chk-*/_metadata"), key=lambda file: file.stat().st_mtime_ns
+    )
+    return {"execution.state-recovery.path": found[-1].parent.as_uri()} if found else {}
+
+
+PEER = _Flink()

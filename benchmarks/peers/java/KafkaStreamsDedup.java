@@ -1,0 +1,247 @@
+import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.JsonParser;
+import com.fasterxml.jackson.core.JsonToken;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.nio.ByteOrder;
+import java.time.Duration;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Properties;
+import java.util.Set;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.ToLongFunction;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.serialization.Serializer;
+import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.Topology;
+import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
+import org.apache.kafka.streams.processor.StreamPartitioner;
+import org.apache.kafka.streams.processor.api.Processor;
+import org.apache.kafka.streams.processor.api.ProcessorContext;
+import org.apache.kafka.streams.processor.api.ProcessorSupplier;
+import org.apache.kafka.streams.processor.api.Record;
+import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.StoreBuilder;
+import org.apache.kafka.streams.state.Stores;
+import sun.misc.Signal;
+
+/**
+ * How would Kafka Streams do Seqmark's job?
+ *
+ * <p>The processor API over bytes: a record passes if its sequence is greater than the last that passed in its
+ * source partition, or of its key within it. The last ones are in a state store in memory with a changelog. A
+ * task is one source partition, so state never mixes partitions. What passes goes to the partition of the same
+ * number with key, value, headers and timestamp as they came.
+ *
+ * <p>Arguments are {@code name=value}: those that begin with {@code job.} are read here, the rest are settings of
+ * Kafka Streams. Runs until SIGTERM and exits 0; exits 1 when a stream thread fails.
+ */
+public final class KafkaStreamsDedup {
+    private static final String STORE = "last";
+
+    private KafkaStreamsDedup() {}
+
+    public static void main(String[] args) throws InterruptedException {
+        Properties job = new Properties();
+        Properties settings = new Properties();
+        for (String arg : args) {
+            int equals = arg.indexOf('=');
+            String name = arg.substring(0, equals);
+            (name.startsWith("job.") ? job : settings).put(name, arg.substring(equals + 1));
+        }
+        CountDownLatch ended = new CountDownLatch(1);
+        AtomicReference<Throwable> failure = new AtomicReference<>();
+        Signal.handle(new Signal("TERM"), signal -> ended.countDown());
+        KafkaStreams streams = new KafkaStreams(topology(job), settings);
+        streams.setUncaughtExceptionHandler(error -> {
+            failure.set(error);
+            ended.countDown();
+            return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
+        });
+        streams.start();
+        ended.await();
+        streams.close(Duration.ofSeconds(30));
+        if (failure.get() != null) {
+            failure.get().printStackTrace();
+            System.exit(1);
+        }
+        System.exit(0);
+    }
+
+    private static Topology topology(Properties job) {
+        String sequence = job.getProperty("job.sequence");
+        boolean byKey = job.getProperty("job.scope").equals("key");
+        ProcessorSupplier<byte[], byte[], Routed, byte[]> dedup = () -> {
+            ToLongFunction<Record<byte[], byte[]>> numbers =
+                sequence.equals("json") ? new JsonSequence() : new HeaderSequence();
+            return byKey ? new KeyDedup(numbers) : new PartitionDedup(numbers);
+        };
+        StoreBuilder<KeyValueStore<byte[], Long>> store = Stores.keyValueStoreBuilder(
+                job.getProperty("job.store").equals("rocksdb")
+                    ? Stores.persistentKeyValueStore(STORE)
+                    : Stores.inMemoryKeyValueStore(STORE),
+                Serdes.ByteArray(),
+                Serdes.Long())
+            .withLoggingEnabled(Map.of());
+        // With the cache, a number that changes a thousand times between two commits is logged once.
+        store = Boolean.parseBoolean(job.getProperty("job.store.caching"))
+            ? store.withCachingEnabled()
+            : store.withCachingDisabled();
+        return new Topology()
+            .addSource(
+                "source", new ByteArrayDeserializer(), new ByteArrayDeserializer(), job.getProperty("job.source"))
+            .addProcessor("dedup", dedup, "source")
+            .addStateStore(store, "dedup")
+            .addSink(
+                "sink",
+                job.getProperty("job.sink"),
+                new RoutedSerializer(),
+                new ByteArraySerializer(),
+                new SamePartition(),
+                "dedup");
+    }
+
+    /** A key and where it goes: a partitioner of Kafka Streams is not told where a record came from. */
+    private static final class Routed {
+        private final Optional<Set<Integer>> partition;
+        private byte[] key;
+
+        Routed(int partition) {
+            this.partition = Optional.of(Set.of(partition));
+        }
+    }
+
+    private static final class RoutedSerializer implements Serializer<Routed> {
+        @Override
+        public byte[] serialize(String topic, Routed routed) {
+            return routed.key;
+        }
+    }
+
+    private static final class SamePartition implements StreamPartitioner<Routed, byte[]> {
+        @Override
+        public Optional<Set<Integer>> partitions(String topic, Routed routed, byte[] value, int partitions) {
+            return routed.partition;
+        }
+    }
+
+    /** What both scopes share. One instance serves one task, in one thread. */
+    private abstract static class Dedup implements Processor<byte[], byte[], Routed, byte[]> {
+        private final ToLongFunction<Record<byte[], byte[]>> numbers;
+        private ProcessorContext<Routed, byte[]> context;
+        private Routed routed;
+        protected KeyValueStore<byte[], Long> store;
+
+        Dedup(ToLongFunction<Record<byte[], byte[]>> numbers) {
+            this.numbers = numbers;
+        }
+
+        @Override
+        public void init(ProcessorContext<Routed, byte[]> context) {
+            this.context = context;
+            routed = new Routed(context.taskId().partition());
+            store = context.getStateStore(STORE);
+        }
+
+        @Override
+        public void process(Record<byte[], byte[]> record) {
+            if (passes(record.key(), numbers.applyAsLong(record))) {
+                // The sink has taken the bytes when `forward` returns, so that one object serves all records.
+                routed.key = record.key();
+                context.forward(record.withKey(routed));
+            }
+        }
+
+        /** Tells whether the number is greater than the scope's last one, which it then becomes. */
+        protected abstract boolean passes(byte[] key, long number);
+    }
+
+    private static final class PartitionDedup extends Dedup {
+        private static final byte[] ONLY = {0};
+        private boolean any;
+        private long last;
+
+        PartitionDedup(ToLongFunction<Record<byte[], byte[]>> numbers) {
+            super(numbers);
+        }
+
+        @Override
+        public void init(ProcessorContext<Routed, byte[]> context) {
+            super.init(context);
+            // Called after each restore, so that this copy never outlives the state it was read from.
+            Long restored = store.get(ONLY);
+            any = restored != null;
+            last = any ? restored : 0;
+        }
+
+        @Override
+        protected boolean passes(byte[] key, long number) {
+            if (any && number <= last) {
+                return false;
+            }
+            any = true;
+            last = number;
+            store.put(ONLY, number);
+            return true;
+        }
+    }
+
+    private static final class KeyDedup extends Dedup {
+        KeyDedup(ToLongFunction<Record<byte[], byte[]>> numbers) {
+            super(numbers);
+        }
+
+        @Override
+        protected boolean passes(byte[] key, long number) {
+            Long last = store.get(key);
+            if (last != null && number <= last) {
+                return false;
+            }
+            store.put(key, number);
+            return true;
+        }
+    }
+
+    private static final class HeaderSequence implements ToLongFunction<Record<byte[], byte[]>> {
+        private static final VarHandle INT64 =
+            MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.BIG_ENDIAN);
+
+        @Override
+        public long applyAsLong(Record<byte[], byte[]> record) {
+            Header header = record.headers().lastHeader("seq");
+            if (header == null || header.value().length != Long.BYTES) {
+                throw new IllegalArgumentException("a record without eight bytes in its header seq");
+            }
+            return (long) INT64.get(header.value(), 0);
+        }
+    }
+
+    private static final class JsonSequence implements ToLongFunction<Record<byte[], byte[]>> {
+        private final JsonFactory json = new JsonFactory();
+
+        @Override
+        public long applyAsLong(Record<byte[], byte[]> record) {
+            // Token by token and no further than the number: a tree of the value is never made.
+            try (JsonParser parser = json.createParser(record.value())) {
+                parser.nextToken();
+                for (String name = parser.nextFieldName(); name != null; name = parser.nextFieldName()) {
+                    JsonToken token = parser.nextToken();
+                    if (name.equals("seq") && token == JsonToken.VALUE_NUMBER_INT) {
+                        return parser.getLongValue();
+                    }
+                    parser.skipChildren();
+                }
+            } catch (IOException exc) {
+                throw new UncheckedIOException(exc);
+            }
+            throw new IllegalArgumentException("a record without an integer at /seq in its value");
+        }
+    }
+}

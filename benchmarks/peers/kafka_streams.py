@@ -1,0 +1,83 @@
+"""How is Kafka Streams measured?
+
+``java/KafkaStreamsDedup.java``: the processor API over bytes, a state store in memory with a changelog, one
+task a source partition. What is set here is what gave most records per CPU second on a machine with two cores.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from benchmarks.peers import COMMIT_MS
+from benchmarks.peers.jars import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from benchmarks.peers import Guarantee, Job
+
+VERSION = "4.3.1"
+PROGRAM = Program("KafkaStreamsDedup", "kafka-streams", (f"org.apache.kafka:kafka-streams:{VERSION}",))
+JVM = ("-Xms1g", "-Xmx1g", "-XX:+UseParallelGC")
+TUNED = {
+    "num.stream.threads": "2",
+    "commit.interval.ms": str(COMMIT_MS),
+    "buffered.records.per.partition": "20000",
+    "statestore.cache.max.bytes": str(64 << 20),
+    "main.consumer.max.poll.records": "10000",
+    "main.consumer.max.partition.fetch.bytes": str(4 << 20),
+    "main.consumer.receive.buffer.bytes": str(1 << 20),
+    "producer.compression.type": "lz4",
+    "producer.batch.size": str(256 << 10),
+    "producer.linger.ms": "100",
+    "producer.buffer.memory": str(64 << 20),
+    "producer.send.buffer.bytes": str(1 << 20),
+    "enable.metrics.push": "false",
+}
+
+
+class _KafkaStreams:
+    """The peer."""
+
+    name: Final = f"Kafka Streams {VERSION}"
+    guarantees: Final[tuple[Guarantee, ...]] = ("exactly_once", "at_least_once")
+    record_limit: Final = None
+
+    def prepare(self, say: Callable[[str], None]) -> str | None:
+        return PROGRAM.prepare(say)
+
+    def supports(self, job: Job) -> bool:  # noqa: ARG002 - it can do all of them
+        return True
+
+    def command(self, job: Job) -> list[str]:
+        own = {
+            "job.source": job.source,
+            "job.sink": job.sink,
+            "job.sequence": job.sequence,
+            "job.scope": job.scope,
+            "application.id": job.group,
+            "bootstrap.servers": job.bootstrap_servers,
+            "state.dir": str(job.folder / "state"),
+            **_set(job),
+        }
+        return PROGRAM.command(list(JVM), own)
+
+    def environment(self, job: Job) -> dict[str, str]:  # noqa: ARG002 - the command line says all
+        return {}
+
+    def settings(self, job: Job) -> Mapping[str, str]:
+        return {"java": " ".join(JVM), **_set(job)}
+
+
+def _set(job: Job) -> dict[str, str]:
+    return {
+        "processing.guarantee": {"exactly_once": "exactly_once_v2"}.get(job.guarantee, job.guarantee),
+        "main.consumer.isolation.level": "read_committed",
+        # One number a partition changes thousands of times between two commits, and is logged once.
+        "job.store": "memory",
+        "job.store.caching": "true" if job.scope == "partition" else "false",
+        **TUNED,
+    }
+
+
+PEER = _KafkaStreams()
