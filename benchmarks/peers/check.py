@@ -58,7 +58,7 @@ def main(names: list[str]) -> int:
         sources = {}
         for scope, topic in SOURCES.items():
             _create(broker.bootstrap_servers, topic)
-            _produce(broker.bootstrap_servers, topic, records // 2 if scope == "key" else records, scope)
+            _produce(broker.bootstrap_servers, topic, range(records), scope)
             sources[scope] = _read(broker.bootstrap_servers, topic)
         for name in names:
             peer = find_peer(name)
@@ -103,25 +103,28 @@ def _create(bootstrap_servers: str, topic: str) -> None:
         created.result(30)
 
 
-def _produce(bootstrap_servers: str, topic: str, records: int, scope: Scope) -> None:
-    """Fill a source: in scope key each key counts for itself, over all of a partition's keys."""
+def _produce(bootstrap_servers: str, topic: str, wanted: range, scope: Scope) -> None:
+    """Write these records of a source; in scope key each key of a partition counts for itself."""
     rng = random.Random(7)  # noqa: S311 - a repeatable input, not a secret
     producer = Producer(
         {
             "bootstrap.servers": bootstrap_servers,
+            "enable.idempotence": True,  # a batch that is sent again does not overtake
             "compression.type": "lz4",
             "linger.ms": 20,
             "queue.buffering.max.messages": 1_000_000,
         }
     )
     tops: dict[tuple[int, int], int] = {}
-    for number in range(records):
+    for number in range(wanted.stop):
         partition = number % PARTITIONS
         user = rng.randrange(5_000) if scope == "key" else 0
         top = tops.get((partition, user), -1 - 5 * user)
         resent = top > -1 - 5 * user and rng.random() < RESENT
         sequence = top - rng.randrange(4) if resent else top + 1 + rng.randrange(3)
         tops[partition, user] = max(top, sequence)
+        if number not in wanted:
+            continue
         fields = {"before": {FIELD: -1}, FIELD: sequence, "text": f"ä{number % 997}", "list": [1, {FIELD: 0}]}
         key = b"" if user == 1 else b"user-%d" % user
         producer.produce(
@@ -185,9 +188,15 @@ def _try(peer: Peer, job: Job, sources: list[list[Record]], *, killed: bool) -> 
         WrongError: The sink is not what it has to be, or the peer did not come to the end or not end in order.
     """
     _create(job.bootstrap_servers, job.sink)
-    total = sum(len(source) for source in sources)
-    # After its first commit, when it has much in flight: JVMs are cold then and take long for the rest.
-    reached = _run(peer, job, until=1, kill=True) if killed else 0
+    total, reached = sum(len(source) for source in sources), 0
+    if killed:
+        # The other half comes afterwards: so there is always work left, and duplicates of what came before.
+        job = replace(job, source=f"{job.sink}.raw")
+        _create(job.bootstrap_servers, job.source)
+        _produce(job.bootstrap_servers, job.source, range(total // 2), job.scope)
+        reached = _run(peer, job, until=total // 4, kill=True)
+        _produce(job.bootstrap_servers, job.source, range(total // 2, total), job.scope)
+        sources = _read(job.bootstrap_servers, job.source)
     _run(peer, job, until=total, kill=False)
     repeats = 0
     sinks = _read(job.bootstrap_servers, job.sink)

@@ -1,7 +1,7 @@
 """How is Flink measured?
 
 ``java/FlinkDedup.java`` on a MiniCluster in one JVM: source, keyed state and sink in one chain of operators.
-What is set here is what gave most records per CPU second on a machine with two cores.
+What is set here was tried against its alternatives on a machine with two cores.
 """
 
 from __future__ import annotations
