@@ -1,0 +1,226 @@
+"""Is this id in a filter?
+
+A Bloom filter (Bloom, 1970) of m bits, as words of 64: an id sets k of them, and is said to be in it if all k
+are set. The classic form: for one in 10^10 a filter whose bits of one id lie in one cache line takes half as
+much memory again. The k positions are independent of each other: each comes from 64 bits that are mixed anew
+from the id's 128 (the finaliser of SplitMix64, Steele and others, 2014). Two hashes and their multiples, as is
+often done, would not do: two ids of which both meet modulo m are one to the filter, n / m^2 of a filter's ids,
+which for 20 million ids and 10^9 bits is as much as all that is promised, and for small filters a thousand
+times more.
+
+Invariant: who does not know the hash's secret cannot choose ids that set the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from processor.engine.jit import Int, inlined, kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+NOWHERE = -(2**63)
+MOST_BITS = 2**32
+"""Positions are 32 bits: 512 MiB a filter, 87 million ids at 1e-9."""
+AHEAD = 2
+"""Bits of an id that are looked at without branching: half of all bits are set, so three in four new ids are
+told by them, and their loads wait for memory together."""
+ROWS = 256
+"""Rows whose first bits are looked at together."""
+
+
+@inlined
+def position(first, second, index, bits):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Return the position of an id's bit of that index, from 0 to ``bits`` - 1, both at most `MOST_BITS`."""
+    mixed = first + np.uint64(index) * second
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    # mixed * bits / 2^64, of two halves: no division, and evenly spread.
+    high = (mixed >> np.uint64(32)) * bits
+    low = ((mixed & np.uint64(0xFFFFFFFF)) * bits) >> np.uint64(32)
+    return (high + low) >> np.uint64(32)
+
+
+@inlined
+def _is_set(words, at):  # type: ignore[no-untyped-def]  # inlined kernel
+    return (words[at >> np.uint64(6)] >> (at & np.uint64(63))) & np.uint64(1)
+
+
+@kernel
+def find(
+    words: NDArray[np.uint64],
+    bits: Int,
+    count: Int,
+    hashes: NDArray[np.uint64],
+    skip: NDArray[np.bool_],
+    stop: Int,
+    bucket: Int,
+    hit: NDArray[np.int64],
+) -> None:
+    """Note which rows below ``stop`` are in a filter.
+
+    Args:
+        words: uint64[m], the filter.
+        bits: Its size.
+        count: Bits of an id, at least `AHEAD`.
+        hashes: uint64[n, 2].
+        skip: bool[n], rows that are not looked up.
+        stop: Row after the last one.
+        bucket: The filter's.
+        hit: int64[n], set to the bucket where the row is in it; rows that are in a later one are passed over.
+    """
+    size = np.uint64(bits)
+    maybe = np.empty(ROWS, np.uint64)
+    for start in range(0, stop, ROWS):
+        rows = min(ROWS, stop - start)
+        for k in range(rows):
+            first, second = hashes[start + k, 0], hashes[start + k, 1]
+            maybe[k] = _is_set(words, position(first, second, 0, size)) & _is_set(
+                words, position(first, second, 1, size)
+            )
+        for k in range(rows):
+            row = start + k
+            if maybe[k] == np.uint64(0) or skip[row] or hit[row] >= bucket:
+                continue
+            all_set = True
+            for index in range(AHEAD, count):
+                if _is_set(words, position(hashes[row, 0], hashes[row, 1], index, size)) == np.uint64(0):
+                    all_set = False
+                    break
+            if all_set:
+                hit[row] = bucket
+
+
+@kernel
+def add(
+    words: NDArray[np.uint64],
+    bits: Int,
+    count: Int,
+    hashes: NDArray[np.uint64],
+    start: Int,
+    stop: Int,
+) -> Int:
+    """Put the ids of rows ``start`` to ``stop`` into a filter. Returns how many bits were not set before."""
+    size = np.uint64(bits)
+    new = np.int64(0)
+    for row in range(start, stop):
+        first, second = hashes[row, 0], hashes[row, 1]
+        for index in range(count):
+            at = position(first, second, index, size)
+            word = words[at >> np.uint64(6)]
+            bit = np.uint64(1) << (at & np.uint64(63))
+            new += np.int64(word & bit == np.uint64(0))
+            words[at >> np.uint64(6)] = word | bit
+    return new
+
+
+@kernel
+def finish(
+    hashes: NDArray[np.uint64],
+    skip: NDArray[np.bool_],
+    offset: NDArray[np.int64],
+    reading: NDArray[np.int64],
+    window: Int,
+    bucket: Int,
+    refresh: bool,
+    confirm: bool,
+    hit: NDArray[np.int64],
+    found: NDArray[np.bool_],
+    owners: NDArray[np.int64],
+    readings: NDArray[np.int64],
+    slots: NDArray[np.int64],
+    staged: NDArray[np.uint64],
+    info: NDArray[np.int64],
+    count: Int,
+    verdict: NDArray[np.uint8],
+    owner: NDArray[np.int64],
+    expires: NDArray[np.int64],
+) -> Int:
+    """Judge rows in order, and stage what is remembered.
+
+    Args:
+        hashes: uint64[n, 2].
+        skip: bool[n], rows that are not judged: nothing is written for them.
+        offset: int64[n].
+        reading: int64[n], the partition's clock at each record.
+        window: ms.
+        bucket: ms.
+        refresh: Whether a duplicate renews its id.
+        confirm: Whether hits were looked up; if not, a hit is a duplicate.
+        hit: int64[n], the latest bucket of whose filters the row is in one, or `NOWHERE`.
+        found: bool[n], with ``confirm``: whether the id is remembered.
+        owners: int64[n], with ``confirm``: the offset of the record that passed, where found.
+        readings: int64[n], with ``confirm``: the clock when it was last remembered, where found.
+        slots: int64[2^s], a hash table of the staged ids, at most half full: place plus one, 0 empty.
+        staged: uint64[m, 2], written: hashes of the staged ids, in the order in which they were.
+        info: int64[m, 2], written: owner, reading, and 1 where the reading's bucket lacks it.
+        count: How many are staged already.
+        verdict: uint8[n], written.
+        owner: int64[n], written: of a duplicate with ``confirm``, the offset of the record that passed.
+        expires: int64[n], written: likewise, when its id expires.
+
+    Returns:
+        How many are staged now.
+    """
+    mask = slots.size - 1
+    for row in range(hashes.shape[0]):
+        if skip[row]:
+            continue
+        first, second = hashes[row, 0], hashes[row, 1]
+        now = reading[row]
+        at = np.int64(first & np.uint64(mask))
+        place = np.int64(-1)
+        while slots[at] != 0:
+            other = slots[at] - 1
+            if staged[other, 0] == first and staged[other, 1] == second:
+                place = other
+                break
+            at = (at + 1) & mask
+        known = False
+        whose = np.int64(-1)
+        when = np.int64(0)
+        there = hit[row]
+        if place >= 0:
+            whose, when = info[place, 0], info[place, 1]
+            there = when // bucket
+            # Without confirmation an id lives as long as its bucket, committed or not.
+            known = when + window > now if confirm else (there + 1) * bucket - 1 + window > now
+        elif there != NOWHERE:
+            if not confirm:
+                known = True
+            elif found[row]:
+                whose, when = owners[row], readings[row]
+                known = when + window > now
+        lacking = there != now // bucket
+        if not known or (refresh and (now > when if confirm else lacking)):
+            if not known:
+                whose = offset[row]
+            if place < 0:
+                place = np.int64(count)
+                count += 1
+                slots[at] = place + 1
+                staged[place, 0], staged[place, 1] = first, second
+                info[place, 2] = 0
+            if lacking:
+                info[place, 2] = 1
+            info[place, 0], info[place, 1] = whose, now
+            when = now
+        verdict[row] = 1 if known else 0
+        if known and confirm:
+            owner[row], expires[row] = whose, when + window
+    return count
+
+
+@kernel
+def reindex(staged: NDArray[np.uint64], count: Int, slots: NDArray[np.int64]) -> None:
+    """Put the first ``count`` staged ids, all different, into an empty hash table, as `finish` reads it."""
+    mask = slots.size - 1
+    for place in range(count):
+        at = np.int64(staged[place, 0] & np.uint64(mask))
+        while slots[at] != 0:
+            at = (at + 1) & mask
+        slots[at] = place + 1

@@ -1,0 +1,320 @@
+"""Under which number is an id remembered, told by 64 bits each?
+
+Extendible hashing (Fagin and others, 1979) over one array. The directory says by the first bits of the hash in
+which extent an id lies; an extent is a small open-addressing table of buckets of 8 slots, a cache line each,
+and when it is full it alone is split in two by the next bit of the hash. So growing costs some 30 us wherever
+it happens, and nothing is ever moved but inside one extent. A slot is::
+
+      63                36 35     32 31                 0
+    | tag: first 28 bits  | hops u4 | number, low 32 bits |        0: empty;  1: free, but the chain goes on
+    | of the hash, not 0  |         |                     |
+
+An id's home bucket is told by the last bits of its hash's first word; where that is full it lies up to 15
+buckets further, which the hops say. So an extent can be split without looking any hash up, and 28 + 10 bits
+tell ids apart: among 100 million ids 1 in 2,700 meets another one. That is no more than a hint: a hit is a
+*candidate*, whose 128 bits have to be compared.
+
+Numbers count the ids as they are remembered, so they are in the order of the clock, and an id is forgotten by
+being below the floor: its slot is freed when its extent is full, or swept.
+
+Invariant: a bucket has an empty slot only if no id lies beyond it that it was passed over for. Every function
+here keeps that; a lookup ends at the first bucket with an empty slot. A kernel that lacks room changes nothing
+for the row at hand.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from processor.engine.jit import Int, inlined, kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# `meta`, int64[META].
+DEPTH, EXTENTS, BUCKETS, TAG_BITS, FLOOR, STAGED, NEXT, OCCUPIED, WANT, SPLITS, TOUCHED = range(11)
+META = 11
+# What `meta` says under WANT.
+NOTHING, ARENA, DIRECTORY, IMPOSSIBLE = range(4)
+
+LINE = 8
+"""Slots of a bucket: 64 bytes."""
+MOST_HOPS = 16
+"""Buckets that an id can lie in. At 0.8 each further one has half the ids of the one before: 8 are too few."""
+MOST_DEPTH = 24
+"""2^24 extents of 8,192 slots: far beyond the 2^32 numbers that a slot tells apart."""
+FREED = np.uint64(1)
+FULL = 0.8
+"""Share of used slots from which on an extent is relieved: with 6.4 of 8 a bucket, one in four is full and a
+lookup reads 1.4 lines."""
+KEPT = 0.7
+"""An extent that has at most this share of living ids is not split but freed of dead ones. 0.35 after a split
+is 22.9 B an id, the most that there is; the 0.1 between are 819 ids until it is looked at again, 30 ns each."""
+MERGED = 0.55
+"""Two halves that have no more than this together become one: 29 B an id before, 14.5 B after."""
+
+LOW = np.uint64(0xFFFFFFFF)
+TAG_SHIFT = np.uint64(36)
+HOP = np.uint64(1) << np.uint64(32)
+
+
+@inlined
+def tag_of(first, meta):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Return a hash's tag, at its place in a slot; fewer bits count for tests only."""
+    cut = np.uint64(64 - meta[TAG_BITS])
+    tag = (first >> cut) << (cut - TAG_SHIFT)
+    return (tag | np.uint64(tag == np.uint64(0))) << TAG_SHIFT
+
+
+@inlined
+def number_of(slot, meta):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Return a slot's number; of an id that is forgotten, any number that is not below ``meta[NEXT]``."""
+    return meta[FLOOR] + np.int64((slot - np.uint64(meta[FLOOR])) & LOW)
+
+
+@inlined
+def living(slot, floor, span):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Whether a slot holds an id that is not forgotten; uint64, the span being that from floor to next."""
+    return (slot > FREED) & (((slot - floor) & LOW) < span)
+
+
+@kernel
+def count_living(slots: NDArray[np.uint64], meta: NDArray[np.int64], start: Int, stop: Int) -> Int:
+    """Return how many slots from ``start`` to ``stop`` hold an id that is not forgotten."""
+    floor = np.uint64(meta[FLOOR])
+    span = np.uint64(meta[NEXT] - meta[FLOOR])
+    count: Int = np.int64(0)
+    for k in range(start, stop):
+        count += np.int64(living(slots[np.uint64(k)], floor, span))
+    return count
+
+
+@inlined
+def home_of(first, directory, meta):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Return an id's extent and home bucket in it."""
+    extent = np.int64(directory[np.int64(first >> np.uint64(64 - meta[DEPTH]))])
+    return extent, np.int64(first & np.uint64(meta[BUCKETS] - 1))
+
+
+@inlined
+def glance(slots, line, wanted):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Return, without branching, a slot of a bucket with these first 32 bits and an empty one, from 1; or 0."""
+    glance_hit: Int = np.int64(0)
+    glance_gap: Int = np.int64(0)
+    for glance_k in range(LINE):
+        glance_slot = slots[np.uint64(line) + np.uint64(glance_k)]
+        if glance_slot >> np.uint64(32) == wanted:
+            glance_hit = glance_k + 1
+        if glance_slot == np.uint64(0):
+            glance_gap = glance_k + 1
+    return glance_hit, glance_gap
+
+
+@kernel
+def relieve(
+    slots: NDArray[np.uint64],
+    directory: NDArray[np.uint32],
+    depth: NDArray[np.uint8],
+    prefix: NDArray[np.uint32],
+    used: NDArray[np.int32],
+    meta: NDArray[np.int64],
+    extent: Int,
+) -> Int:
+    """Make room in an extent: free it of dead ids, or split it. Returns what is lacking, else `NOTHING`."""
+    size = meta[BUCKETS] * LINE
+    base = extent * size
+    alive = count_living(slots, meta, base, base + size)
+    if alive < used[extent] and alive <= np.int64(KEPT * size):
+        purge(slots, used, meta, extent)
+        return NOTHING
+    if depth[extent] >= min(MOST_DEPTH, meta[TAG_BITS]):
+        return IMPOSSIBLE
+    if depth[extent] == meta[DEPTH]:
+        return DIRECTORY
+    if meta[EXTENTS] == depth.size:
+        return ARENA
+    other = meta[EXTENTS]
+    meta[EXTENTS] += 1
+    meta[SPLITS] += 1
+    deeper = np.int64(depth[extent]) + 1
+    depth[extent] = depth[other] = np.uint8(deeper)
+    prefix[other] = np.uint32(2 * np.int64(prefix[extent]) + 1)
+    prefix[extent] = np.uint32(2 * np.int64(prefix[extent]))
+    step = np.int64(1) << (meta[DEPTH] - deeper)
+    for k in range(np.int64(prefix[other]) * step, (np.int64(prefix[other]) + 1) * step):
+        directory[k] = np.uint32(other)
+    # Everything stays in the bucket where it is, on one side or the other; `settle` then closes the gaps.
+    bit = np.uint64(64 - deeper)
+    there = other * size
+    floor = np.uint64(meta[FLOOR])
+    span = np.uint64(meta[NEXT] - meta[FLOOR])
+    for k in range(size):
+        slot = slots[np.uint64(base + k)]
+        if not living(slot, floor, span):
+            slot = np.uint64(0)
+        right = slot if (slot >> bit) & np.uint64(1) != np.uint64(0) else np.uint64(0)
+        slots[np.uint64(base + k)] = slot ^ right
+        slots[np.uint64(there + k)] = right
+    before = np.int64(used[extent])
+    settle(slots, used, meta, extent)
+    settle(slots, used, meta, other)
+    meta[OCCUPIED] += np.int64(used[extent]) + np.int64(used[other]) - before
+    return NOTHING
+
+
+@kernel
+def purge(slots: NDArray[np.uint64], used: NDArray[np.int32], meta: NDArray[np.int64], extent: Int) -> None:
+    """Free an extent of dead ids."""
+    size = meta[BUCKETS] * LINE
+    floor = np.uint64(meta[FLOOR])
+    span = np.uint64(meta[NEXT] - meta[FLOOR])
+    for k in range(extent * size, (extent + 1) * size):
+        if not living(slots[np.uint64(k)], floor, span):
+            slots[np.uint64(k)] = np.uint64(0)
+    before = np.int64(used[extent])
+    settle(slots, used, meta, extent)
+    meta[OCCUPIED] += np.int64(used[extent]) - before
+
+
+@kernel
+def settle(slots: NDArray[np.uint64], used: NDArray[np.int32], meta: NDArray[np.int64], extent: Int) -> None:
+    """Bring ids nearer to their home wherever there is room now, and count them.
+
+    Ids that lie beyond a bucket with an empty slot would not be found. Each is moved into the first such
+    bucket; every move takes away a hop, so this ends, and it cannot fail: what finds no place nearer stays.
+    """
+    buckets = meta[BUCKETS]
+    base = extent * buckets * LINE
+    moved = True
+    while moved:
+        moved = False
+        for at in range(base, base + buckets * LINE):
+            slot = slots[np.uint64(at)]
+            away = np.int64((slot >> np.uint64(32)) & np.uint64(15))
+            for nearer in range(away):
+                line = base + (((at - base) // LINE - away + nearer) & (buckets - 1)) * LINE
+                gap = np.int64(-1)
+                for k in range(LINE):
+                    if slots[np.uint64(line + k)] == np.uint64(0):
+                        gap = line + k
+                        break
+                if gap >= 0:
+                    slots[np.uint64(gap)] = slot - np.uint64(away - nearer) * HOP
+                    slots[np.uint64(at)] = np.uint64(0)
+                    moved = True
+                    break
+    count = np.int64(0)
+    for k in range(base, base + buckets * LINE):
+        count += np.int64(slots[np.uint64(k)] != np.uint64(0))
+    used[extent] = np.int32(count)
+
+
+@kernel
+def sweep(
+    slots: NDArray[np.uint64],
+    directory: NDArray[np.uint32],
+    depth: NDArray[np.uint8],
+    prefix: NDArray[np.uint32],
+    used: NDArray[np.int32],
+    meta: NDArray[np.int64],
+    start: Int,
+    most: Int,
+) -> Int:
+    """Free ``most`` extents from the one at ``start`` on of dead ids, and join halves that have become small.
+
+    Returns:
+        The extent to go on with; 0 after the last.
+    """
+    size = meta[BUCKETS] * LINE
+    extent = start
+    for _ in range(most):
+        if extent >= meta[EXTENTS]:
+            return np.int64(0)
+        if count_living(slots, meta, extent * size, (extent + 1) * size) < used[extent]:
+            purge(slots, used, meta, extent)
+        if depth[extent] > 1 and used[extent] <= np.int64(MERGED * size):
+            step = np.int64(1) << (meta[DEPTH] - np.int64(depth[extent]))
+            twin = np.int64(directory[(np.int64(prefix[extent]) ^ 1) * step])
+            both = np.int64(used[extent]) + np.int64(used[twin])
+            if depth[twin] == depth[extent] and both <= np.int64(MERGED * size):
+                merge(slots, directory, depth, prefix, used, meta, extent, twin)
+        extent += 1
+    return extent
+
+
+@kernel
+def merge(
+    slots: NDArray[np.uint64],
+    directory: NDArray[np.uint32],
+    depth: NDArray[np.uint8],
+    prefix: NDArray[np.uint32],
+    used: NDArray[np.int32],
+    meta: NDArray[np.int64],
+    kept: Int,
+    gone: Int,
+) -> None:
+    """Put two halves together again, unless chains get too long; the last extent takes the free place."""
+    buckets = meta[BUCKETS]
+    size = buckets * LINE
+    hops = min(buckets, MOST_HOPS)
+    before = np.int64(used[kept]) + np.int64(used[gone])
+    failed = False
+    for at in range(gone * size, (gone + 1) * size):
+        slot = slots[np.uint64(at)]
+        if slot == np.uint64(0):
+            continue
+        away = np.int64((slot >> np.uint64(32)) & np.uint64(15))
+        entry = slot - np.uint64(away) * HOP
+        bucket = (at - gone * size) // LINE - away
+        put = False
+        for hop in range(hops):
+            line = kept * size + ((bucket + hop) & (buckets - 1)) * LINE
+            for k in range(LINE):
+                if slots[np.uint64(line + k)] == np.uint64(0):
+                    slots[np.uint64(line + k)] = entry + np.uint64(hop) * HOP
+                    put = True
+                    break
+            if put:
+                break
+        if not put:
+            failed = True
+            break
+    if failed:
+        # Nothing was taken from the other half: what came from it is told by its bit, and taken out again.
+        bit = np.uint64(64 - np.int64(depth[kept]))
+        side = np.uint64(np.int64(prefix[gone]) & 1)
+        for k in range(kept * size, (kept + 1) * size):
+            slot = slots[np.uint64(k)]
+            if slot != np.uint64(0) and (slot >> bit) & np.uint64(1) == side:
+                slots[np.uint64(k)] = np.uint64(0)
+        settle(slots, used, meta, kept)
+        meta[OCCUPIED] += np.int64(used[kept]) + np.int64(used[gone]) - before
+        return
+    used[kept] = np.int32(before)
+    depth[kept] -= np.uint8(1)
+    prefix[kept] = np.uint32(np.int64(prefix[kept]) >> 1)
+    last = meta[EXTENTS] - 1
+    point(directory, depth, prefix, meta, kept)
+    if gone != last:
+        slots[gone * size : (gone + 1) * size] = slots[last * size : (last + 1) * size]
+        depth[gone] = depth[last]
+        prefix[gone] = prefix[last]
+        used[gone] = used[last]
+        point(directory, depth, prefix, meta, gone)
+    meta[EXTENTS] = last
+
+
+@kernel
+def point(
+    directory: NDArray[np.uint32],
+    depth: NDArray[np.uint8],
+    prefix: NDArray[np.uint32],
+    meta: NDArray[np.int64],
+    extent: Int,
+) -> None:
+    """Let the directory lead to an extent wherever its prefix says."""
+    step = np.int64(1) << (meta[DEPTH] - np.int64(depth[extent]))
+    for k in range(np.int64(prefix[extent]) * step, (np.int64(prefix[extent]) + 1) * step):
+        directory[k] = np.uint32(extent)
