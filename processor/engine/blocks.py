@@ -137,7 +137,7 @@ def encode(rows: Rows, clock_ms: int, key: bytes) -> tuple[bytes, Pages]:
     named = np.frombuffer(key, np.uint8)
     with np.errstate(over="ignore"):
         block_pages.encode(
-            rows.first,
+            np.int64(rows.first),
             rows.hash,
             rows.owner,
             rows.reading_ms,
@@ -146,7 +146,7 @@ def encode(rows: Rows, clock_ms: int, key: bytes) -> tuple[bytes, Pages]:
             widths,
             fitting,
             named,
-            clock_ms,
+            np.int64(clock_ms),
             out,
         )
     starts = np.arange(0, count, fitting)

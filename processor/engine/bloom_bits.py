@@ -1,12 +1,12 @@
 """Is this id in a filter?
 
 A Bloom filter (Bloom, 1970) of m bits, as words of 64: an id sets k of them, and is said to be in it if all k
-are set. The classic form: for one in 10^10 a filter whose bits of one id lie in one cache line takes half as
-much memory again. The k positions are independent of each other: each comes from 64 bits that are mixed anew
-from the id's 128 (the finaliser of SplitMix64, Steele and others, 2014). Two hashes and their multiples, as is
-often done, would not do: two ids of which both meet modulo m are one to the filter, n / m^2 of a filter's ids,
-which for 20 million ids and 10^9 bits is as much as all that is promised, and for small filters a thousand
-times more.
+are set. The classic form: for one in 10^10 it takes 48 bits an id, one whose bits of an id lie in one cache
+line 100, for some lines get many ids. The k positions are independent of each other: each comes from 64 bits
+that are mixed anew from the id's 128 (the finaliser of SplitMix64, Steele and others, 2014). Two hashes and
+their multiples, as is often done, would not do: two ids of which both meet modulo m are one to the filter,
+which is so for n / m^2 of all new ids, and about as often for those that nearly do: at 20 million ids and 10^9
+bits a fifth of the rate that one filter of 1e-9 is allowed, and for small filters a thousand times all of it.
 
 Invariant: who does not know the hash's secret cannot choose ids that set the same bits.
 """

@@ -20,7 +20,6 @@ from processor.engine.extents import (
     BUCKETS,
     FLOOR,
     FREED,
-    FULL,
     HOP,
     LINE,
     LOW,
@@ -31,6 +30,7 @@ from processor.engine.extents import (
     STAGED,
     TOUCHED,
     WANT,
+    full_of,
     glance,
     home_of,
     number_of,
@@ -167,11 +167,10 @@ def place(
 ) -> bool:
     """Put an id that is not there under a number; whether there was room (see ``meta[WANT]``)."""
     buckets = meta[BUCKETS]
-    full = np.int64(FULL * buckets * LINE)
     tag = tag_of(first, meta)
     while True:
         extent, bucket = home_of(first, directory, meta)
-        if used[extent] < full:
+        if used[extent] < full_of(prefix[extent], buckets * LINE):
             for hop in range(min(buckets, MOST_HOPS)):
                 line = (extent * buckets + ((bucket + hop) & (buckets - 1))) * LINE
                 gap = glance(slots, line, np.uint64(0))[1]
@@ -265,22 +264,25 @@ def judge(
                 break
             if found[k, 0] == first and found[k, 1] == second and numbers[k] > best:
                 best, whose, when = numbers[k], owners[k], readings[k]
-        if meta[NEXT] > begun:
-            extent, bucket = home_of(first, directory, meta)
-            wanted = tag_of(first, meta) >> np.uint64(32)
-            for hop in range(hops):
-                line = (extent * buckets + ((bucket + hop) & (buckets - 1))) * LINE
-                hit, gap = glance(slots, line, wanted + np.uint64(hop))
-                if hit > 0:
-                    for k in range(LINE):
-                        slot = slots[np.uint64(line + k)]
-                        number = number_of(slot, meta)
-                        if slot >> np.uint64(32) == wanted + np.uint64(hop) and begun <= number < meta[NEXT]:
-                            index = number - begun
-                            if staged[index, 0] == first and staged[index, 1] == second:
-                                best, whose, when = number, info[index, OWNER], info[index, READING]
-                if gap > 0:
-                    break
+        # Ids of this transaction are found in the same look as where a new one would go.
+        free = np.int64(NONE)
+        extent, bucket = home_of(first, directory, meta)
+        wanted = tag_of(first, meta) >> np.uint64(32)
+        for hop in range(hops):
+            line = (extent * buckets + ((bucket + hop) & (buckets - 1))) * LINE
+            hit, gap = glance(slots, line, wanted + np.uint64(hop))
+            if hit > 0:
+                for k in range(LINE):
+                    slot = slots[np.uint64(line + k)]
+                    number = number_of(slot, meta)
+                    if slot >> np.uint64(32) == wanted + np.uint64(hop) and begun <= number < meta[NEXT]:
+                        index = number - begun
+                        if staged[index, 0] == first and staged[index, 1] == second:
+                            best, whose, when = number, info[index, OWNER], info[index, READING]
+            if gap > 0:
+                free = line + gap - 1
+                wanted += np.uint64(hop)
+                break
         now = reading[row]
         known = best >= 0 and when + window > now
         if known and not (refresh and now > when):
@@ -297,6 +299,10 @@ def judge(
             at = seek(slots, directory, meta, first, best) if best >= 0 else np.int64(NONE)
             if at >= 0:
                 slots[at] = (slots[at] & ~LOW) | (np.uint64(number) & LOW)
+            elif free >= 0 and used[extent] < full_of(prefix[extent], buckets * LINE):
+                slots[free] = (wanted << np.uint64(32)) | (np.uint64(number) & LOW)
+                used[extent] += 1
+                meta[OCCUPIED] += 1
             elif not place(slots, directory, depth, prefix, used, meta, first, number):
                 return row, cursor
             index = number - begun

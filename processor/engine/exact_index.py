@@ -44,7 +44,8 @@ BUCKET_BITS = 10
 directory is in the second-level cache."""
 TAG_BITS = 28
 GROWTH = 32
-"""Arrays grow by a 32nd, zeroed: 25 MB of the 800 that 50 million ids take."""
+MOST_GROWTH = 128
+"""Arrays grow by a 32nd, extents by at most 128: 8 MiB, which take 2 to 3 ms to be zeroed."""
 SMALL, GROWTH_OF_SMALL = 512, 4
 """Up to 512 extents, 32 MiB, growing copies (glibc moves pages of memory only above that), so it is done
 less."""
@@ -376,7 +377,8 @@ class ExactIndex:
         match int(self._meta[WANT]):
             case extents.ARENA:
                 count = self._depth.size
-                self._resize(count + max(2, count // (GROWTH if count > SMALL else GROWTH_OF_SMALL)))
+                more = min(count // GROWTH, MOST_GROWTH) if count > SMALL else max(2, count // GROWTH_OF_SMALL)
+                self._resize(count + more)
             case extents.DIRECTORY:
                 self._directory = np.repeat(self._directory, 2)
                 self._meta[DEPTH] += 1

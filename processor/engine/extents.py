@@ -49,9 +49,13 @@ FREED = np.uint64(1)
 FULL = 0.8
 """Share of used slots from which on an extent is relieved: with 6.4 of 8 a bucket, one in four is full and a
 lookup reads 1.4 lines."""
-KEPT = 0.7
-"""An extent that has at most this share of living ids is not split but freed of dead ones. 0.35 after a split
-is 22.9 B an id, the most that there is; the 0.1 between are 819 ids until it is looked at again, 30 ns each."""
+SPREAD = 0.1
+"""Extents fill alike, so all would be full, and split, within one 50th of what they hold: 100 splits of 60 us
+a chunk at 30 million ids. Each has a bound of its own, up to this much lower, so that a fifth as many meet."""
+KEPT = 0.1
+"""An extent that has this much less living ids than it may is not split but freed of dead ones: the 819 until
+it is looked at again make that 25 ns each. After a split it has 0.3 to 0.35: 27 B an id at most, where all
+hover there at once."""
 MERGED = 0.55
 """Two halves that have no more than this together become one: 29 B an id before, 14.5 B after."""
 
@@ -99,6 +103,13 @@ def home_of(first, directory, meta):  # type: ignore[no-untyped-def]  # inlined 
 
 
 @inlined
+def full_of(prefix, size):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Return how many slots of an extent may be used before it is relieved; evenly spread over prefixes."""
+    spread = np.int64((np.uint64(prefix) * np.uint64(0x9E3779B1) >> np.uint64(16)) & np.uint64(255))
+    return np.int64(FULL * size) - (np.int64(SPREAD * size) * spread >> 8)
+
+
+@inlined
 def glance(slots, line, wanted):  # type: ignore[no-untyped-def]  # inlined kernel
     """Return, without branching, a slot of a bucket with these first 32 bits and an empty one, from 1; or 0."""
     glance_hit: Int = np.int64(0)
@@ -126,7 +137,7 @@ def relieve(
     size = meta[BUCKETS] * LINE
     base = extent * size
     alive = count_living(slots, meta, base, base + size)
-    if alive < used[extent] and alive <= np.int64(KEPT * size):
+    if alive < used[extent] and alive <= full_of(prefix[extent], size) - np.int64(KEPT * size):
         purge(slots, used, meta, extent)
         return NOTHING
     if depth[extent] >= min(MOST_DEPTH, meta[TAG_BITS]):

@@ -1,7 +1,8 @@
 """Are all kernels compiled? ``python -m processor.engine.warm`` makes it so.
 
 Run when an image is built and at the worker's start, before anything is assigned: nothing may be compiled
-inside a commit.
+inside a commit. The kernels of ids are in `processor.engine.warm_ids`: a worker that has no pipeline of that
+mode does not compile or load them, but an image has them.
 """
 
 from __future__ import annotations
@@ -74,4 +75,7 @@ def _warm_scopes(table: ScopeTable, at: NDArray[np.int64], size: NDArray[np.int6
 
 
 if __name__ == "__main__":
+    from processor.engine.warm_ids import warm_ids
+
     warm()
+    warm_ids()

@@ -334,4 +334,34 @@ MISTAKES = (
         "tests/broker/test_reset.py::test_a_kept_state_is_written_whole",
         broker=True,
     ),
+    Mistake(
+        "an id is remembered a millisecond too long",
+        "processor/engine/exact.py",
+        "        known = best >= 0 and when + window > now\n",
+        "        known = best >= 0 and when + window >= now\n",
+        "tests/property/test_insert_id_model.py::"
+        "test_the_boundary_is_exact_to_the_millisecond_and_without_confirmation_to_the_bucket",
+    ),
+    Mistake(
+        "ids are taken for equal by the few bits that a slot has",
+        "processor/engine/exact.py",
+        "found[k, 0] == first and found[k, 1] == second and numbers[k] > best",
+        "numbers[k] > best",
+        "tests/property/test_insert_id_model.py::"
+        "test_verdicts_are_the_models_with_a_commit_drop_or_restart_anywhere",
+    ),
+    Mistake(
+        "an aborted renewal takes the id away",
+        "processor/engine/exact.py",
+        "            if before >= meta[FLOOR]:\n",
+        "            if False:\n",
+        "tests/unit/test_exact_index.py::test_a_dropped_transaction_leaves_no_trace",
+    ),
+    Mistake(
+        "parts of an id are hashed without their lengths",
+        "processor/engine/ids.py",
+        "np.uint64(tag) | (np.uint64(size) << np.uint64(8))",
+        "np.uint64(tag)",
+        "tests/unit/test_ids.py::test_ids_that_differ_in_any_part_have_different_hashes",
+    ),
 )

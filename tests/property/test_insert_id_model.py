@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -215,3 +216,32 @@ def test_bloom_with_and_without_confirmation_is_the_model_with_a_restart_anywher
         if step.then == "drop":
             bloom.drop()
             model, clock = committed.copy(), committed.clock
+
+
+@pytest.mark.parametrize("bucket", [1, 3, 7, 50])
+@pytest.mark.parametrize("window", [1, 2, 50, 51])
+@pytest.mark.parametrize("reading", [-8, -1, 0, 1, 49, 50])
+@pytest.mark.parametrize("committed", [False, True])
+def test_the_boundary_is_exact_to_the_millisecond_and_without_confirmation_to_the_bucket(
+    bucket: int,
+    window: int,
+    reading: int,
+    committed: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    ends = (reading // bucket + 1) * bucket - 1 + window
+    assert reading + window <= ends < reading + window + bucket
+    one, at = ids_of(hashes_of([b"id"])), np.array([reading])
+    for boundary, confirm in (
+        (reading + window, None),
+        (reading + window, True),
+        (ends, False),
+    ):
+        for later, verdict in ((boundary - 1, Verdict.DUPLICATE), (boundary, Verdict.PASS)):
+            partition: ExactPartition | BloomPartition = ExactPartition(window, refresh=False)
+            if confirm is not None:
+                partition = BloomPartition(BloomWindow(window, bucket, 64, 1e-9, confirm=confirm))
+            assert said(partition.judge(one, np.array([7]), at)) == [Said(Verdict.PASS)]
+            if committed:
+                partition.commit(reading)
+            if later > reading:
+                assert partition.judge(one, np.array([8]), np.array([later])).verdict.tolist() == [verdict]

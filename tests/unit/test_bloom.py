@@ -87,6 +87,22 @@ def test_a_bucket_is_dropped_whole_when_all_of_it_is_outside_the_window() -> Non
         assert {each.bucket for each in bloom.filters} == buckets
 
 
+def test_the_filter_of_a_dropped_bucket_is_cleaned_and_used_again() -> None:
+    bloom = BloomWindow(20, 10, 100, 1e-9, confirm=False)
+    sizes = []
+    for bucket in range(9):
+        ids, reading = ids_of(random_hashes(80, seed=bucket)), np.full(80, 10 * bucket)
+        assert (bloom.judge(ids, reading, reading, bloom.look_up(ids, reading)).verdict == 0).all()
+        bloom.commit(10 * bucket)
+        sizes.append(bloom.size_bytes)
+        assert bloom.rate < 1e-9
+        if bucket == 8:
+            # Dropped six buckets ago, and not in what its memory was used for.
+            old = ids_of(random_hashes(80, seed=2))
+            assert (bloom.look_up(old, reading) == bloom_bits.NOWHERE).all()
+    assert len(set(sizes[2:])) == 1
+
+
 def test_a_filter_is_never_larger_than_its_positions_reach() -> None:
     each = Filter.sized(0, 0, 10**9, 1e-9)
     assert each.bits <= bloom_bits.MOST_BITS

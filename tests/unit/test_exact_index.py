@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from processor.engine.blocks import Confirmed, Pages
+from processor.engine.blocks import Confirmed, Pages, Rows, encode
 from processor.engine.exact_index import ExactIndex
 from processor.engine.extents import EXTENTS, LINE, OCCUPIED
 from processor.engine.siphash import siphash128, words_of_key
@@ -130,6 +130,31 @@ def test_a_dropped_transaction_leaves_no_trace() -> None:
     assert (partition.judge(known, np.arange(300), np.full(300, HOUR - 1)).verdict == Verdict.DUPLICATE).all()
     partition.index.drop()
     assert (partition.judge(known, np.arange(300), np.full(300, HOUR)).verdict == Verdict.PASS).all()
+
+
+def test_a_renewed_id_takes_one_slot_however_often_it_is_renewed_and_after_a_restart() -> None:
+    partition = ExactPartition(HOUR, refresh=True, bucket_bits=1)
+    ids = ids_of(random_hashes(50))
+    for reading in range(100):
+        partition.judge(ids, np.arange(50), np.full(50, reading))
+        partition.commit(reading)
+    assert len(partition.index) == 50
+    partition.restart()
+    assert len(partition.index) == 50
+    judged = partition.judge(ids, np.full(50, 999), np.full(50, HOUR + 98))
+    assert judged.owner.tolist() == list(range(50))
+
+
+def test_of_two_rows_of_one_id_the_later_one_counts() -> None:
+    partition = ExactPartition(HOUR, refresh=False)
+    for first, owner in ((1, 7), (2, 8)):
+        row = Rows(first, random_hashes(1), *np.array([[owner], [first], [-1]]))
+        block, pages = encode(row, first, b"key")
+        partition.index.restore(row, pages)
+        partition.pages[first] = block[pages.at[0] :]
+    partition.index.commit(None, 2)
+    judged = partition.judge(ids_of(random_hashes(1)), np.array([9]), np.array([3]))
+    assert (judged.owner.tolist(), judged.expires_ms.tolist()) == ([8], [HOUR + 2])
 
 
 def test_blocks_out_of_order_or_over_staged_ids_are_refused() -> None:

@@ -1,0 +1,59 @@
+"""Are all kernels of mode insert-id compiled?
+
+Beside `processor.engine.warm`: they take some 20 s to compile, and a worker of mode watermark needs none.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from processor.engine import clock
+from processor.engine.blocks import confirm, decode, decode_page, encode
+from processor.engine.bloom import BloomWindow, Found
+from processor.engine.exact_index import ExactIndex
+from processor.engine.ids import HeaderPart, IdExtractor, Ids, KeyPart, Part, ValuePart
+from processor.engine.records import Columns
+
+KEY = bytes(9)
+
+
+def warm_ids() -> None:
+    """Call every kernel once with the argument types that the worker uses."""
+    parts: list[Part] = [HeaderPart(b"id"), KeyPart(), ValuePart("/id")]
+    IdExtractor(parts, bytes(16)).extract(Columns.empty(0, np.zeros(64, np.uint8)))
+    readings = clock.by_records(0, np.zeros(2, np.int64), np.zeros(2, np.uint8), 0, 0).reading_ms
+    none, fault = np.zeros((1, 2), np.int64), np.zeros(2, np.uint8)
+    ids = Ids(np.eye(2, dtype=np.uint64), fault, fault.astype(np.bool_), fault[None], none, none)
+    _exact(ids, readings)
+    _bloom(ids, readings)
+
+
+def _exact(ids: Ids, readings: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+    """Judge two ids twice, write them down, forget them and take them over."""
+    index = ExactIndex(1, refresh=True, bucket_bits=1)
+    pages: list[bytes] = []
+    for _ in range(2):
+        wanted = index.look_up(ids, readings)
+        found = confirm(pages if wanted.page.size else [], wanted.page, wanted.which, wanted.at)
+        index.judge(ids, readings, readings, wanted, found)
+        index.drop()
+        index.judge(ids, readings, readings, wanted, found)
+        rows = index.staged()
+        if len(rows):
+            block, where = encode(rows, 0, KEY)
+            pages = [block[where.at[0] :]]
+            index.commit(where, 0, 1)
+            decode_page(pages[0], rows.first)
+            restored = ExactIndex(1, refresh=True, bucket_bits=1)
+            read, _, where = decode(block, KEY)
+            restored.restore(read, where)
+
+
+def _bloom(ids: Ids, readings: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+    """Judge two ids twice, and outgrow the table of staged ones."""
+    window = BloomWindow(1, 1, 1, 0.1)
+    known = Found(ids.unjudged, readings, readings)
+    for _ in range(2):
+        window.judge(ids, readings, readings, window.look_up(ids, readings), known)
+        window.commit(0)
+    window.reserve(100_000)
