@@ -205,6 +205,7 @@ def bloom(each: int) -> None:
             ids, reading = ids_of(np.arange(start, start + CHUNK)), np.full(CHUNK, day * DAY_MS)
             if day < 7:
                 window.restore(ids.hash, reading, 0)
+                window.commit(day * DAY_MS)
                 continue
             with look:
                 hit = window.look_up(ids, reading)

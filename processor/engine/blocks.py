@@ -172,22 +172,7 @@ def decode(data: bytes, key: bytes) -> tuple[Rows, int, Pages]:
             raise UnreadableBlockError(f"block {key!r}", wrong)
         rows = _empty(first, count)
         found = Pages(np.empty(pages, np.int64), np.empty(pages, np.int64), np.empty(pages + 1, np.int64))
-        wrong = Wrong(
-            int(
-                block_pages.decode(
-                    array,
-                    BLOCK_BYTES,
-                    first,
-                    rows.hash,
-                    rows.owner,
-                    rows.reading_ms,
-                    rows.supersedes,
-                    found.first,
-                    found.last_ms,
-                    found.at,
-                )
-            )
-        )
+        wrong = _read(array, BLOCK_BYTES, rows, found)
     if wrong:
         raise UnreadableBlockError(f"block {key!r}", wrong)
     return rows, clock_ms, found
@@ -209,22 +194,7 @@ def decode_page(data: bytes, first: int) -> tuple[Rows, Pages]:
     wrong = Wrong.CUT
     if PAGE_HEAD_BYTES + len(rows) * HASH_BYTES <= array.size:
         with np.errstate(over="ignore"):
-            wrong = Wrong(
-                int(
-                    block_pages.decode(
-                        array,
-                        0,
-                        first,
-                        rows.hash,
-                        rows.owner,
-                        rows.reading_ms,
-                        rows.supersedes,
-                        found.first,
-                        found.last_ms,
-                        found.at,
-                    )
-                )
-            )
+            wrong = _read(array, 0, rows, found)
     if wrong:
         raise UnreadableBlockError(f"page {first}", wrong)
     return rows, found
@@ -254,6 +224,12 @@ def confirm(
     if wrong:
         raise UnreadableBlockError(f"page {first[int(page)]}", Wrong(int(wrong)))
     return out
+
+
+def _read(data: NDArray[np.uint8], at: int, rows: Rows, pages: Pages) -> Wrong:
+    """Read the pages from ``at`` to the end of the data into arrays of the right sizes."""
+    columns = rows.hash, rows.owner, rows.reading_ms, rows.supersedes
+    return Wrong(int(block_pages.decode(data, at, rows.first, *columns, pages.first, pages.last_ms, pages.at)))
 
 
 def _empty(first: int, count: int) -> Rows:

@@ -19,7 +19,7 @@ of copying them. What is committed is changed by nothing that `drop` does not ta
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -39,6 +39,11 @@ if TYPE_CHECKING:
 
 N = TypeVar("N", np.uint8, np.uint32, np.int32, np.int64, np.uint64)
 
+Table: TypeAlias = (
+    "tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint8], NDArray[np.uint32], NDArray[np.int32], "
+    "NDArray[np.int64]]"
+)
+"""Slots, directory, depth, prefix, used and meta, as `processor.engine.extents` has them."""
 BUCKET_BITS = 10
 """An extent of 1,024 buckets is 64 KiB: split in some 30 us, and 50 million ids have 10,000 of them, whose
 directory is in the second-level cache."""
@@ -220,12 +225,7 @@ class ExactIndex:
         with np.errstate(over="ignore"):
             while row < rows:
                 row, cursor = exact.judge(
-                    self._slots,
-                    self._directory,
-                    self._depth,
-                    self._prefix,
-                    self._used,
-                    self._meta,
+                    *self._table,
                     ids.hash,
                     skip,
                     offset,
@@ -271,7 +271,12 @@ class ExactIndex:
             clock_ms: The partition's clock after the commit's last record.
             sweep: How many extents to free of expired ids; one a 2,000 records goes through all of them while
                 they are filled anew.
+
+        Raises:
+            ValueError: Ids are staged, and no pages are given.
         """
+        if pages is None and self._meta[NEXT] != self._meta[STAGED]:
+            raise ValueError("staged ids are committed without the pages that they stand in")
         if pages is not None:
             self._add_pages(pages)
         self._meta[STAGED] = self._meta[NEXT]
@@ -304,12 +309,7 @@ class ExactIndex:
         with np.errstate(over="ignore"):
             while row < len(rows):
                 row = exact.replay(
-                    self._slots,
-                    self._directory,
-                    self._depth,
-                    self._prefix,
-                    self._used,
-                    self._meta,
+                    *self._table,
                     rows.hash,
                     rows.supersedes,
                     rows.first,
@@ -324,12 +324,7 @@ class ExactIndex:
         """Free some extents of expired ids, join small ones, and give back what is free at the end."""
         with np.errstate(over="ignore"):
             self._swept = extents.sweep(
-                self._slots,
-                self._directory,
-                self._depth,
-                self._prefix,
-                self._used,
-                self._meta,
+                *self._table,
                 self._swept,
                 most,
             )
@@ -338,6 +333,11 @@ class ExactIndex:
             self._resize(count + count // GROWTH)
 
     # ---------------------------------------------------------------- room
+
+    @property
+    def _table(self) -> Table:
+        """What kernels that change slots are called with."""
+        return self._slots, self._directory, self._depth, self._prefix, self._used, self._meta
 
     def _alive(self, clock_ms: int) -> int:
         """Return a number below which all ids are expired at this reading of the clock."""

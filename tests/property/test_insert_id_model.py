@@ -21,7 +21,10 @@ from processor.engine.verdict import Fault, Verdict
 from tests.support.ids import BloomPartition, ExactPartition, hashes_of, ids_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from processor.engine.exact_index import IdJudgement
+    from processor.engine.ids import Ids
 
 NOW = 1_000_000
 AHEAD = 300
@@ -109,6 +112,12 @@ windows = st.sampled_from([1, 2, 10, 100, 1_000_000])
 forms = st.sampled_from([(0, 28), (1, 28), (1, 4), (2, 3), (3, 2), (4, 1), (10, 28)])
 
 
+def columns_of(chunk: list[Item]) -> tuple[Ids, NDArray[np.int64]]:
+    hashes = hashes_of([item.name for item in chunk])
+    ids = ids_of(hashes, [item.fault for item in chunk], [item.unjudged for item in chunk])
+    return ids, np.array([item.timestamp for item in chunk], np.int64)
+
+
 def said(judged: IdJudgement) -> list[Said]:
     columns = zip(judged.verdict.tolist(), judged.owner.tolist(), judged.expires_ms.tolist(), strict=True)
     return [Said(Verdict(verdict), owner, expires) for verdict, owner, expires in columns]
@@ -130,12 +139,7 @@ def test_verdicts_are_the_models_with_a_commit_drop_or_restart_anywhere(
     for step in script:
         now += step.later
         expected = [model.judge(offset + k, item, now) for k, item in enumerate(step.items)]
-        ids = ids_of(
-            hashes_of([item.name for item in step.items]),
-            [item.fault for item in step.items],
-            [item.unjudged for item in step.items],
-        )
-        timestamp = np.array([item.timestamp for item in step.items], np.int64)
+        ids, timestamp = columns_of(step.items)
         readings = (
             by_arrival(clock, ids.fault, now)
             if arrival
@@ -197,12 +201,7 @@ def test_bloom_with_and_without_confirmation_is_the_model_with_a_restart_anywher
     for step in script:
         now += step.later
         expected = [model.judge(offset + k, item, now) for k, item in enumerate(step.items)]
-        ids = ids_of(
-            hashes_of([item.name for item in step.items]),
-            [item.fault for item in step.items],
-            [item.unjudged for item in step.items],
-        )
-        timestamp = np.array([item.timestamp for item in step.items], np.int64)
+        ids, timestamp = columns_of(step.items)
         readings = by_records(clock, timestamp, ids.fault, now, AHEAD)
         clock = readings.clock_ms
         judged = partition.judge(ids, offset + np.arange(len(step.items)), readings.reading_ms)

@@ -165,6 +165,8 @@ def test_blocks_out_of_order_or_over_staged_ids_are_refused() -> None:
     pages = Pages(np.array([1]), np.zeros(1, np.int64), np.zeros(0, np.int64))
     with pytest.raises(ValueError, match="staged"):
         partition.index.restore(rows, pages)
+    with pytest.raises(ValueError, match="without the pages"):
+        partition.index.commit(None, 0)
     partition.index.commit(pages, 0)
     with pytest.raises(ValueError, match="expected 11 or more"):
         partition.index.restore(rows, pages)
