@@ -33,7 +33,7 @@ import numpy as np
 
 from processor.engine import bloom_bits
 from processor.engine.clock import NEVER
-from processor.engine.exact_index import IdJudgement
+from processor.engine.id_judgement import IdJudgement
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -26,9 +26,9 @@ import numpy as np
 from processor.engine import exact, extents
 from processor.engine.blocks import Rows
 from processor.engine.clock import NEVER
-from processor.engine.exact import INFO, NONE, OWNER, READING, SUPERSEDES
+from processor.engine.exact import INFO, OWNER, READING, SUPERSEDES
 from processor.engine.extents import DEPTH, EXTENTS, FLOOR, LINE, NEXT, OCCUPIED, SPLITS, STAGED, WANT
-from processor.engine.verdict import Verdict
+from processor.engine.id_judgement import IdJudgement
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,28 +77,6 @@ class Candidates:
     page: NDArray[np.int64]
     which: NDArray[np.int64]
     at: NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class IdJudgement:
-    """Verdicts, and for duplicates what they are of.
-
-    Attributes:
-        verdict: uint8[n], `Verdict` values.
-        owner: int64[n], offset of the record that passed; -1 where the record is no duplicate or nobody knows.
-        expires_ms: int64[n], from which reading of the clock on the id passes again; 0 likewise.
-    """
-
-    verdict: NDArray[np.uint8]
-    owner: NDArray[np.int64]
-    expires_ms: NDArray[np.int64]
-
-    @classmethod
-    def begun(cls, ids: Ids) -> IdJudgement:
-        """Return one in which records with a fault, and those that pass unjudged, are judged already."""
-        rows = ids.fault.size
-        verdict = np.where(ids.fault != 0, np.uint8(Verdict.QUARANTINE), np.uint8(Verdict.PASS))
-        return cls(verdict, np.full(rows, NONE, np.int64), np.zeros(rows, np.int64))
 
 
 class ExactIndex:
@@ -191,8 +169,13 @@ class ExactIndex:
             return Candidates(nothing, nothing, nothing, nothing, nothing)
         numbers = np.concatenate(found_numbers)
         known = self._page_first[self._front : self._pages]
-        page, which = np.unique(np.searchsorted(known, numbers, side="right") - 1, return_inverse=True)
-        first = known[page]
+        # In order, for a search in order finds what it needs in the cache.
+        order = np.argsort(numbers)
+        page = np.searchsorted(known, numbers[order], side="right") - 1
+        new = np.append(True, page[1:] != page[:-1])
+        which = np.empty(numbers.size, np.int64)
+        which[order] = np.cumsum(new) - 1
+        first = known[page[new]]
         return Candidates(np.concatenate(found_rows), numbers, first, which, numbers - first[which])
 
     def judge(

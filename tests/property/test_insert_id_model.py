@@ -23,7 +23,7 @@ from tests.support.ids import BloomPartition, ExactPartition, hashes_of, ids_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from processor.engine.exact_index import IdJudgement
+    from processor.engine.id_judgement import IdJudgement
     from processor.engine.ids import Ids
 
 NOW = 1_000_000

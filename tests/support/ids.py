@@ -12,7 +12,7 @@ from processor.engine.blocks import Confirmed, Rows, confirm, decode, decode_pag
 from processor.engine.bloom import BloomWindow, Found
 from processor.engine.bloom_bits import NOWHERE
 from processor.engine.clock import NEVER
-from processor.engine.exact_index import Candidates, ExactIndex, IdJudgement
+from processor.engine.exact_index import Candidates, ExactIndex
 from processor.engine.ids import Form, Ids
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from processor.engine.id_judgement import IdJudgement
     from processor.engine.verdict import Fault
 
 KEY = b"block"
