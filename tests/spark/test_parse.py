@@ -178,7 +178,8 @@ def test_what_pydantic_refuses_is_bad_and_the_two_ways_of_reading_agree(
     exact = collected(_exactly(frame(spark, values), known.root))
     possible = set(reasons(known))
     for value, (ours, reason), slow in zip(values, found, exact, strict=True):
-        assert (ours, reason) == slow, value
+        # As text: "NaN" is a float to pydantic and to both of us, and NaN equals nothing.
+        assert repr((ours, reason)) == repr(slow), value
         assert (ours is None) == (reason is not None), value
         assert reason is None or reason in possible
         assert reason is not None or not refused(model, value), value
