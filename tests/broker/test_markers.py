@@ -322,7 +322,7 @@ def test_a_transaction_that_cannot_be_mended_stops_all_writing(
 
     async def run() -> None:
         link = await Link.open({"bootstrap_servers": lenient}, "test", [topic])
-        producer = Producer(link, unique("tx"), deadline_s=1, failed=told.append)
+        producer = Producer(link, unique("tx"), deadline_s=5, failed=told.append)
         await producer.fence()
         await write_unmarked(producer, topic, [1, 2])
         await producer.end(commit=True)
