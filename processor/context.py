@@ -11,14 +11,14 @@ from processor.kafka.topics import connected, describe
 from processor.pipeline import Topics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from processor.cores import Core
     from processor.kafka.membership import Membership
     from processor.kafka.topic_plan import ClusterView
     from processor.metrics import Metrics
     from processor.state.home import Home
     from processor.wire.decode import Decoder
+    from processor.wire.encode import Encoder
     from schemas.config import Pipeline, Settings
 
 
@@ -31,8 +31,8 @@ class Context:
         membership: The worker's place in the group.
         home: Its state folder.
         metrics: Its metrics.
-        decoder: For what is read while nothing is judged: changelogs, and where a chunk ends.
-        cores: Where chunks are judged.
+        decoder: One buffer for all slots.
+        encoder: Likewise.
         fail: Called with what ends the worker.
         progressed: Called when a slot got further: a commit, an empty fetch, ready.
     """
@@ -45,7 +45,7 @@ class Context:
         home: Home,
         metrics: Metrics,
         decoder: Decoder,
-        cores: Sequence[Core],
+        encoder: Encoder,
         fail: Callable[[Exception], None],
         progressed: Callable[[], None],
     ) -> None:
@@ -56,7 +56,7 @@ class Context:
         self.home = home
         self.metrics = metrics
         self.decoder = decoder
-        self._cores = cores
+        self.encoder = encoder
         self.fail = fail
         self.progressed = progressed
         self.application_id: str = worker.application_id
@@ -66,11 +66,6 @@ class Context:
         self.transaction_timeout_ms: int = worker.transaction_timeout_ms
         self.commit_interval_s: float = worker.commit_interval_ms / 1000
         self._looked: asyncio.Task[ClusterView] | None = None
-
-    def core(self, pipeline: str, slot: int) -> Core:
-        """Return the core of a slot: slots take turns, over all pipelines."""
-        names = [each.name for each in self.settings.pipelines]
-        return self._cores[(names.index(pipeline) * self.slots + slot) % len(self._cores)]
 
     def rejoin(self) -> None:
         """Ask the group again who owns what."""

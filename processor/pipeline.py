@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from processor.cores import Core
     from processor.dedup import Evidence, Judge, Judgement
     from processor.metrics import Metrics
     from processor.state.table import Table
-    from processor.wire.decode import Chunk
+    from processor.wire.decode import Chunk, Decoder
+    from processor.wire.encode import Encoder
     from schemas.changelog import Origin
 
 log = logging.getLogger(__name__)
@@ -132,7 +132,8 @@ class SlotPipeline:
         name: The pipeline's name.
         topics: Where it reads and writes.
         output: The slot's producer.
-        core: Where chunks are judged; other slots may use it, one piece of a chunk at a time.
+        decoder: Shared by the worker's slots: nothing of a piece is used after an await.
+        encoder: Likewise.
         metrics: The worker's.
         clock: Monotonic seconds; for latencies only, never for judging.
     """
@@ -142,15 +143,16 @@ class SlotPipeline:
         name: str,
         topics: Topics,
         output: Output,
-        core: Core,
+        decoder: Decoder,
+        encoder: Encoder,
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
         self._topics = topics
         self._output = output
-        self._core = core
-        self._encoder = core.encoder
+        self._decoder = decoder
+        self._encoder = encoder
         self._receipts = ReceiptEncoder(name, topics.source)
         self._metrics = metrics
         self._clock = clock
@@ -177,13 +179,8 @@ class SlotPipeline:
         stop: StopError | None = None
         started, waited = self._clock(), 0.0
         try:
-            pieces = self._core.decoder.pieces(chunk)
-
-            def judge_next() -> _Made | None:
-                piece = next(pieces, None)
-                return None if piece is None else self._judge(partition, piece)
-
-            while (made := await self._core.run(judge_next, len(chunk.data))) is not None:
+            for piece in self._decoder.pieces(chunk):
+                made = self._judge(partition, piece)
                 sent = self._clock()
                 await self._send(partition, made)
                 waited += self._clock() - sent

@@ -205,7 +205,8 @@ class SlotRun:
             self._config.name,
             topics,
             self._output(self._producer, topics),
-            self._context.core(self._config.name, self._slot),
+            self._context.decoder,
+            self._context.encoder,
             self._context.metrics,
         )
         self._pipeline = pipeline

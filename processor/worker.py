@@ -12,13 +12,13 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from processor.context import Context
-from processor.cores import Core, usable_cores
 from processor.kafka.membership import Membership
 from processor.kafka.options import client_options
 from processor.kafka.seam import Link, TopicPartition, check_aiokafka
 from processor.slot import Event, SlotRun
 from processor.state.home import Home
 from processor.wire.decode import Decoder
+from processor.wire.encode import Encoder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -61,7 +61,6 @@ class Worker:
         self._context: Context | None = None
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._watch: asyncio.Task[None] | None = None
-        self._cores = [Core() for _ in range(usable_cores())]
 
     async def start(self) -> None:
         """Join the group.
@@ -86,7 +85,7 @@ class Worker:
             self._home,
             self._metrics,
             Decoder(),
-            self._cores,
+            Encoder(),
             self.end,
             self._progressed,
         )
@@ -121,8 +120,6 @@ class Worker:
         await self.revoked()
         if self._membership is not None:
             await self._membership.leave()
-        for core in self._cores:
-            core.close()
         self._home.release()
 
     # ------------------------------------------------- called by the membership

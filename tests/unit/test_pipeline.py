@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from processor import pipeline as pipelines
-from processor.cores import ASIDE_BYTES, Core
 from processor.dedup import PartitionWatermark
 from processor.engine.extract import HeaderSequence, SequenceFormat
 from processor.errors import RebuildError, StopError
@@ -19,6 +18,7 @@ from processor.metrics import Metrics
 from processor.pipeline import Partition, SlotPipeline, Topics, new_position
 from processor.state.memory import MemoryStore
 from processor.state.table import Table
+from processor.wire.encode import Encoder
 from schemas.changelog import (
     NO_TOPIC,
     ORIGIN_KEY,
@@ -43,7 +43,6 @@ SINK, QUARANTINE, CHANGELOG = "clicks.clean", "clicks.quarantine", "clicks-chang
 DUPLICATES = "clicks.duplicates"
 STATE, DEFINITION = b"state id 16 byte", b"definition 16 by"
 KEY = watermark_key()
-CORE = Core()
 
 
 class RecordingOutput:
@@ -127,7 +126,9 @@ class Slot:
             duplicates=None if duplicates_limit is None else DUPLICATES,
             duplicates_limit_bytes=duplicates_limit or 0,
         )
-        self.pipeline = SlotPipeline("clicks", topics, self.output, CORE, self.metrics, lambda: 0.0)
+        self.pipeline = SlotPipeline(
+            "clicks", topics, self.output, batches.DECODER, Encoder(), self.metrics, lambda: 0.0
+        )
         self.stores = [RecordingStore(self.said, str(number)) for number in range(partitions)]
         for number, store in enumerate(self.stores):
             self.add(number, store)
@@ -530,42 +531,3 @@ def test_a_new_partition_commits_its_first_position_before_any_record() -> None:
     slot.commit()
     assert slot.committed() == (0, None)
     assert [each.key for each in slot.output.records(CHANGELOG)] == [POSITION_KEY]
-
-
-def numbered(numbers: Iterable[int], value: bytes) -> list[Record]:
-    """Return a record at each offset from 0, with these sequences."""
-    return [
-        Record(offset, 1_000, b"k", value, ((b"seq", b"%d" % number),)) for offset, number in enumerate(numbers)
-    ]
-
-
-def test_a_large_chunk_is_judged_beside_the_event_loop_with_the_same_result() -> None:
-    records = numbered((offset // 2 for offset in range(400)), b"v" * 400)
-    parts = [by_hand(records[at : at + 20]) for at in range(0, 400, 20)]
-    assert sum(map(len, parts)) > ASIDE_BYTES > max(map(len, parts))
-    small, large = Slot(), Slot()
-
-    for at, part in enumerate(parts):
-        small.take(chunk(part, position=at * 20))
-    large.take(chunk(*parts))
-
-    # Offsets are those in the batches that were written, of which a large chunk makes fewer.
-    assert [each[1:] for each in large.output.records(SINK)] == [
-        each[1:] for each in small.output.records(SINK)
-    ]
-    assert len(large.output.records(SINK)) == 200
-    assert large.pipeline.partitions[0].position.next_offset == 400
-
-
-def test_slots_that_share_a_core_do_not_use_its_buffers_at_once() -> None:
-    values = [b"%d " % slot * 300 for slot in range(3)]
-    slots = [Slot() for _ in values]
-
-    async def all_at_once() -> None:
-        chunks = [chunk(by_hand(numbered(range(300), value))) for value in values]
-        await asyncio.gather(*(slot.pipeline.take(each) for slot, each in zip(slots, chunks, strict=True)))
-
-    asyncio.run(all_at_once())
-
-    for slot, value in zip(slots, values, strict=True):
-        assert [record.value for record in slot.output.records(SINK)] == [value] * 300
