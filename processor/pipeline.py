@@ -88,6 +88,11 @@ class Topics:
     duplicates: str | None = None
     duplicates_limit_bytes: int = 0
 
+    @property
+    def written(self) -> list[str]:
+        """The topics that a pipeline's transactional ids write to."""
+        return [self.sink, *filter(None, (self.duplicates, self.quarantine)), self.changelog]
+
 
 @dataclass(slots=True)
 class Partition:

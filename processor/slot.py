@@ -103,10 +103,6 @@ async def origin_at(link: Link, topics: Topics, number: int, source_offset: int)
     )
 
 
-def _written(topics: Topics) -> tuple[str | None, ...]:
-    return topics.sink, topics.duplicates, topics.quarantine, topics.changelog
-
-
 class SlotRun:
     """One slot during one assignment.
 
@@ -199,7 +195,7 @@ class SlotRun:
         self._failed = asyncio.get_running_loop().create_future()
         self._room = asyncio.Semaphore(ROOM)
         topics = self._topics = await self._context.topics(self._config)
-        link = await self._link("fetch", topics.source, *_written(topics))
+        link = await self._link("fetch", topics.source, *topics.written)
         self._producer = await self._fenced(self._id, topics, self._numbers)
         pipeline = SlotPipeline(
             self._config.name,
@@ -223,26 +219,22 @@ class SlotRun:
         log.info("%s: ready, partitions %s", self._id, self._numbers)
         self._context.progressed()
 
-    async def _link(self, what: str, *topics: str | None) -> Link:
-        link = await Link.open(
-            self._context.options, f"{self._id}-{what}", [topic for topic in topics if topic]
-        )
+    async def _link(self, what: str, *topics: str) -> Link:
+        link = await Link.open(self._context.options, f"{self._id}-{what}", topics)
         self._links.append(link)
         return link
 
     async def _fenced(self, identity: str, topics: Topics, numbers: list[int]) -> Producer:
         exactly = self._context.exactly_once
         producer = Producer(
-            await self._link("produce", *_written(topics)),
+            await self._link("produce", *topics.written),
             identity if exactly else None,
             self._context.transaction_timeout_ms,
             # Below the transaction's time-out, so that we know of a failure before the coordinator acts.
             self._context.transaction_timeout_ms / 1000 * 0.8,
             self._fail,
         )
-        await producer.fence(
-            [TopicPartition(topic, number) for topic in _written(topics) if topic for number in numbers]
-        )
+        await producer.fence([TopicPartition(topic, number) for topic in topics.written for number in numbers])
         return producer
 
     def _output(self, producer: Producer, topics: Topics) -> ExactlyOnceOutput | AtLeastOnceOutput:

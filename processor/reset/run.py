@@ -211,10 +211,7 @@ class Reset:
 
     async def _fenced_for(self, identity: str, numbers: list[int], timeout_ms: int) -> Producer:
         options = client_options(self._settings.kafka)
-        topics = self._topics
-        written = [
-            name for name in (topics.sink, topics.duplicates, topics.quarantine, topics.changelog) if name
-        ]
+        written = self._topics.written
         link = await Link.open(options, f"{identity}-reset", written)
         producer = Producer(link, identity, timeout_ms, min(DEADLINE_S, 0.8 * timeout_ms / 1000))
         try:

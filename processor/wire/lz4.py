@@ -8,8 +8,8 @@ The frame format (lz4_Frame_format.md 1.6.3), of which Kafka's clients use the s
 
 The codec library reads and writes whole frames too, at half as much again for a large batch and five times as
 much for a batch of one record: it makes a context for each. What is not of the plain kind is left to it: blocks
-that need the one before them (trap 10), a dictionary, a checksum over the content. Checksums of blocks are
-skipped: the batch's CRC-32C, which covers them, has been checked.
+that need the one before them (trap 10), a dictionary, a checksum over the content. The frame's own checks
+(header, blocks, content size) are skipped: the batch's CRC-32C, which covers them, has been made.
 
 Invariant: nothing is written beyond the space given, nothing is read beyond the frame.
 """

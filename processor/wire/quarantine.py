@@ -30,7 +30,7 @@ Item = tuple[bytes | None, bytes | None, int, list[Header]]
 
 BATCH_BYTES = 256 * 1024
 EXPANSION_BYTES = 128
-"""What cannot be compressed grows: by frames (gzip 18 bytes, LZ4 19, xerial 20, a little per block) and, in
+"""What cannot be compressed grows: by frames (gzip 18 bytes, LZ4 11, xerial 20, a little per block) and, in
 snappy's worst case, by a sixth. A record within that of the limit is measured, not guessed."""
 
 
