@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import enum
 import json
+import math
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
@@ -168,6 +169,18 @@ def refused(model: type[BaseModel], value: bytes) -> bool:
     return False
 
 
+def comparable(value: Any) -> Any:
+    """Tell NaN by name: it is a float to pydantic and to both of us, and equals nothing, not even itself.
+
+    Not by text as a whole: of -0.0 VARIANT keeps no sign, and the two are equal.
+    """
+    if isinstance(value, dict):
+        return {key: comparable(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [comparable(each) for each in value]
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value
+
+
 @pytest.mark.parametrize(("model", "strategy"), MODELS, ids=type_names)
 def test_what_pydantic_refuses_is_bad_and_the_two_ways_of_reading_agree(
     spark: SparkSession, model: type[BaseModel], strategy: st.SearchStrategy[BaseModel]
@@ -178,8 +191,7 @@ def test_what_pydantic_refuses_is_bad_and_the_two_ways_of_reading_agree(
     exact = collected(_exactly(frame(spark, values), known.root))
     possible = set(reasons(known))
     for value, (ours, reason), slow in zip(values, found, exact, strict=True):
-        # As text: "NaN" is a float to pydantic and to both of us, and NaN equals nothing.
-        assert repr((ours, reason)) == repr(slow), value
+        assert comparable((ours, reason)) == comparable(slow), value
         assert (ours is None) == (reason is not None), value
         assert reason is None or reason in possible
         assert reason is not None or not refused(model, value), value
