@@ -110,6 +110,11 @@ class CompactedTopic:
                 f"false; create it with cleanup.policy=compact"
             )
         source = self._place.sink.topic
+        if not names.contains(source):
+            raise StopError(
+                f"sink {self._place.sink.name}: topic {source}, which it reads, does not exist: the worker or "
+                f"`seqmark topics` creates it"
+            )
         asked = jvm.java.util.Collections.singletonList(source)
         described = admin.describeTopics(asked).allTopicNames().get(_TIMEOUT_S, seconds)  # type: ignore[attr-defined]
         partitions = described.get(source).partitions().size()

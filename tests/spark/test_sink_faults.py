@@ -97,6 +97,11 @@ def test_a_topic_that_does_not_exist_is_named(broker: Broker, tmp_path: Path) ->
     with pytest.raises(StopError, match=f"sink files: topic {topic} does not exist"):
         run(to_files(broker, tmp_path, topic))
 
+    output = {"kind": "kafka", "topic": unique("rows")}
+    rows = settings(broker.bootstrap_servers, sink(tmp_path, topic, "rows", output, window="1 hour"))
+    with pytest.raises(StopError, match=f"sink rows: topic {topic}, which it reads, does not exist"):
+        run(rows)
+
 
 @pytest.mark.usefixtures("spark")
 def test_files_of_somebody_else_are_not_mixed_with_ours(broker: Broker, tmp_path: Path) -> None:
