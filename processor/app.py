@@ -16,9 +16,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from processor.engine.warm import warm
+from processor.engine.warm_ids import warm_ids
 from processor.errors import SeqmarkError, StopError
 from processor.kafka.seam import KafkaError
 from processor.worker import Worker
+from schemas.config import InsertIdDedup
 
 with contextlib.ExitStack() as _restored:
     # `import faust` reads --datadir, -L and --loop from sys.argv: ours are none of its business.
@@ -178,6 +180,8 @@ async def run_worker(settings: Settings, metrics: Metrics, *, drain: bool = Fals
     """
     # Before anything is assigned: nothing is compiled inside a commit.
     warm()
+    if any(isinstance(pipeline.dedup, InsertIdDedup) for pipeline in settings.pipelines):
+        warm_ids()
     # What the libraries have made stays until the end. Each full collection would walk through all of it, for
     # a tenth of a second and more in which no record moves.
     gc.collect()

@@ -1,9 +1,6 @@
-"""How is one partition judged, from columns to changelog values?
+"""How is one partition judged by sequences, and which judge is a pipeline's?
 
-A `Judge` joins an extractor, an engine and the layout of their state. It is the seam for modes and scopes: a
-new one is a new `Judge`, nothing around it changes. It holds the staged state, which runs ahead of the table
-by what the open transaction has judged (trap 11: records see what came earlier in the same transaction); when
-a transaction fails the judge is dropped with everything else and loaded anew.
+The judges of mode watermark (those of ids are in `processor.insert_id`), and the choice among all of them.
 """
 
 from __future__ import annotations
@@ -11,8 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 import orjson
@@ -29,120 +25,26 @@ from processor.engine.extract import (
 from processor.engine.records import HEADER_BYTES
 from processor.engine.scope_table import ScopeTable
 from processor.errors import StopError
+from processor.insert_id import InsertIds
+from processor.judge import Evidence, Judgement
 from processor.state.scope_log import ScopeLog
 from processor.wire.codec import Codec, deflate
 from processor.wire.encode import EncodedBatch
 from schemas.changelog import WATERMARK_KIND, decode_watermark, encode_watermark, watermark_key
-from schemas.config import HeaderSource, ValueSource, WatermarkDedup
+from schemas.config import HeaderSource, InsertIdDedup, ValueSource, WatermarkDedup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numpy.typing import NDArray
-
     from processor.engine.extract import ScopeExtractor, SequenceExtractor
     from processor.engine.records import Columns
+    from processor.judge import Judge
     from processor.state.table import Table
     from schemas.config import Pipeline
     from schemas.config.dedup import SequenceSource
 
 CHANGELOG_BATCH_BYTES = 1024 * 1024
 """Records of scopes are written in batches of at most this, whatever larger ones the changelog takes."""
-
-
-@dataclass(slots=True)
-class Evidence:
-    """What the records of some columns are judged by.
-
-    Attributes:
-        sequence: int64[n].
-        fault: uint8[n], `Fault` codes; more may be written into it before judging.
-        epoch: int64[n], where the definition has one.
-        scope: Where scopes stand, where there are many: int64[n] begin and int64[n] size in ``data``.
-        data: uint8[m], of the columns: good as long as they are.
-    """
-
-    sequence: NDArray[np.int64]
-    fault: NDArray[np.uint8]
-    epoch: NDArray[np.int64] | None = None
-    scope: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
-    data: NDArray[np.uint8] | None = None
-
-    def before(self, row: int) -> Evidence:
-        """Return that of the records before ``row``."""
-        return Evidence(
-            self.sequence[:row],
-            self.fault[:row],
-            None if self.epoch is None else self.epoch[:row],
-            None if self.scope is None else (self.scope[0][:row], self.scope[1][:row]),
-            self.data,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """Verdicts and what they were based on.
-
-    Attributes:
-        verdict: uint8[n], `Verdict` values.
-        watermark: int64[n], as it stood before each record in its scope; 0 where there was none.
-        known: bool[n], whether there was one; None where the judge does not tell.
-        epoch: int64[n], the scope's epoch before each record; None where the definition has none.
-    """
-
-    verdict: NDArray[np.uint8]
-    watermark: NDArray[np.int64]
-    known: NDArray[np.bool_] | None = None
-    epoch: NDArray[np.int64] | None = None
-
-
-class Judge(Protocol):
-    """Judges the records of one source partition, in offset order."""
-
-    @property
-    def log(self) -> ScopeLog | None:
-        """What the table keeps and restores in bulk; None: everything goes through `load` and `changes`."""
-        ...
-
-    def load(self, table: Table) -> None:
-        """Take the state that is committed."""
-        ...
-
-    def extract(self, columns: Columns) -> Evidence:
-        """Read what the records are judged by; touches no state."""
-        ...
-
-    def judge(self, evidence: Evidence) -> Judgement:
-        """Judge, and stage the state after the last record."""
-        ...
-
-    def changes(self) -> dict[bytes, bytes | None]:
-        """Return what is staged beyond the last `committed`, as changelog keys and values."""
-        ...
-
-    def changelog_batches(self, limit_bytes: int) -> list[EncodedBatch]:
-        """Return what is staged in bulk, one record a changed scope, in batches of at most ``limit_bytes``.
-
-        Raises:
-            StopError: One record alone is larger.
-        """
-        ...
-
-    def restate(self) -> None:
-        """Stage the whole state, whether it has changed or not: what is written next is all there is."""
-        ...
-
-    def committed(self) -> None:
-        """Note that the changes are committed."""
-        ...
-
-    def size(self) -> tuple[int, int]:
-        """Return how many scopes there are and how many bytes they take."""
-        ...
-
-    def watermarks(self) -> Iterable[int]:
-        """Return what the metric shows: at most one number a partition."""
-        ...
 
 
 class PartitionWatermark:
@@ -153,9 +55,9 @@ class PartitionWatermark:
         self._committed = self._staged = watermark.WatermarkState()
 
     @property
-    def log(self) -> ScopeLog | None:
+    def log(self) -> None:
         """See `Judge.log`."""
-        return None
+        return
 
     def load(self, table: Table) -> None:
         """See `Judge.load`."""
@@ -317,6 +219,8 @@ def make_judge(pipeline: Pipeline) -> Judge:
             table = ScopeTable(os.urandom(16), epoch=epoch is not None, window=dedup.reorder_window)
             changelog = f"the changelog of pipeline {pipeline.name}"
             return ScopedWatermark(_scope(dedup.scope), make_extractor(dedup.sequence), epoch, table, changelog)
+        case InsertIdDedup(backend="exact", route=None) as dedup:
+            return InsertIds(dedup)
         case other:
             raise NotImplementedError(f"{other!r} was not refused")
 

@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from processor.engine.receipts import Grounds
 from processor.engine.records import BASE_OFFSET, CRC
 from processor.engine.verdict import Fault, Verdict
 from processor.errors import RebuildError, StopError
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from processor.dedup import Evidence, Judge, Judgement
+    from processor.judge import Evidence, Judge, Judgement
     from processor.metrics import Metrics
     from processor.state.table import Table
     from processor.wire.decode import Chunk, Decoder
@@ -266,10 +265,9 @@ class SlotPipeline:
         rows = np.flatnonzero((verdict == Verdict.DUPLICATE) | (verdict == Verdict.LATE))
         if not rows.size:
             return []
-        grounds = Grounds(verdict, evidence.sequence, judged.watermark, evidence.epoch)
         limit = self._topics.duplicates_limit_bytes
         try:
-            return self._receipts.encode(partition.number, piece.columns, rows, grounds, limit)
+            return self._receipts.encode(partition.number, piece.columns, rows, judged.grounds(evidence), limit)
         except TooLargeError as error:
             raise StopError(
                 f"{self._topics.source}:{partition.number}:{int(piece.columns.offset[error.row])}: the receipt "
@@ -396,6 +394,8 @@ class SlotPipeline:
                 partition.position.state_id,
             )
             partition.judge.committed()
+            if partition.origin is not None and partition.judge.log is not None:
+                partition.judge.log.note_origin(partition.origin.encode())
             partition.table.hold(changes[partition.number], mark)
             if partition.table.due(self._clock()):
                 partition.table.settle(self._clock())
@@ -411,6 +411,12 @@ class SlotPipeline:
         await self.commit()
         for partition in self.partitions.values():
             partition.table.settle()
+
+    def expendable(self) -> dict[int, int]:
+        """Return, by partition, up to which changelog offset nobody needs it any more; each is told once."""
+        logs = {number: partition.table.log for number, partition in self.partitions.items()}
+        told = {number: log.expendable() for number, log in logs.items() if log is not None}
+        return {number: offset for number, offset in told.items() if offset is not None}
 
     @staticmethod
     def _changes(partition: Partition) -> dict[bytes, bytes | None]:
@@ -443,8 +449,8 @@ class SlotPipeline:
 _DETAILS = {
     Fault.NONE: "",
     Fault.TOO_LARGE: "the record alone makes a batch above the {limit} bytes that {sink} takes",
-    Fault.HEADER_MISSING: "the record lacks a header with its scope, sequence or epoch",
-    Fault.HEADER_MALFORMED: "a header with scope, sequence or epoch has no value, or not of its form",
+    Fault.HEADER_MISSING: "the record lacks a header that it is judged by",
+    Fault.HEADER_MALFORMED: "a header that the record is judged by has no value, or not of its form",
     Fault.KEY_MISSING: "the record has no key",
     Fault.VALUE_MISSING: "the record has no value",
     Fault.VALUE_NOT_JSON: "the value is not valid JSON",

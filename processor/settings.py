@@ -22,7 +22,7 @@ from schemas.config.reference import Place, declared, place, variants
 from schemas.event import sink_faults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
     from pydantic.fields import FieldInfo
@@ -78,11 +78,38 @@ def unsupported(settings: Settings) -> list[Problem]:
     """Return what the contract has and this version has not: an entry goes when its feature lands."""
     found: list[Problem] = []
     for index, pipeline in enumerate(settings.pipelines):
-        key = f"pipelines.{index}"
+        key = f"pipelines.{index}.dedup"
         dedup = pipeline.dedup
-        if isinstance(dedup, InsertIdDedup):
-            found.append(Problem(f"{key}.dedup.mode", f'insert-id {_LATER}: use "watermark"'))
-    return found
+        if not isinstance(dedup, InsertIdDedup):
+            continue
+        if dedup.backend != "exact":
+            found.append(Problem(f"{key}.backend", f'{dedup.backend} {_LATER}: use "exact"'))
+        if dedup.route is not None:
+            found.append(Problem(f"{key}.route", f"{dedup.route} {_LATER}: leave it out"))
+        if settings.worker.guarantee != "exactly_once":
+            message = f'{settings.worker.guarantee} {_LATER} with insert-id: use "exactly_once"'
+            found.append(Problem("worker.guarantee", message))
+    return list(dict.fromkeys(found))
+
+
+def require_sequences(settings: Settings, what: str, names: Collection[str]) -> None:
+    """Refuse pipelines of mode insert-id, where a command does not know them yet.
+
+    Args:
+        settings: The whole config.
+        what: The command.
+        names: Of the pipelines that it is to work on.
+
+    Raises:
+        ConfigError: With every such pipeline.
+    """
+    problems = [
+        Problem(f"pipelines.{index}.dedup.mode", f"{what} of a pipeline with insert-id {_LATER}")
+        for index, pipeline in enumerate(settings.pipelines)
+        if pipeline.name in names and isinstance(pipeline.dedup, InsertIdDedup)
+    ]
+    if problems:
+        raise ConfigError(problems)
 
 
 def sink_problems(settings: Settings) -> list[Problem]:

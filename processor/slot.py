@@ -30,6 +30,7 @@ from processor.kafka.output import AtLeastOnceOutput, ExactlyOnceOutput
 from processor.kafka.producer import Producer
 from processor.kafka.seam import KafkaError, Link, TopicPartition
 from processor.kafka.source import check_same_source
+from processor.kafka.trim import Trimmer
 from processor.pipeline import Partition, SlotPipeline, Topics, new_position
 from processor.state.restore import restore
 from processor.state.rocks import open_store
@@ -37,6 +38,7 @@ from processor.state.store import StoreError
 from processor.state.table import Table
 from processor.wire.decode import Chunk
 from schemas.changelog import NO_TOPIC, CorruptStateError, Origin
+from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -144,6 +146,7 @@ class SlotRun:
         self._puts: set[asyncio.Task[None]] = set()
         self._life: asyncio.Task[None] | None = None
         self._dropping: asyncio.Task[None] | None = None
+        self._trimmer = Trimmer()
         self.ready = False
 
     def start(self) -> None:
@@ -317,12 +320,12 @@ class SlotRun:
         group = self._context.application_id
         known = await committed(link, group, [tp])
         if tp in known:
+            anew = self._anew(f"--to-offset {tp.partition}:{known[tp]}")
             raise StopError(
                 f"{tp.topic}:{tp.partition}: the group {group} has committed offset {known[tp]}, but the "
                 "changelog holds no state: it was deleted, or the pipeline was renamed. Going on would "
                 "judge without memory. Restore the changelog, or set the name back; or have the state "
-                f"recomputed from the source: seqmark reset --pipeline {self._config.name} --to-offset "
-                f"{tp.partition}:{known[tp]}; to begin anew at worker.start see 'Beginning anew' in "
+                f"recomputed from the source: {anew}; to begin anew at worker.start see 'Beginning anew' in "
                 "docs/operations.md."
             )
         offset = limits.start if self._context.start == "earliest" else limits.end
@@ -338,13 +341,18 @@ class SlotRun:
 
     def _check_definition(self, tp: TopicPartition, position: Position) -> None:
         if position.definition != definition(self._config):
+            keys, anew = ", ".join(type(self._config.dedup).model_fields), self._anew("--to-earliest")
             raise StopError(
                 f"pipeline {self._config.name}: its dedup definition differs from the one that its state of "
-                f"{tp.topic}:{tp.partition} was made with (scope, sequence, epoch, reorder_window and so on). "
-                "State of one definition means nothing under another: set the definition back, or have the "
-                f"state made anew: seqmark reset --pipeline {self._config.name} --to-earliest (see "
-                "'Reprocessing' in docs/operations.md)."
+                f"{tp.topic}:{tp.partition} was made with ({keys}). State of one definition means nothing "
+                f"under another: set the definition back, or have the state made anew: {anew}."
             )
+
+    def _anew(self, to: str) -> str:
+        """Return how a state is made anew from the source, where that can be done."""
+        if isinstance(self._config.dedup, InsertIdDedup):
+            return "see 'Beginning anew' in docs/operations.md"
+        return f"seqmark reset --pipeline {self._config.name} {to} (see 'Reprocessing' in docs/operations.md)"
 
     # ---------------------------------------------------------------- working
 
@@ -409,7 +417,9 @@ class SlotRun:
         """Do one event's work; called by the slot's agent, one event at a time. Never raises."""
         async with self._busy:
             pipeline = self._pipeline
-            if event.epoch != self._epoch or self._closing or pipeline is None:
+            # After a failure nothing more is done: what was judged and not sent must not be committed.
+            failed = self._failed is None or self._failed.done()
+            if event.epoch != self._epoch or self._closing or pipeline is None or failed:
                 return
             try:
                 match event.work:
@@ -441,10 +451,17 @@ class SlotRun:
         left = pipeline.begun_at + self._context.commit_interval_s - time.monotonic()
         if left <= 0:
             await pipeline.commit()
+            self._trim(pipeline)
             self._context.progressed()
         elif self._tick is None:
             loop = asyncio.get_running_loop()
             self._tick = loop.call_later(left, self._put_tick, self._epoch)
+
+    def _trim(self, pipeline: SlotPipeline) -> None:
+        """Have deleted from the changelogs what the committed states need no more."""
+        for number, offset in pipeline.expendable().items():
+            assert self._topics is not None  # noqa: S101 - `_open` has looked
+            self._trimmer.want(self._links[0], TopicPartition(self._topics.changelog, number), offset)
 
     def _put_tick(self, epoch: int) -> None:
         async def put() -> None:
@@ -515,6 +532,7 @@ class SlotRun:
             if reason in {"stop", "revoked"}:
                 await producer.abort()
             await producer.close()
+        await self._trimmer.close()
         # The agent may still be inside `handle`: a closed producer makes it come out.
         async with self._busy:
             for partition in (pipeline.partitions if pipeline else {}).values():

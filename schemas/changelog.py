@@ -6,6 +6,7 @@ kind; what follows depends on it::
     key       b"P"            the position record, one a partition, written with every commit
               b"O"            the origin: where this state begins; what stands before it is of an earlier one
               b"W" scope      a watermark; scope is empty for scope = "partition"
+              b"I", b"B" u64  mode insert-id: see `schemas.id_changelog`
               b"\x00L"        local state only: how far it has taken in the changelog
               b"\x00B" u64    local state only: block of that number
               b"\x00S"        local state only: which blocks there are
@@ -67,6 +68,8 @@ WATERMARK_KIND = b"W"
 LOCAL_KEY = b"\x00L"
 BLOCK_KIND = b"\x00B"
 BLOCKS_KEY = b"\x00S"
+OF_IDS = (b"I", b"B", b"o", b"\x00I", b"\x00J")
+"""What keys of mode insert-id begin with."""
 
 _POSITION = struct.Struct(">BHqqI16s16s")
 _ORIGIN = struct.Struct(">Bqqqq")
@@ -125,7 +128,7 @@ class Position:
             self.definition,
             self.state_id,
         )
-        return _sealed(POSITION_KEY, body)
+        return sealed(POSITION_KEY, body)
 
     @classmethod
     def decode(cls, value: bytes) -> Position:
@@ -134,7 +137,7 @@ class Position:
         Raises:
             CorruptStateError: It is not one, or not whole.
         """
-        body = _opened(POSITION_KEY, value, _POSITION.size)
+        body = opened(POSITION_KEY, value, _POSITION.size)
         _, slots, next_offset, offset, crc, definition, state_id = _POSITION.unpack(body)
         return cls(next_offset, offset, crc, definition, state_id, slots)
 
@@ -167,9 +170,9 @@ class Origin:
         """Return the value under `ORIGIN_KEY`."""
         outputs = self.sink_offset, self.duplicates_offset, self.quarantine_offset
         if not self.known_before:
-            return _sealed(ORIGIN_KEY, _ORIGIN.pack(_VERSION, self.source_offset, *outputs))
+            return sealed(ORIGIN_KEY, _ORIGIN.pack(_VERSION, self.source_offset, *outputs))
         body = _KNOWING_ORIGIN.pack(_KNOWING_VERSION, self.source_offset, *outputs, self.known_before)
-        return _sealed(ORIGIN_KEY, body)
+        return sealed(ORIGIN_KEY, body)
 
     @classmethod
     def decode(cls, value: bytes) -> Origin:
@@ -179,10 +182,10 @@ class Origin:
             CorruptStateError: It is not one, or not whole.
         """
         if value[:1] == bytes([_KNOWING_VERSION]):
-            body = _opened(ORIGIN_KEY, value, _KNOWING_ORIGIN.size, _KNOWING_VERSION)
+            body = opened(ORIGIN_KEY, value, _KNOWING_ORIGIN.size, _KNOWING_VERSION)
             _, *offsets = _KNOWING_ORIGIN.unpack(body)
         else:
-            _, *offsets = _ORIGIN.unpack(_opened(ORIGIN_KEY, value, _ORIGIN.size))
+            _, *offsets = _ORIGIN.unpack(opened(ORIGIN_KEY, value, _ORIGIN.size))
         return cls(*offsets)
 
 
@@ -193,7 +196,7 @@ def watermark_key(scope: bytes = b"") -> bytes:
 
 def encode_watermark(key: bytes, sequence: int) -> bytes:
     """Return the value of a watermark under ``key``."""
-    return _sealed(key, _WATERMARK.pack(_VERSION, 0, sequence))
+    return sealed(key, _WATERMARK.pack(_VERSION, 0, sequence))
 
 
 def decode_watermark(key: bytes, value: bytes) -> int:
@@ -202,7 +205,7 @@ def decode_watermark(key: bytes, value: bytes) -> int:
     Raises:
         CorruptStateError: It is not one, or not whole.
     """
-    _, flags, sequence = _WATERMARK.unpack(_opened(key, value, _WATERMARK.size))
+    _, flags, sequence = _WATERMARK.unpack(opened(key, value, _WATERMARK.size))
     if flags:
         raise CorruptStateError(f"watermark {key!r} has flags {flags:#x}, written by a newer version")
     return int(sequence)
@@ -237,7 +240,7 @@ class ScopeValue:
         elif self.run is not None:
             flags |= _WITH_RUN
             rest += _U32.pack(self.run)
-        return _sealed(key, _SCOPE_FLAGS.pack(_SCOPE_VERSION, flags, self.sequence) + rest)
+        return sealed(key, _SCOPE_FLAGS.pack(_SCOPE_VERSION, flags, self.sequence) + rest)
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> ScopeValue:
@@ -249,7 +252,7 @@ class ScopeValue:
         if value[:1] != bytes([_SCOPE_VERSION]):
             return cls(decode_watermark(key, value))
         body, crc = value[:-4], value[-4:]
-        if len(value) < _SCOPE_FLAGS.size + 4 or _sealed(key, body)[-4:] != crc:
+        if len(value) < _SCOPE_FLAGS.size + 4 or sealed(key, body)[-4:] != crc:
             raise CorruptStateError(f"the value under {key!r} is cut or fails its checksum")
         _, flags, sequence = _SCOPE_FLAGS.unpack_from(body)
         rest = body[_SCOPE_FLAGS.size :]
@@ -297,7 +300,8 @@ def check_entry(key: bytes, value: bytes) -> None:
         open_block(key, value)
     elif key == BLOCKS_KEY:
         decode_blocks(value)
-    else:
+    elif not key.startswith(OF_IDS):
+        # Those of ids are looked at by whoever takes them over.
         raise CorruptStateError(f"the key {key!r} is of no kind that this Seqmark knows")
 
 
@@ -315,7 +319,7 @@ class LocalMark:
 
     def encode(self) -> bytes:
         """Return the value under `LOCAL_KEY`."""
-        return _sealed(LOCAL_KEY, _LOCAL.pack(_VERSION, self.changelog_offset, self.state_id))
+        return sealed(LOCAL_KEY, _LOCAL.pack(_VERSION, self.changelog_offset, self.state_id))
 
     @classmethod
     def decode(cls, value: bytes) -> LocalMark:
@@ -324,7 +328,7 @@ class LocalMark:
         Raises:
             CorruptStateError: It is not one, or not whole.
         """
-        _, offset, state_id = _LOCAL.unpack(_opened(LOCAL_KEY, value, _LOCAL.size))
+        _, offset, state_id = _LOCAL.unpack(opened(LOCAL_KEY, value, _LOCAL.size))
         return cls(offset, state_id)
 
 
@@ -362,7 +366,7 @@ def _block_crc(key: bytes, head: bytes, payload: bytes | memoryview) -> int:
 
 def encode_blocks(first: int, after: int) -> bytes:
     """Return the value under `BLOCKS_KEY`: which blocks there are."""
-    return _sealed(BLOCKS_KEY, _BLOCKS.pack(_VERSION, first, after))
+    return sealed(BLOCKS_KEY, _BLOCKS.pack(_VERSION, first, after))
 
 
 def decode_blocks(value: bytes) -> tuple[int, int]:
@@ -371,15 +375,17 @@ def decode_blocks(value: bytes) -> tuple[int, int]:
     Raises:
         CorruptStateError: It is not that, or not whole.
     """
-    _, first, after = _BLOCKS.unpack(_opened(BLOCKS_KEY, value, _BLOCKS.size))
+    _, first, after = _BLOCKS.unpack(opened(BLOCKS_KEY, value, _BLOCKS.size))
     return int(first), int(after)
 
 
-def _sealed(key: bytes, body: bytes) -> bytes:
+def sealed(key: bytes, body: bytes) -> bytes:
+    """Return a value: its body and the checksum over key and body."""
     return body + _CRC.pack(google_crc32c.extend(google_crc32c.value(key), body))
 
 
-def _opened(key: bytes, value: bytes, size: int, version: int = _VERSION) -> bytes:
+def opened(key: bytes, value: bytes, size: int, version: int = _VERSION) -> bytes:
+    """Return the body of ``size`` bytes of a value; raises `CorruptStateError` if it is not that."""
     if not value:
         raise CorruptStateError(f"the value under {key!r} is empty")
     if value[0] != version:

@@ -126,12 +126,11 @@ def encode(rows: Rows, clock_ms: int, key: bytes) -> tuple[bytes, Pages]:
     """
     count = len(rows)
     number = rows.first + np.arange(count, dtype=np.int64)
-    back = np.where(rows.supersedes < 0, 0, number - rows.supersedes)
+    back = _back(rows)
     bases = np.array([rows.owner.min(), rows.reading_ms.min()], np.int64)
-    most = (int(rows.owner.max()) - int(bases[0]), int(rows.reading_ms.max()) - int(bases[1]), int(back.max()))
-    widths = np.array([(each.bit_length() + 7) // 8 for each in most], np.int64)
+    widths = _widths(rows)
     size = HASH_BYTES + int(widths.sum())
-    fitting = (MOST_PAGE_BYTES - PAGE_HEAD_BYTES) // size
+    fitting = _fitting(size)
     pages = -(-count // fitting)
     out = np.empty(BLOCK_BYTES + pages * PAGE_HEAD_BYTES + count * size, np.uint8)
     named = np.frombuffer(key, np.uint8)
@@ -179,25 +178,49 @@ def decode(data: bytes, key: bytes) -> tuple[Rows, int, Pages]:
 
 
 def decode_page(data: bytes, first: int) -> tuple[Rows, Pages]:
-    """Read one page as the local state keeps it.
+    """Read one page as the local state keeps it, see `decode_pages`."""
+    return decode_pages([data], first)
+
+
+def decode_pages(pages: Sequence[bytes], first: int) -> tuple[Rows, Pages]:
+    """Read pages as the local state keeps them.
 
     Args:
-        data: Its bytes.
-        first: The number that it stands under.
+        pages: At least one; each begins with the number after the last one of the page before it.
+        first: The number that the first one stands under.
 
     Raises:
-        UnreadableBlockError: It is not it, or not whole.
+        UnreadableBlockError: One is not whole, or does not go on from the one before it.
     """
-    array = np.frombuffer(data, np.uint8)
-    rows = _empty(first, int.from_bytes(data[1:3], "big") if array.size >= PAGE_HEAD_BYTES else 0)
-    found = Pages(np.empty(1, np.int64), np.empty(1, np.int64), np.empty(2, np.int64))
+    count = sum(int.from_bytes(page[1:3], "big") for page in pages)
+    data = np.frombuffer(b"".join(pages), np.uint8)
     wrong = Wrong.CUT
-    if PAGE_HEAD_BYTES + len(rows) * HASH_BYTES <= array.size:
+    if len(pages) * PAGE_HEAD_BYTES + count * HASH_BYTES <= data.size:
+        rows = _empty(first, count)
+        numbers, last = np.empty((2, len(pages)), np.int64)
+        found = Pages(numbers, last, np.empty(len(pages) + 1, np.int64))
         with np.errstate(over="ignore"):
-            wrong = _read(array, 0, rows, found)
-    if wrong:
-        raise UnreadableBlockError(f"page {first}", wrong)
-    return rows, found
+            wrong = _read(data, 0, rows, found)
+        if not wrong:
+            return rows, found
+    raise UnreadableBlockError(f"page {first}" if len(pages) == 1 else f"pages from {first} on", wrong)
+
+
+def joined(some: Sequence[Pages]) -> Pages | None:
+    """Return the pages of consecutive blocks as one; None of none. Where they are is not said."""
+    if not some:
+        return None
+    first = np.concatenate([pages.first for pages in some])
+    return Pages(first, np.concatenate([pages.last_ms for pages in some]), np.zeros(0, np.int64))
+
+
+def ids_within(rows: Rows, most_bytes: int) -> int:
+    """Return how many of these ids certainly go into a block of ``most_bytes``, whichever they are."""
+    size = HASH_BYTES + int(_widths(rows).sum())
+    page = PAGE_HEAD_BYTES + _fitting(size) * size
+    # Whole pages, and of what is left as many as have room behind a page's head.
+    whole, left = divmod(most_bytes - BLOCK_BYTES, page)
+    return max(0, whole * _fitting(size) + max(0, left - PAGE_HEAD_BYTES) // size)
 
 
 def confirm(
@@ -224,6 +247,27 @@ def confirm(
     if wrong:
         raise UnreadableBlockError(f"page {first[int(page)]}", Wrong(int(wrong)))
     return out
+
+
+def _back(rows: Rows) -> NDArray[np.int64]:
+    """Return int64[n]: how far back the row lies that each supersedes; 0: none."""
+    number = rows.first + np.arange(len(rows), dtype=np.int64)
+    return np.where(rows.supersedes < 0, 0, number - rows.supersedes)
+
+
+def _widths(rows: Rows) -> NDArray[np.int64]:
+    """Return int64[3]: bytes of an owner, a reading and a superseded number; of fewer rows never more."""
+    most = (
+        int(rows.owner.max()) - int(rows.owner.min()),
+        int(rows.reading_ms.max()) - int(rows.reading_ms.min()),
+        int(_back(rows).max()),
+    )
+    return np.array([(each.bit_length() + 7) // 8 for each in most], np.int64)
+
+
+def _fitting(size: int) -> int:
+    """Return how many ids of ``size`` bytes go on a page."""
+    return (MOST_PAGE_BYTES - PAGE_HEAD_BYTES) // size
 
 
 def _read(data: NDArray[np.uint8], at: int, rows: Rows, pages: Pages) -> Wrong:

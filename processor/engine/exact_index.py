@@ -303,6 +303,10 @@ class ExactIndex:
         self._meta[STAGED] = self._meta[NEXT]
         self._add_pages(pages)
 
+    def begin_at(self, number: int) -> None:
+        """Give the next id this number, where nothing is remembered: what was, is expired."""
+        self._meta[[FLOOR, STAGED, NEXT]] = number
+
     def sweep(self, most: int) -> None:
         """Free some extents of expired ids, join small ones, and give back what is free at the end."""
         with np.errstate(over="ignore"):

@@ -93,6 +93,17 @@ class Ids:
     begin: NDArray[np.int64]
     length: NDArray[np.int64]
 
+    def before(self, row: int) -> Ids:
+        """Return those of the records before ``row``."""
+        return Ids(
+            self.hash[:row],
+            self.fault[:row],
+            self.unjudged[:row],
+            self.form[:, :row],
+            self.begin[:, :row],
+            self.length[:, :row],
+        )
+
 
 _FORM_OF_KIND = np.zeros(10, np.uint8)
 _FORM_OF_KIND[[Kind.INTEGER, Kind.DECIMAL]] = Form.NUMBER

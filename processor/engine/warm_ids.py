@@ -11,6 +11,8 @@ from processor.engine import clock
 from processor.engine.blocks import confirm, decode, decode_page, encode
 from processor.engine.bloom import BloomWindow, Found
 from processor.engine.exact_index import ExactIndex
+from processor.engine.id_receipts import IdGrounds, IdReceiptText, id_lists
+from processor.engine.id_receipts import encode as encode_receipts
 from processor.engine.ids import HeaderPart, IdExtractor, Ids, KeyPart, Part, ValuePart
 from processor.engine.records import Columns
 
@@ -20,7 +22,11 @@ KEY = bytes(9)
 def warm_ids() -> None:
     """Call every kernel once with the argument types that the worker uses."""
     parts: list[Part] = [HeaderPart(b"id"), KeyPart(), ValuePart("/id")]
-    IdExtractor(parts, bytes(16)).extract(Columns.empty(0, np.zeros(64, np.uint8)))
+    columns = Columns.empty(0, np.zeros(64, np.uint8))
+    found = IdExtractor(parts, bytes(16)).extract(columns)
+    rows = np.zeros(0, np.int64)
+    grounds, lists = IdGrounds(found.fault, found, rows, rows), id_lists(columns.data, found, rows)
+    encode_receipts(IdReceiptText(b"{}", b"{}"), columns, rows, grounds, lists, 0, np.zeros(1, np.uint8))
     readings = clock.by_records(0, np.zeros(2, np.int64), np.zeros(2, np.uint8), 0, 0).reading_ms
     none, fault = np.zeros((1, 2), np.int64), np.zeros(2, np.uint8)
     ids = Ids(np.eye(2, dtype=np.uint64), fault, fault.astype(np.bool_), fault[None], none, none)

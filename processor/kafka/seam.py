@@ -37,7 +37,7 @@ from aiokafka.errors import (
     RequestTimedOutError,
     for_code,
 )
-from aiokafka.protocol.admin import DescribeGroupsRequest
+from aiokafka.protocol.admin import DeleteRecordsRequest, DescribeGroupsRequest
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
@@ -63,6 +63,7 @@ __all__ = [
     "ConsumerProtocolMemberAssignment",
     "ConsumerProtocolMemberMetadata",
     "ConsumerRebalanceListener",
+    "DeleteRecordsRequest",
     "DescribeGroupsRequest",
     "EndTxnRequest",
     "FetchRequest",

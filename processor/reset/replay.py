@@ -23,7 +23,7 @@ from schemas.changelog import NO_BATCH
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from processor.dedup import Judge
+    from processor.judge import Judge
     from processor.kafka.seam import Link, TopicPartition
     from processor.wire.decode import Chunk, Decoder, Piece
     from processor.wire.encode import Encoder

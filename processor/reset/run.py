@@ -51,7 +51,7 @@ from schemas.changelog import NO_BATCH, ORIGIN_KEY, POSITION_KEY
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 
-    from processor.dedup import Judge
+    from processor.judge import Judge
     from processor.kafka.offsets import Bounds
     from processor.kafka.topic_plan import ClusterView
     from processor.pipeline import Topics

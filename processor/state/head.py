@@ -12,6 +12,7 @@ import numpy as np
 
 from processor.errors import StopError
 from schemas.changelog import ORIGIN_KEY, POSITION_KEY, CorruptStateError, Origin, Position
+from schemas.id_changelog import ORIGIN_COPY_KEY
 
 if TYPE_CHECKING:
     from processor.engine.records import Columns
@@ -35,8 +36,12 @@ async def read_head(changelog: Changelog, start: int, stop: int, head: Head = He
     async for columns, _ in changelog.columns(start, stop):
         try:
             position, origin = _last(columns, POSITION_KEY), _last(columns, ORIGIN_KEY)
+            copy = _last(columns, ORIGIN_COPY_KEY)
             if origin is not None:
                 head = Head(None, Origin.decode(origin))
+            elif copy is not None and head.origin is None:
+                # What stood in front was deleted; the state goes on.
+                head = Head(head.position, Origin.decode(copy))
             if position is not None:
                 # Of one transaction the origin comes first.
                 head = Head(Position.decode(position), head.origin)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 class MemoryStore:
@@ -18,14 +18,21 @@ class MemoryStore:
         """See `Store.get`."""
         return self._values.get(key)
 
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """See `Store.get_many`."""
+        return [self._values.get(key) for key in keys]
+
     def items(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """See `Store.items`."""
         for key in sorted(self._values):
             if key.startswith(prefix):
                 yield key, self._values[key]
 
-    def write(self, changes: Mapping[bytes, bytes | None]) -> None:
+    def write(self, changes: Mapping[bytes, bytes | None], erased: tuple[bytes, bytes] | None = None) -> None:
         """See `Store.write`."""
+        if erased is not None:
+            first, after = erased
+            self._values = {key: value for key, value in self._values.items() if not first <= key < after}
         for key, value in changes.items():
             if value is None:
                 self._values.pop(key, None)

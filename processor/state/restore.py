@@ -5,7 +5,7 @@ that must be the high watermark: an open transaction of a previous owner under a
 number of slots was changed) would otherwise commit behind our back. Its last offset is a control record
 (trap 3): reading is over when the position reaches the end, not when a record with the last offset comes.
 
-A table with a `ScopeLog` takes scopes in as columns. What it has taken in is held, and written with the mark
+A table with state in bulk takes that in as columns. What it has taken in is held, and written with the mark
 only when the caller has seen that the state means what it expects and settles the table: state of another
 definition must not be left there under a mark.
 
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from processor.errors import RebuildError, StopError
+from processor.state.bulk import ForeignStateError
 from processor.state.store import StoreError
 from schemas.changelog import ORIGIN_KEY, POSITION_KEY, CorruptStateError, LocalMark, Position, check_entry
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from processor.engine.records import Columns
-    from processor.state.scope_log import ScopeLog
+    from processor.state.bulk import Bulk
     from processor.state.table import Table
 
 log = logging.getLogger(__name__)
@@ -99,10 +100,12 @@ async def restore(
         if table.log is None:
             seen = await _take_in(table, changelog, start, limits.stable, mark, progress)
         else:
-            seen = await _take_in_scopes(table, table.log, changelog, (start, limits.stable), mark, progress)
+            seen = await _take_in_bulk(table, table.log, changelog, (start, limits.stable), mark, progress)
         try:
             if mark is not None and table.log is None:
                 _check_all(table)
+            if table.log is not None and seen:
+                table.log.check(limits.start)
             position = table.position()
         except (CorruptStateError, StoreError) as error:
             if mark is None:
@@ -174,7 +177,7 @@ def _usable_mark(table: Table, changelog: Changelog, limits: ChangelogBounds) ->
 
 
 async def _loaded(table: Table, changelog: Changelog) -> bool:
-    """Read the local blocks, where scopes are kept in some; clear the table if they are not right."""
+    """Read the local state that is kept in bulk; clear the table if it is not right."""
     try:
         for _ in table.load_log():
             await asyncio.sleep(0)  # heartbeats and health checks go on
@@ -224,67 +227,79 @@ async def _take_in(
     return True
 
 
-async def _take_in_scopes(
+async def _take_in_bulk(
     table: Table,
-    scopes: ScopeLog,
+    bulk: Bulk,
     changelog: Changelog,
     span: tuple[int, int],
     mark: LocalMark | None,
     progress: Callable[[int, int], None],
 ) -> bool:
-    """Read the changelog into a table with scopes, see `_take_in`; the rest is held in the table."""
+    """Read the changelog into a table with state in bulk, see `_take_in`; the rest is held in the table."""
     state_id = mark.state_id if mark else NO_STATE
     start, stop = span
     at = start
     held: dict[bytes, bytes | None] = {}
     progress(0, stop - start)
     async for found, after in changelog.columns(start, stop):
-        columns = _since_origin(found)
-        if len(columns) < len(found):
+        columns, origin = _since_origin(found)
+        if origin is not None:
             _forget(table)
+            bulk.note_origin(origin)
             held = {}
-        for key, value in _scopes_taken(scopes, columns, changelog):
-            held[key] = value
-            if value is not None:
-                _check(changelog, key, value)
-            if key == POSITION_KEY and value is not None:
-                state_id = Position.decode(value).state_id
+        rest = _bulk_taken(bulk, columns, changelog, mark)
+        if rest is None:
+            return False
+        held |= rest
+        if rest.get(POSITION_KEY) is not None:
+            state_id = Position.decode(rest[POSITION_KEY] or b"").state_id
         at = after
         if mark is not None and state_id != mark.state_id:
             return False
-        if scopes.due(0):
+        if bulk.due(0):
             if mark is None:
                 table.stage()
             else:
                 table.apply(held, LocalMark(at, state_id))
         progress(at - start, stop - start)
-    if held or scopes.scopes.unsaved or (mark is not None and at != mark.changelog_offset):
+    if held or bulk.unsaved or (mark is not None and at != mark.changelog_offset):
         table.hold(held, LocalMark(max(at, stop), state_id))
     return True
 
 
-def _scopes_taken(scopes: ScopeLog, columns: Columns, changelog: Changelog) -> list[tuple[bytes, bytes | None]]:
-    """Take scopes over; return the records of other kinds."""
+def _bulk_taken(
+    bulk: Bulk, columns: Columns, changelog: Changelog, mark: LocalMark | None
+) -> dict[bytes, bytes | None] | None:
+    """Take over what is kept in bulk; return the records of other kinds. None: the local state is another's."""
     try:
-        return scopes.take(columns)
+        rest = bulk.take(columns)
     except CorruptStateError as error:
+        if mark is not None and isinstance(error, ForeignStateError):
+            log.warning("%s does not go on from the local state: %s", changelog.name, error)
+            return None
         raise StopError(
             f"{changelog.name}: {error}. If pipelines.dedup was changed, set it back; else restore the "
             "topic from a copy"
         ) from error
+    for key, value in rest:
+        if value is not None:
+            _check(changelog, key, value)
+    return dict(rest)
 
 
 def _forget(table: Table) -> None:
     """Clear the table, if there is anything in it: that takes its folder away and makes it anew."""
-    if (table.log is not None and len(table.log.scopes)) or next(table.items(b""), None) is not None:
+    if (table.log is not None and not table.log.empty) or next(table.items(b""), None) is not None:
         table.clear()
 
 
-def _since_origin(columns: Columns) -> Columns:
-    """Return the records behind the last origin; all of them where there is none."""
+def _since_origin(columns: Columns) -> tuple[Columns, bytes | None]:
+    """Return the records behind the last origin, and that; all of them where there is none."""
     named = np.flatnonzero(columns.key_length == len(ORIGIN_KEY))
     origins = named[columns.data[columns.key[named]] == ORIGIN_KEY[0]]
-    return columns.rows(int(origins[-1]) + 1, len(columns)) if origins.size else columns
+    if not origins.size:
+        return columns, None
+    return columns.rows(int(origins[-1]) + 1, len(columns)), columns.items(origins[-1:])[0][1]
 
 
 def _check_all(table: Table) -> None:

@@ -15,7 +15,7 @@ from rocksdict import Options, Rdict, WriteBatch
 from processor.state.store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 WRITE_BUFFER_BYTES = 4 * 1024 * 1024
@@ -65,6 +65,14 @@ class RocksStore:
             raise StoreError(f"{self._folder}: {error}") from error
         return value
 
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """See `Store.get_many`."""
+        try:
+            values: list[bytes | None] = self._db.get(list(keys))
+        except Exception as error:  # rocksdict raises plain Exception
+            raise StoreError(f"{self._folder}: {error}") from error
+        return values
+
     def items(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """See `Store.items`."""
         try:
@@ -75,9 +83,11 @@ class RocksStore:
         except Exception as error:  # rocksdict raises plain Exception
             raise StoreError(f"{self._folder}: {error}") from error
 
-    def write(self, changes: Mapping[bytes, bytes | None]) -> None:
+    def write(self, changes: Mapping[bytes, bytes | None], erased: tuple[bytes, bytes] | None = None) -> None:
         """See `Store.write`."""
         batch = WriteBatch(raw_mode=True)
+        if erased is not None:
+            batch.delete_range(*erased)
         for key, value in changes.items():
             if value is None:
                 batch.delete(key)

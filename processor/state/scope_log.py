@@ -70,6 +70,33 @@ class ScopeLog:
         self._at = self._until = 0
         self._entries = self._newer = 0
 
+    @property
+    def empty(self) -> bool:
+        """See `Bulk.empty`."""
+        return not len(self.scopes)
+
+    @property
+    def unsaved(self) -> bool:
+        """See `Bulk.unsaved`."""
+        return bool(self.scopes.unsaved)
+
+    def check(self, start: int) -> None:
+        """See `Bulk.check`: each scope is whole by itself."""
+
+    def note_origin(self, value: bytes) -> None:
+        """See `Bulk.note_origin`: compaction keeps it."""
+
+    def reached(self, changelog_offset: int) -> None:
+        """See `Bulk.reached`."""
+
+    def expendable(self) -> int | None:
+        """See `Bulk.expendable`: compaction sees to that."""
+        return None
+
+    def erased(self) -> tuple[bytes, bytes] | None:
+        """See `Bulk.erased`: what is deleted is part of what `write` returns."""
+        return None
+
     def clear(self) -> None:
         """Forget everything, the scopes too."""
         self.scopes.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 class StoreError(Exception):
@@ -23,12 +23,22 @@ class Store(Protocol):
         """Return the value of ``key``, None if there is none."""
         ...
 
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the values of ``keys``, None where there is none."""
+        ...
+
     def items(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield keys that begin with ``prefix`` and their values, in byte order."""
         ...
 
-    def write(self, changes: Mapping[bytes, bytes | None]) -> None:
-        """Put values (None deletes), all or none of them, also when the process is killed."""
+    def write(self, changes: Mapping[bytes, bytes | None], erased: tuple[bytes, bytes] | None = None) -> None:
+        """Put values (None deletes), all or none of them, also when the process is killed.
+
+        Args:
+            changes: Keys and values.
+            erased: Before that, of what is there already, all keys from the first up to the second, which is
+                not one of them, are deleted.
+        """
         ...
 
     def clear(self) -> None:

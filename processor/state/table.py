@@ -6,8 +6,8 @@ lead it. A state that leads loses records: the replayed record would meet its ow
 
 There is no rollback: when a transaction fails the table is closed, opened again and restored.
 
-What is small is written at each commit. Where there is a `ScopeLog`, changes are only held, and written
-together once in a while: the local state lags the changelog by that, and its mark says so.
+What is small is written at each commit. Where there is state in bulk, it says when it is due: until then
+changes are only held, the local state lags the changelog by that, and its mark says so.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from schemas.changelog import BLOCKS_KEY, LOCAL_KEY, POSITION_KEY, CorruptStateError, LocalMark, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from processor.state.scope_log import ScopeLog
+    from processor.state.bulk import Bulk
     from processor.state.store import Store
 
 
@@ -28,10 +28,10 @@ class Table:
 
     Args:
         store: Where it survives; closed with the table.
-        log: The scopes, where there are many.
+        log: State in bulk, where there is some.
     """
 
-    def __init__(self, store: Store, log: ScopeLog | None = None) -> None:
+    def __init__(self, store: Store, log: Bulk | None = None) -> None:
         self._store = store
         self.log = log
         self._held: dict[bytes, bytes | None] = {}
@@ -60,6 +60,10 @@ class Table:
         """Yield keys with this prefix and their values."""
         return self._store.items(prefix)
 
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the values that are in the store under ``keys``, None where there is none."""
+        return self._store.get_many(keys)
+
     def load_log(self) -> Iterator[None]:
         """Read the log's blocks, one a step.
 
@@ -80,11 +84,14 @@ class Table:
         """Take in what the changelog has committed up to ``mark``; the log has it already. Writes nothing."""
         self._held.update(changes)
         self._mark = mark
+        if self.log is not None:
+            self.log.reached(mark.changelog_offset)
 
     def stage(self) -> None:
         """Write what the log has so far, without a mark: a crash before `settle` leaves nothing to believe."""
         if self.log is not None:
-            self._store.write(self.log.write(sweeping=False))
+            erased = self.log.erased()
+            self._store.write(self.log.write(sweeping=False), erased)
 
     def due(self, now_s: float) -> bool:
         """Whether what is held should be written now; without a log it always should."""
@@ -97,8 +104,9 @@ class Table:
         self._written_at_s = now_s
         if self._mark is None:
             return
-        scopes = {} if self.log is None else self.log.write()
-        self._store.write({**self._held, **scopes, LOCAL_KEY: self._mark.encode()})
+        erased = None if self.log is None else self.log.erased()
+        bulk = {} if self.log is None else self.log.write()
+        self._store.write({**self._held, **bulk, LOCAL_KEY: self._mark.encode()}, erased)
         self._held, self._mark = {}, None
 
     def clear(self) -> None:

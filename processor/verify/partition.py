@@ -13,6 +13,7 @@ import numpy as np
 from processor.dedup import make_judge
 from processor.engine.receipts import Grounds
 from processor.engine.verdict import Fault, Verdict
+from processor.state.scope_log import ScopeLog
 from processor.verify.history import History
 from processor.verify.quarantine import QuarantineCheck
 from processor.verify.receipts import ReceiptCheck
@@ -24,8 +25,8 @@ from processor.wire.receipts import receipt_text
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from processor.dedup import Judgement
     from processor.engine.records import Columns
+    from processor.judge import Judgement
     from processor.verify.align import Aligner
     from processor.verify.report import Report
     from processor.verify.tape import Stream
@@ -123,7 +124,7 @@ class PartitionCheck:
     def _forget(self) -> None:
         """Tell the judge that nothing has to be written down: there is no changelog and no local state here."""
         self._judge.committed()
-        if self._judge.log is not None:
+        if isinstance(self._judge.log, ScopeLog):
             self._judge.log.scopes.saved()
 
     async def _dropped(self, columns: Columns, judged: Judgement, grounds: Grounds) -> None:

@@ -7,11 +7,13 @@ whatever the source's codec is: a receipt repeats most of the one before it, and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import orjson
 
+from processor.engine import id_receipts
+from processor.engine.id_receipts import IdGrounds, IdLists, IdReceiptText
 from processor.engine.receipts import ReceiptText, encode, most_bytes
 from processor.wire.codec import Codec, deflate
 from processor.wire.encode import RUN_BYTES, EncodedBatch, TooLargeError
@@ -28,9 +30,61 @@ def receipt_text(pipeline: str, topic: str, partition: int) -> ReceiptText:
     return ReceiptText(orjson.dumps({"pipeline": pipeline, "topic": topic, "partition": partition}))
 
 
+def id_receipt_text(pipeline: str, topic: str, partition: int) -> IdReceiptText:
+    """Return the constant parts of the receipts of a source partition, in mode insert-id."""
+    place = {"topic": topic, "partition": partition}
+    return IdReceiptText(orjson.dumps({"pipeline": pipeline, **place}), orjson.dumps(place))
+
+
 def receipt_prefix(pipeline: str, topic: str) -> bytes:
     """Return what the value of every receipt of a pipeline begins with, whatever the partition."""
     return orjson.dumps({"pipeline": pipeline, "topic": topic})[:-1] + b","
+
+
+class _OfSequences(NamedTuple):
+    """Receipts of mode watermark that are still to be written."""
+
+    text: ReceiptText
+    columns: Columns
+    rows: NDArray[np.int64]
+    grounds: Grounds
+
+    def part(self, start: int, stop: int) -> _OfSequences:
+        """Return those from ``start`` to ``stop``."""
+        return self._replace(rows=self.rows[start:stop])
+
+    def most_bytes(self) -> NDArray[np.int64]:
+        """Return more than each takes."""
+        return most_bytes(self.text, self.columns, self.rows)
+
+    def encode(self, base_timestamp: int, out: NDArray[np.uint8]) -> int:
+        """Write them; return the bytes."""
+        return encode(self.text, self.columns, self.rows, self.grounds, base_timestamp, out)
+
+
+class _OfIds(NamedTuple):
+    """Receipts of mode insert-id that are still to be written."""
+
+    text: IdReceiptText
+    columns: Columns
+    rows: NDArray[np.int64]
+    grounds: IdGrounds
+    lists: IdLists
+
+    def part(self, start: int, stop: int) -> _OfIds:
+        """Return those from ``start`` to ``stop``."""
+        return self._replace(rows=self.rows[start:stop], lists=self.lists.part(start, stop))
+
+    def most_bytes(self) -> NDArray[np.int64]:
+        """Return more than each takes."""
+        return id_receipts.most_bytes(self.text, self.columns, self.rows, self.lists)
+
+    def encode(self, base_timestamp: int, out: NDArray[np.uint8]) -> int:
+        """Write them; return the bytes."""
+        return id_receipts.encode(*self, base_timestamp, out)
+
+
+_Records = _OfSequences | _OfIds
 
 
 class ReceiptEncoder:
@@ -45,6 +99,7 @@ class ReceiptEncoder:
         self._pipeline = pipeline
         self._topic = topic
         self._texts: dict[int, ReceiptText] = {}
+        self._id_texts: dict[int, IdReceiptText] = {}
         self._out = np.empty(RUN_BYTES, np.uint8)
 
     def encode(
@@ -52,7 +107,7 @@ class ReceiptEncoder:
         partition: int,
         columns: Columns,
         rows: NDArray[np.int64],
-        grounds: Grounds,
+        grounds: Grounds | IdGrounds,
         limit_bytes: int,
     ) -> list[EncodedBatch]:
         """Return batches with the receipts of ``rows``, in order.
@@ -67,27 +122,44 @@ class ReceiptEncoder:
         Raises:
             TooLargeError: A receipt exceeds the limit even alone: its record's key is that large.
         """
-        text = self._texts.get(partition)
-        if text is None:
-            text = self._texts[partition] = receipt_text(self._pipeline, self._topic, partition)
+        records: _Records
+        if isinstance(grounds, IdGrounds):
+            lists = id_receipts.id_lists(columns.data, grounds.ids, rows)
+            records = _OfIds(self._id_text(partition), columns, rows, grounds, lists)
+        else:
+            records = _OfSequences(self._text(partition), columns, rows, grounds)
         out: list[EncodedBatch] = []
-        after = np.cumsum(most_bytes(text, columns, rows))
+        after = np.cumsum(records.most_bytes())
         start = 0
         while start < rows.size:
             before = int(after[start - 1]) if start else 0
             stop = max(start + 1, int(np.searchsorted(after, before + RUN_BYTES, side="right")))
             self._write(
-                text, columns, rows[start:stop], grounds, int(after[stop - 1]) - before, limit_bytes, out
+                records.part(start, stop),
+                columns,
+                rows[start:stop],
+                int(after[stop - 1]) - before,
+                limit_bytes,
+                out,
             )
             start = stop
         return out
 
+    def _text(self, partition: int) -> ReceiptText:
+        if partition not in self._texts:
+            self._texts[partition] = receipt_text(self._pipeline, self._topic, partition)
+        return self._texts[partition]
+
+    def _id_text(self, partition: int) -> IdReceiptText:
+        if partition not in self._id_texts:
+            self._id_texts[partition] = id_receipt_text(self._pipeline, self._topic, partition)
+        return self._id_texts[partition]
+
     def _write(
         self,
-        text: ReceiptText,
+        records: _Records,
         columns: Columns,
         rows: NDArray[np.int64],
-        grounds: Grounds,
         most: int,
         limit_bytes: int,
         out: list[EncodedBatch],
@@ -96,7 +168,7 @@ class ReceiptEncoder:
             self._out = np.empty(most, np.uint8)
         times = columns.timestamp[rows]
         base = int(times[0])
-        used = encode(text, columns, rows, grounds, base, self._out)
+        used = records.encode(base, self._out)
         batch = EncodedBatch(
             Codec.LZ4,
             base,
@@ -112,5 +184,5 @@ class ReceiptEncoder:
         if rows.size == 1:
             raise TooLargeError(int(rows[0]), batch.size)
         half = rows.size // 2
-        self._write(text, columns, rows[:half], grounds, most, limit_bytes, out)
-        self._write(text, columns, rows[half:], grounds, most, limit_bytes, out)
+        self._write(records.part(0, half), columns, rows[:half], most, limit_bytes, out)
+        self._write(records.part(half, rows.size), columns, rows[half:], most, limit_bytes, out)

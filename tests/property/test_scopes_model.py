@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processor.dedup import Evidence, ScopedWatermark
+from processor.dedup import ScopedWatermark
 from processor.engine.extract import HeaderSequence, PartitionScope, SequenceFormat
 from processor.engine.scope_table import ScopeTable
 from processor.engine.verdict import Fault, Verdict
+from processor.judge import Evidence
 from processor.state.memory import MemoryStore
 from processor.state.table import Table
 from schemas.changelog import LocalMark

@@ -8,10 +8,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processor.dedup import Evidence, PartitionWatermark
+from processor.dedup import PartitionWatermark
 from processor.engine import watermark
 from processor.engine.extract import HeaderSequence, SequenceFormat
 from processor.engine.verdict import Fault, Verdict
+from processor.judge import Evidence
 from processor.state.memory import MemoryStore
 from processor.state.table import Table
 from schemas.changelog import LocalMark
@@ -19,7 +20,7 @@ from schemas.changelog import LocalMark
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from processor.dedup import Judgement
+    from processor.judge import Judgement
 
 LEAST, MOST = -(2**63), 2**63 - 1
 

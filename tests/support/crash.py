@@ -27,6 +27,8 @@ from processor.state.rocks import open_store
 from processor.state.table import Table
 from schemas.changelog import POSITION_KEY, WATERMARK_KIND, Position, ScopeValue, watermark_key
 from tests.support.feed import Feed
+from tests.support.id_feed import IdFeed, assert_ids
+from tests.support.id_rules import IdModel, IdRules
 from tests.support.rules import Model, Rules, Scope
 from tests.support.topics import (
     CALL_S,
@@ -68,10 +70,16 @@ class Part(NamedTuple):
     passed: list[New]
     quarantined: list[New]
     """With the headers ``seqmark.error`` and ``seqmark.source``, without the detail, which is for people."""
-    scopes: dict[bytes, Scope]
-    """State by scope."""
+    model: Model | IdModel
+    """With the state."""
     end: int
     """The offset behind the last record."""
+
+    @property
+    def scopes(self) -> dict[bytes, Scope]:
+        """State by scope, of mode watermark."""
+        assert isinstance(self.model, Model)
+        return self.model.scopes
 
 
 def seeded() -> random.Random:
@@ -99,7 +107,7 @@ class Scene:
         folder: Path,
         partitions: int = 2,
         *,
-        rules: Rules | None = None,
+        rules: Rules | IdRules | None = None,
         scopes: int = 1,
         **worker: str | int,
     ) -> None:
@@ -115,8 +123,7 @@ class Scene:
         }
         config = new_config(bootstrap, folder, partitions, **keys).with_quarantine()
         (pipeline,) = config.pipelines
-        pipeline = replace(pipeline, sequence=self._rules.sequence, dedup=self._rules.dedup)
-        self.config: WorkerConfig = replace(config, pipelines=(pipeline,))
+        self.config: WorkerConfig = replace(config, pipelines=(self._rules.applied(pipeline),))
         # One client for all questions: a new one now and then waits seconds for its first answer.
         self._admin = admin(bootstrap)
         self._workers: list[Worker] = []
@@ -131,6 +138,8 @@ class Scene:
     def feed(self, dice: random.Random) -> Feed:
         """Return a producer for the source."""
         source = self.config.source
+        if isinstance(self._rules, IdRules):
+            return IdFeed(self._bootstrap, source, self._partitions, dice)
         return Feed(self._bootstrap, source, self._partitions, dice, self._rules, self._scopes)
 
     def worker(
@@ -258,13 +267,17 @@ class Scene:
             values = {record.key: record.value or b"" for record in records}
             position = Position.decode(values[POSITION_KEY])
             assert position.next_offset == truth[number].end, f"position of partition {number}"
-            self._assert_scopes(number, values, truth[number].scopes)
+            if isinstance(self._rules, IdRules):
+                model = truth[number].model
+                assert isinstance(model, IdModel)
+                assert_ids(number, records, model, self._rules.window_ms)
+            else:
+                self._assert_scopes(self._rules, number, values, truth[number].scopes)
 
     def _assert_scopes(
-        self, number: int, values: dict[bytes | None, bytes], scopes: dict[bytes, Scope]
+        self, rules: Rules, number: int, values: dict[bytes | None, bytes], scopes: dict[bytes, Scope]
     ) -> None:
         """Each scope stands in the changelog with its watermark, its epoch, and what its window has seen."""
-        rules = self._rules
         found = {key[1:]: value for key, value in values.items() if key and key.startswith(WATERMARK_KIND)}
         assert found.keys() == scopes.keys(), f"scopes of partition {number}"
         for name, scope in scopes.items():
@@ -339,19 +352,20 @@ def _without_detail(record: New) -> New:
     return record._replace(headers=tuple(each for each in record.headers if each[0] != "seqmark.detail"))
 
 
-def _judged(rules: Rules, topic: str, records: list[Record], end: int) -> Part:
+def _judged(rules: Rules | IdRules, topic: str, records: list[Record], end: int) -> Part:
     """Apply the contract's rules to one partition."""
     passed: list[New] = []
     quarantined: list[New] = []
-    model = Model(rules)
-    for record, said in zip(records, model.judge_all(records), strict=True):
+    model = rules.model()
+    for record in records:
+        said = model.judge(record)
         if said.verdict == "pass":
             passed.append(_plain(record))
         elif said.verdict not in {"duplicate", "late"}:
             source = f"{topic}:{record.partition}:{record.offset}".encode()
             added = (("seqmark.error", said.verdict.encode()), ("seqmark.source", source))
             quarantined.append(_plain(record)._replace(headers=record.headers + added))
-    return Part(passed, quarantined, model.scopes, end)
+    return Part(passed, quarantined, model, end)
 
 
 def _remembered(value: ScopeValue, window: int) -> set[int]:

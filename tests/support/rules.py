@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from schemas.config import WatermarkDedup
     from tests.support.topics import Record
+    from tests.support.worker import PipelineConfig
 
 Place = Mapping[str, str]
 """Where a number stands: a table ``sequence`` or ``epoch`` of the config."""
@@ -49,6 +50,14 @@ class Rules:
     def plain(self) -> bool:
         """Whether one watermark a partition is all the state there is."""
         return self.scope == "partition" and self.epoch is None and not self.reorder_window
+
+    def applied(self, pipeline: PipelineConfig) -> PipelineConfig:
+        """Return a pipeline that judges by these."""
+        return replace(pipeline, sequence=self.sequence, dedup=self.dedup)
+
+    def model(self) -> Model:
+        """Return the naive model of one partition."""
+        return Model(self)
 
     @property
     def dedup(self) -> dict[str, Any]:
@@ -144,10 +153,11 @@ def scope_of(record: Record, scope: str) -> bytes:
         if record.key is None:
             raise FaultError("key_missing")
         return record.key
-    return _header(record, scope.removeprefix("header:"))
+    return header_of(record, scope.removeprefix("header:"))
 
 
-def _header(record: Record, name: str) -> bytes:
+def header_of(record: Record, name: str) -> bytes:
+    """Return the last value of a header."""
     values = [value for each, value in record.headers if each == name]
     if not values:
         raise FaultError("header_missing")
@@ -160,7 +170,7 @@ def number_of(record: Record, place: Place) -> int:
     """Return a sequence or an epoch."""
     if place["from"] == "value":
         return _field(record.value, place)
-    value = _header(record, place["name"])
+    value = header_of(record, place["name"])
     if place["format"] == "text":
         return _text(value, "header_malformed")
     if len(value) != _WIDTHS[place["format"]]:
@@ -180,9 +190,15 @@ def _within(number: int) -> int:
     return number
 
 
-def _parsed(value: bytes) -> Any:
+def parsed(value: bytes, number: Callable[[str], Any] | None = None) -> Any:
+    """Return a JSON value as Python has it, strictly by the contract.
+
+    Args:
+        value: Its text.
+        number: Makes something of a number's text; None: what Python makes of it.
+    """
     try:
-        tree = json.loads(value.decode(), parse_constant=_refuse)
+        tree = json.loads(value.decode(), parse_constant=_refuse, parse_int=number, parse_float=number)
         _check(tree, 0)
     except ValueError:  # decoding and encoding errors are ValueErrors
         raise FaultError("value_not_json") from None
@@ -207,9 +223,9 @@ def _check(node: Any, depth: int) -> None:
 def _field(value: bytes | None, place: Place) -> int:
     if value is None:
         raise FaultError("value_missing")
-    found = _parsed(value)
+    found = parsed(value)
     for step in place["pointer"].split("/")[1:]:
-        found = _below(found, step.replace("~1", "/").replace("~0", "~"))
+        found = below(found, step.replace("~1", "/").replace("~0", "~"))
     if place.get("format") == "text":
         if not isinstance(found, str):
             raise FaultError("field_type")
@@ -219,7 +235,8 @@ def _field(value: bytes | None, place: Place) -> int:
     return _within(found)
 
 
-def _below(node: Any, step: str) -> Any:
+def below(node: Any, step: str) -> Any:
+    """Return what a step of a JSON pointer leads to."""
     if isinstance(node, dict) and step in node:
         return node[step]
     if isinstance(node, list) and step.isdecimal() and int(step) < len(node):

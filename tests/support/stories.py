@@ -14,16 +14,18 @@ judged by one worker, and each test looks at what became of its own records::
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tests.support.rules import EPOCH_HEADER, Model, Rules
+from tests.support.rules import EPOCH_HEADER, Rules
 from tests.support.topics import Header, New, Record, create_topic, int64, produce, read_topic, unique
 from tests.support.worker import PipelineConfig, WorkerConfig, run_drain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
+
+    from tests.support.id_rules import IdRules
 
 TIME_MS = 1_700_000_000_000
 SINK_LIMIT_BYTES = 10_000
@@ -58,6 +60,7 @@ class Story:
     """What became of one test's records.
 
     Attributes:
+        rules: What the records were judged by.
         pipeline: Its config.
         partition: Of all its topics.
         source: What came, in order; each has a header ``n`` of its own in front.
@@ -66,6 +69,7 @@ class Story:
         quarantine: What could not be judged.
     """
 
+    rules: Rules | IdRules
     pipeline: PipelineConfig
     partition: int
     source: list[Record]
@@ -97,9 +101,7 @@ class Story:
     @property
     def expected(self) -> list[str]:
         """What the naive model says became of each record, those that are too large left to the test."""
-        dedup = self.pipeline.dedup
-        rules = Rules(dedup["scope"], self.pipeline.sequence, dedup.get("epoch"), dedup["reorder_window"])
-        model = Model(rules)
+        model = self.rules.model()
         return [
             "too_large" if len(each.value or b"") > SINK_LIMIT_BYTES else model.judge(each).verdict
             for each in self.source
@@ -109,8 +111,14 @@ class Story:
 class Told:
     """All stories of one run."""
 
-    def __init__(self, config: WorkerConfig, places: Mapping[str, tuple[str, int]]) -> None:
+    def __init__(
+        self,
+        config: WorkerConfig,
+        places: Mapping[str, tuple[str, int]],
+        definitions: Mapping[str, Rules] | Mapping[str, IdRules],
+    ) -> None:
         self.config = config
+        self._definitions = definitions
         self._places = places
         self._pipelines = {pipeline.name: pipeline for pipeline in config.pipelines}
         bootstrap = config.bootstrap_servers
@@ -131,6 +139,7 @@ class Told:
             return [each for each in self._rows[topic or ""] if each.partition == partition]
 
         return Story(
+            self._definitions[name],
             pipeline,
             partition,
             rows(pipeline.source),
@@ -149,10 +158,12 @@ class Stories:
 
     Args:
         definitions: What the records of each pipeline are judged by.
+        apart_ms: How much later than it says a record's timestamp is, for each record before it.
     """
 
-    def __init__(self, definitions: Mapping[str, Rules]) -> None:
+    def __init__(self, definitions: Mapping[str, Rules] | Mapping[str, IdRules], *, apart_ms: int = 1) -> None:
         self._definitions = definitions
+        self._apart_ms = apart_ms
         self._sent: dict[str, list[tuple[str, tuple[New, ...]]]] = {name: [] for name in definitions}
 
     def sent(self, pipeline: str, *records: New) -> Callable[[Test], Test]:
@@ -173,17 +184,22 @@ class Stories:
             stories = self._sent[pipeline]
             topic = f"{name}.{pipeline}"
             made = PipelineConfig(pipeline, f"{topic}.raw", f"{topic}.clean", f"{topic}.bad", f"{topic}.again")
-            pipelines.append(replace(made, sequence=rules.sequence, dedup=rules.dedup))
-            create_topic(bootstrap, made.source, len(stories))
-            create_topic(bootstrap, made.sink, len(stories), {"max.message.bytes": str(SINK_LIMIT_BYTES)})
+            pipelines.append(rules.applied(made))
+            limits = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+            create_topic(bootstrap, made.source, len(stories), limits)
+            limits["max.message.bytes"] = str(SINK_LIMIT_BYTES)
+            create_topic(bootstrap, made.sink, len(stories), limits)
             for partition, (test, records) in enumerate(stories):
                 places[test] = (pipeline, partition)
                 numbered = [
-                    each._replace(headers=(("n", b"%d" % n), *each.headers), timestamp=each.timestamp + n)
+                    each._replace(
+                        headers=(("n", b"%d" % n), *each.headers),
+                        timestamp=each.timestamp + n * self._apart_ms,
+                    )
                     for n, each in enumerate(records)
                 ]
                 produce(bootstrap, made.source, numbered, partition=partition, codec="lz4")
         config = WorkerConfig(folder, bootstrap, name, tuple(pipelines), {"slots": 1})
         ended = run_drain(config)
         assert ended.code == 0, ended.stderr
-        return Told(config, places)
+        return Told(config, places, self._definitions)

@@ -78,7 +78,10 @@ _files = itertools.count()
 
 @dataclass(frozen=True)
 class PipelineConfig:
-    """An element of ``[[pipelines]]`` in mode watermark, scope partition; ``dedup`` has further keys."""
+    """An element of ``[[pipelines]]`` in mode watermark, scope partition; ``dedup`` has further keys.
+
+    With a key ``mode`` it has all of them, and ``sequence`` is left aside.
+    """
 
     name: str
     source: str
@@ -167,7 +170,9 @@ class WorkerConfig:
                 lines.append(f"duplicates = {_toml(pipeline.duplicates)}")
             if pipeline.quarantine:
                 lines.append(f"quarantine = {_toml(pipeline.quarantine)}")
-            lines += ["[pipelines.dedup]", 'mode = "watermark"', f"sequence = {_toml(pipeline.sequence)}"]
+            lines.append("[pipelines.dedup]")
+            if "mode" not in pipeline.dedup:
+                lines += ['mode = "watermark"', f"sequence = {_toml(pipeline.sequence)}"]
             lines += [f"{key} = {_toml(value)}" for key, value in pipeline.dedup.items()]
         path = self.folder / f"config-{next(_files)}.toml"
         path.write_text("\n".join(lines) + "\n")
@@ -177,6 +182,8 @@ class WorkerConfig:
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
     return json.dumps(value)
 
 

@@ -96,9 +96,9 @@ class RecordingStore(MemoryStore):
         super().__init__()
         self._said, self._name = said, name
 
-    def write(self, changes: Mapping[bytes, bytes | None]) -> None:
+    def write(self, changes: Mapping[bytes, bytes | None], erased: tuple[bytes, bytes] | None = None) -> None:
         self._said.append(f"local {self._name}")
-        super().write(changes)
+        super().write(changes, erased)
 
 
 class Slot:
@@ -412,9 +412,9 @@ def test_a_record_that_cannot_be_judged_goes_to_quarantine_and_changes_no_state(
             (
                 1,
                 b"header_malformed",
-                b"a header with scope, sequence or epoch has no value, or not of its form",
+                b"a header that the record is judged by has no value, or not of its form",
             ),
-            (2, b"header_missing", b"the record lacks a header with its scope, sequence or epoch"),
+            (2, b"header_missing", b"the record lacks a header that it is judged by"),
         ]
     ]
     assert found[0].headers[:-3] == ((b"seq", b"x9"),)

@@ -320,7 +320,7 @@ def scoped_commit(next_offset: int, scopes: dict[bytes, int]) -> Entry:
 
 def watermarks(table: Table) -> dict[bytes, int]:
     """Return what the next records would be judged by."""
-    assert table.log is not None
+    assert isinstance(table.log, ScopeLog)
     scopes = table.log.scopes
     which, _ = scopes.sweep(0, scopes.used, 10_000)
     batches = [EncodedBatch(0, 0, 0, count, data) for data, count in scopes.encode(which, 1_000_000)]

@@ -185,7 +185,8 @@ def changed(file: Path, **environ: str) -> Settings:
 @pytest.mark.parametrize(
     ("variable", "text", "key"),
     [
-        ("DEDUP", '{mode="insert-id",id=[{from="key"}],window="1d"}', "dedup.mode"),
+        ("DEDUP", '{mode="insert-id",id=[{from="key"}],window="1d",backend="bloom"}', "dedup.backend"),
+        ("DEDUP", '{mode="insert-id",id=[{from="key"}],window="1d",route="by-id"}', "dedup.route"),
     ],
 )
 def test_what_is_not_built_yet_is_refused_by_name(file: Path, variable: str, text: str, key: str) -> None:

@@ -73,6 +73,25 @@ def test_clear_works_while_items_are_being_looked_at(store: Store) -> None:
     assert store.get(b"a") is None
 
 
+def test_many_are_got_at_once_in_the_order_they_are_asked_for(store: Store) -> None:
+    store.write({b"a": b"1", b"b": b"", b"c": b"3"})
+    assert store.get_many([b"c", b"x", b"a", b"b", b"c"]) == [b"3", None, b"1", b"", b"3"]
+    assert store.get_many([]) == []
+
+
+def test_what_is_erased_is_gone_and_what_is_put_with_it_is_there(store: Store) -> None:
+    store.write(dict.fromkeys([b"\x00I1", b"\x00I2", b"\x00I3", b"\x00J", b"P"], b"old"))
+    store.write({b"\x00I2": b"new", b"P": b"new"}, (b"\x00I", b"\x00I3"))
+    assert dict(store.items(b"")) == {
+        b"\x00I2": b"new",
+        b"\x00I3": b"old",
+        b"\x00J": b"old",
+        b"P": b"new",
+    }
+    store.write({}, (b"\x00I", b"\x00I3"))
+    assert store.get_many([b"\x00I2", b"\x00I3"]) == [None, b"old"]
+
+
 def test_a_write_of_nothing_changes_nothing(store: Store) -> None:
     store.write({b"a": b"1"})
     store.write({})

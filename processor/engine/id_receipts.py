@@ -1,0 +1,255 @@
+"""What does the receipt of a record look like that was dropped for its id?
+
+As that of `processor.engine.receipts`, but for what it was judged by::
+
+    {"pipeline":"p","topic":"t","partition":3,"offset":|17|,"timestamp":|1|,"verdict":"duplicate","mode":
+    "insert-id","id":|["a","1.0"]|,"owner":{"topic":"t","partition":3,"offset":|5|},"expires_at":|9|}
+
+Ids are text of many forms. What is plain, printable ASCII without quotes and backslashes, is written by a
+kernel; where a part is not, the id is written in Python, which knows UTF-8 and JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from processor.engine.ids import Form, Ids, texts
+from processor.engine.jit import Int, kernel
+from processor.engine.receipts import NUMBER_BYTES, _number_bytes, _put_number, _put_text
+from processor.engine.records import MAX_OVERHEAD_BYTES
+from processor.engine.varints import VARINT_BYTES, put_bytes, put_varint, varint_bytes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from processor.engine.records import Columns
+
+_NUMBERS = 4
+_ESCAPED = int(Form.ESCAPED)
+_OFFSET, _TIMESTAMP, _ID, _OWNER, _EXPIRES, _END = range(6)
+
+
+class IdGrounds(NamedTuple):
+    """What the records of some columns were judged by, and how.
+
+    Attributes:
+        verdict: uint8[n], `Verdict` values.
+        ids: Of the records.
+        owner: int64[n], of a duplicate, the offset of the record that passed.
+        expires_ms: int64[n], of a duplicate, when its id expires.
+    """
+
+    verdict: NDArray[np.uint8]
+    ids: Ids
+    owner: NDArray[np.int64]
+    expires_ms: NDArray[np.int64]
+
+
+class IdReceiptText:
+    """The constant parts of the receipts of one source partition.
+
+    Attributes:
+        data: uint8[m], the parts one after the other.
+        spans: int64[7], where each begins, and where the last ends.
+        most_bytes: More than the value of a receipt ever takes beside its id.
+
+    Args:
+        place: The first fields, pipeline, topic and partition, as a JSON object.
+        owner: The first fields of an owner, topic and partition, as a JSON object.
+    """
+
+    def __init__(self, place: bytes, owner: bytes) -> None:
+        parts = [
+            place[:-1] + b',"offset":',
+            b',"timestamp":',
+            b',"verdict":"duplicate","mode":"insert-id","id":',
+            b',"owner":' + owner[:-1] + b',"offset":',
+            b'},"expires_at":',
+            b"}",
+        ]
+        self.data = np.frombuffer(b"".join(parts), np.uint8).copy()
+        self.spans = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+        self.most_bytes = self.data.size + _NUMBERS * NUMBER_BYTES
+
+
+class IdLists(NamedTuple):
+    """The ids of some records as JSON.
+
+    Attributes:
+        data: uint8[m].
+        at: int64[k], where each begins.
+        size: int64[k], its bytes.
+    """
+
+    data: NDArray[np.uint8]
+    at: NDArray[np.int64]
+    size: NDArray[np.int64]
+
+    def part(self, start: int, stop: int) -> IdLists:
+        """Return those from ``start`` to ``stop``."""
+        return IdLists(self.data, self.at[start:stop], self.size[start:stop])
+
+
+def id_lists(data: NDArray[np.uint8], ids: Ids, rows: NDArray[np.int64]) -> IdLists:
+    """Write the ids of some records as JSON lists of strings.
+
+    Args:
+        data: uint8[m], of the columns that the ids were read from.
+        ids: Of them.
+        rows: int64[k], records that have an id.
+    """
+    form = np.ascontiguousarray(ids.form[:, rows])
+    begin = np.ascontiguousarray(ids.begin[:, rows])
+    length = np.ascontiguousarray(ids.length[:, rows])
+    out = np.empty(int(length.sum()) + (3 * len(form) + 2) * rows.size, np.uint8)
+    at, size = np.zeros((2, rows.size), np.int64)
+    used = int(_plain_lists(data, form, begin, length, out, at, size))
+    odd = np.flatnonzero(size == 0)
+    if not odd.size:
+        return IdLists(out, at, size)
+    written = [
+        json.dumps(texts(data, ids, int(rows[k])), ensure_ascii=False, separators=(",", ":")).encode()
+        for k in odd
+    ]
+    size[odd] = [len(each) for each in written]
+    at[odd] = used + np.cumsum(size[odd]) - size[odd]
+    return IdLists(np.concatenate((out[:used], np.frombuffer(b"".join(written), np.uint8))), at, size)
+
+
+def most_bytes(
+    text: IdReceiptText, columns: Columns, rows: NDArray[np.int64], lists: IdLists
+) -> NDArray[np.int64]:
+    """Return int64[k]: more than the receipt of each of ``rows`` takes as a record."""
+    fixed = MAX_OVERHEAD_BYTES + 2 * VARINT_BYTES + 1 + text.most_bytes
+    return np.maximum(columns.key_length[rows], 0) + lists.size + fixed
+
+
+def encode(
+    text: IdReceiptText,
+    columns: Columns,
+    rows: NDArray[np.int64],
+    grounds: IdGrounds,
+    lists: IdLists,
+    base_timestamp: int,
+    out: NDArray[np.uint8],
+) -> int:
+    """Write the receipts of ``rows`` one after the other, as the records of one batch.
+
+    Args:
+        text: Of the partition that the records stand in.
+        columns: The records.
+        rows: int64[k], dropped records, in order.
+        grounds: Of all records of ``columns``.
+        lists: The ids of ``rows``.
+        base_timestamp: ms; what the batch header will say.
+        out: uint8[m], m >= the sum of `most_bytes`.
+
+    Returns:
+        Bytes written.
+    """
+    return int(
+        _encode(
+            text.data,
+            text.spans,
+            columns.data,
+            columns.key,
+            columns.key_length,
+            columns.offset,
+            columns.timestamp,
+            rows,
+            lists.data,
+            lists.at,
+            lists.size,
+            grounds.owner,
+            grounds.expires_ms,
+            base_timestamp,
+            out,
+        )
+    )
+
+
+@kernel
+def _plain_lists(
+    data: NDArray[np.uint8],
+    form: NDArray[np.uint8],
+    begin: NDArray[np.int64],
+    length: NDArray[np.int64],
+    out: NDArray[np.uint8],
+    at: NDArray[np.int64],
+    size: NDArray[np.int64],
+) -> Int:
+    """Write the ids that are plain text; the size of the others stays 0. Returns the bytes written."""
+    used: Int = 0
+    for row in range(at.size):
+        to = used
+        plain = True
+        for k in range(form.shape[0]):
+            plain &= form[k, row] != _ESCAPED
+            out[to] = np.uint8(91) if k == 0 else np.uint8(44)
+            out[to + 1] = np.uint8(34)
+            to += 2
+            for j in range(begin[k, row], begin[k, row] + length[k, row]):
+                byte = data[j]
+                plain &= (byte >= 32) & (byte < 127) & (byte != 34) & (byte != 92)
+                out[to] = byte
+                to += 1
+            out[to] = np.uint8(34)
+            to += 1
+        out[to] = np.uint8(93)
+        to += 1
+        if plain:
+            at[row] = used
+            size[row] = to - used
+            used = to
+    return used
+
+
+@kernel
+def _encode(
+    text: NDArray[np.uint8],
+    spans: NDArray[np.int64],
+    data: NDArray[np.uint8],
+    key: NDArray[np.int64],
+    key_length: NDArray[np.int64],
+    offset: NDArray[np.int64],
+    timestamp: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    lists: NDArray[np.uint8],
+    list_at: NDArray[np.int64],
+    list_size: NDArray[np.int64],
+    owner: NDArray[np.int64],
+    expires: NDArray[np.int64],
+    base_timestamp: Int,
+    out: NDArray[np.uint8],
+) -> Int:
+    at = 0
+    sizes = np.empty(_NUMBERS, np.int64)
+    for k in range(rows.size):
+        row = rows[k]
+        sizes[0] = _number_bytes(offset[row])
+        sizes[1] = _number_bytes(timestamp[row])
+        sizes[2] = _number_bytes(owner[row])
+        sizes[3] = _number_bytes(expires[row])
+        value = sizes.sum() + spans[_END + 1] + list_size[k]
+        delta = timestamp[row] - base_timestamp
+        size = max(key_length[row], 0)
+        length = 1 + varint_bytes(delta) + varint_bytes(np.int64(k))
+        length += varint_bytes(key_length[row]) + size + varint_bytes(value) + value + 1
+        at = put_varint(out, at, length)
+        out[at] = 0
+        at = put_varint(out, at + 1, delta)
+        at = put_varint(out, at, np.int64(k))
+        at = put_varint(out, at, key_length[row])
+        at = put_varint(out, put_bytes(out, at, data, key[row], size), value)
+        at = _put_number(out, _put_text(out, at, text, spans, _OFFSET), sizes[0], offset[row])
+        at = _put_number(out, _put_text(out, at, text, spans, _TIMESTAMP), sizes[1], timestamp[row])
+        at = put_bytes(out, _put_text(out, at, text, spans, _ID), lists, list_at[k], list_size[k])
+        at = _put_number(out, _put_text(out, at, text, spans, _OWNER), sizes[2], owner[row])
+        at = _put_number(out, _put_text(out, at, text, spans, _EXPIRES), sizes[3], expires[row])
+        at = _put_text(out, at, text, spans, _END)
+        out[at] = 0  # no headers
+        at += 1
+    return at

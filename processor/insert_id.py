@@ -1,0 +1,228 @@
+"""How is one partition judged by ids, from columns to changelog values?
+
+The judge of mode ``insert-id``, exact backend. Ids are hashed with the partition's secret; the index lists
+which committed ids a record's could be, by the few bits that are in memory, and the pages in the local store
+say which it is. Whatever is wrong with a page is found by its checksum or its number, and never judged by: the
+local state is thrown away then, and the slot built anew from the changelog.
+
+Ids of the open transaction are staged in the index. They become blocks of the changelog with the commit, and
+pages of the local store after it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from processor.engine import clock
+from processor.engine.blocks import Confirmed, Rows, UnreadableBlockError, confirm, encode, ids_within
+from processor.engine.exact_index import ExactIndex
+from processor.engine.ids import HeaderPart, IdExtractor, KeyPart, ValuePart
+from processor.engine.records import HEADER_BYTES
+from processor.engine.verdict import Verdict
+from processor.errors import RebuildError, StopError
+from processor.judge import Evidence, Judgement
+from processor.state.id_log import IdLog
+from processor.state.store import StoreError
+from processor.wire.encode import plain_batch
+from schemas.config.dedup import HeaderId, KeyId, ValueId
+from schemas.id_changelog import SECRET_BYTES, id_block_key, id_page_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+    from processor.engine.blocks import Pages
+    from processor.engine.clock import Readings
+    from processor.engine.exact_index import Candidates
+    from processor.engine.ids import Part
+    from processor.engine.records import Columns
+    from processor.state.table import Table
+    from processor.wire.encode import EncodedBatch
+    from schemas.config import InsertIdDedup
+    from schemas.config.dedup import IdPart
+
+log = logging.getLogger(__name__)
+
+BLOCK_BYTES = 1024 * 1024
+"""A block is at most this large, whatever larger ones the changelog takes."""
+_RECORD_BYTES = 64
+"""More than a block's key takes as a record, with all lengths and deltas."""
+_NOTHING = np.zeros(0, np.int64)
+
+
+def worker_clock_ms() -> int:
+    """Return the worker's clock."""
+    return time.time_ns() // 1_000_000
+
+
+class InsertIds:
+    """Mode ``insert-id`` with the exact backend: see `processor.judge.Judge`.
+
+    Args:
+        dedup: What the records are judged by.
+        now_ms: The worker's clock.
+    """
+
+    def __init__(self, dedup: InsertIdDedup, now_ms: Callable[[], int] = worker_clock_ms) -> None:
+        self._dedup = dedup
+        self._now_ms = now_ms
+        self._index = ExactIndex(dedup.window, refresh=dedup.refresh)
+        self._log = IdLog(self._index)
+        self._table: Table | None = None
+        self._extractor: IdExtractor | None = None
+        self._clock_ms = clock.NEVER
+        self._judged = 0
+        self._blocks: list[tuple[bytes, Pages]] = []
+
+    @property
+    def log(self) -> IdLog:
+        """See `Judge.log`."""
+        return self._log
+
+    def load(self, table: Table) -> None:
+        """See `Judge.load`: the restore has put everything into the log; a new partition gets its secret.
+
+        Raises:
+            StopError: There is a position, but nothing of ids.
+        """
+        if self._log.secret is None:
+            if table.position() is not None:
+                raise StopError("the changelog has a position, and no record of ids: restore it from a copy")
+            # Secret: nobody can choose ids that meet others.
+            self._log.begin(os.urandom(SECRET_BYTES))
+        assert self._log.secret is not None  # noqa: S101 - just seen to
+        self._table = table
+        parts = [_part(each) for each in self._dedup.id]
+        self._extractor = IdExtractor(parts, self._log.secret, pass_missing=self._dedup.on_missing == "pass")
+        self._clock_ms = self._log.clock_ms
+
+    def extract(self, columns: Columns) -> Evidence:
+        """See `Judge.extract`."""
+        assert self._extractor is not None  # noqa: S101 - `load` has made it
+        ids = self._extractor.extract(columns)
+        return Evidence(
+            _NOTHING,
+            ids.fault,
+            data=columns.data,
+            ids=ids,
+            offset=columns.offset,
+            timestamp=columns.timestamp,
+        )
+
+    def judge(self, evidence: Evidence) -> Judgement:
+        """See `Judge.judge`.
+
+        Raises:
+            RebuildError: The local state is not what the index says; it has been thrown away.
+            StopError: More ids than one partition can have.
+        """
+        ids, offset = evidence.ids, evidence.offset
+        assert ids is not None and offset is not None  # noqa: S101, PT018 - `extract` gave them
+        readings = self._readings(evidence)
+        wanted = self._index.look_up(ids, readings.reading_ms)
+        confirmed = self._confirmed(wanted)
+        try:
+            judged = self._index.judge(ids, offset, readings.reading_ms, wanted, confirmed)
+        except MemoryError as error:
+            raise StopError(f"the ids of one partition do not fit: {error}") from error
+        # A record that meets its own trace is a replay, and passes: that must not happen, and would lose it.
+        verdict = judged.verdict
+        replayed = judged.owner == offset
+        if replayed.any():
+            log.error("%s records met themselves and pass", np.count_nonzero(replayed))
+            verdict[replayed] = Verdict.PASS
+        self._clock_ms = readings.clock_ms
+        self._judged += verdict.size
+        return Judgement(verdict, _NOTHING, owner=judged.owner, expires_ms=judged.expires_ms)
+
+    def _readings(self, evidence: Evidence) -> Readings:
+        now_ms = self._now_ms()
+        if self._dedup.time == "arrival":
+            return clock.by_arrival(self._clock_ms, evidence.fault, now_ms)
+        assert evidence.timestamp is not None  # noqa: S101 - `extract` gave it
+        return clock.by_records(
+            self._clock_ms, evidence.timestamp, evidence.fault, now_ms, self._dedup.max_ahead
+        )
+
+    def _confirmed(self, wanted: Candidates) -> Confirmed:
+        """Read the candidates' pages. All that is committed is in the store, see `IdLog.due`."""
+        if not wanted.page.size:
+            return Confirmed.none()
+        table = self._table
+        assert table is not None  # noqa: S101 - `load` has given it
+        try:
+            pages = table.get_many([id_page_key(first) for first in wanted.page.tolist()])
+            # A page that is missing is an empty one, which is cut.
+            return confirm([page or b"" for page in pages], wanted.page, wanted.which, wanted.at)
+        except (StoreError, UnreadableBlockError) as error:
+            log.exception("the local state is corrupt, reading it anew from the changelog")
+            table.clear()
+            raise RebuildError("local", f"local state: {error}") from error
+
+    def changes(self) -> dict[bytes, bytes | None]:
+        """See `Judge.changes`: the blocks go in bulk."""
+        return self._log.changes(self._clock_ms)
+
+    def changelog_batches(self, limit_bytes: int) -> list[EncodedBatch]:
+        """See `Judge.changelog_batches`: one record a block."""
+        rows = self._index.staged()
+        self._blocks = []
+        now_ms = worker_clock_ms()
+        batches = []
+        while len(rows):
+            most = ids_within(rows, min(limit_bytes, BLOCK_BYTES) - HEADER_BYTES - _RECORD_BYTES)
+            if not most:
+                raise StopError(
+                    f"the changelog takes batches of {limit_bytes} bytes: raise its max.message.bytes (at most "
+                    "1 MiB is used)"
+                )
+            some, rows = _cut(rows, most)
+            key = id_block_key(some.first)
+            block, pages = encode(some, self._clock_ms, key)
+            self._blocks.append((block, pages))
+            batches.append(plain_batch([(key, block, now_ms, ())]))
+        return batches
+
+    def restate(self) -> None:
+        """See `Judge.restate`."""
+        raise NotImplementedError("a reset of mode insert-id was not refused")
+
+    def committed(self) -> None:
+        """See `Judge.committed`."""
+        self._log.committed(self._blocks, self._clock_ms, self._judged)
+        self._blocks = []
+        self._judged = 0
+
+    def size(self) -> tuple[int, int]:
+        """See `Judge.size`: ids, those included that are expired and not yet swept."""
+        return len(self._index), self._index.size_bytes
+
+    def watermarks(self) -> Iterable[int]:
+        """See `Judge.watermarks`."""
+        return ()
+
+
+def _part(part: IdPart) -> Part:
+    match part:
+        case HeaderId():
+            return HeaderPart(part.name.encode())
+        case KeyId():
+            return KeyPart()
+        case ValueId():
+            return ValuePart(part.pointer)
+
+
+def _cut(rows: Rows, count: int) -> tuple[Rows, Rows]:
+    """Return the first ``count`` rows, and the others."""
+
+    def part(cut: slice, first: int) -> Rows:
+        columns: list[NDArray[np.int64]] = [rows.owner[cut], rows.reading_ms[cut], rows.supersedes[cut]]
+        return Rows(first, rows.hash[cut], *columns)
+
+    return part(slice(count), rows.first), part(slice(count, None), rows.first + count)

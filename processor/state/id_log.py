@@ -1,0 +1,335 @@
+"""How do millions of ids survive a restart?
+
+In the changelog as one block a commit, or a few, and in the local store as the pages of those blocks, each
+under the number of its first id: what is written is never changed, and goes from the front when it is expired.
+Pages are also what a candidate is confirmed by, so they are written right after each commit; in memory is only
+the index (`processor.engine.exact_index`), which is made again from the pages, or from the blocks.
+
+Numbers have no gaps. So a page or a block that is missing is found: in front by the state's record, which says
+from which number on ids are alive, in between and at the end by the numbers themselves.
+
+Invariant: every page that the index knows of, and that is not expired, is in the store whenever the table is
+settled. Pages without a mark say nothing (see `processor.state.restore`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from processor.engine.blocks import UnreadableBlockError, decode, decode_pages, joined
+from processor.engine.clock import NEVER
+from processor.errors import StopError
+from processor.state.bulk import ForeignStateError
+from processor.state.id_places import Places
+from schemas.changelog import CorruptStateError
+from schemas.id_changelog import (
+    ID_BLOCK_KIND,
+    ID_PAGE_KIND,
+    ID_PLACE_KIND,
+    IDS_KEY,
+    ORIGIN_COPY_KEY,
+    IdState,
+    decode_place,
+    encode_place,
+    id_page_key,
+    id_place_key,
+    page_number,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from processor.engine.blocks import Pages, Rows
+    from processor.engine.exact_index import ExactIndex
+    from processor.engine.records import Columns
+
+PAGES_A_STEP = 256
+"""Pages that are read in one go: 45,000 ids, some 10 ms."""
+ERASED_IDS = 65_536
+"""Expired ids that make it worth while to delete their pages, some 1.5 MB: a range that is deleted costs every
+look-up a little until RocksDB has compacted it away."""
+SWEPT_RECORDS = 2_000
+"""The index frees one extent of expired ids a so many (see `ExactIndex.commit`)."""
+
+
+class IdLog:
+    """The ids of one partition: where they are kept, and the index over them.
+
+    Attributes:
+        index: In which they are looked up.
+        secret: The key of their hash; None before the first commit.
+        clock_ms: The partition's clock, as committed.
+
+    Args:
+        index: Empty.
+    """
+
+    def __init__(self, index: ExactIndex) -> None:
+        self.index = index
+        self._forget()
+
+    def _forget(self) -> None:
+        self.secret: bytes | None = None
+        self.clock_ms = NEVER
+        self._pages: dict[bytes, bytes] = {}
+        self._unsaved = False
+        self._erased = 0
+        # Of what was taken over: the first number that there is anything of, and the last state's record.
+        self._begins: int | None = None
+        self._said: IdState | None = None
+        self._floor = 0
+        self._inside = False
+        # What may be deleted of the changelog, and what the last commit has written.
+        self._places = Places()
+        self._origin: bytes | None = None
+        self._written = 0
+        self._commit: tuple[int, int] | None = None
+        self._promised: tuple[int, int] | None = None
+        self._expendable: int | None = None
+
+    # ---------------------------------------------------------------- what is committed
+
+    def begin(self, secret: bytes) -> None:
+        """Begin a partition that has no state yet."""
+        self.secret = secret
+
+    def changes(self, clock_ms: int) -> dict[bytes, bytes | None]:
+        """Return what the next commit writes beside its blocks and, last, the position.
+
+        Where something in front can be deleted once that is committed, the origin is among it.
+
+        Args:
+            clock_ms: The clock after its last record.
+        """
+        changes: dict[bytes, bytes | None] = {IDS_KEY: self._state(clock_ms).encode()}
+        self._promised = None
+        place = self._places.of(self.index.floor)
+        if place is not None and place > self._places.first and self._origin is not None:
+            changes[ORIGIN_COPY_KEY] = self._origin
+            self._promised = self.index.floor, place
+        self._written = len(changes) + 1
+        return changes
+
+    def _state(self, clock_ms: int) -> IdState:
+        assert self.secret is not None  # noqa: S101 - there is one from `begin` or a restore
+        return IdState(self.secret, clock_ms, self.index.next_number, self.index.floor)
+
+    def committed(self, blocks: Sequence[tuple[bytes, Pages]], clock_ms: int, records: int) -> None:
+        """Take the staged ids as committed.
+
+        Args:
+            blocks: What was written of them, in order; none where nothing was staged.
+            clock_ms: The clock after the commit's last record.
+            records: How many it has judged.
+        """
+        sweep = 1 + records // SWEPT_RECORDS
+        first = int(blocks[0][1].first[0]) if blocks else self.index.next_number
+        self._commit = first, len(blocks) + self._written
+        if self._promised is not None:
+            floor, self._expendable = self._promised
+            self._places.forget_before(floor)
+            self._promised = None
+        for block, pages in blocks:
+            self._keep(block, pages)
+        self.index.commit(joined([pages for _, pages in blocks]), clock_ms, sweep)
+        self.clock_ms = clock_ms
+        self._unsaved = True
+
+    def reached(self, changelog_offset: int) -> None:
+        """See `Bulk.reached`: a commit's records are the last ones before that, one behind the other."""
+        if self._commit is not None:
+            first, records = self._commit
+            self._places.note(first, changelog_offset - records)
+            self._commit = None
+
+    def note_origin(self, value: bytes) -> None:
+        """See `Bulk.note_origin`."""
+        self._origin = value
+        self._unsaved = True
+
+    def expendable(self) -> int | None:
+        """See `Bulk.expendable`: what lies before the first living ids, the origin being behind it too."""
+        expendable, self._expendable = self._expendable, None
+        return expendable
+
+    def _keep(self, block: bytes, pages: Pages) -> None:
+        at = pages.at.tolist()
+        for k, first in enumerate(pages.first.tolist()):
+            self._pages[id_page_key(first)] = block[at[k] : at[k + 1]]
+
+    # ---------------------------------------------------------------- what is taken over
+
+    @property
+    def empty(self) -> bool:
+        """See `Bulk.empty`."""
+        return self._begins is None and self._said is None
+
+    @property
+    def unsaved(self) -> bool:
+        """See `Bulk.unsaved`."""
+        return self._unsaved
+
+    def clear(self) -> None:
+        """See `Bulk.clear`."""
+        self.index.clear()
+        self._forget()
+
+    def due(self, waited_s: float) -> bool:
+        """See `Bulk.due`: always, for candidates are confirmed by what is in the store."""
+        del waited_s
+        return True
+
+    def take(self, columns: Columns) -> list[tuple[bytes, bytes | None]]:
+        """See `Bulk.take`."""
+        rest: list[tuple[bytes, bytes | None]] = []
+        items = columns.items(np.arange(len(columns)))
+        for offset, (key, value) in zip(columns.offset.tolist(), items, strict=True):
+            if value is not None and key == IDS_KEY:
+                state = IdState.decode(value)
+                self._note(state.next_number, offset, inside=False)
+                self._take_state(state)
+            elif value is not None and key == ORIGIN_COPY_KEY:
+                self._origin = value
+            elif value is not None and key.startswith(ID_BLOCK_KIND):
+                try:
+                    rows, clock_ms, pages = decode(value, key)
+                except UnreadableBlockError as error:
+                    raise CorruptStateError(str(error)) from error
+                self._note(rows.first, offset, inside=True)
+                self._take_rows(rows, pages)
+                self._keep(value, pages)
+                self._expire(clock_ms, len(rows))
+            else:
+                rest.append((key, value))
+                continue
+            self._unsaved = True
+        return rest
+
+    def _note(self, number: int, offset: int, *, inside: bool) -> None:
+        """Note the place of a commit at its first record; ``inside`` false: this is its last of ours."""
+        if not self._inside:
+            self._places.note(number, offset)
+        self._inside = inside
+
+    def _take_state(self, state: IdState) -> None:
+        if self.secret not in {None, state.secret}:
+            raise ForeignStateError("its ids are hashed with another secret than those before")
+        if self._begins is None:
+            self._begins = state.next_number
+            self.index.begin_at(state.next_number)
+        elif state.next_number != self.index.next_number:
+            raise ForeignStateError(
+                f"ids up to number {state.next_number - 1} were remembered, and those from "
+                f"{self.index.next_number} on are not there"
+            )
+        self.secret = state.secret
+        self._said = state
+        self._floor = max(self._floor, state.floor)
+        self._expire(state.clock_ms, 0)
+
+    def _take_rows(self, rows: Rows, pages: Pages) -> None:
+        if self._begins is None:
+            self._begins = rows.first
+        elif rows.first != self.index.next_number:
+            raise ForeignStateError(
+                f"ids from number {rows.first} on follow, and {self.index.next_number} should be the next"
+            )
+        try:
+            self.index.restore(rows, pages)
+        except MemoryError as error:
+            raise StopError(f"the ids of one partition do not fit: {error}") from error
+
+    def _expire(self, clock_ms: int, ids: int) -> None:
+        self.clock_ms = max(self.clock_ms, clock_ms)
+        self.index.commit(None, self.clock_ms, 1 + ids // SWEPT_RECORDS)
+
+    def load(self, items: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
+        """See `Bulk.load`. Every page is read, so one that is not whole is found now."""
+        state: IdState | None = None
+        some: list[tuple[bytes, bytes]] = []
+        for key, value in items:
+            if key == IDS_KEY:
+                state = IdState.decode(value)
+            if key == ORIGIN_COPY_KEY:
+                self._origin = value
+            if key.startswith(ID_PLACE_KIND):
+                self._places.load(page_number(key), decode_place(key, value))
+            if not key.startswith(ID_PAGE_KIND):
+                continue
+            some.append((key, value))
+            if len(some) == PAGES_A_STEP:
+                self._load_pages(some)
+                some = []
+                yield
+        if some:
+            self._load_pages(some)
+            yield
+        if state is None:
+            raise CorruptStateError("there is no record of ids")
+        self._take_state(state)
+        self._check()
+        self._unsaved = False
+
+    def _load_pages(self, some: Sequence[tuple[bytes, bytes]]) -> None:
+        numbers = [page_number(key) for key, _ in some]
+        try:
+            rows, pages = decode_pages([value for _, value in some], numbers[0])
+        except UnreadableBlockError as error:
+            raise CorruptStateError(str(error)) from error
+        if pages.first.tolist() != numbers:
+            raise CorruptStateError(f"pages from {numbers[0]} on do not stand under their numbers")
+        self._take_rows(rows, pages)
+
+    def check(self, start: int) -> None:
+        """See `Bulk.check`: all from the first living id on must be there, in the changelog too."""
+        self._check()
+        needed = self._places.of(self._floor)
+        if needed is not None and start > needed:
+            raise StopError(
+                f"the changelog begins at {start}, and ids that are inside the window lie from {needed} on: "
+                "they were deleted (by retention, DeleteRecords, or another cleanup.policy). The local state "
+                "has them, but whoever takes this partition over would pass their duplicates. Restore the "
+                "topic from a copy, or see 'Beginning anew' in docs/operations.md"
+            )
+
+    def _check(self) -> None:
+        if self.empty:
+            return
+        said = self._said
+        if said is None or said.next_number != self.index.next_number:
+            raise CorruptStateError("there are ids behind the last record of their state")
+        if self._begins is not None and self._begins > self._floor:
+            raise CorruptStateError(
+                f"ids from number {self._floor} to {self._begins - 1} are gone, which are inside the window: "
+                "they were deleted (by retention, DeleteRecords, or another cleanup.policy), and the records "
+                "they are of would pass again. Restore the topic from a copy, or see 'Beginning anew' in "
+                "docs/operations.md"
+            )
+
+    # ---------------------------------------------------------------- what is written locally
+
+    def write(self, *, sweeping: bool = True) -> dict[bytes, bytes | None]:
+        """See `Bulk.write`; before a restore has come to a state's record, only pages."""
+        del sweeping
+        changes: dict[bytes, bytes | None] = {**self._pages}
+        self._pages = {}
+        if self.secret is not None:
+            changes[IDS_KEY] = self._state(self.clock_ms).encode()
+        if self._origin is not None:
+            changes[ORIGIN_COPY_KEY] = self._origin
+        for number, offset in self._places.changes().items():
+            key = id_place_key(number)
+            changes[key] = None if offset is None else encode_place(key, offset)
+        self._unsaved = False
+        return changes
+
+    def erased(self) -> tuple[bytes, bytes] | None:
+        """See `Bulk.erased`: pages whose ids are all expired."""
+        floor = self.index.floor
+        if floor - self._erased < ERASED_IDS:
+            return None
+        first, self._erased = self._erased, floor
+        self._pages = {key: page for key, page in self._pages.items() if page_number(key) >= floor}
+        return id_page_key(first), id_page_key(floor)

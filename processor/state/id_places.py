@@ -1,0 +1,73 @@
+"""From which changelog offset on do ids from a number on lie?
+
+Asked to delete what is expired from the front of a changelog, and to find that too much has been deleted. One
+place is kept for every so many ids, and for every so many changelog records where ids are rare: the place of
+the first commit in each such stretch. So it follows from the changelog alone which places there are, and two
+workers that have taken over the same changelog have the same.
+
+Invariant: every block of ids from a place's number on lies at its offset or behind it; both rise.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+
+PLACE_IDS = int(os.environ.get("SEQMARK_TEST_PLACE_IDS", "16384"))
+"""Ids from one place to the next: some 350 KB of changelog. Tests have fewer."""
+PLACE_RECORDS = 100_000
+"""Changelog records from one place to the next: what a commit writes without ids, 12 MB of it."""
+
+
+class Places:
+    """The places of one partition's changelog."""
+
+    def __init__(self) -> None:
+        self._numbers: list[int] = []
+        self._offsets: list[int] = []
+        self._changed: dict[int, int | None] = {}
+
+    def note(self, number: int, offset: int) -> None:
+        """Take note of a commit; they come in order.
+
+        Args:
+            number: Of the first id that it remembers, or the next one would.
+            offset: Of the first record that says so.
+        """
+        if self._numbers:
+            last, at = self._numbers[-1], self._offsets[-1]
+            if number // PLACE_IDS == last // PLACE_IDS and offset // PLACE_RECORDS == at // PLACE_RECORDS:
+                return
+            if number == last:
+                self._offsets[-1] = self._changed[number] = offset
+                return
+        self._numbers.append(number)
+        self._offsets.append(offset)
+        self._changed[number] = offset
+
+    def load(self, number: int, offset: int) -> None:
+        """Take over a place that was kept; they come in order."""
+        self._numbers.append(number)
+        self._offsets.append(offset)
+
+    def of(self, number: int) -> int | None:
+        """Return the offset from which on all ids from ``number`` on lie; None: that is not known."""
+        index = bisect_right(self._numbers, number) - 1
+        return self._offsets[index] if index >= 0 else None
+
+    @property
+    def first(self) -> int:
+        """The offset of the first place; there is one."""
+        return self._offsets[0]
+
+    def forget_before(self, number: int) -> None:
+        """Forget the places that only ids below ``number`` needed."""
+        index = max(0, bisect_right(self._numbers, number) - 1)
+        for gone in self._numbers[:index]:
+            self._changed[gone] = None
+        del self._numbers[:index], self._offsets[:index]
+
+    def changes(self) -> dict[int, int | None]:
+        """Return what has changed since the last call: offset by number, None where it is forgotten."""
+        changed, self._changed = self._changed, {}
+        return changed

@@ -1,0 +1,296 @@
+"""Insert ids on a real broker, across restarts of every kind and whatever happens to the local state."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from processor.state.rocks import RocksStore
+from schemas.changelog import POSITION_KEY
+from schemas.id_changelog import ID_BLOCK_KIND, ID_PAGE_KIND, IDS_KEY, ORIGIN_COPY_KEY, IdState, id_block_key
+from tests.support.id_rules import IdModel, IdRules
+from tests.support.topics import New, bounds, contents, create_topic, delete_records, delete_topic
+from tests.support.worker import (
+    WorkerConfig,
+    new_config,
+    produce,
+    read_topic,
+    run_drain,
+    start_worker,
+    until,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.broker import Broker
+
+pytestmark = pytest.mark.broker
+
+NOW_MS = int(time.time() * 1000)
+DAY_MS = 86_400_000
+
+
+def judging(broker: Broker, folder: Path, rules: IdRules, partitions: int = 1) -> WorkerConfig:
+    config = (
+        new_config(broker.bootstrap_servers, folder, partitions, slots=1).with_duplicates().with_quarantine()
+    )
+    (pipeline,) = config.pipelines
+    return replace(config, pipelines=(rules.applied(pipeline),))
+
+
+def of(name: bytes, timestamp: int = NOW_MS, value: bytes = b"value") -> New:
+    return New(b"key", value, (("id", name),), timestamp)
+
+
+def some(start: int, stop: int, timestamp: int = NOW_MS) -> list[New]:
+    return [of(b"id-%d" % number, timestamp) for number in range(start, stop)]
+
+
+def drained(config: WorkerConfig) -> str:
+    ended = run_drain(config)
+    assert ended.code == 0, ended.stderr
+    return ended.stderr
+
+
+def passed(config: WorkerConfig, *more: New) -> list[bytes]:
+    """Produce, drain, and return the ids that are in the sink by then."""
+    produce(config.bootstrap_servers, config.source, more)
+    drained(config)
+    return [dict(record.headers)["id"] or b"" for record in read_topic(config.bootstrap_servers, config.sink)]
+
+
+def names(start: int, stop: int) -> list[bytes]:
+    return [b"id-%d" % number for number in range(start, stop)]
+
+
+def stores(config: WorkerConfig) -> list[Path]:
+    return sorted(config.state_dir.glob("*/home-*/p/*"))
+
+
+def test_verdicts_and_receipts_are_the_naive_models_over_many_restarts(broker: Broker, tmp_path: Path) -> None:
+    dice = random.Random(20261121)
+    rules = IdRules(window="1s", refresh=True)
+    config = judging(broker, tmp_path, rules, partitions=2)
+    clock = NOW_MS - DAY_MS
+    for run in range(4):
+        for partition in range(2):
+            more: list[New] = []
+            for _ in range(1500):
+                clock += dice.choice((0, 0, 0, 1, 2, 5)) if dice.random() < 0.995 else 700
+                name = b"%d" % dice.randrange(400) if dice.random() < 0.98 else dice.randbytes(5)
+                late_ms = dice.choice((0, 0, 5, 900, 5_000, 90 * DAY_MS))
+                more.append(of(name, clock - late_ms, b"%d" % len(more)))
+                if dice.random() < 0.01:
+                    more.append(New(b"key", b"value", (), clock + 5_000))
+            produce(config.bootstrap_servers, config.source, more, partition=partition)
+        if run == 2:
+            shutil.rmtree(config.state_dir)
+        drained(config)
+
+    source = read_topic(config.bootstrap_servers, config.source)
+    models = [IdModel(rules), IdModel(rules)]
+    said = [(record, models[record.partition].judge(record)) for record in source]
+    sink = read_topic(config.bootstrap_servers, config.sink)
+    assert contents(sink) == contents(record for record, each in said if each.verdict == "pass")
+    receipts = [
+        json.loads(each.value or b"") for each in read_topic(config.bootstrap_servers, config.duplicates)
+    ]
+    assert [
+        (told["partition"], told["offset"], told["owner"]["offset"], told["expires_at"]) for told in receipts
+    ] == [
+        (record.partition, record.offset, each.owner, each.expires_ms)
+        for record, each in said
+        if each.verdict == "duplicate"
+    ]
+    assert len(receipts) > 1000
+    assert len(sink) > 1000
+    assert len(read_topic(config.bootstrap_servers, config.quarantine)) == len(source) - len(sink) - len(
+        receipts
+    )
+
+
+def test_a_restart_reads_only_what_is_new_and_one_without_a_disk_reads_all(
+    broker: Broker, tmp_path: Path
+) -> None:
+    config = judging(broker, tmp_path, IdRules())
+    assert passed(config, *some(0, 5000), *some(100, 400)) == names(0, 5000)
+    assert passed(config, *some(0, 5010)) == names(0, 5010)
+    shutil.rmtree(config.state_dir)
+    assert passed(config, *some(0, 5020)) == names(0, 5020)
+
+
+def test_a_commit_is_one_block_and_one_record_of_the_state_before_the_position(
+    broker: Broker, tmp_path: Path
+) -> None:
+    config = judging(broker, tmp_path, IdRules())
+    passed(config, *some(0, 2000))
+    passed(config, *some(0, 2000))
+    rows = read_topic(config.bootstrap_servers, config.changelog)
+    keys = [row.key or b"" for row in rows]
+    assert keys[:3] == [b"O", IDS_KEY, POSITION_KEY]
+    assert {key[:1] for key in keys} == {b"O", IDS_KEY, POSITION_KEY, ID_BLOCK_KIND}
+    states = [IdState.decode(row.value or b"") for row in rows if row.key == IDS_KEY]
+    assert len({state.secret for state in states}) == 1
+    assert (states[0].next_number, states[-1].next_number, states[-1].clock_ms) == (1, 2001, NOW_MS)
+    blocks = [row for row in rows if (row.key or b"").startswith(ID_BLOCK_KIND)]
+    assert sum(len(row.value or b"") for row in blocks) < 2000 * 24
+
+
+def test_a_killed_worker_forgets_nothing(broker: Broker, tmp_path: Path) -> None:
+    config = judging(broker, tmp_path, IdRules())
+    produce(config.bootstrap_servers, config.source, some(0, 3000))
+    with start_worker(config) as worker:
+        worker.wait_ready()
+        until(lambda: len(read_topic(config.bootstrap_servers, config.sink)) == 3000, "all have passed")
+        worker.kill()
+    assert passed(config, *some(0, 3001)) == names(0, 3001)
+
+
+def test_what_expired_while_no_worker_ran_passes_again_and_nothing_else_does(
+    broker: Broker, tmp_path: Path
+) -> None:
+    config = judging(broker, tmp_path, IdRules(window="1s"))
+    begun = NOW_MS - 90 * DAY_MS
+    first = passed(config, of(b"a", begun), of(b"b", begun + 500), of(b"a", begun + 999), of(b"b", begun))
+    assert first == [b"a", b"b"]
+    again = passed(config, of(b"b", begun + 1499), of(b"a", begun), of(b"b", begun), of(b"b", begun + 1500))
+    assert again == [b"a", b"b", b"a", b"b"]
+
+
+def lose_a_page(folder: Path) -> None:
+    store = RocksStore(folder)
+    key = list(store.items(ID_PAGE_KIND))[2][0]
+    store.write({key: None})
+    store.close()
+
+
+def spoil_a_page(folder: Path) -> None:
+    store = RocksStore(folder)
+    key, page = list(store.items(ID_PAGE_KIND))[2]
+    store.write({key: page[:-3] + bytes(3)})
+    store.close()
+
+
+def cut_the_log(folder: Path) -> None:
+    for log in folder.glob("*.log"):
+        log.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
+
+
+def spoil_the_list(folder: Path) -> None:
+    (folder / "CURRENT").write_bytes(b"noise")
+
+
+@pytest.mark.parametrize("damage", [lose_a_page, spoil_a_page, cut_the_log, spoil_the_list, shutil.rmtree])
+def test_a_local_state_that_is_damaged_is_rebuilt_from_the_changelog(
+    broker: Broker, tmp_path: Path, damage: object
+) -> None:
+    config = judging(broker, tmp_path, IdRules())
+    once = passed(config, *some(0, 3000))
+    (folder,) = stores(config)
+    assert callable(damage)
+    damage(folder)
+    produce(config.bootstrap_servers, config.source, some(0, 3005))
+    said = drained(config)
+    found = [dict(each.headers)["id"] for each in read_topic(config.bootstrap_servers, config.sink)]
+    assert found == [*once, *names(3000, 3005)]
+    if damage in {lose_a_page, spoil_a_page}:
+        assert "is corrupt" in said
+    if damage is spoil_the_list:
+        assert "is damaged, reading it anew" in said
+
+
+def test_a_changelog_without_ids_that_are_inside_the_window_is_refused(broker: Broker, tmp_path: Path) -> None:
+    config = judging(broker, tmp_path, IdRules())
+    passed(config, *some(0, 1000))
+    passed(config, *some(0, 1010))
+    rows = read_topic(config.bootstrap_servers, config.changelog)
+    last = [row.offset for row in rows if (row.key or b"").startswith(ID_BLOCK_KIND)][-1]
+    delete_records(config.bootstrap_servers, config.changelog, last)
+    shutil.rmtree(config.state_dir)
+    for _ in range(2):
+        ended = run_drain(config)
+        assert ended.code == 1
+        assert "inside the window" in ended.stderr
+        assert "Restore the topic from a copy" in ended.stderr
+
+
+def test_a_changelog_that_ends_before_the_local_state_is_refused(broker: Broker, tmp_path: Path) -> None:
+    config = judging(broker, tmp_path, IdRules())
+    passed(config, *some(0, 1000))
+    delete_topic(config.bootstrap_servers, config.changelog)
+    policy = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+    create_topic(config.bootstrap_servers, config.changelog, 1, policy)
+    assert bounds(config.bootstrap_servers, config.changelog) == (0, 0)
+    ended = run_drain(config)
+    assert ended.code == 1
+    assert "was deleted or cut" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "other", [IdRules(window="2h"), IdRules(refresh=True), IdRules(({"from": "key"},)), IdRules(time="arrival")]
+)
+def test_another_definition_is_refused_and_changes_nothing(
+    broker: Broker, tmp_path: Path, other: IdRules
+) -> None:
+    config = judging(broker, tmp_path, IdRules())
+    once = passed(config, *some(0, 10))
+    changed = replace(config, pipelines=(other.applied(config.pipelines[0]),))
+    for _ in range(2):
+        ended = run_drain(changed)
+        assert ended.code == 1
+        assert "window" in ended.stderr
+        assert "set the definition back" in ended.stderr
+    assert passed(config, *some(5, 11)) == [*once, b"id-10"]
+
+
+def test_two_workers_share_the_partitions_and_hand_them_over(broker: Broker, tmp_path: Path) -> None:
+    config = judging(broker, tmp_path, IdRules(), partitions=2).but(slots=2)
+    for partition in range(2):
+        produce(config.bootstrap_servers, config.source, some(0, 1000), partition=partition)
+    other = config.but(state_dir=str(tmp_path / "other"))
+    with start_worker(config) as one:
+        one.wait_ready()
+        with start_worker(other) as two:
+            two.wait_ready()
+            until(lambda: len(read_topic(config.bootstrap_servers, config.sink)) == 2000, "all have passed")
+            one.terminate()
+            assert one.wait() == 0
+            for partition in range(2):
+                produce(config.bootstrap_servers, config.source, some(0, 1001), partition=partition)
+            until(lambda: len(read_topic(config.bootstrap_servers, config.sink)) >= 2002, "the new ones passed")
+            two.terminate()
+            assert two.wait() == 0
+    drained(config)
+    assert len(read_topic(config.bootstrap_servers, config.sink)) == 2002
+
+
+def test_the_changelog_is_deleted_up_to_the_live_window_and_no_further(broker: Broker, tmp_path: Path) -> None:
+    config = judging(broker, tmp_path, IdRules(window="1s"))
+    servers, changelog = config.bootstrap_servers, config.changelog
+    clock = NOW_MS - DAY_MS
+    with start_worker(config, env={"SEQMARK_TEST_PLACE_IDS": "100"}) as worker:
+        worker.wait_ready()
+        for number in range(12):
+            produce(servers, config.source, some(300 * number, 300 * (number + 1), clock + 400 * number))
+            end = 300 * (number + 1)
+            until(lambda end=end: len(read_topic(servers, config.sink)) == end, "all have passed")  # type: ignore[misc]
+        until(lambda: bounds(servers, changelog)[0] > 10, "what is expired is deleted")
+        worker.terminate()
+        assert worker.wait() == 0
+    left = {row.key for row in read_topic(servers, changelog)}
+    assert id_block_key(1) not in left
+    assert {IDS_KEY, ORIGIN_COPY_KEY, POSITION_KEY} < left
+
+    shutil.rmtree(config.state_dir)
+    last = clock + 400 * 11
+    # Three commits' ids are inside the window, of 400 ms each; the one before is expired.
+    once = names(0, 3600)
+    assert passed(config, *some(3600 - 900, 3600, last)) == once
+    assert passed(config, *some(3600 - 1200, 3600, last)) == [*once, *names(2400, 2700)]
