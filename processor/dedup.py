@@ -101,6 +101,9 @@ class PartitionWatermark:
         """See `Judge.size`."""
         return int(self._committed.watermark is not None), 8
 
+    def times(self) -> None:
+        """See `Judge.times`."""
+
     def watermarks(self) -> Iterable[int]:
         """See `Judge.watermarks`."""
         return () if self._committed.watermark is None else (self._committed.watermark,)
@@ -195,6 +198,9 @@ class ScopedWatermark:
         """See `Judge.committed`."""
         self._table.committed()
         self._restated = False
+
+    def times(self) -> None:
+        """See `Judge.times`."""
 
     def watermarks(self) -> Iterable[int]:
         """See `Judge.watermarks`: never a series a scope."""

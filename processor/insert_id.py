@@ -25,7 +25,7 @@ from processor.engine.ids import HeaderPart, IdExtractor, KeyPart, ValuePart
 from processor.engine.records import HEADER_BYTES
 from processor.engine.verdict import Verdict
 from processor.errors import RebuildError, StopError
-from processor.judge import Evidence, Judgement
+from processor.judge import Evidence, Judgement, Times
 from processor.state.id_log import IdLog
 from processor.state.store import StoreError
 from processor.wire.encode import plain_batch
@@ -77,7 +77,7 @@ class InsertIds:
         self._table: Table | None = None
         self._extractor: IdExtractor | None = None
         self._clock_ms = clock.NEVER
-        self._judged = 0
+        self._judged = self._behind = self._ahead = 0
         self._blocks: list[tuple[bytes, Pages]] = []
 
     @property
@@ -138,6 +138,8 @@ class InsertIds:
             log.error("%s records met themselves and pass", np.count_nonzero(replayed))
             verdict[replayed] = Verdict.PASS
         self._clock_ms = readings.clock_ms
+        self._behind += readings.late
+        self._ahead += readings.future
         self._judged += verdict.size
         return Judgement(verdict, _NOTHING, owner=judged.owner, expires_ms=judged.expires_ms)
 
@@ -202,6 +204,13 @@ class InsertIds:
     def size(self) -> tuple[int, int]:
         """See `Judge.size`: ids, those included that are expired and not yet swept."""
         return len(self._index), self._index.size_bytes
+
+    def times(self) -> Times:
+        """See `Judge.times`."""
+        committed = self._log.clock_ms
+        times = Times(None if committed == clock.NEVER else committed, self._behind, self._ahead)
+        self._behind = self._ahead = 0
+        return times
 
     def watermarks(self) -> Iterable[int]:
         """See `Judge.watermarks`."""

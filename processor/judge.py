@@ -9,7 +9,7 @@ a transaction fails the judge is dropped with everything else and loaded anew.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from processor.engine.id_receipts import IdGrounds
 from processor.engine.receipts import Grounds
@@ -93,6 +93,20 @@ class Judgement:
         return IdGrounds(self.verdict, evidence.ids, self.owner, self.expires_ms)
 
 
+class Times(NamedTuple):
+    """What the clock of a partition in mode insert-id has met.
+
+    Attributes:
+        clock_ms: As committed; None before the first record.
+        behind: Records with a timestamp below it.
+        ahead: Records with one further ahead than is believed.
+    """
+
+    clock_ms: int | None
+    behind: int
+    ahead: int
+
+
 class Judge(Protocol):
     """Judges the records of one source partition, in offset order."""
 
@@ -134,7 +148,11 @@ class Judge(Protocol):
         ...
 
     def size(self) -> tuple[int, int]:
-        """Return how many scopes there are and how many bytes they take."""
+        """Return how many scopes there are, or ids, and how many bytes they take."""
+        ...
+
+    def times(self) -> Times | None:
+        """Return what the partition's clock says and has said since the last call; None: it has none."""
         ...
 
     def watermarks(self) -> Iterable[int]:

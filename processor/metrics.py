@@ -74,7 +74,39 @@ class Metrics:
         self.scopes = Gauge(
             "seqmark_scopes", "Scopes with a watermark of their own.", partition, registry=registry
         )
-        self.state_bytes = Gauge("seqmark_state_bytes", "Memory of those.", partition, registry=registry)
+        self.ids = Gauge(
+            "seqmark_ids",
+            "Ids in the index, expired ones that are not swept yet included.",
+            partition,
+            registry=registry,
+        )
+        self.state_bytes = Gauge(
+            "seqmark_state_bytes", "Memory of scopes, or of the index of ids.", partition, registry=registry
+        )
+        self.clock = Gauge(
+            "seqmark_clock_seconds",
+            "The partition's clock, of the last commit, in Unix time (mode insert-id).",
+            partition,
+            registry=registry,
+        )
+        self.records_behind = Counter(
+            "seqmark_records_behind_clock",
+            "Records with a timestamp below their partition's clock (mode insert-id); judged like any other.",
+            ("pipeline",),
+            registry=registry,
+        )
+        self.records_ahead = Counter(
+            "seqmark_records_ahead_of_clock",
+            "Records further ahead than max_ahead allows (mode insert-id); judged, and not believed.",
+            ("pipeline",),
+            registry=registry,
+        )
+        self.memory = Gauge("seqmark_memory_bytes", "Memory that the process has in use.", registry=registry)
+        self.memory_pressure = Gauge(
+            "seqmark_memory_pressure_ratio",
+            "Share of worker.memory_limit in use; 0 without one.",
+            registry=registry,
+        )
         self.restore_ratio = Gauge(
             "seqmark_restore_ratio",
             "Share of the changelog restored.",
@@ -100,7 +132,16 @@ class Metrics:
     def forget(self, pipeline: str, partition: int) -> None:
         """Drop the series of a partition that is not ours any more."""
         self.begun.pop((pipeline, str(partition)), None)
-        gauges = (self.lag, self.position, self.watermark, self.restore_ratio, self.scopes, self.state_bytes)
+        gauges = (
+            self.lag,
+            self.position,
+            self.watermark,
+            self.restore_ratio,
+            self.scopes,
+            self.ids,
+            self.state_bytes,
+            self.clock,
+        )
         for gauge in gauges:
             try:
                 gauge.remove(pipeline, str(partition))

@@ -441,8 +441,16 @@ class SlotPipeline:
             metrics.lag.labels(*labels).set(max(0, partition.stable - position))
             for watermark in partition.judge.watermarks():
                 metrics.watermark.labels(*labels).set(watermark)
-            scopes, size = partition.judge.size()
-            metrics.scopes.labels(*labels).set(scopes)
+            count, size = partition.judge.size()
+            times = partition.judge.times()
+            if times is None:
+                metrics.scopes.labels(*labels).set(count)
+            else:
+                metrics.ids.labels(*labels).set(count)
+                metrics.records_behind.labels(self.name).inc(times.behind)
+                metrics.records_ahead.labels(self.name).inc(times.ahead)
+                if times.clock_ms is not None:
+                    metrics.clock.labels(*labels).set(times.clock_ms / 1000)
             metrics.state_bytes.labels(*labels).set(size)
 
 

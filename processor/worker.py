@@ -15,6 +15,7 @@ from processor.context import Context
 from processor.kafka.membership import Membership
 from processor.kafka.options import client_options
 from processor.kafka.seam import Link, TopicPartition, check_aiokafka
+from processor.memory import watch
 from processor.slot import Event, SlotRun
 from processor.state.home import Home
 from processor.wire.decode import Decoder
@@ -61,6 +62,7 @@ class Worker:
         self._context: Context | None = None
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._watch: asyncio.Task[None] | None = None
+        self._memory: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Join the group.
@@ -69,6 +71,8 @@ class Worker:
             KafkaError: No broker answers.
         """
         worker = self._settings.worker
+        # From the first restore on: that is where an index grows fastest.
+        self._memory = asyncio.create_task(watch(worker.memory_limit, self._metrics, self.end), name="memory")
         options: dict[str, Any] = client_options(self._settings.kafka)
         link = await Link.open(options, f"{worker.application_id}-group", list(self._pipelines))
         self._membership = Membership(
@@ -115,8 +119,9 @@ class Worker:
     async def stop(self) -> None:
         """Give up all slots, leave the group, release the state folder; within about 10 s."""
         self._drain = False
-        if self._watch is not None:
-            self._watch.cancel()
+        for task in (self._watch, self._memory):
+            if task is not None:
+                task.cancel()
         await self.revoked()
         if self._membership is not None:
             await self._membership.leave()

@@ -13,11 +13,11 @@ import os
 import select
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from processor import logs
 from processor.commands.console import people
+from processor.memory import resident_bytes
 from processor.status import Status, words
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class _Screen:
             f"{words.count(partitions, 'partition')} assigned",
             f"up {words.duration(self._said.uptime_s(now_s))}",
         ]
-        if (resident := _resident_bytes()) is not None:
+        if (resident := resident_bytes()) is not None:
             head.append(f"{words.size(resident)} resident")
         titles, *rows = words.table(lines, self._console.width)
         picture = Text(no_wrap=True, overflow="crop")
@@ -205,12 +205,3 @@ class _Screen:
         for row in rows:
             picture.append(f"\n{row}")
         return picture
-
-
-def _resident_bytes() -> int | None:
-    """Return the memory that the process has in use; None where /proc does not say it."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    except (OSError, ValueError, IndexError):
-        return None
-    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -15,7 +15,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic_core import PydanticUndefined
 
 from schemas.config.settings import Settings
-from schemas.config.values import DurationMark, duration_text
+from schemas.config.values import DurationMark, SizeMark, duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -183,6 +183,8 @@ def _tag(model: type[BaseModel]) -> tuple[str, str]:
 def _type_text(field: FieldInfo) -> str:
     if any(isinstance(mark, DurationMark) for mark in field.metadata):
         return "duration"
+    if any(isinstance(mark, SizeMark) for mark in field.metadata):
+        return "size"
     words = []
     for each in _members(field.annotation):
         if get_origin(each) is Literal:

@@ -16,6 +16,8 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _DURATION = re.compile(r"([0-9]{1,9})(s|m|h|d)", re.ASCII)
 _POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]/]+):([0-9]{1,5})", re.ASCII)
+_SIZE = re.compile(r"([0-9]{1,6})(MB|GB)", re.ASCII)
+_UNIT_BYTES = {"MB": 1_000_000, "GB": 1_000_000_000}
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -72,6 +74,12 @@ def _positive(value: int) -> int:
     return value
 
 
+def _positive_size(value: int) -> int:
+    if value <= 0:
+        raise wrong("must be more than nothing")
+    return value
+
+
 def _pointer(value: str) -> str:
     if not _POINTER.fullmatch(value):
         raise wrong(
@@ -103,6 +111,16 @@ def duration_text(value_ms: int) -> str:
     return f"{value_ms // 1000}s"
 
 
+def _size(value: Any) -> Any:
+    if isinstance(value, str) and (match := _SIZE.fullmatch(value.strip())):
+        return int(match[1]) * _UNIT_BYTES[match[2]]
+    raise wrong('must be a whole number and a unit, MB or GB, such as "900MB" or "4GB"')
+
+
+class SizeMark:
+    """Stands in a field's metadata: its integer is bytes, written with a unit."""
+
+
 class DurationMark:
     """Stands in a field's metadata: its integer is milliseconds, written with a unit."""
 
@@ -113,4 +131,5 @@ Topic = Annotated[str, AfterValidator(_topic)]
 Pointer = Annotated[str, AfterValidator(_pointer)]
 Text = Annotated[str, AfterValidator(_text)]
 Servers = Annotated[str, AfterValidator(_servers)]
+SizeBytes = Annotated[int, BeforeValidator(_size), AfterValidator(_positive_size), SizeMark()]
 DurationMs = Annotated[int, BeforeValidator(_duration), AfterValidator(_positive), DurationMark()]

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.config.values import Name, Table, Text, WholeNumber
+from schemas.config.values import Name, SizeBytes, Table, Text, WholeNumber
 
 Milliseconds = Annotated[WholeNumber, Field(ge=1)]
 
@@ -57,6 +57,11 @@ class Worker(Table):
         default=4,
         description="Per pipeline: groups of partitions that move and commit together. The same for "
         "all workers of an application; those above the partition count stay empty.",
+    )
+    memory_limit: SizeBytes | None = Field(
+        default=None,
+        description='What the process may have in use, such as "4GB" (MB or GB, of 1000 each): a warning from '
+        "80 % on, and at all of it the worker stops with exit 1 before the system kills it. Not set: no limit.",
     )
     web_host: Text = Field(
         default="127.0.0.1",

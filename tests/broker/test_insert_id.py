@@ -294,3 +294,33 @@ def test_the_changelog_is_deleted_up_to_the_live_window_and_no_further(broker: B
     once = names(0, 3600)
     assert passed(config, *some(3600 - 900, 3600, last)) == once
     assert passed(config, *some(3600 - 1200, 3600, last)) == [*once, *names(2400, 2700)]
+
+
+def test_metrics_say_how_many_ids_there_are_and_what_the_clock_has_met(broker: Broker, tmp_path: Path) -> None:
+    config = judging(broker, tmp_path, IdRules(), partitions=2)
+    servers, begun = config.bootstrap_servers, NOW_MS - 90 * DAY_MS
+    produce(servers, config.source, [*some(0, 500, begun), *some(400, 600, begun - 5)])
+    produce(servers, config.source, [of(b"of the future", NOW_MS + 1_800_000)], partition=1)
+    with start_worker(config) as worker:
+        worker.wait_ready()
+        until(
+            lambda: worker.metrics().get("seqmark_lag_records{partition=0,pipeline=p}") == 0, "all are judged"
+        )
+        until(lambda: worker.metrics().get("seqmark_lag_records{partition=1,pipeline=p}") == 0, "there too")
+        found = worker.metrics()
+    assert found["seqmark_ids{partition=0,pipeline=p}"] == 600
+    assert found["seqmark_ids{partition=1,pipeline=p}"] == 1
+    assert found["seqmark_clock_seconds{partition=0,pipeline=p}"] == begun / 1000
+    assert found["seqmark_records_behind_clock_total{pipeline=p}"] == 200
+    assert found["seqmark_records_ahead_of_clock_total{pipeline=p}"] == 1
+    assert found["seqmark_state_bytes{partition=0,pipeline=p}"] > 600 * 8
+    assert found["seqmark_memory_bytes"] > 0
+
+
+def test_a_worker_above_its_memory_limit_stops_with_what_to_do(broker: Broker, tmp_path: Path) -> None:
+    config = judging(broker, tmp_path, IdRules())
+    passed(config, *some(0, 100))
+    ended = run_drain(config.but(memory_limit="20MB"))
+    assert ended.code == 1
+    assert "worker.memory_limit is 20 MB" in ended.stderr
+    assert passed(config, *some(0, 101)) == names(0, 101)

@@ -1,0 +1,96 @@
+"""How much memory may a worker take, and what happens before it has none?
+
+The limit is for the whole process, as the system counts it: resident memory. An index of ids that outgrows a
+machine would otherwise end in a kill by the system, in the middle of whatever it was doing, and again after
+each restart. Linux says what is resident; elsewhere the limit has no effect, which `watch` says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from processor.errors import StopError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from processor.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 1.0
+"""Indexes grow by 8 MiB at a time; even at a million new ids a second that is 20 MB between two looks."""
+WARN_AT, CALM_AT = 0.8, 0.75
+"""Shares of the limit from which on there is a warning, and below which the next one is a new one."""
+
+
+def resident_bytes() -> int | None:
+    """Return the memory that the process has in use; None where /proc does not say it."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+class Pressure:
+    """Compares what is in use with the limit.
+
+    Args:
+        limit_bytes: None: there is none.
+        metrics: Where it shows.
+    """
+
+    def __init__(self, limit_bytes: int | None, metrics: Metrics) -> None:
+        self._limit = limit_bytes
+        self._metrics = metrics
+        self._warned = False
+
+    def look(self, used_bytes: int) -> None:
+        """Show what is in use, and warn where it comes near the limit.
+
+        Raises:
+            StopError: It is above the limit.
+        """
+        self._metrics.memory.set(used_bytes)
+        limit = self._limit
+        if limit is None:
+            return
+        share = used_bytes / limit
+        self._metrics.memory_pressure.set(share)
+        if share >= 1:
+            raise StopError(
+                f"the worker uses {used_bytes / 1e6:,.0f} MB, and worker.memory_limit is "
+                f"{limit / 1e6:,.0f} MB. Nothing is lost: what was not committed is taken in again. Raise the "
+                "limit, shorten the window, or start more workers so that each has fewer partitions "
+                "(seqmark_state_bytes says what each takes)"
+            )
+        if share >= WARN_AT and not self._warned:
+            log.warning(
+                "%.0f MB of worker.memory_limit's %.0f MB are in use (%.0f %%): at all of it the worker stops",
+                used_bytes / 1e6,
+                limit / 1e6,
+                100 * share,
+            )
+        self._warned = share >= WARN_AT or (self._warned and share >= CALM_AT)
+
+
+async def watch(limit_bytes: int | None, metrics: Metrics, end: Callable[[Exception], None]) -> None:
+    """Look every second, for ever; call ``end`` with what stops the worker."""
+    pressure = Pressure(limit_bytes, metrics)
+    while True:
+        used = resident_bytes()
+        if used is None:
+            if limit_bytes is not None:
+                log.warning("worker.memory_limit has no effect: this system does not say what is in use")
+            return
+        try:
+            pressure.look(used)
+        except StopError as error:
+            end(error)
+            return
+        await asyncio.sleep(EVERY_S)
