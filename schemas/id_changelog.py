@@ -108,6 +108,11 @@ def decode_place(key: bytes, value: bytes) -> int:
     return int(offset)
 
 
+def block_number(key: bytes) -> int:
+    """Return the number in the key of a block."""
+    return int.from_bytes(key[len(ID_BLOCK_KIND) :], "big")
+
+
 def page_number(key: bytes) -> int:
     """Return the number in the key of a page or a place."""
     return int.from_bytes(key[len(ID_PAGE_KIND) :], "big")

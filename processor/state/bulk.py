@@ -59,15 +59,23 @@ class Bulk(Protocol):
         """
         ...
 
-    def check(self, start: int) -> None:
+    def check(self) -> None:
         """Look whether what has been taken over is whole, now that nothing more comes.
-
-        Args:
-            start: Where the changelog begins.
 
         Raises:
             CorruptStateError: It is not, and says what is missing.
-            StopError: It is, but the changelog alone is not any more.
+        """
+        ...
+
+    def begins_late(self, start: int) -> bool:
+        """Whether a changelog that begins at ``start`` may lack something that only the local state has."""
+        ...
+
+    def require_begun(self, columns: Columns) -> bool:
+        """Look whether these, the first records of a changelog, begin soon enough; False: they do not say.
+
+        Raises:
+            StopError: What lies in front of them is still needed.
         """
         ...
 

@@ -31,6 +31,7 @@ from schemas.id_changelog import (
     IDS_KEY,
     ORIGIN_COPY_KEY,
     IdState,
+    block_number,
     decode_place,
     encode_place,
     id_page_key,
@@ -164,7 +165,7 @@ class IdLog:
     @property
     def empty(self) -> bool:
         """See `Bulk.empty`."""
-        return self._begins is None and self._said is None
+        return self._begins is None and self.secret is None
 
     @property
     def unsaved(self) -> bool:
@@ -269,7 +270,7 @@ class IdLog:
         if state is None:
             raise CorruptStateError("there is no record of ids")
         self._take_state(state)
-        self._check()
+        self.check()
         self._unsaved = False
 
     def _load_pages(self, some: Sequence[tuple[bytes, bytes]]) -> None:
@@ -282,19 +283,8 @@ class IdLog:
             raise CorruptStateError(f"pages from {numbers[0]} on do not stand under their numbers")
         self._take_rows(rows, pages)
 
-    def check(self, start: int) -> None:
-        """See `Bulk.check`: all from the first living id on must be there, in the changelog too."""
-        self._check()
-        needed = self._places.of(self._floor)
-        if needed is not None and start > needed:
-            raise StopError(
-                f"the changelog begins at {start}, and ids that are inside the window lie from {needed} on: "
-                "they were deleted (by retention, DeleteRecords, or another cleanup.policy). The local state "
-                "has them, but whoever takes this partition over would pass their duplicates. Restore the "
-                "topic from a copy, or see 'Beginning anew' in docs/operations.md"
-            )
-
-    def _check(self) -> None:
+    def check(self) -> None:
+        """See `Bulk.check`: from the first living id to the last one all must be there."""
         if self.empty:
             return
         said = self._said
@@ -307,6 +297,27 @@ class IdLog:
                 "they are of would pass again. Restore the topic from a copy, or see 'Beginning anew' in "
                 "docs/operations.md"
             )
+
+    def begins_late(self, start: int) -> bool:
+        """See `Bulk.begins_late`: as far as places tell, which are few."""
+        needed = self._places.of(self._floor)
+        return needed is not None and start > needed
+
+    def require_begun(self, columns: Columns) -> bool:
+        """See `Bulk.require_begun`: the first block or state there must not be above the first living id."""
+        for key, value in columns.items(np.arange(len(columns))):
+            if value is None or not (key == IDS_KEY or key.startswith(ID_BLOCK_KIND)):
+                continue
+            number = IdState.decode(value).next_number if key == IDS_KEY else block_number(key)
+            if number > self._floor:
+                raise StopError(
+                    f"the changelog begins with id number {number}, and those from {self._floor} on are inside "
+                    "the window: they were deleted (by retention, DeleteRecords, or another cleanup.policy). "
+                    "The local state has them, but whoever takes this partition over would pass their "
+                    "duplicates. Restore the topic from a copy, or see 'Beginning anew' in docs/operations.md"
+                )
+            return True
+        return False
 
     # ---------------------------------------------------------------- what is written locally
 

@@ -2,8 +2,7 @@
 
 Asked to delete what is expired from the front of a changelog, and to find that too much has been deleted. One
 place is kept for every so many ids, and for every so many changelog records where ids are rare: the place of
-the first commit in each such stretch. So it follows from the changelog alone which places there are, and two
-workers that have taken over the same changelog have the same.
+the first commit in each such stretch. So two workers that have taken over the same changelog have the same.
 
 Invariant: every block of ids from a place's number on lies at its offset or behind it; both rise.
 """

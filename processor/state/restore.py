@@ -105,7 +105,7 @@ async def restore(
             if mark is not None and table.log is None:
                 _check_all(table)
             if table.log is not None and seen:
-                table.log.check(limits.start)
+                table.log.check()
             position = table.position()
         except (CorruptStateError, StoreError) as error:
             if mark is None:
@@ -119,7 +119,18 @@ async def restore(
             mark = None
             table.clear()
             continue
+        await _require_whole(table, changelog, limits)
         return position
+
+
+async def _require_whole(table: Table, changelog: Changelog, limits: ChangelogBounds) -> None:
+    """Look whether the changelog alone would do: the next owner of the partition has no other copy."""
+    bulk = table.log
+    if bulk is None or not bulk.begins_late(limits.start):
+        return
+    async for columns, _ in changelog.columns(limits.start, limits.stable):
+        if bulk.require_begun(columns):
+            return
 
 
 async def settled(changelog: Changelog, timeout_s: float) -> ChangelogBounds:
@@ -151,6 +162,8 @@ async def settled(changelog: Changelog, timeout_s: float) -> ChangelogBounds:
 
 def _usable_mark(table: Table, changelog: Changelog, limits: ChangelogBounds) -> LocalMark | None:
     """Return the local mark if the local state can be caught up from it; clear the table if not."""
+    if table.log is not None and not table.log.empty:
+        table.log.clear()  # restored once already, before somebody else was fenced
     try:
         mark = table.mark()
     except (CorruptStateError, StoreError):

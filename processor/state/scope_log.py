@@ -80,8 +80,18 @@ class ScopeLog:
         """See `Bulk.unsaved`."""
         return bool(self.scopes.unsaved)
 
-    def check(self, start: int) -> None:
+    def check(self) -> None:
         """See `Bulk.check`: each scope is whole by itself."""
+
+    def begins_late(self, start: int) -> bool:
+        """See `Bulk.begins_late`: nothing is ever deleted in front."""
+        del start
+        return False
+
+    def require_begun(self, columns: Columns) -> bool:
+        """See `Bulk.require_begun`."""
+        del columns
+        return True
 
     def note_origin(self, value: bytes) -> None:
         """See `Bulk.note_origin`: compaction keeps it."""

@@ -288,12 +288,21 @@ def test_the_changelog_is_deleted_up_to_the_live_window_and_no_further(broker: B
     assert id_block_key(1) not in left
     assert {IDS_KEY, ORIGIN_COPY_KEY, POSITION_KEY} < left
 
+    drained(config)
     shutil.rmtree(config.state_dir)
     last = clock + 400 * 11
     # Three commits' ids are inside the window, of 400 ms each; the one before is expired.
     once = names(0, 3600)
     assert passed(config, *some(3600 - 900, 3600, last)) == once
     assert passed(config, *some(3600 - 1200, 3600, last)) == [*once, *names(2400, 2700)]
+
+
+def test_ids_are_known_under_another_number_of_slots(broker: Broker, tmp_path: Path) -> None:
+    config = judging(broker, tmp_path, IdRules())
+    once = passed(config, *some(0, 2000))
+    assert passed(config.but(slots=3), *some(0, 2001)) == [*once, b"id-2000"]
+    shutil.rmtree(config.state_dir)
+    assert passed(config.but(slots=2), *some(0, 2002)) == [*once, b"id-2000", b"id-2001"]
 
 
 def test_metrics_say_how_many_ids_there_are_and_what_the_clock_has_met(broker: Broker, tmp_path: Path) -> None:

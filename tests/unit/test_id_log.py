@@ -14,6 +14,7 @@ from processor.errors import RebuildError, StopError
 from processor.state import id_log, id_places
 from processor.state.head import read_head
 from processor.state.memory import MemoryStore
+from processor.state.restore import restore
 from schemas.changelog import LOCAL_KEY, CorruptStateError, Origin
 from schemas.id_changelog import (
     ID_BLOCK_KIND,
@@ -264,6 +265,35 @@ def test_a_block_that_is_missing_in_between_is_refused() -> None:
     partition.changelog.rows[partition.changelog.offsets(ID_BLOCK_KIND)[2]] = None
     with pytest.raises(StopError, match="are not there"):
         partition.open(MemoryStore())
+
+
+def test_a_changelog_that_was_deleted_further_than_places_tell_is_looked_at_and_taken(few_places: None) -> None:
+    del few_places
+    partition = filled(window_ms=2)
+    state = IdState.decode(partition.store.get(IDS_KEY) or b"")
+    blocks = partition.changelog.offsets(ID_BLOCK_KIND)
+    # As a worker would that has other places: to a block that begins at the first living id, not one below.
+    assert state.floor == 1 + 3 * EACH
+    partition.changelog.start = blocks[3]
+    partition.open()
+    partition.changelog.start = blocks[4]
+    with pytest.raises(StopError, match="The local state has them"):
+        partition.open()
+
+
+@pytest.mark.parametrize("disk", [True, False])
+def test_a_second_restore_of_the_same_table_is_as_the_first(
+    disk: bool,  # noqa: FBT001 - a parameter
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    partition = filled()
+    if not disk:
+        partition.open(MemoryStore())
+    position = asyncio.run(restore(partition.table, partition.changelog, 60, lambda _done, _total: None))
+    partition.table.settle()
+    assert position is not None
+    assert not caplog.text
+    assert verdicts(partition, ids(0, 5 * EACH)) == {Verdict.DUPLICATE}
 
 
 def test_a_commit_that_is_missing_in_between_is_refused() -> None:
