@@ -10,18 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from pydantic import TypeAdapter, ValidationError
 
 from processor.commands.console import result, say
 from processor.commands.options import config_option, json_option
 from processor.commands.progress import bar
 from processor.errors import ConfigError, Problem
 from processor.settings import load
+from schemas.config import InsertIdDedup
+from schemas.config.values import DurationMs, duration_text
 
 if TYPE_CHECKING:
     from processor.generator import Options
     from processor.kafka.produce import Sending
     from processor.truth import Truth
-    from schemas.config import Settings
+    from schemas.config import Pipeline, Settings
 
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -41,6 +44,20 @@ class _Time(click.ParamType):
         if time_.tzinfo is None:
             time_ = time_.replace(tzinfo=UTC)
         return int(time_.timestamp() * 1000)
+
+
+class _Duration(click.ParamType):
+    """A time span as the config writes it; comes out as ms."""
+
+    name = "duration"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return TypeAdapter(DurationMs).validate_python(value)
+        except ValidationError as error:
+            self.fail(f"{value!r} {error.errors()[0]['msg']}", param, ctx)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +119,15 @@ class _Made:
 @click.option(
     "--start",
     type=_Time(),
-    help="Event time of the first record, ISO 8601; not set: the full hour from which on the "
-    "stream's six hours lie in the past.",
+    help="Event time of the first record, ISO 8601; not set: the last full hour from which on all of the "
+    "stream lies in the past.",
+)
+@click.option(
+    "--span",
+    type=_Duration(),
+    default="6h",
+    show_default=True,
+    help="Event time that the stream covers. Mind the topic's retention where it is days.",
 )
 @click.option(
     "--compression", type=click.Choice(_COMPRESSIONS), default="lz4", show_default=True, help="Of the batches."
@@ -128,6 +152,7 @@ def generate(  # noqa: PLR0913 - one argument an option
     malformed: float,
     scopes: int | None,
     start: int | None,
+    span: int,
     compression: str,
     batch_bytes: int,
     as_json: bool,
@@ -142,6 +167,10 @@ def generate(  # noqa: PLR0913 - one argument an option
     each of --scopes keys or header values, interleaved; with an epoch, producers that restart now and then
     with a higher one; with a reorder window, first records that come late and pass, and a few that come too
     late and do not (kind first, passes false).
+
+    In mode insert-id it carries the parts of the id where the config says. What is sent again within the window
+    does not pass, and beyond it passes again; some copies come at its very end, and a millisecond before. An id
+    expires where --span is longer than the window.
     """
     settings = load(config)
     # numpy and the broker's client are slow to import: a config that is wrong is said at once.
@@ -156,17 +185,22 @@ def generate(  # noqa: PLR0913 - one argument an option
         seed,
         partitions,
         0 if start is None else start,
+        span,
         malformed=malformed,
         scopes=scopes or SCOPES,
     )
+    now_ms = int(time.time() * 1000)
     if start is None:
-        options = options.ending_by(int(time.time() * 1000))
+        options = options.ending_by(now_ms)
+    _require_certain(settings, index, options, now_ms)
     made = asyncio.run(_generate(settings, index, options, Sending(compression, batch_bytes, rate)))
     if truth_path is not None:
         from processor import truth  # noqa: PLC0415 - see above
 
         truth.write(truth_path, made.truths)
     _report(settings.pipelines[index].name, made, truth_path, as_json=as_json)
+    for line in _holds(settings.pipelines[index], options):
+        say(line)
 
 
 def _pipeline(settings: Settings, name: str | None) -> int:
@@ -181,10 +215,28 @@ def _pipeline(settings: Settings, name: str | None) -> int:
 
 
 def _require_scopes(settings: Settings, index: int, scopes: int | None) -> None:
-    """Refuse a number of scopes where there is one for the whole partition."""
-    if scopes is not None and getattr(settings.pipelines[index].dedup, "scope", "") == "partition":
-        key = f"pipelines.{index}.dedup.scope"
-        raise ConfigError([Problem("--scopes", f'is for a pipeline with scopes; {key} is "partition"')])
+    """Refuse a number of scopes where there is one for the whole partition, or none."""
+    dedup, key = settings.pipelines[index].dedup, f"pipelines.{index}.dedup"
+    if scopes is None:
+        return
+    if isinstance(dedup, InsertIdDedup):
+        raise ConfigError([Problem("--scopes", f'is for a pipeline with scopes; {key}.mode is "insert-id"')])
+    if dedup.scope == "partition":
+        raise ConfigError([Problem("--scopes", f'is for a pipeline with scopes; {key}.scope is "partition"')])
+
+
+def _require_certain(settings: Settings, index: int, options: Options, now_ms: int) -> None:
+    """Refuse records of which the clock of whoever reads them decides how far they are believed."""
+    dedup = settings.pipelines[index].dedup
+    if not isinstance(dedup, InsertIdDedup) or dedup.time != "record":
+        return
+    if options.start_ms + options.span_ms > now_ms + dedup.max_ahead:
+        most = f"pipelines.{index}.dedup.max_ahead ({duration_text(dedup.max_ahead)})"
+        message = (
+            f"the stream would end more than {most} ahead of this machine's clock: what becomes of its records "
+            "would depend on when a worker reads them"
+        )
+        raise ConfigError([Problem("--start", message)])
 
 
 async def _generate(settings: Settings, index: int, options: Options, sending: Sending) -> _Made:
@@ -202,9 +254,26 @@ async def _generate(settings: Settings, index: int, options: Options, sending: S
     return _Made(pipeline.source, truths, time.monotonic() - began)
 
 
+def _holds(pipeline: Pipeline, options: Options) -> list[str]:
+    """Say what the truth of a stream with ids rests on, and what it cannot show."""
+    dedup = pipeline.dedup
+    if not isinstance(dedup, InsertIdDedup):
+        return []
+    window, span = duration_text(dedup.window), duration_text(options.span_ms)
+    if dedup.time == "arrival":
+        return [f"ids expire by the worker's clock: the truth holds if it reads all of this within {window}"]
+    if dedup.window >= options.span_ms:
+        return [f"no id expires: the window is {window}, the stream covers {span}; --span makes it longer"]
+    if dedup.backend == "bloom" and not dedup.bloom_options.confirm:
+        bucket = duration_text(dedup.bloom_options.bucket)
+        return [f"without confirmation windows end to one bucket ({bucket}); the truth is to the millisecond"]
+    return []
+
+
 def _report(pipeline: str, made: _Made, path: Path | None, *, as_json: bool) -> None:
     records = sum(len(truth) for truth in made.truths)
     again = sum(int((truth.kind > 0).sum()) for truth in made.truths)
+    passing_again = sum(int((truth.passes & (truth.kind > 0)).sum()) for truth in made.truths)
     broken = sum(int((truth.fault > 0).sum()) for truth in made.truths)
     passes = sum(int(truth.passes.sum()) for truth in made.truths)
     rate = records / max(made.seconds, 1e-9)
@@ -217,6 +286,7 @@ def _report(pipeline: str, made: _Made, path: Path | None, *, as_json: bool) -> 
             duplicates=again,
             malformed=broken,
             passes=passes,
+            passing_again=passing_again,
             seconds=round(made.seconds, 3),
             records_per_second=round(rate),
             truth=str(path) if path else None,
@@ -224,7 +294,9 @@ def _report(pipeline: str, made: _Made, path: Path | None, *, as_json: bool) -> 
         return
     say(
         f"{made.topic}: {records:,} records in {len(made.truths)} partitions, {again:,} of them "
-        f"duplicates, {broken:,} malformed, {passes:,} must pass; {made.seconds:.1f} s, {rate:,.0f} records/s"
+        f"duplicates, {broken:,} malformed, {passes:,} must pass"
+        + (f", {passing_again:,} duplicates among them" if passing_again else "")
+        + f"; {made.seconds:.1f} s, {rate:,.0f} records/s"
     )
     if path:
         say(f"the truth: {path}")

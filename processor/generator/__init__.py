@@ -4,9 +4,10 @@ Pure: arrays and bytes, no Kafka. A stream is determined by its `Options` and th
 same ones give the same bytes. A partition is a `Layout` (which original stands where, and why) and the
 content of its originals; a record sent again is its original's bytes once more, timestamp included.
 
-Invariant: a copy stands behind its original in the same partition and scope, so the rules never let it pass:
-its sequence is not above the watermark, and inside a reorder window it was seen. With a reorder window some
-originals come too late for it; they are sent for the first time and do not pass.
+Invariant: a copy stands behind its original in the same partition. In mode ``watermark`` the rules never let
+it pass: its sequence is not above the watermark, and inside a reorder window it was seen. With a reorder window
+some originals come too late for it; they are sent for the first time and do not pass. In mode ``insert-id``
+every original passes that can be judged, and so does a copy whose id has expired, or that is not judged.
 
 Another mode is another `Marks`: it says what identifies a record, the layout stays.
 """
@@ -20,14 +21,17 @@ import numpy as np
 
 from processor.errors import ConfigError, Problem
 from processor.generator.content import CAMPAIGNS, FAULTS, Clicks, Marks, Record, SequenceHeaders
-from processor.generator.layout import Kind, Layout, make_layout, shares
+from processor.generator.ids import IdForm, IdMarks
+from processor.generator.layout import MOST_PLANTED, NONE_PLANTED, Kind, Layout, make_layout, shares
 from processor.generator.numbering import draw_scopes
 from processor.generator.scoped import Form, ScopedMarks
+from processor.generator.window import Rows, Rules, judge, plant_edges
 from schemas.config import HeaderSource, WatermarkDedup
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from processor.generator.window import Judged
     from schemas.config import Dedup
 
 __all__ = [
@@ -48,6 +52,8 @@ HOUR_MS = 3_600_000
 SCOPES = 1_000
 """Scopes of a partition, if nothing else is asked for: enough to interleave, few enough to have copies."""
 
+# Copies of a partition that come at the very end of a window: ten that pass, and ten a millisecond too early.
+_EDGES = 20
 
 # A scope's number times partitions, as a user's number, has to fit 32 bits.
 _MOST_SCOPES = 100_000
@@ -107,21 +113,30 @@ class Options:
 
 
 class Partition:
-    """The records of one partition, rendered on demand."""
+    """The records of one partition, rendered on demand.
 
-    def __init__(self, layout: Layout, clicks: Clicks, marks: Marks) -> None:
+    Attributes:
+        layout: What stands where, and why.
+        passes: bool[n], what the rules say.
+        judged: In mode ``insert-id`` what receipts have to say too; None in the other.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        clicks: Clicks,
+        marks: Marks,
+        passes: NDArray[np.bool_],
+        judged: Judged | None = None,
+    ) -> None:
         self.layout = layout
+        self.passes = passes
+        self.judged = judged
         self._clicks = clicks
         self._marks = marks
 
     def __len__(self) -> int:
         return int(self.layout.kind.size)
-
-    @property
-    def passes(self) -> NDArray[np.bool_]:
-        """bool[n], what the rules say."""
-        passes: NDArray[np.bool_] = (self.layout.kind == Kind.FIRST) & self._marks.passes[self.layout.original]
-        return passes
 
     @property
     def faults(self) -> NDArray[np.uint8]:
@@ -149,6 +164,28 @@ class Partition:
         return self._marks.records(rows, self._clicks.render(rows))
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one partition is made of: random numbers by purpose, and how many of what.
+
+    A change of what is drawn for one purpose keeps the others.
+    """
+
+    content: np.random.Generator
+    marking: np.random.Generator
+    order: np.random.Generator
+    originals: int
+    copies: int
+    broken: NDArray[np.int64]
+    place: tuple[int, int]
+    options: Options
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """When the first event is, in ms since 1970, and how many ms they cover."""
+        return self.options.start_ms, self.options.span_ms
+
+
 def make_stream(dedup: Dedup, options: Options, key: str = "dedup") -> list[Partition]:
     """Return the stream's partitions, in order.
 
@@ -170,35 +207,57 @@ def make_stream(dedup: Dedup, options: Options, key: str = "dedup") -> list[Part
     broken = min(total, max(1, round(total * options.malformed))) if options.malformed else 0
     partitions = []
     for partition, faulty in enumerate(shares(broken, originals)):
-        # A stream of random numbers each for content, marks and layout: a change of one keeps the others.
         content, marking, order = (
             np.random.default_rng([options.seed, partition, purpose]) for purpose in range(3)
         )
         count = originals[partition]
         broken_rows = marking.choice(count, min(faulty, count), replace=False)
-        place, span = (partition, options.partitions), (options.start_ms, options.span_ms)
-        users = None
-        if _is_plain(form.dedup) and isinstance(form.dedup.sequence, HeaderSource):
-            marks: Marks = SequenceHeaders(marking, count, form.dedup.sequence, broken_rows)
-        else:
-            scopes = 1 if form.dedup.scope == "partition" else options.scopes
-            scope = draw_scopes(marking, count, scopes)
-            users = scope if form.dedup.scope == "key" else None
-            marks = ScopedMarks(marking, form, scope, place, broken_rows)
-        clicks = Clicks(content, count, place, span, users)
-        partitions.append(Partition(make_layout(order, count, copies[partition]), clicks, marks))
+        place = (partition, options.partitions)
+        part = _Part(content, marking, order, count, copies[partition], broken_rows, place, options)
+        partitions.append(_with_ids(form, part) if isinstance(form, IdForm) else _with_sequences(form, part))
     return partitions
 
 
-def check_supported(dedup: Dedup, key: str = "dedup") -> Form:
+def check_supported(dedup: Dedup, key: str = "dedup") -> Form | IdForm:
     """Return where the parts of the definition stand in a record.
 
     Raises:
         ConfigError: Streams for this dedup cannot be generated; ``key`` says where it stands.
     """
-    if not isinstance(dedup, WatermarkDedup):
-        raise ConfigError([Problem(f"{key}.mode", "streams are generated for watermark only so far")])
-    return Form(dedup, key)
+    return Form(dedup, key) if isinstance(dedup, WatermarkDedup) else IdForm(dedup, key)
+
+
+def _with_sequences(form: Form, part: _Part) -> Partition:
+    dedup, users = form.dedup, None
+    marks: SequenceHeaders | ScopedMarks
+    if _is_plain(dedup) and isinstance(dedup.sequence, HeaderSource):
+        marks = SequenceHeaders(part.marking, part.originals, dedup.sequence, part.broken)
+    else:
+        scopes = 1 if dedup.scope == "partition" else part.options.scopes
+        scope = draw_scopes(part.marking, part.originals, scopes)
+        users = scope if dedup.scope == "key" else None
+        marks = ScopedMarks(part.marking, form, scope, part.place, part.broken)
+    clicks = Clicks(part.content, part.originals, part.place, part.span, users)
+    layout = make_layout(part.order, part.originals, part.copies)
+    return Partition(layout, clicks, marks, (layout.kind == Kind.FIRST) & marks.passes[layout.original])
+
+
+def _with_ids(form: IdForm, part: _Part) -> Partition:
+    rules = Rules.of(form.dedup)
+    marks = IdMarks(part.marking, form, part.originals, part.place, part.broken)
+    clicks = Clicks(part.content, part.originals, part.place, part.span)
+    name, bad = np.arange(part.originals, dtype=np.int32), marks.faults > 0
+    planted = NONE_PLANTED
+    if not rules.arrival:
+        most = min(_EDGES, part.copies // MOST_PLANTED)
+        once = Rows(name, clicks.timestamp_ms, bad, marks.unjudged)
+        planted = plant_edges(part.marking, clicks.timestamp_ms, once, rules.window_ms, most)
+    layout = make_layout(part.order, part.originals, part.copies, planted)
+    at = layout.original
+    rows = Rows(at, clicks.timestamp_ms[at], bad[at], marks.unjudged[at])
+    # Nobody reads an event before it has happened.
+    judged = judge(rules, rows, now_ms=sum(part.span))
+    return Partition(layout, clicks, marks, judged.passes, judged)
 
 
 def _is_plain(dedup: WatermarkDedup) -> bool:

@@ -9,10 +9,11 @@ import numpy as np
 from processor.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from processor.generator.pointers import Fields
     from schemas.config import HeaderSource
 
 CAMPAIGNS = ("spring-sale", "newsletter", "search-ads", "retargeting", "affiliates", "podcast")
@@ -63,11 +64,6 @@ class Marks(Protocol):
     @property
     def faults(self) -> NDArray[np.uint8]:
         """uint8[originals], index into `FAULTS`: why an original cannot be judged, 0 if it can."""
-        ...
-
-    @property
-    def passes(self) -> NDArray[np.bool_]:
-        """bool[originals], whether the rules let an original pass when it comes for the first time."""
         ...
 
     def records(self, rows: NDArray[np.int32], rendered: Sequence[Rendered]) -> list[Record]:
@@ -131,6 +127,32 @@ class Clicks:
                 strict=True,
             )
         ]
+
+
+def with_parts(
+    rendered: Sequence[Rendered],
+    headers: Mapping[str, Sequence[bytes]],
+    fields: Fields,
+    slots: Sequence[Sequence[bytes]],
+) -> list[Record]:
+    """Return clicks as records with what a definition asks for; columns have a row a click.
+
+    Args:
+        rendered: The clicks.
+        headers: A column each, in the order in which they stand in a record.
+        fields: Where the value's further fields stand.
+        slots: A column each of them, as JSON.
+    """
+    values = [value for _, value, _ in rendered]
+    if slots:
+        values = [
+            fields.put(value, shown) for value, shown in zip(values, zip(*slots, strict=True), strict=True)
+        ]
+    columns = zip(*headers.values(), strict=True) if headers else ((),) * len(values)
+    return [
+        Record(key, value, tuple(zip(headers, shown, strict=True)), time)
+        for (key, _, time), value, shown in zip(rendered, values, columns, strict=True)
+    ]
 
 
 class SequenceHeaders:

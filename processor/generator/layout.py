@@ -23,6 +23,11 @@ _LATE_SIZE = (50, 1_200)
 _LATE_DISTANCE = 0.08
 
 
+MOST_PLANTED = 8
+"""One copy of so many may be planted: it is taken from the late ones, which are a quarter."""
+NONE_PLANTED = np.empty((2, 0), np.int64)
+
+
 class Kind(IntEnum):
     """Why a record was sent; names as in the truth file."""
 
@@ -58,14 +63,26 @@ def shares(total: int, weights: Sequence[float]) -> list[int]:
     return [int(part) for part in np.diff(edges, prepend=0)]
 
 
-def make_layout(rng: np.random.Generator, originals: int, copies: int) -> Layout:
-    """Place ``copies`` copies among ``originals`` originals, in incidents of the three kinds."""
+def make_layout(
+    rng: np.random.Generator, originals: int, copies: int, planted: NDArray[np.int64] = NONE_PLANTED
+) -> Layout:
+    """Place ``copies`` copies among ``originals`` originals, in incidents of the three kinds.
+
+    Args:
+        rng: Drawn from.
+        originals: How many there are.
+        copies: How many of all are to be copies.
+        planted: int64[2, k], k <= ``copies`` / `MOST_PLANTED`: single late ones among them whose place is
+            given: the original that each comes after, and the one that it repeats.
+    """
     resend, tail, late = shares(copies, _SPLIT)
     distance = int(originals * _LATE_DISTANCE)
+    single = np.full((1, planted.shape[1]), 1)
     incidents = [
         _incidents(rng, Kind.RESEND, resend, _RESEND_SIZE, originals, 0),
         _incidents(rng, Kind.TAIL, tail, _TAIL_SIZE, originals, 0),
-        _incidents(rng, Kind.LATE, late, _LATE_SIZE, originals, distance),
+        _incidents(rng, Kind.LATE, late - planted.shape[1], _LATE_SIZE, originals, distance),
+        np.concatenate([Kind.LATE * single, planted, single]),
     ]
     kind, after, first, size = np.concatenate(incidents, axis=1)
     # All rows: the originals, each at its own place, then the incidents' blocks behind theirs.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from processor.errors import ConfigError, Problem
-from processor.generator.content import FAULTS, Record, require_int32
+from processor.generator.content import FAULTS, Record, require_int32, with_parts
 from processor.generator.numbering import draw_numbers
 from processor.generator.pointers import Fields
 from schemas.config import HeaderSource, ValueSource
@@ -127,42 +127,31 @@ class ScopedMarks:
 
     def records(self, rows: NDArray[np.int32], rendered: Sequence[Rendered]) -> list[Record]:
         """See `Marks.records`."""
-        names, columns, slots = self._shown(rows)
         form = self._form
-        values = [value for _, value, _ in rendered]
-        if slots:
-            put = form.fields.put
-            values = [put(value, shown) for value, shown in zip(values, zip(*slots, strict=True), strict=True)]
-        headers = zip(*columns, strict=True) if columns else ((),) * len(values)
-        records = [
-            Record(key, value, tuple(zip(names, shown, strict=True)), time)
-            for (key, _, time), value, shown in zip(rendered, values, headers, strict=True)
-        ]
+        headers, slots = self._shown(rows)
+        records = with_parts(rendered, headers, form.fields, slots)
         for at in np.flatnonzero(self._broken[rows]).tolist():
             which = form.breaks[self._broken[rows[at]] - 1]
             shown = [column[at] for column in slots]
             records[at] = self._break(records[at], which, rendered[at][1], shown, int(rows[at]))
         return records
 
-    def _shown(self, rows: NDArray[np.int32]) -> tuple[list[str], list[list[bytes]], list[list[bytes]]]:
-        """Return the headers' names and columns, and the columns of the value's fields."""
+    def _shown(self, rows: NDArray[np.int32]) -> tuple[dict[str, list[bytes]], list[list[bytes]]]:
+        """Return a column for each header by its name, and one for each of the value's fields."""
         form = self._form
-        names: list[str] = []
-        columns: list[list[bytes]] = []
+        headers: dict[str, list[bytes]] = {}
         slots: list[list[bytes]] = []
         if form.scope_header is not None:
             partition, partitions = self._place
-            names.append(form.scope_header)
             scopes = self.numbers.scope[rows].astype(np.int64) * partitions + partition
-            columns.append([b"p-%06d" % scope for scope in scopes.tolist()])
+            headers[form.scope_header] = [b"p-%06d" % scope for scope in scopes.tolist()]
         for name, part in form.parts.items():
             numbers = (self.numbers.sequence if name == _SEQUENCE else self.numbers.epoch)[rows]
             if isinstance(part, HeaderSource):
-                names.append(part.name)
-                columns.append(_in_header(part, numbers))
+                headers[part.name] = _in_header(part, numbers)
             else:
                 slots.append([_in_value(part, b"%d" % number) for number in numbers.tolist()])
-        return names, columns, slots
+        return headers, slots
 
     def _break(self, record: Record, which: _Break, click: bytes, shown: list[bytes], original: int) -> Record:
         """Return the record with one part at fault; ``click`` is its value without the fields."""

@@ -10,8 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from processor.cli import main
-from processor.generator import Options, make_stream
+from processor.generator import FAULTS, Options, make_stream
+from processor.generator import Record as Made
 from processor.settings import load
+from schemas.config import InsertIdDedup
+from tests.support.insert_id_rules import Model
 from tests.support.topics import create_topic, new, produce, read_topic, unique
 
 if TYPE_CHECKING:
@@ -54,6 +57,11 @@ class Case:
             mode = "watermark"
             sequence = {{ from = "header", name = "seq", format = "int64" }}
         """)
+
+    def define(self, dedup: str) -> None:
+        """Let the config judge otherwise."""
+        written = self.config.read_text()
+        self.config.write_text(written[: written.index("mode =")] + dedup)
 
     def generate(self, *arguments: str) -> Result:
         given = ["generate", "-c", str(self.config), "--truth", str(self.truth), "--start", START]
@@ -131,6 +139,81 @@ def test_a_rate_is_not_exceeded_and_the_result_is_told_to_programs(case: Case) -
     ],
 )
 def test_a_wrong_command_line_is_refused(case: Case, arguments: tuple[str, ...], said: str) -> None:
+    ended = case.generate("--records", "10", *arguments)
+    assert ended.exit_code == 2
+    assert said in re.sub(r"\s+", " ", ended.stderr)
+
+
+IDS = """
+    mode = "insert-id"
+    id = [{ from = "header", name = "id" }, { from = "value", pointer = "/m/id" }]
+    window = "90m"
+"""
+
+
+@pytest.mark.parametrize("more", ['on_missing = "pass"', "refresh = true"])
+def test_the_truth_of_ids_is_what_the_rules_say_of_what_a_plain_consumer_reads(case: Case, more: str) -> None:
+    case.define(IDS + more)
+    ended = case.generate(
+        "--records", "20000", "--seed", "5", "--partitions", "3", "--malformed", "0.01", "--json"
+    )
+    assert ended.exit_code == 0, ended.stderr
+    dedup = load(case.config).pipelines[0].dedup
+    assert isinstance(dedup, InsertIdDedup)
+    models = [Model(dedup, now_ms=START_MS + 86_400_000) for _ in range(3)]
+    records, truths = case.read(), case.truths()
+    assert [(t["partition"], t["offset"]) for t in truths] == [(r.partition, r.offset) for r in records]
+    for record, truth in zip(records, truths, strict=True):
+        said = models[record.partition].judge(Made(record.key, record.value, record.headers, record.timestamp))
+        assert truth["passes"] == (said.verdict == "pass")
+        assert truth.get("quarantine", "") == (said.verdict if said.verdict in FAULTS else "")
+    again = sum(truth["passes"] and truth["kind"] != "first" for truth in truths)
+    assert json.loads(ended.stdout)["passing_again"] == again > 20
+
+
+@pytest.mark.parametrize(
+    ("more", "arguments", "said"),
+    [
+        (
+            "",
+            ("--span", "90m"),
+            "no id expires: the window is 90m, the stream covers 90m; --span makes it longer",
+        ),
+        ("", ("--span", "2h"), ""),
+        ('time = "arrival"', (), "the truth holds if it reads all of this within 90m"),
+        (
+            'backend = "bloom"\nbloom = { confirm = false, bucket = "10m" }',
+            (),
+            "without confirmation windows end to one bucket (10m); the truth is to the millisecond",
+        ),
+    ],
+)
+def test_what_a_truth_of_ids_rests_on_is_said(
+    case: Case, more: str, arguments: tuple[str, ...], said: str
+) -> None:
+    case.define(IDS + more)
+    ended = case.generate("--records", "100", *arguments)
+    assert ended.exit_code == 0
+    assert said in ended.stderr
+    assert ("no id expires" in ended.stderr) == said.startswith("no id")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--scopes", "5"), '--scopes: is for a pipeline with scopes; pipelines.0.dedup.mode is "insert-id"'),
+        (
+            ("--start", "2999-01-01"),
+            "--start: the stream would end more than pipelines.0.dedup.max_ahead (5m) ahead",
+        ),
+        (("--span", "7 days"), "'7 days' must be a whole number and a unit"),
+        (("--span", "0h"), "'0h' must be longer than nothing"),
+    ],
+)
+def test_what_no_truth_of_ids_can_be_told_of_is_refused(
+    case: Case, arguments: tuple[str, ...], said: str
+) -> None:
+    case.define(IDS)
     ended = case.generate("--records", "10", *arguments)
     assert ended.exit_code == 2
     assert said in re.sub(r"\s+", " ", ended.stderr)

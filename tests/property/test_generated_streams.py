@@ -76,6 +76,21 @@ def records(part: Partition) -> list[Any]:
     return part.records(0, len(part))
 
 
+def copies_are_originals(stream: list[Partition]) -> None:
+    for part in stream:
+        firsts: dict[int, Any] = {}
+        rows = zip(records(part), part.layout.original.tolist(), part.layout.kind.tolist(), strict=True)
+        for record, original, kind in rows:
+            assert (original not in firsts) == (kind == Kind.FIRST)
+            assert firsts.setdefault(original, record) == record
+
+
+def same_in_pieces(stream: list[Partition], again: list[Partition]) -> None:
+    for one, other in zip(stream, again, strict=True):
+        pieces = [record for at in range(0, len(other), 7) for record in other.records(at, at + 7)]
+        assert records(one) == pieces
+
+
 @settings(deadline=None, max_examples=300)
 @given(definitions, options)
 def test_what_passes_and_what_is_quarantined_is_what_the_rules_say(
@@ -93,12 +108,7 @@ def test_what_passes_and_what_is_quarantined_is_what_the_rules_say(
 def test_copies_are_their_originals_byte_for_byte_and_come_behind_them(
     dedup: WatermarkDedup, given_options: Options
 ) -> None:
-    for part in make_stream(dedup, given_options):
-        firsts: dict[int, Any] = {}
-        rows = zip(records(part), part.layout.original.tolist(), part.layout.kind.tolist(), strict=True)
-        for record, original, kind in rows:
-            assert (original not in firsts) == (kind == Kind.FIRST)
-            assert firsts.setdefault(original, record) == record
+    copies_are_originals(make_stream(dedup, given_options))
 
 
 @settings(deadline=None, max_examples=50)
@@ -106,10 +116,7 @@ def test_copies_are_their_originals_byte_for_byte_and_come_behind_them(
 def test_the_same_seed_gives_the_same_bytes_however_they_are_read(
     dedup: WatermarkDedup, given_options: Options
 ) -> None:
-    once, again = make_stream(dedup, given_options), make_stream(dedup, given_options)
-    for one, other in zip(once, again, strict=True):
-        pieces = [record for at in range(0, len(other), 7) for record in other.records(at, at + 7)]
-        assert records(one) == pieces
+    same_in_pieces(make_stream(dedup, given_options), make_stream(dedup, given_options))
 
 
 @settings(deadline=None, max_examples=50)

@@ -10,7 +10,7 @@ import pytest
 
 from processor.errors import ConfigError
 from processor.generator import FAULTS, HOUR_MS, Kind, Options, Partition, make_stream
-from schemas.config import InsertIdDedup, WatermarkDedup
+from schemas.config import WatermarkDedup
 from schemas.events import ClickEvent
 
 START_MS = 1_767_603_600_000
@@ -170,12 +170,6 @@ def test_what_no_record_can_carry_is_refused(more: dict[str, Any], message: str)
 def test_a_number_of_scopes_that_cannot_be_is_refused(scopes: int) -> None:
     with pytest.raises(ConfigError, match=r"^scopes: must be from 1 to 100,000"):
         Options(10, 0.1, 1, 1, START_MS, scopes=scopes)
-
-
-def test_another_mode_is_refused() -> None:
-    other = InsertIdDedup.model_validate({"mode": "insert-id", "id": [{"from": "key"}], "window": "1d"})
-    with pytest.raises(ConfigError, match=r"^dedup\.mode: "):
-        make_stream(other, Options(10, 0.1, 1, 1, START_MS))
 
 
 def test_a_stream_begun_by_now_ends_before_now() -> None:
