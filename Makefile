@@ -22,7 +22,7 @@ help: ## list the targets
 venv: $(STAMP) ## make .venv from the lock (the others do so by themselves)
 
 demo: $(STAMP) ## the whole way on an embedded broker, checked against the known truth
-	@$(BIN)/seqmark demo
+	@$(BIN)/seqmark demo $(ARGS)
 
 test: $(STAMP) ## the whole test suite, against a real broker and a real Spark
 	@$(BIN)/python -m pytest $(ARGS)

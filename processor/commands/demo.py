@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from processor.demo.plan import Plan
+    from processor.demo.certify import Certificate
+    from processor.demo.plan import Mode, Plan
     from processor.demo.run import Run
     from processor.demo.summary import Summary
 
@@ -43,10 +44,10 @@ class _Terminal:
 @click.command()
 @click.option(
     "--mode",
-    type=click.Choice(["watermark"]),
+    type=click.Choice(["watermark", "insert-id"]),
     default="watermark",
     show_default=True,
-    help="How duplicates are told.",
+    help="How duplicates are told: by a sequence in a header, or by the clicks' own id within an hour.",
 )
 @click.option(
     "--records",
@@ -75,15 +76,17 @@ class _Terminal:
 def demo(
     ctx: click.Context,
     *,
-    mode: str,
+    mode: Mode,
     records: int,
     directory: Path,
     seed: int,
     bootstrap_servers: str | None,
     as_json: bool,
 ) -> None:
-    """Show the whole way: raw topic, worker, clean topic, aggregate, certificate, report, against the truth."""
-    del mode  # there is one so far
+    """Show the whole way: raw topic, worker, clean topic, aggregate, certificate, report, against the truth.
+
+    In mode insert-id receipts are shown, and there is no certificate: `seqmark verify` does not judge ids yet.
+    """
     # What libraries log on their way to an error is in the error; py4j logs every Ctrl-C with its stack.
     logging.getLogger().addHandler(logging.NullHandler())
     from processor.demo.plan import make_plan  # noqa: PLC0415 - slow to import, `-h` is not
@@ -93,7 +96,7 @@ def demo(
     wanted = bootstrap_servers or os.environ.get("SEQMARK_KAFKA__BOOTSTRAP_SERVERS")
     say(f"using the broker at {wanted}" if wanted else "starting a broker")
     with _Signals() as signals, find_broker(wanted, say=say) as servers:
-        plan = make_plan(directory, servers)
+        plan = make_plan(directory, servers, mode)
         say(f"the config: {plan.config}")
         try:
             done = asyncio.run(run(plan, records, seed, _Terminal()))
@@ -104,6 +107,7 @@ def demo(
     _draw(plan, done, summary)
     if as_json:
         result(
+            mode=plan.mode,
             **summary.fields(),
             config=str(plan.config),
             truth_file=str(plan.truth),
@@ -165,9 +169,8 @@ class _Signals:
 
 def _go_on(plan: Plan, done: Run, records: int, signals: _Signals) -> Summary:
     """Let Spark aggregate the clean topic, and ask for certificate and report."""
-    from processor.demo.certify import certify  # noqa: PLC0415 - as above
     from processor.demo.sinks import aggregate, spark  # noqa: PLC0415 - as above
-    from processor.demo.summary import Summary, count_lines  # noqa: PLC0415 - as above
+    from processor.demo.summary import Summary, count_lines, examples  # noqa: PLC0415 - as above
 
     terminal = _Terminal()
     differences = [text for part in done.checked for text in part.outcome.differences]
@@ -178,8 +181,7 @@ def _go_on(plan: Plan, done: Run, records: int, signals: _Signals) -> Summary:
         aggregated = aggregate(plan, done.stream, terminal, signals.told)
         signals.check()
         say(f"   done in {aggregated.seconds:.1f} s; the files: {plan.files}")
-        say("5. the certificate (seqmark verify)")
-        certificate = certify(plan)
+        certificate = _certificate(plan)
         say("6. the report (seqmark report)")
         differences += _report(plan)
         signals.check()
@@ -190,7 +192,18 @@ def _go_on(plan: Plan, done: Run, records: int, signals: _Signals) -> Summary:
         certificate=certificate,
         drained=done.drained,
         records=records,
+        receipts=examples(done.checked) if plan.mode == "insert-id" else (),
     )
+
+
+def _certificate(plan: Plan) -> Certificate | None:
+    from processor.demo.certify import certify  # noqa: PLC0415 - as above
+
+    if plan.mode == "insert-id":
+        say("5. no certificate: seqmark verify does not judge ids yet; step 3 has compared all with the truth")
+        return None
+    say("5. the certificate (seqmark verify)")
+    return certify(plan)
 
 
 def _report(plan: Plan) -> list[str]:
@@ -216,11 +229,19 @@ def _draw(plan: Plan, done: Run, summary: Summary) -> None:
 
 
 def _tell(plan: Plan, summary: Summary) -> None:
-    from processor.demo.tables import aggregate_told, counts_table, hours_table  # noqa: PLC0415 - as above
+    from processor.demo.tables import (  # noqa: PLC0415 - as above
+        aggregate_told,
+        counts_table,
+        hours_table,
+        receipts_table,
+    )
 
     console = people()
     console.print()
     console.print(counts_table(summary.lines))
+    if summary.receipts:
+        say(f"some of the receipts in {plan.pipeline.duplicates}:")
+        console.print(receipts_table(summary.receipts))
     rate = f"{summary.rate:,.0f} records/s, the worker's start included"
     if summary.working_rate:
         rate += f"; about {summary.working_rate:,.0f} from its first commit on"
@@ -230,9 +251,10 @@ def _tell(plan: Plan, summary: Summary) -> None:
     for line in aggregate_told(summary.aggregated, plan.settings.sinks[0].watermark):
         say(line)
     console.print()
-    # As it was printed: its table would be broken by another width.
-    console.print(summary.certificate.text, highlight=False, markup=False, soft_wrap=True)
-    console.print()
+    if summary.certificate is not None:
+        # As it was printed: its table would be broken by another width.
+        console.print(summary.certificate.text, highlight=False, markup=False, soft_wrap=True)
+        console.print()
     for difference in summary.wrong:
         say(f"WRONG: {difference}", "bold red")
     say(f"raw against clean over event time: {plan.picture}")

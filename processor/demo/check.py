@@ -3,15 +3,16 @@
 Pure: sequences of records as a plain consumer sees them go in, counts and differences come out. The
 sink must hold each record that passes exactly as it came, in the source's order, and nothing else; the
 duplicates topic a receipt for each one that was dropped; the quarantine each one that cannot be judged, with
-its three headers behind its own.
+its three headers behind its own. A receipt of an id names the right owner and expiry.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,14 +23,26 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from processor.generator.window import Judged
     from processor.truth import Truth
 
 Headers = tuple[tuple[str, bytes | None], ...]
 Seen = tuple[bytes | None, bytes | None, Headers, int, int]
 """Key, value, headers, timestamp in ms, offset: as `processor.kafka.consume` gives it."""
 
+Grounds = Callable[[int], Mapping[str, object]]
+"""What the receipt of a row has to say beside where the record stands."""
+
 _DROPS = ("duplicate", "late")
+_EXAMPLES = 2  # of a kind and partition
 _SHOWN = 5  # differences a partition: one fault can follow from another a thousand times
+
+
+class Receipt(NamedTuple):
+    """One receipt as it was read, and why its record was sent."""
+
+    kind: Kind
+    told: Mapping[str, Any]
 
 
 @dataclass(slots=True)
@@ -41,6 +54,7 @@ class Outcome:
         dropped: By kind, what was not.
         receipts: Found in the duplicates topic as they should be.
         quarantined: Found in the quarantine as it should be.
+        examples: Receipts as they were read, a few of each kind, in the source's order.
         fate: uint8[n], a row a source record: `PASSED`, `DROPPED` or `QUARANTINED`.
         differences: For people; empty where all is as it should be.
     """
@@ -49,6 +63,7 @@ class Outcome:
     dropped: Counter[Kind] = field(default_factory=Counter)
     receipts: int = 0
     quarantined: int = 0
+    examples: list[Receipt] = field(default_factory=list)
     fate: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
     differences: list[str] = field(default_factory=list)
 
@@ -63,6 +78,7 @@ def compare(
     sink: Sequence[Seen],
     receipts: Sequence[Seen],
     quarantine: Sequence[Seen],
+    grounds: Grounds | None = None,
 ) -> Outcome:
     """Compare one partition's outputs with what its source and the truth ask for.
 
@@ -73,19 +89,45 @@ def compare(
         sink: What the sink holds, read_committed.
         receipts: What the duplicates topic holds, likewise.
         quarantine: Likewise.
+        grounds: What receipts have to say; None: no more than that the record was dropped by a rule.
     """
     if [record[4] for record in source] != truth.offset.tolist():
         text = f"the source holds {len(source):,} records at other offsets than the {len(truth):,} produced"
         return Outcome(differences=[f"{place}: {text}"])
     walk = _Walk(place, source, truth, sink)
     walk.through_sink()
-    walk.through_receipts(receipts)
+    walk.through_receipts(receipts, grounds)
     walk.through_quarantine(quarantine)
     outcome = walk.outcome
     hidden = len(outcome.differences) - _SHOWN
     if hidden > 0:
         outcome.differences[_SHOWN:] = [f"{place}: and {hidden:,} more differences"]
     return outcome
+
+
+def id_grounds(place: str, source: Sequence[Seen], judged: Judged, member: str) -> Grounds:
+    """Return what receipts of the mode ``insert-id`` have to say where the id is a member of the value.
+
+    Args:
+        place: ``topic:partition`` of the source.
+        source: What it holds.
+        judged: What the rules say of it.
+        member: Its name.
+    """
+    topic, _, partition = place.rpartition(":")
+    owner, expires_ms = judged.owner.tolist(), judged.expires_ms.tolist()
+
+    def grounds(row: int) -> Mapping[str, object]:
+        passed = {"topic": topic, "partition": int(partition), "offset": source[owner[row]][4]}
+        return {
+            "verdict": "duplicate",
+            "mode": "insert-id",
+            "id": [json.loads(source[row][1] or b"{}").get(member)],
+            "owner": passed,
+            "expires_at": expires_ms[row],
+        }
+
+    return grounds
 
 
 class _Walk:
@@ -109,7 +151,7 @@ class _Walk:
             here = self._peek(0)
             if row in self._swapped:
                 self._pass(row)
-            elif here == record[:4]:
+            elif here == record[:4] and (self._passes[row] or not self._comes_again(row)):
                 self._finger += 1
                 self._pass(row)
                 if not self._passes[row]:
@@ -149,7 +191,7 @@ class _Walk:
             return False
         return True
 
-    def through_receipts(self, receipts: Sequence[Seen]) -> None:
+    def through_receipts(self, receipts: Sequence[Seen], grounds: Grounds | None) -> None:
         """Match the receipts with the records that must be dropped."""
         pairs = zip(self._passes, self._faults, strict=True)
         wanted = [row for row, (passes, fault) in enumerate(pairs) if not passes and not fault]
@@ -161,10 +203,13 @@ class _Walk:
             if where != (topic, int(partition), record[4], record[3]):
                 self._differ(row, f"has no receipt; the next one is of {where}")
                 return
+            wrong = {} if grounds is None else _lacking(told, grounds(row))
             if (key, timestamp_ms) != (record[0], record[3]) or told.get("verdict") not in _DROPS:
                 self._differ(row, f"has a receipt that is not right: {told}")
+            elif wrong:
+                self._differ(row, f"has a receipt that is not right: {told}; must say {wrong}")
             else:
-                self.outcome.receipts += 1
+                self._note(row, told)
         if len(wanted) != len(receipts):
             self._say(f"there are {len(receipts):,} receipts instead of {len(wanted):,}")
 
@@ -188,6 +233,12 @@ class _Walk:
         if len(wanted) != len(quarantine):
             self._say(f"the quarantine has {len(quarantine):,} records instead of {len(wanted):,}")
 
+    def _note(self, row: int, told: Mapping[str, Any]) -> None:
+        kind, outcome = Kind(self._kinds[row]), self.outcome
+        outcome.receipts += 1
+        if sum(each.kind is kind for each in outcome.examples) < _EXAMPLES:
+            outcome.examples.append(Receipt(kind, told))
+
     def _peek(self, ahead: int) -> tuple[object, ...] | None:
         at = self._finger + ahead
         return self._sink[at][:4] if at < len(self._sink) else None
@@ -200,6 +251,11 @@ class _Walk:
         at = int(np.searchsorted(self._expected, row, side="right"))
         return int(self._expected[at]) if at < self._expected.size else None
 
+    def _comes_again(self, row: int) -> bool:
+        """Return whether the next that must pass is the same record, sent once more: the sink's is that one."""
+        following = self._following(row)
+        return following is not None and self._source[following][:4] == self._source[row][:4]
+
     def _pass(self, row: int) -> None:
         self.outcome.passed[Kind(self._kinds[row])] += 1
         self.outcome.fate[row] = PASSED
@@ -210,6 +266,11 @@ class _Walk:
 
     def _say(self, what: str) -> None:
         self.outcome.differences.append(f"{self._place}: {what}")
+
+
+def _lacking(told: Mapping[str, object], wanted: Mapping[str, object]) -> dict[str, object]:
+    """Return what is wanted and told otherwise, or not."""
+    return {name: value for name, value in wanted.items() if told.get(name) != value}
 
 
 def _changes(record: tuple[object, ...], found: tuple[object, ...]) -> str:

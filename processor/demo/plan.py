@@ -13,7 +13,7 @@ import shutil
 import time
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from processor.settings import load
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from schemas.config import Pipeline, Settings
+
+Mode = Literal["watermark", "insert-id"]
+ID_MEMBER = "event_id"
+"""Of a click: its id, in mode ``insert-id``."""
 
 # The demo's config says these itself; a value meant for another config must not redirect it.
 _NOT_INHERITED = ("SEQMARK_WORKER__", "SEQMARK_PIPELINES__", "SEQMARK_SINKS__")
@@ -44,9 +48,7 @@ duplicates = {duplicates}
 quarantine = {quarantine}
 
 [pipelines.dedup]
-mode = "watermark"
-scope = "partition"
-sequence = {{ from = "header", name = "seq", format = "int64" }}
+{dedup}
 
 [[sinks]]                        # an hour is written once, when no click can come for it any more
 name = "hourly"
@@ -60,14 +62,25 @@ aggregates = {{ events = "count", revenue = "sum:amount" }}
 output = {{ kind = "parquet", path = {files} }}
 checkpoint = {checkpoint}
 """
+_DEDUP: Mapping[Mode, str] = {
+    "watermark": """\
+mode = "watermark"
+scope = "partition"
+sequence = { from = "header", name = "seq", format = "int64" }""",
+    "insert-id": f"""\
+mode = "insert-id"
+id = [{{ from = "value", pointer = "/{ID_MEMBER}" }}]
+window = "1h"                    # what is sent again later than this passes again""",
+}
 # What a run names its folder: only such ones are removed by the next run.
 _RUN = re.compile(r"demo-[0-9]{6}-[0-9a-f]{6}")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run: its files, its settings and the environment of its worker."""
+    """One run: how duplicates are told, its files, its settings and the environment of its worker."""
 
+    mode: Mode
     config: Path
     truth: Path
     worker_log: Path
@@ -84,7 +97,9 @@ class Plan:
         return self.settings.pipelines[0]
 
 
-def make_plan(directory: Path, bootstrap_servers: str, environ: Mapping[str, str] = os.environ) -> Plan:
+def make_plan(
+    directory: Path, bootstrap_servers: str, mode: Mode = "watermark", environ: Mapping[str, str] = os.environ
+) -> Plan:
     """Write the config of a new run into ``directory`` and load it.
 
     What the run before has left there goes: its files belong to topics that nobody reads any more.
@@ -115,10 +130,11 @@ def make_plan(directory: Path, bootstrap_servers: str, environ: Mapping[str, str
     config = directory / "demo.toml"
     # A JSON string is a TOML string.
     quoted = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
-    config.write_text(_CONFIG.format(**quoted), encoding="utf-8")
+    config.write_text(_CONFIG.format(dedup=_DEDUP[mode], **quoted), encoding="utf-8")
     inherited = {key: value for key, value in environ.items() if not key.upper().startswith(_NOT_INHERITED)}
     inherited["SEQMARK_KAFKA__BOOTSTRAP_SERVERS"] = bootstrap_servers
     return Plan(
+        mode=mode,
         config=config,
         truth=directory / "truth.jsonl",
         worker_log=directory / "worker.log",

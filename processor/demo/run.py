@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from processor import truth as truth_file
-from processor.demo.check import Seen, compare
+from processor.demo.check import Seen, compare, id_grounds
 from processor.demo.drain import Drained, drain
+from processor.demo.plan import ID_MEMBER
 from processor.demo.summary import Checked
 from processor.generator import Options, make_stream
 from processor.kafka.consume import read_partition
@@ -82,19 +83,25 @@ async def run(plan: Plan, records: int, seed: int, audience: Audience) -> Run:
     audience.say("3. a plain consumer compares every record with the truth")
     began = time.monotonic()
     with audience.bar("compared", records) as advance:
-        checked = [await _check(plan, number, part, advance) for number, part in enumerate(truths)]
+        checked = [
+            await _check(plan, number, stream[number], part, advance) for number, part in enumerate(truths)
+        ]
     audience.say(f"   done in {time.monotonic() - began:.1f} s")
     return Run(stream, truths, drained, checked)
 
 
-async def _check(plan: Plan, partition: int, truth: Truth, progress: Callable[[int], None]) -> Checked:
+async def _check(
+    plan: Plan, partition: int, stream: Partition, truth: Truth, progress: Callable[[int], None]
+) -> Checked:
     """Read one partition of the three topics and compare; a partition at a time bounds the memory."""
     options, pipeline = client_options(plan.settings.kafka), plan.pipeline
     topics = (pipeline.source, pipeline.sink, pipeline.duplicates or "", pipeline.quarantine or "")
     source, sink, receipts, quarantine = await asyncio.gather(
         *(read_partition(options, topic, partition) for topic in topics)
     )
-    outcome = compare(f"{pipeline.source}:{partition}", source, truth, sink, receipts, quarantine)
+    place = f"{pipeline.source}:{partition}"
+    grounds = None if stream.judged is None else id_grounds(place, source, stream.judged, ID_MEMBER)
+    outcome = compare(place, source, truth, sink, receipts, quarantine, grounds)
     progress(len(truth))
     return Checked(outcome, _times(source), _times(sink), truth.kind)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -12,9 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from processor.demo.aggregate import Aggregated, Amounts
+    from processor.demo.check import Receipt
     from processor.demo.summary import Line
 
 _NAMES = {
+    "passed again": "passed again: its window was over",
     "dropped: resend": "dropped: immediate resend",
     "dropped: tail": "dropped: resent tail after a crash",
     "dropped: late": "dropped: connector's late restart",
@@ -46,6 +49,21 @@ def counts_table(lines: Sequence[Line]) -> Table:
     for line in lines:
         table.add_row(_NAMES.get(line.what, line.what), f"{line.found:,}", f"{line.truth:,}", _mark(ok=line.ok))
     return table
+
+
+def receipts_table(receipts: Sequence[Receipt]) -> Table:
+    """Return some receipts of ids as they stand in the duplicates topic."""
+    table = Table("dropped", "at", "its time (UTC)", "id", "had passed at", "expires (UTC)")
+    for kind, told in receipts:
+        name = _NAMES[f"dropped: {kind.label}"].removeprefix("dropped: ")
+        place, owner = (f"{each['partition']}:{each['offset']}" for each in (told, told["owner"]))
+        times = [_clock_time(told[each]) for each in ("timestamp", "expires_at")]
+        table.add_row(name, place, times[0], " ".join(map(str, told["id"])), owner, times[1])
+    return table
+
+
+def _clock_time(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%H:%M:%S.%f}"[:-3]
 
 
 def hours_table(aggregated: Aggregated) -> Table:
