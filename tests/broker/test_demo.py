@@ -40,9 +40,9 @@ pytestmark = [
 WAIT_S = 300.0
 
 
-def demo(broker: Broker, folder: Path) -> Result:
+def demo(broker: Broker, folder: Path, *more: str) -> Result:
     where = ("--bootstrap-servers", broker.bootstrap_servers, "--directory", str(folder))
-    return CliRunner().invoke(main, ["demo", "--records", "20000", "--json", *where])
+    return CliRunner().invoke(main, ["demo", "--records", "20000", "--json", *where, *more])
 
 
 def test_everything_agrees_and_again_on_the_same_broker(broker: Broker, tmp_path: Path) -> None:
@@ -73,6 +73,53 @@ def test_everything_agrees_and_again_on_the_same_broker(broker: Broker, tmp_path
             told["files"].split("/")[-2]
         ]
         assert "everything agrees with the truth" in ended.stderr
+
+
+def test_with_ids_everything_agrees_and_receipts_stand_in_for_the_certificate(
+    broker: Broker, tmp_path: Path
+) -> None:
+    ended = demo(broker, tmp_path, "--mode", "insert-id")
+    assert ended.exit_code == 0, ended.stderr
+    told = json.loads(ended.stdout)
+    assert (told["mode"], told["ok"], told["certificate"]) == ("insert-id", True, None)
+    counts = told["counts"]
+    assert counts["in"] == {"found": 20_000, "truth": 20_000}
+    assert counts["passed again"]["found"] > 10
+    assert counts["dropped: late"]["found"] > 10
+    assert counts["quarantined"]["found"] >= 1
+    # What passed again is in the clean topic twice, and Spark counts it twice.
+    assert told["aggregate"] == {"rows": 30, "truth": 30, "agree": 30, "late": 0, "bad": 0}
+    assert len(told["receipts"]) == 6
+    for receipt in told["receipts"]:
+        assert (receipt["mode"], receipt["verdict"]) == ("insert-id", "duplicate")
+        assert receipt["owner"]["offset"] < receipt["offset"]
+        assert receipt["expires_at"] > receipt["timestamp"]
+        assert receipt["id"][0] in ended.stderr
+    assert "5. no certificate: seqmark verify does not judge ids yet" in ended.stderr
+    assert "It adds up" in (tmp_path / "report.html").read_text()
+    assert "everything agrees with the truth" in ended.stderr
+
+
+def test_with_ids_a_receipt_that_names_another_expiry_is_exit_1_and_named(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hasty(options: Any, topic: str, partition: int) -> list[Seen]:
+        records = await read_partition(options, topic, partition)
+        if not topic.endswith(".duplicates"):
+            return records
+        key, value, headers, timestamp_ms, offset = records[0]
+        told = json.loads(value or b"")
+        told["expires_at"] -= 1
+        return [(key, json.dumps(told).encode(), headers, timestamp_ms, offset), *records[1:]]
+
+    monkeypatch.setattr("processor.demo.run.read_partition", hasty)
+    ended = demo(broker, tmp_path, "--mode", "insert-id")
+    assert ended.exit_code == 1
+    differences = json.loads(ended.stdout)["differences"]
+    assert len(differences) == 4
+    assert all(
+        "has a receipt that is not right" in each and "must say {'expires_at'" in each for each in differences
+    )
 
 
 def test_one_record_lost_is_exit_1_and_named(
