@@ -496,7 +496,8 @@ class SlotRun:
         if self.ready and self._failed is not None and not self._failed.done():
             try:
                 async with asyncio.timeout(CLOSE_S), self._busy:
-                    if self._pipeline is not None:
+                    # Whoever held the lock may have failed: see `handle`.
+                    if self._pipeline is not None and not self._failed.done():
                         await self._pipeline.finish()
             except (TimeoutError, SeqmarkError, StoreError) as error:
                 log.warning("%s: last commit: %r", self._id, error)
