@@ -124,13 +124,22 @@ async def restore(
 
 
 async def _require_whole(table: Table, changelog: Changelog, limits: ChangelogBounds) -> None:
-    """Look whether the changelog alone would do: the next owner of the partition has no other copy."""
+    """Look whether the changelog alone would do: the next owner of the partition has no other copy.
+
+    Raises:
+        StopError: It would not.
+    """
     bulk = table.log
     if bulk is None or not bulk.begins_late(limits.start):
         return
     async for columns, _ in changelog.columns(limits.start, limits.stable):
         if bulk.require_begun(columns):
             return
+    raise StopError(
+        f"{changelog.name} holds no state any more, only the local state does: its records were deleted (by "
+        "retention, DeleteRecords, or another cleanup.policy), and whoever takes this partition over would "
+        "have no memory. Restore the topic from a copy, or see 'Beginning anew' in docs/operations.md"
+    )
 
 
 async def settled(changelog: Changelog, timeout_s: float) -> ChangelogBounds:
