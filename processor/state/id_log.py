@@ -106,8 +106,8 @@ class IdLog:
         """
         changes: dict[bytes, bytes | None] = {IDS_KEY: self._state(clock_ms).encode()}
         self._promised = None
-        place = self._places.of(self.index.floor)
-        if place is not None and place > self._places.first and self._origin is not None:
+        place = self._places.ahead(self.index.floor)
+        if place is not None and self._origin is not None:
             changes[ORIGIN_COPY_KEY] = self._origin
             self._promised = self.index.floor, place
         self._written = len(changes) + 1

@@ -24,6 +24,7 @@ class Places:
     def __init__(self) -> None:
         self._numbers: list[int] = []
         self._offsets: list[int] = []
+        self._first: int | None = None
         self._changed: dict[int, int | None] = {}
 
     def note(self, number: int, offset: int) -> None:
@@ -40,24 +41,28 @@ class Places:
             if number == last:
                 self._offsets[-1] = self._changed[number] = offset
                 return
-        self._numbers.append(number)
-        self._offsets.append(offset)
+        self.load(number, offset)
         self._changed[number] = offset
 
     def load(self, number: int, offset: int) -> None:
         """Take over a place that was kept; they come in order."""
         self._numbers.append(number)
         self._offsets.append(offset)
+        if self._first is None:
+            self._first = offset
 
     def of(self, number: int) -> int | None:
         """Return the offset from which on all ids from ``number`` on lie; None: that is not known."""
         index = bisect_right(self._numbers, number) - 1
         return self._offsets[index] if index >= 0 else None
 
-    @property
-    def first(self) -> int:
-        """The offset of the first place; there is one."""
-        return self._offsets[0]
+    def ahead(self, number: int) -> int | None:
+        """Return `of` where it lies behind what the last `forget_before` has left, else None.
+
+        While no ids come, the last place moves on: then it is ahead of where it was, though it is the first.
+        """
+        offset = self.of(number)
+        return offset if offset is not None and offset != self._first else None
 
     def forget_before(self, number: int) -> None:
         """Forget the places that only ids below ``number`` needed."""
@@ -65,6 +70,7 @@ class Places:
         for gone in self._numbers[:index]:
             self._changed[gone] = None
         del self._numbers[:index], self._offsets[:index]
+        self._first = self._offsets[0] if self._offsets else None
 
     def changes(self) -> dict[int, int | None]:
         """Return what has changed since the last call: offset by number, None where it is forgotten."""

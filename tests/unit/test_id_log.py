@@ -260,6 +260,44 @@ def test_so_it_is_where_the_local_state_has_them_and_that_is_kept(few_places: No
     partition.open()
 
 
+def test_so_it_is_where_nothing_is_left_of_the_changelog_but_the_local_state_is_whole(few_places: None) -> None:
+    del few_places
+    partition = filled()
+    partition.open()  # its mark is the changelog's end now, so that nothing seems to be missing
+    whole = content(partition)
+    partition.changelog.start = len(partition.changelog.rows)
+    with pytest.raises(StopError, match="only the local state does"):
+        partition.open()
+    assert content(partition) == whole
+
+
+@pytest.mark.parametrize("disk", [True, False])
+def test_what_commits_without_ids_leave_is_deleted_too(
+    monkeypatch: pytest.MonkeyPatch,
+    disk: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    monkeypatch.setattr(id_places, "PLACE_RECORDS", 10)
+    partition = IdPartition(window=1, on_missing="pass")
+
+    def pass_unjudged() -> int:
+        trims = 0
+        for _ in range(30):
+            partition.take([Came(None, NOW_MS + 10)])
+            partition.commit()
+            trims += partition.trim()
+        return trims
+
+    assert pass_unjudged() > 5
+    verdicts(partition, ids(0, 1))
+    partition.commit()
+    assert verdicts(partition, [Came(None, NOW_MS + 20)]) == {Verdict.PASS}
+    partition.commit()
+    assert pass_unjudged() > 5
+    assert len(partition.changelog.rows) - partition.changelog.start < 30
+    partition.open(partition.store if disk else MemoryStore())
+    assert pass_unjudged() > 5
+
+
 def test_a_block_that_is_missing_in_between_is_refused() -> None:
     partition = filled()
     partition.changelog.rows[partition.changelog.offsets(ID_BLOCK_KIND)[2]] = None
