@@ -147,6 +147,7 @@ class SlotRun:
         self._life: asyncio.Task[None] | None = None
         self._dropping: asyncio.Task[None] | None = None
         self._trimmer = Trimmer()
+        self._trim_link: Link | None = None
         self.ready = False
 
     def start(self) -> None:
@@ -199,6 +200,10 @@ class SlotRun:
         self._room = asyncio.Semaphore(ROOM)
         topics = self._topics = await self._context.topics(self._config)
         link = await self._link("fetch", topics.source, *topics.written)
+        if isinstance(self._config.dedup, InsertIdDedup):
+            # Of its own: a leader answers one request of a connection after the other, and one to delete waits
+            # for its followers, which no fetch should.
+            self._trim_link = await self._link("trim", topics.changelog)
         self._producer = await self._fenced(self._id, topics, self._numbers)
         pipeline = SlotPipeline(
             self._config.name,
@@ -460,8 +465,8 @@ class SlotRun:
     def _trim(self, pipeline: SlotPipeline) -> None:
         """Have deleted from the changelogs what the committed states need no more."""
         for number, offset in pipeline.expendable().items():
-            assert self._topics is not None  # noqa: S101 - `_open` has looked
-            self._trimmer.want(self._links[0], TopicPartition(self._topics.changelog, number), offset)
+            assert self._topics is not None and self._trim_link is not None  # noqa: S101, PT018 - of `_open`
+            self._trimmer.want(self._trim_link, TopicPartition(self._topics.changelog, number), offset)
 
     def _put_tick(self, epoch: int) -> None:
         async def put() -> None:
