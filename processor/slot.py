@@ -350,14 +350,15 @@ class SlotRun:
             raise StopError(
                 f"pipeline {self._config.name}: its dedup definition differs from the one that its state of "
                 f"{tp.topic}:{tp.partition} was made with ({keys}). State of one definition means nothing "
-                f"under another: set the definition back, or have the state made anew: {anew}."
+                f"under another: set the definition back, or have the state made anew: {anew}; see "
+                "'Reprocessing' and 'Beginning anew' in docs/operations.md."
             )
 
     def _anew(self, to: str) -> str:
         """Return how a state is made anew from the source, where that can be done."""
         if isinstance(self._config.dedup, InsertIdDedup):
-            return "see 'Beginning anew' in docs/operations.md"
-        return f"seqmark reset --pipeline {self._config.name} {to} (see 'Reprocessing' in docs/operations.md)"
+            return "no command does that yet in mode insert-id"
+        return f"seqmark reset --pipeline {self._config.name} {to}"
 
     # ---------------------------------------------------------------- working
 
