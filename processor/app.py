@@ -183,7 +183,7 @@ async def run_worker(settings: Settings, metrics: Metrics, *, drain: bool = Fals
     if any(isinstance(pipeline.dedup, InsertIdDedup) for pipeline in settings.pipelines):
         warm_ids()
     # What the libraries have made stays until the end. Each full collection would walk through all of it, for
-    # a tenth of a second and more in which no record moves.
+    # some 50 ms in which no record moves.
     gc.collect()
     gc.freeze()
     try:

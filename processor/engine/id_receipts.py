@@ -18,9 +18,9 @@ import numpy as np
 
 from processor.engine.ids import Form, Ids, texts
 from processor.engine.jit import Int, kernel
-from processor.engine.receipts import NUMBER_BYTES, _number_bytes, _put_number, _put_text
+from processor.engine.receipts import NUMBER_BYTES, number_bytes, put_head, put_number, put_text
 from processor.engine.records import MAX_OVERHEAD_BYTES
-from processor.engine.varints import VARINT_BYTES, put_bytes, put_varint, varint_bytes
+from processor.engine.varints import VARINT_BYTES, put_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -229,27 +229,19 @@ def _encode(
     sizes = np.empty(_NUMBERS, np.int64)
     for k in range(rows.size):
         row = rows[k]
-        sizes[0] = _number_bytes(offset[row])
-        sizes[1] = _number_bytes(timestamp[row])
-        sizes[2] = _number_bytes(owner[row])
-        sizes[3] = _number_bytes(expires[row])
+        sizes[0] = number_bytes(offset[row])
+        sizes[1] = number_bytes(timestamp[row])
+        sizes[2] = number_bytes(owner[row])
+        sizes[3] = number_bytes(expires[row])
         value = sizes.sum() + spans[_END + 1] + list_size[k]
         delta = timestamp[row] - base_timestamp
-        size = max(key_length[row], 0)
-        length = 1 + varint_bytes(delta) + varint_bytes(np.int64(k))
-        length += varint_bytes(key_length[row]) + size + varint_bytes(value) + value + 1
-        at = put_varint(out, at, length)
-        out[at] = 0
-        at = put_varint(out, at + 1, delta)
-        at = put_varint(out, at, np.int64(k))
-        at = put_varint(out, at, key_length[row])
-        at = put_varint(out, put_bytes(out, at, data, key[row], size), value)
-        at = _put_number(out, _put_text(out, at, text, spans, _OFFSET), sizes[0], offset[row])
-        at = _put_number(out, _put_text(out, at, text, spans, _TIMESTAMP), sizes[1], timestamp[row])
-        at = put_bytes(out, _put_text(out, at, text, spans, _ID), lists, list_at[k], list_size[k])
-        at = _put_number(out, _put_text(out, at, text, spans, _OWNER), sizes[2], owner[row])
-        at = _put_number(out, _put_text(out, at, text, spans, _EXPIRES), sizes[3], expires[row])
-        at = _put_text(out, at, text, spans, _END)
+        at = put_head(out, at, np.int64(k), delta, data, key[row], key_length[row], value)
+        at = put_number(out, put_text(out, at, text, spans, _OFFSET), sizes[0], offset[row])
+        at = put_number(out, put_text(out, at, text, spans, _TIMESTAMP), sizes[1], timestamp[row])
+        at = put_bytes(out, put_text(out, at, text, spans, _ID), lists, list_at[k], list_size[k])
+        at = put_number(out, put_text(out, at, text, spans, _OWNER), sizes[2], owner[row])
+        at = put_number(out, put_text(out, at, text, spans, _EXPIRES), sizes[3], expires[row])
+        at = put_text(out, at, text, spans, _END)
         out[at] = 0  # no headers
         at += 1
     return at

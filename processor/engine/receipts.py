@@ -131,7 +131,8 @@ def _magnitude(value):  # type: ignore[no-untyped-def]  # inlined kernel
 
 
 @inlined
-def _number_bytes(value):  # type: ignore[no-untyped-def]  # inlined kernel
+def number_bytes(value):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Return how many bytes a number takes as text."""
     left = _magnitude(value)
     digits = 1
     while digits < 20 and left >= _POWERS[digits]:
@@ -140,7 +141,8 @@ def _number_bytes(value):  # type: ignore[no-untyped-def]  # inlined kernel
 
 
 @inlined
-def _put_number(out, at, size, value):  # type: ignore[no-untyped-def]  # inlined kernel
+def put_number(out, at, size, value):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Write a number of ``size`` bytes as text; returns the place behind it."""
     left = _magnitude(value)
     position = np.uint64(at + size)
     while left >= np.uint64(100):
@@ -158,8 +160,23 @@ def _put_number(out, at, size, value):  # type: ignore[no-untyped-def]  # inline
 
 
 @inlined
-def _put_text(out, at, text, spans, part):  # type: ignore[no-untyped-def]  # inlined kernel
+def put_text(out, at, text, spans, part):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Write a constant part; returns the place behind it."""
     return put_bytes(out, at, text, spans[part], spans[part + 1] - spans[part])
+
+
+@inlined
+def put_head(out, at, k, delta, data, key, key_length, value):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Write record ``k`` of a batch up to its value, which takes ``value`` bytes; returns where that begins."""
+    size = max(key_length, 0)
+    length = 1 + varint_bytes(delta) + varint_bytes(k)
+    length += varint_bytes(key_length) + size + varint_bytes(value) + value + 1
+    at = put_varint(out, at, length)
+    out[at] = 0
+    at = put_varint(out, at + 1, delta)
+    at = put_varint(out, at, k)
+    at = put_varint(out, at, key_length)
+    return put_varint(out, put_bytes(out, at, data, key, size), value)
 
 
 @kernel
@@ -185,32 +202,24 @@ def _encode(
     for k in range(rows.size):
         row = rows[k]
         what = _DUPLICATE if verdict[row] == 1 else _LATE
-        sizes[0] = _number_bytes(offset[row])
-        sizes[1] = _number_bytes(timestamp[row])
-        sizes[2] = _number_bytes(sequence[row])
-        sizes[3] = _number_bytes(watermark[row])
-        sizes[4] = _number_bytes(epoch[row]) if with_epoch else 0
+        sizes[0] = number_bytes(offset[row])
+        sizes[1] = number_bytes(timestamp[row])
+        sizes[2] = number_bytes(sequence[row])
+        sizes[3] = number_bytes(watermark[row])
+        sizes[4] = number_bytes(epoch[row]) if with_epoch else 0
         value = sizes.sum() + spans[_TIMESTAMP + 1] + (spans[what + 1] - spans[what])
         value += spans[_WATERMARK + 1] - spans[_WATERMARK] + 1
         if with_epoch:
             value += spans[_EPOCH + 1] - spans[_EPOCH]
         delta = timestamp[row] - base_timestamp
-        size = max(key_length[row], 0)
-        length = 1 + varint_bytes(delta) + varint_bytes(np.int64(k))
-        length += varint_bytes(key_length[row]) + size + varint_bytes(value) + value + 1
-        at = put_varint(out, at, length)
-        out[at] = 0
-        at = put_varint(out, at + 1, delta)
-        at = put_varint(out, at, np.int64(k))
-        at = put_varint(out, at, key_length[row])
-        at = put_varint(out, put_bytes(out, at, data, key[row], size), value)
-        at = _put_number(out, _put_text(out, at, text, spans, _OFFSET), sizes[0], offset[row])
-        at = _put_number(out, _put_text(out, at, text, spans, _TIMESTAMP), sizes[1], timestamp[row])
-        at = _put_number(out, _put_text(out, at, text, spans, what), sizes[2], sequence[row])
-        at = _put_number(out, _put_text(out, at, text, spans, _WATERMARK), sizes[3], watermark[row])
+        at = put_head(out, at, np.int64(k), delta, data, key[row], key_length[row], value)
+        at = put_number(out, put_text(out, at, text, spans, _OFFSET), sizes[0], offset[row])
+        at = put_number(out, put_text(out, at, text, spans, _TIMESTAMP), sizes[1], timestamp[row])
+        at = put_number(out, put_text(out, at, text, spans, what), sizes[2], sequence[row])
+        at = put_number(out, put_text(out, at, text, spans, _WATERMARK), sizes[3], watermark[row])
         if with_epoch:
-            at = _put_number(out, _put_text(out, at, text, spans, _EPOCH), sizes[4], epoch[row])
-        at = _put_text(out, at, text, spans, _END)
+            at = put_number(out, put_text(out, at, text, spans, _EPOCH), sizes[4], epoch[row])
+        at = put_text(out, at, text, spans, _END)
         out[at] = 0  # no headers
         at += 1
     return at
