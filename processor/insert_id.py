@@ -20,6 +20,7 @@ import numpy as np
 
 from processor.engine import clock
 from processor.engine.blocks import Confirmed, Rows, UnreadableBlockError, confirm, encode, ids_within
+from processor.engine.clock_trace import WorkerClock
 from processor.engine.exact_index import ExactIndex
 from processor.engine.ids import HeaderPart, IdExtractor, KeyPart, ValuePart
 from processor.engine.records import HEADER_BYTES
@@ -29,6 +30,7 @@ from processor.judge import Evidence, Judgement, Times
 from processor.state.id_log import IdLog
 from processor.state.store import StoreError
 from processor.wire.encode import plain_batch
+from schemas.clock_trace import ClockTrace
 from schemas.config.dedup import HeaderId, KeyId, ValueId
 from schemas.id_changelog import SECRET_BYTES, id_block_key, id_page_key
 
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.blocks import Pages
-    from processor.engine.clock import Readings
+    from processor.engine.clock_trace import PartitionClock
     from processor.engine.exact_index import Candidates
     from processor.engine.ids import Part
     from processor.engine.records import Columns
@@ -67,11 +69,18 @@ class InsertIds:
     Args:
         dedup: What the records are judged by.
         now_ms: The worker's clock.
+        recorded: Reads the partition's clock in place of a worker, where records are judged again.
     """
 
-    def __init__(self, dedup: InsertIdDedup, now_ms: Callable[[], int] = worker_clock_ms) -> None:
+    def __init__(
+        self,
+        dedup: InsertIdDedup,
+        now_ms: Callable[[], int] = worker_clock_ms,
+        recorded: PartitionClock | None = None,
+    ) -> None:
         self._dedup = dedup
-        self._now_ms = now_ms
+        self._clock = WorkerClock(now_ms, None if dedup.time == "arrival" else dedup.max_ahead)
+        self._reader = recorded or self._clock
         self._index = ExactIndex(dedup.window, refresh=dedup.refresh)
         self._log = IdLog(self._index)
         self._table: Table | None = None
@@ -101,6 +110,7 @@ class InsertIds:
         parts = [_part(each) for each in self._dedup.id]
         self._extractor = IdExtractor(parts, self._log.secret, pass_missing=self._dedup.on_missing == "pass")
         self._clock_ms = self._log.clock_ms
+        self._clock.begin(self._log.trace.since, self._log.trace.before_ms)
 
     def extract(self, columns: Columns) -> Evidence:
         """See `Judge.extract`."""
@@ -123,8 +133,8 @@ class InsertIds:
             StopError: More ids than one partition can have.
         """
         ids, offset = evidence.ids, evidence.offset
-        assert ids is not None and offset is not None  # noqa: S101, PT018 - `extract` gave them
-        readings = self._readings(evidence)
+        assert ids is not None and offset is not None and evidence.timestamp is not None  # noqa: S101, PT018 - `extract` gave them
+        readings = self._reader.read(self._clock_ms, offset, evidence.timestamp, evidence.fault)
         wanted = self._index.look_up(ids, readings.reading_ms)
         confirmed = self._confirmed(wanted)
         try:
@@ -143,15 +153,6 @@ class InsertIds:
         self._judged += verdict.size
         return Judgement(verdict, _NOTHING, owner=judged.owner, expires_ms=judged.expires_ms)
 
-    def _readings(self, evidence: Evidence) -> Readings:
-        now_ms = self._now_ms()
-        if self._dedup.time == "arrival":
-            return clock.by_arrival(self._clock_ms, evidence.fault, now_ms)
-        assert evidence.timestamp is not None  # noqa: S101 - `extract` gave it
-        return clock.by_records(
-            self._clock_ms, evidence.timestamp, evidence.fault, now_ms, self._dedup.max_ahead
-        )
-
     def _confirmed(self, wanted: Candidates) -> Confirmed:
         """Read the candidates' pages. All that is committed is in the store, see `IdLog.due`."""
         if not wanted.page.size:
@@ -169,7 +170,8 @@ class InsertIds:
 
     def changes(self) -> dict[bytes, bytes | None]:
         """See `Judge.changes`: the blocks go in bulk."""
-        return self._log.changes(self._clock_ms)
+        trace = ClockTrace(self._clock.since, self._clock.before_ms, tuple(self._clock.limits))
+        return self._log.changes(self._clock_ms, trace)
 
     def changelog_batches(self, limit_bytes: int) -> list[EncodedBatch]:
         """See `Judge.changelog_batches`: one record a block."""
@@ -197,6 +199,7 @@ class InsertIds:
 
     def committed(self) -> None:
         """See `Judge.committed`."""
+        self._clock.forget()
         self._log.committed(self._blocks, self._clock_ms, self._judged)
         self._blocks = []
         self._judged = 0

@@ -9,14 +9,15 @@ a CRC-32C last::
               b"\x00I" u64    local state only: a page of ids, by the number of its first
               b"\x00J" u64    local state only: from which changelog offset on ids from that number on lie
 
-    ids       | version u8 = 1 | secret 16 B | clock i64 | next number u64 | floor u64 | crc u32 |
+    ids       | version u8 = 2 | secret 16 B | clock i64 | next number u64 | floor u64 | trace ... | crc u32 |
 
     place     | version u8 = 1 | changelog offset i64 | crc u32 |
 
 Blocks and pages are drawn in `processor.engine.block_pages`. ``secret`` keys the hash that an id is told by; it
 is made with a partition's first commit and never changes. ``clock`` is the partition's, ms, after the commit's
 last record, and the lowest i64 before the first; ``next number`` is that of the next id to be remembered. All
-ids below ``floor`` are expired: a changelog that begins at or below it is whole.
+ids below ``floor`` are expired: a changelog that begins at or below it is whole. The trace says how the clock
+came to what it says (`schemas.clock_trace`); version 1 has none, and in the local state it has no limits.
 
 Of one commit the blocks come first, this record after them, the position last. Nothing is ever written again
 under the key of a block: such a changelog is not compacted, and never deleted by time. What all ids of are
@@ -29,7 +30,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from schemas.changelog import opened, sealed
+from schemas.changelog import CorruptStateError, opened, sealed
+from schemas.clock_trace import ClockTrace
 
 IDS_KEY = b"I"
 ID_BLOCK_KIND = b"B"
@@ -41,6 +43,9 @@ _IDS = struct.Struct(">B16sqQQ")
 _PLACE = struct.Struct(">Bq")
 _NUMBER = struct.Struct(">Q")
 _VERSION = 1
+_TRACED_VERSION = 2
+_CRC_BYTES = 4
+_NOTHING_SAID = ClockTrace()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +57,22 @@ class IdState:
         clock_ms: The partition's clock.
         next_number: Of the next id that is remembered.
         floor: All ids below this number are expired.
+        trace: How the clock came to that.
     """
 
     secret: bytes
     clock_ms: int
     next_number: int
     floor: int
+    trace: ClockTrace = _NOTHING_SAID
 
     def __repr__(self) -> str:
         return f"IdState(clock_ms={self.clock_ms}, next_number={self.next_number}, floor={self.floor})"
 
     def encode(self) -> bytes:
         """Return the value under `IDS_KEY`."""
-        body = _IDS.pack(_VERSION, self.secret, self.clock_ms, self.next_number, self.floor)
-        return sealed(IDS_KEY, body)
+        head = _IDS.pack(_TRACED_VERSION, self.secret, self.clock_ms, self.next_number, self.floor)
+        return sealed(IDS_KEY, head + self.trace.encode())
 
     @classmethod
     def decode(cls, value: bytes) -> IdState:
@@ -74,8 +81,17 @@ class IdState:
         Raises:
             CorruptStateError: It is not one, or not whole.
         """
-        _, *fields = _IDS.unpack(opened(IDS_KEY, value, _IDS.size))
-        return cls(*fields)
+        if value[:1] != bytes([_TRACED_VERSION]):
+            _, *fields = _IDS.unpack(opened(IDS_KEY, value, _IDS.size))
+            return cls(*fields)
+        size = max(_IDS.size, len(value) - _CRC_BYTES)
+        body = opened(IDS_KEY, value, size, _TRACED_VERSION)
+        try:
+            trace = ClockTrace.decode(body[_IDS.size :])
+        except ValueError as error:
+            raise CorruptStateError(f"the value under {IDS_KEY!r}: {error}") from error
+        _, secret, *fields = _IDS.unpack_from(body)
+        return cls(secret, *fields, trace=trace)
 
 
 def id_block_key(first: int) -> bytes:

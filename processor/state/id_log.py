@@ -14,6 +14,7 @@ settled. Pages without a mark say nothing (see `processor.state.restore`).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +25,7 @@ from processor.errors import StopError
 from processor.state.bulk import ForeignStateError
 from processor.state.id_places import Places
 from schemas.changelog import CorruptStateError
+from schemas.clock_trace import ClockTrace
 from schemas.id_changelog import (
     ID_BLOCK_KIND,
     ID_PAGE_KIND,
@@ -51,6 +53,8 @@ PAGES_A_STEP = 256
 ERASED_IDS = 65_536
 """Expired ids that make it worth while to delete their pages, some 1.5 MB: a range that is deleted costs every
 look-up a little until RocksDB has compacted it away."""
+NOTHING_BOUND = ClockTrace(0, NEVER)
+"""Of a partition that has no state yet: since its first record timestamps alone have moved the clock."""
 SWEPT_RECORDS = 2_000
 """The index frees one extent of expired ids a so many (see `ExactIndex.commit`)."""
 
@@ -62,6 +66,7 @@ class IdLog:
         index: In which they are looked up.
         secret: The key of their hash; None before the first commit.
         clock_ms: The partition's clock, as committed.
+        trace: How it came to that, as committed, without limits.
 
     Args:
         index: Empty.
@@ -74,6 +79,7 @@ class IdLog:
     def _forget(self) -> None:
         self.secret: bytes | None = None
         self.clock_ms = NEVER
+        self.trace = NOTHING_BOUND
         self._pages: dict[bytes, bytes] = {}
         self._unsaved = False
         self._erased = 0
@@ -96,15 +102,17 @@ class IdLog:
         """Begin a partition that has no state yet."""
         self.secret = secret
 
-    def changes(self, clock_ms: int) -> dict[bytes, bytes | None]:
+    def changes(self, clock_ms: int, trace: ClockTrace) -> dict[bytes, bytes | None]:
         """Return what the next commit writes beside its blocks and, last, the position.
 
         Where something in front can be deleted once that is committed, the origin is among it.
 
         Args:
             clock_ms: The clock after its last record.
+            trace: How it came to that.
         """
-        changes: dict[bytes, bytes | None] = {IDS_KEY: self._state(clock_ms).encode()}
+        changes: dict[bytes, bytes | None] = {IDS_KEY: self._state(clock_ms, trace).encode()}
+        self.trace = replace(trace, limits=())
         self._promised = None
         place = self._places.ahead(self.index.floor)
         if place is not None and self._origin is not None:
@@ -113,9 +121,9 @@ class IdLog:
         self._written = len(changes) + 1
         return changes
 
-    def _state(self, clock_ms: int) -> IdState:
+    def _state(self, clock_ms: int, trace: ClockTrace) -> IdState:
         assert self.secret is not None  # noqa: S101 - there is one from `begin` or a restore
-        return IdState(self.secret, clock_ms, self.index.next_number, self.index.floor)
+        return IdState(self.secret, clock_ms, self.index.next_number, self.index.floor, trace)
 
     def committed(self, blocks: Sequence[tuple[bytes, Pages]], clock_ms: int, records: int) -> None:
         """Take the staged ids as committed.
@@ -226,6 +234,7 @@ class IdLog:
                 f"{self.index.next_number} on are not there"
             )
         self.secret = state.secret
+        self.trace = replace(state.trace, limits=())
         self._said = state
         self._floor = max(self._floor, state.floor)
         self._expire(state.clock_ms, 0)
@@ -327,7 +336,7 @@ class IdLog:
         changes: dict[bytes, bytes | None] = {**self._pages}
         self._pages = {}
         if self.secret is not None:
-            changes[IDS_KEY] = self._state(self.clock_ms).encode()
+            changes[IDS_KEY] = self._state(self.clock_ms, self.trace).encode()
         if self._origin is not None:
             changes[ORIGIN_COPY_KEY] = self._origin
         for number, offset in self._places.changes().items():
