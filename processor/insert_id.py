@@ -204,6 +204,19 @@ class InsertIds:
         self._blocks = []
         self._judged = 0
 
+    def absorb(self, at_least: int = 0) -> None:
+        """Take what is staged as committed, where there is no changelog: its pages go to the local store.
+
+        Args:
+            at_least: Only where so many records have been judged since.
+        """
+        assert self._table is not None  # noqa: S101 - `load` has given it
+        if self._judged < at_least:
+            return
+        self.changelog_batches(BLOCK_BYTES)
+        self.committed()
+        self._table.stage()
+
     def size(self) -> tuple[int, int]:
         """See `Judge.size`: ids, those included that are expired and not yet swept."""
         return len(self._index), self._index.size_bytes

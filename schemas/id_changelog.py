@@ -90,8 +90,8 @@ class IdState:
             trace = ClockTrace.decode(body[_IDS.size :])
         except ValueError as error:
             raise CorruptStateError(f"the value under {IDS_KEY!r}: {error}") from error
-        _, secret, *fields = _IDS.unpack_from(body)
-        return cls(secret, *fields, trace=trace)
+        _, secret, clock_ms, next_number, floor = _IDS.unpack_from(body)
+        return cls(secret, clock_ms, next_number, floor, trace)
 
 
 def id_block_key(first: int) -> bytes:

@@ -119,10 +119,14 @@ class RecordedClock:
     """
 
     def __init__(self, offset: NDArray[np.int64], limit_ms: NDArray[np.int64], *, arrival: bool) -> None:
-        before = NEVER if arrival else NO_LIMIT
+        self._arrival = arrival
+        self.say(offset, limit_ms)
+
+    def say(self, offset: NDArray[np.int64], limit_ms: NDArray[np.int64]) -> None:
+        """Say all limits again, with more of them at the end."""
+        before = NEVER if self._arrival else NO_LIMIT
         self._offset = np.append(np.int64(NEVER), offset)
         self._limit_ms = np.append(np.int64(before), limit_ms)
-        self._arrival = arrival
 
     def read(
         self,

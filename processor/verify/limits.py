@@ -19,15 +19,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from processor.dedup import definition
-from processor.errors import StopError
+from processor.errors import RebuildError, StopError
 from processor.kafka.changelog import ChangelogPartition
 from processor.kafka.offsets import bounds, committed
 from processor.kafka.seam import TopicPartition
 from processor.kafka.source import check_same_source
 from processor.state.head import Head, read_head
 from processor.verify.reading import PATIENCE_S
+from processor.verify.recording import Recording
 from processor.verify.sharing import without
 from schemas.changelog import NO_TOPIC, Origin, Position
+from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from schemas.config import Pipeline
 
 POLL_S = 0.1
+ATTEMPTS = 5
+"""At reading a changelog that a worker deletes from the front meanwhile, at most once a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class Limits:
         outputs: By topic: where to begin, and the log's bounds.
         receipts_begin_late: The duplicates topic was added after the origin.
         other_rules: The state was written under another definition than the config's.
+        recording: What is known of the partition's clock, in mode insert-id; None where no worker has said.
     """
 
     start: int
@@ -64,6 +69,7 @@ class Limits:
     outputs: dict[str, tuple[int, Bounds]]
     receipts_begin_late: bool = False
     other_rules: bool = False
+    recording: Recording | None = None
 
 
 async def find_limits(
@@ -90,11 +96,10 @@ async def find_limits(
     link = reader.link
     source = TopicPartition(pipeline.source, partition)
     offset = await committed_offset(link, group, source)
-    state = Head()
+    state, recording = Head(), None
     if changelog is not None:
         log = ChangelogPartition(link, reader.decoder, changelog, partition)
-        there = await log.bounds()
-        state = await read_head(log, there.start, there.stable)
+        state, recording = await _said(log, pipeline)
     outputs = [
         topic for topic in (pipeline.sink, pipeline.duplicates, pipeline.quarantine) if topic is not None
     ]
@@ -131,6 +136,8 @@ async def find_limits(
             "made anew, or has lost records"
         )
     known_from = start if origin is None else origin.known_from
+    if stop > known_from:
+        recording = _require_clock(pipeline, partition, known_from, recording if ours else None)
     _require(pipeline.source, partition, min(known_from, stop), limits)
     begins = _output_starts(pipeline, origin)
     for topic in outputs:
@@ -145,7 +152,51 @@ async def find_limits(
         {topic: (begins[topic], found[TopicPartition(topic, partition)]) for topic in outputs},
         late,
         state.position is not None and state.position.definition != definition(pipeline),
+        recording,
     )
+
+
+async def _said(log: ChangelogPartition, pipeline: Pipeline) -> tuple[Head, Recording | None]:
+    """Return what a changelog says; None: this mode has no clock."""
+    for attempt in range(1, ATTEMPTS + 1):
+        there = await log.bounds()
+        try:
+            head = await read_head(log, there.start, there.stable)
+            if not isinstance(pipeline.dedup, InsertIdDedup):
+                return head, None
+            recording = Recording(log, there.start, arrival=pipeline.dedup.time == "arrival")
+            await recording.read(there.stable)
+        except RebuildError:
+            if attempt == ATTEMPTS or (await log.bounds()).start == there.start:
+                raise
+        else:
+            return head, recording
+    raise AssertionError("the last attempt has returned or raised")
+
+
+def _require_clock(
+    pipeline: Pipeline, partition: int, known_from: int, recording: Recording | None
+) -> Recording | None:
+    """Look whether the partition's clock is known from where the state begins.
+
+    Raises:
+        StopError: It is not, and timestamps alone do not say it either.
+    """
+    if not isinstance(pipeline.dedup, InsertIdDedup):
+        return None
+    name = f"{pipeline.source}:{partition}"
+    if recording is None or recording.known_from is None:
+        if pipeline.dedup.time == "arrival":
+            raise StopError(f"{name}: nothing says when its records arrived: there is no changelog of them")
+        return None
+    if recording.known_from > known_from:
+        raise StopError(
+            f"{name}: what the partition's clock read before source offset {recording.known_from} is no longer "
+            "known: a worker's clock came in there, and what the changelog said of that was deleted with the "
+            "ids that have expired. Nothing can be proved from the beginning, which is offset "
+            f"{known_from}"
+        )
+    return recording
 
 
 async def _any_record(

@@ -11,22 +11,29 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.dedup import make_judge
-from processor.engine.receipts import Grounds
+from processor.engine.clock_trace import RecordedClock
 from processor.engine.verdict import Fault, Verdict
+from processor.insert_id import InsertIds
+from processor.state.memory import MemoryStore
 from processor.state.scope_log import ScopeLog
+from processor.state.table import Table
 from processor.verify.history import History
 from processor.verify.quarantine import QuarantineCheck
 from processor.verify.receipts import ReceiptCheck
 from processor.verify.report import Rule
 from processor.verify.sink import SinkCheck
 from processor.verify.tape import Tape
-from processor.wire.receipts import receipt_text
+from processor.wire.receipts import id_receipt_text, receipt_text
+from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from processor.engine.clock_trace import PartitionClock
+    from processor.engine.id_receipts import IdGrounds
+    from processor.engine.receipts import Grounds
     from processor.engine.records import Columns
-    from processor.judge import Judgement
+    from processor.judge import Judge, Judgement
     from processor.verify.align import Aligner
     from processor.verify.report import Report
     from processor.verify.tape import Stream
@@ -34,6 +41,10 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 65_536
 """Rows that are judged and compared at a time, whatever a piece holds: bounds what is held a row."""
+
+
+ABSORBED_RECORDS = 16_384
+"""Records of which ids are held as a transaction's, before they are packed into pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +71,14 @@ class PartitionCheck:
         pipeline: With the rules of judging.
         outputs: What is compared.
         report: Where findings go; names the partition.
+        clock: The partition's clock as it was recorded, in mode insert-id; None: timestamps alone say it.
     """
 
-    def __init__(self, pipeline: Pipeline, outputs: Outputs, report: Report) -> None:
+    def __init__(
+        self, pipeline: Pipeline, outputs: Outputs, report: Report, clock: PartitionClock | None = None
+    ) -> None:
         self.partition = report.partition
-        self._judge = make_judge(pipeline)
+        self._judge = _fresh_judge(pipeline, clock)
         self._report = report
         self._history = History()
         self._too_large: list[int] = []
@@ -73,7 +87,9 @@ class PartitionCheck:
         self._quarantine: QuarantineCheck | None = None
         self._all: list[Aligner] = [self._sink]
         if outputs.duplicates is not None:
-            text = receipt_text(pipeline.name, pipeline.source, report.partition)
+            of_ids = isinstance(pipeline.dedup, InsertIdDedup)
+            make_text = id_receipt_text if of_ids else receipt_text
+            text = make_text(pipeline.name, pipeline.source, report.partition)
             self._receipts = ReceiptCheck(
                 Tape(outputs.duplicates),
                 report,
@@ -115,19 +131,20 @@ class PartitionCheck:
         self._forget()
         self._history.begin(columns, judged.verdict)
         await self._sink.expect(columns, np.flatnonzero(judged.verdict == Verdict.PASS))
-        await self._dropped(
-            columns, judged, Grounds(judged.verdict, evidence.sequence, judged.watermark, evidence.epoch)
-        )
+        await self._dropped(columns, judged, judged.grounds(evidence))
         await self._unjudged(columns, judged, evidence.fault)
         self._history.end(even=all(check.even for check in self._all))
 
     def _forget(self) -> None:
         """Tell the judge that nothing has to be written down: there is no changelog and no local state here."""
+        if isinstance(self._judge, InsertIds):
+            self._judge.absorb(ABSORBED_RECORDS)
+            return
         self._judge.committed()
         if isinstance(self._judge.log, ScopeLog):
             self._judge.log.scopes.saved()
 
-    async def _dropped(self, columns: Columns, judged: Judgement, grounds: Grounds) -> None:
+    async def _dropped(self, columns: Columns, judged: Judgement, grounds: Grounds | IdGrounds) -> None:
         rows = np.flatnonzero((judged.verdict == Verdict.DUPLICATE) | (judged.verdict == Verdict.LATE))
         if self._receipts is None:
             self._report.duplicates += rows.size
@@ -159,3 +176,17 @@ class PartitionCheck:
         """Tell of what nothing explains."""
         for check in self._all:
             await check.finish()
+
+
+def _fresh_judge(pipeline: Pipeline, clock: PartitionClock | None) -> Judge:
+    """Return a judge that knows nothing yet.
+
+    Ids are judged by the exact backend, whichever the worker has: one that confirms says the same.
+    """
+    if not isinstance(pipeline.dedup, InsertIdDedup):
+        return make_judge(pipeline)
+    nothing = np.zeros((2, 0), np.int64)
+    alone = RecordedClock(*nothing, arrival=pipeline.dedup.time == "arrival")
+    judge = InsertIds(pipeline.dedup, recorded=clock or alone)
+    judge.load(Table(MemoryStore(), judge.log))
+    return judge

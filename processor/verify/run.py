@@ -18,7 +18,7 @@ from processor.kafka.seam import KafkaError, Link, TopicPartition, check_aiokafk
 from processor.kafka.topics import changelog_topic, connected, describe
 from processor.verify.limits import find_limits, moved_on
 from processor.verify.partition import Outputs, PartitionCheck
-from processor.verify.reading import BrokenBatchError, OutputStream, Reader
+from processor.verify.reading import PATIENCE_S, BrokenBatchError, OutputStream, Reader
 from processor.verify.report import Report
 from processor.verify.sharing import others
 
@@ -154,7 +154,8 @@ class Certificate:
             streams[pipeline.quarantine] if pipeline.quarantine else None,
             limits.receipts_begin_late,
         )
-        check = PartitionCheck(pipeline, outputs, report)
+        clock = None if limits.recording is None else limits.recording.clock
+        check = PartitionCheck(pipeline, outputs, report, clock)
         if limits.known_from < limits.start:
             await _learn(readers, pipeline, limits, check)
         at = limits.start
@@ -173,6 +174,11 @@ class Certificate:
             further = await moved_on(readers[0].link, self._group, source, report.stop)
             if further is None:
                 break
+            if limits.recording is not None and not await limits.recording.reach(further, PATIENCE_S):
+                raise StopError(
+                    f"{source.topic}:{partition}: offset {further} is committed, and what the partition's clock "
+                    "read up to there does not come to be seen in the changelog. Run it again"
+                )
             at, report.stop = report.stop, further
             for stream in streams.values():
                 stream.go_on()

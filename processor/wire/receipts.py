@@ -84,7 +84,17 @@ class _OfIds(NamedTuple):
         return id_receipts.encode(*self, base_timestamp, out)
 
 
-_Records = _OfSequences | _OfIds
+Receipts = _OfSequences | _OfIds
+
+
+def receipts_of(
+    text: ReceiptText | IdReceiptText, columns: Columns, rows: NDArray[np.int64], grounds: Grounds | IdGrounds
+) -> Receipts:
+    """Return the receipts of ``rows``, still to be written; ``text`` is of the mode that ``grounds`` are of."""
+    if isinstance(grounds, IdGrounds) and isinstance(text, IdReceiptText):
+        return _OfIds(text, columns, rows, grounds, id_receipts.id_lists(columns.data, grounds.ids, rows))
+    assert not isinstance(grounds, IdGrounds) and isinstance(text, ReceiptText)  # noqa: S101, PT018 - see above
+    return _OfSequences(text, columns, rows, grounds)
 
 
 class ReceiptEncoder:
@@ -122,12 +132,9 @@ class ReceiptEncoder:
         Raises:
             TooLargeError: A receipt exceeds the limit even alone: its record's key is that large.
         """
-        records: _Records
-        if isinstance(grounds, IdGrounds):
-            lists = id_receipts.id_lists(columns.data, grounds.ids, rows)
-            records = _OfIds(self._id_text(partition), columns, rows, grounds, lists)
-        else:
-            records = _OfSequences(self._text(partition), columns, rows, grounds)
+        of_ids = isinstance(grounds, IdGrounds)
+        text = self._id_text(partition) if of_ids else self._text(partition)
+        records = receipts_of(text, columns, rows, grounds)
         out: list[EncodedBatch] = []
         after = np.cumsum(records.most_bytes())
         start = 0
@@ -157,7 +164,7 @@ class ReceiptEncoder:
 
     def _write(
         self,
-        records: _Records,
+        records: Receipts,
         columns: Columns,
         rows: NDArray[np.int64],
         most: int,

@@ -22,6 +22,7 @@ from tests.support.topics import Record
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from processor.engine.clock_trace import PartitionClock
     from processor.engine.records import Columns
     from tests.support.topics import New
 
@@ -92,7 +93,9 @@ class Topics:
             value = dict(each.headers).get("seq") or b""
             sequence = int.from_bytes(value, "big", signed=True)
             if len(value) != 8:
-                made.quarantine.append(came._replace(headers=(*each.headers, *_ours(offset))))
+                made.quarantine.append(
+                    came._replace(headers=(*each.headers, *ours(offset, "header_malformed")))
+                )
             elif highest is None or sequence > highest:
                 highest = sequence
                 made.sink.append(came)
@@ -110,9 +113,10 @@ def renumber(records: list[Record]) -> list[Record]:
     return records
 
 
-def _ours(offset: int) -> list[tuple[str, bytes]]:
+def ours(offset: int, code: str) -> list[tuple[str, bytes]]:
+    """Return the headers that a quarantined record has beside its own."""
     return [
-        ("seqmark.error", b"header_malformed"),
+        ("seqmark.error", code.encode()),
         ("seqmark.detail", b"for people"),
         ("seqmark.source", b"s:0:%d" % offset),
     ]
@@ -134,7 +138,13 @@ def _receipt(record: Record, sequence: int, watermark: int) -> bytes:
 
 
 def compared(
-    topics: Topics, piece: int = 1_000, *, floor: int | None = None, receipts_begin_late: bool = False
+    topics: Topics,
+    piece: int = 1_000,
+    *,
+    floor: int | None = None,
+    receipts_begin_late: bool = False,
+    pipeline: Pipeline = PIPELINE,
+    clock: PartitionClock | None = None,
 ) -> Report:
     """Compare, with so many records a piece; ``floor`` is that of the sink."""
     report = Report("p", 0, 0, len(topics.source))
@@ -144,7 +154,7 @@ def compared(
         Listed("bad", topics.quarantine, piece),
         receipts_begin_late,
     )
-    asyncio.run(_compare(PartitionCheck(PIPELINE, outputs, report), Listed("s", topics.source, piece)))
+    asyncio.run(_compare(PartitionCheck(pipeline, outputs, report, clock), Listed("s", topics.source, piece)))
     return report
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.support.rules import FaultError, below, header_of, parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from tests.support.topics import Record
     from tests.support.worker import PipelineConfig
@@ -95,8 +95,9 @@ class IdModel:
         ids: Owner and reading by id.
     """
 
-    def __init__(self, rules: IdRules) -> None:
+    def __init__(self, rules: IdRules, now_ms: Callable[[], int] | None = None) -> None:
         self._rules = rules
+        self._now_ms = now_ms or (lambda: int(time.time() * 1000))
         self.clock_ms = NEVER
         self.ids: dict[tuple[Any, ...], tuple[int, int]] = {}
 
@@ -115,7 +116,7 @@ class IdModel:
                 missing = True
             else:
                 parts.append((type(part).__name__, part))
-        now_ms = int(time.time() * 1000)
+        now_ms = self._now_ms()
         reading = now_ms if rules.time == "arrival" else min(record.timestamp, now_ms + _ms(rules.max_ahead))
         self.clock_ms = max(self.clock_ms, reading)
         if missing:

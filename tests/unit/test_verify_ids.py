@@ -1,0 +1,119 @@
+"""Does the comparison find what is wrong in mode insert-id, and only that, wherever pieces end?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from processor.engine.clock_trace import RecordedClock
+from schemas.clock_trace import NO_LIMIT
+from tests.support.compared import compared, renumber
+from tests.support.corruptions import WHEN
+from tests.support.id_corruptions import BAD_ID, HOUR_MS, ID_PLANTED, id_pipeline, id_stream, id_topics, of
+from tests.support.id_rules import IdRules
+
+if TYPE_CHECKING:
+    from processor.verify.report import Report
+    from tests.support.compared import Topics
+
+
+def found(report: Report) -> list[tuple[int, str]]:
+    return [(each.offset, each.rule.value) for each in report.violations]
+
+
+def details(report: Report) -> str:
+    return "\n".join(each.detail for each in report.violations)
+
+
+def judged(
+    topics: Topics, piece: int = 1_000, rules: IdRules | None = None, *limits: tuple[int, int]
+) -> Report:
+    """Compare; ``limits`` are what a worker has noted of its clock."""
+    rules = rules or IdRules()
+    noted = np.array(limits, np.int64).reshape(-1, 2).T
+    clock = RecordedClock(*noted, arrival=rules.time == "arrival")
+    return compared(topics, piece, pipeline=id_pipeline(rules), clock=clock)
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 100])
+@pytest.mark.parametrize("name", ID_PLANTED)
+def test_a_planted_corruption_is_found_where_it_is(name: str, piece: int) -> None:
+    which, change, expected, text = ID_PLANTED[name]
+    topics = id_topics(id_stream())
+    records = getattr(topics, which)
+    records[:] = change(records)
+    renumber(records)
+
+    report = judged(topics, piece)
+
+    assert found(report) == expected, details(report)
+    assert text in details(report)
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 100])
+def test_what_is_right_is_proved_and_counted(piece: int) -> None:
+    report = judged(id_topics(id_stream()), piece)
+    assert report.ok, details(report)
+    assert (report.source, report.sink, report.duplicates, report.quarantine) == (18, 11, 5, 2)
+
+
+def test_a_renewed_window_is_proved() -> None:
+    rules = IdRules(window="1h", refresh=True)
+    stream = [of(b"a", each * (HOUR_MS - 1)) for each in range(5)] + [of(b"a", 6 * HOUR_MS)]
+    topics = id_topics(stream, rules)
+    assert [len(topics.sink), len(topics.duplicates)] == [2, 4]
+    report = judged(topics, 2, rules)
+    assert report.ok, details(report)
+    # Judged without renewal, what came later than an hour after the first passes.
+    assert found(judged(topics, 2, IdRules(window="1h")))[0] == (1, "receipt_wrong")
+
+
+def test_records_without_an_id_may_pass() -> None:
+    rules = IdRules(on_missing="pass")
+    topics = id_topics([of(b"a"), BAD_ID, BAD_ID, of(b"a", 5)], rules)
+    report = judged(topics, 1, rules)
+    assert report.ok, details(report)
+    assert (report.sink, report.duplicates) == (3, 1)
+
+
+def test_a_record_from_the_future_is_believed_as_far_as_the_worker_did() -> None:
+    """The worker's clock bounded offset 1 and 2; a million years by their timestamps."""
+    now_ms = WHEN - 100
+    rules = IdRules(window="1h", max_ahead="1s")
+    far = 31_556_952_000_000
+    stream = [of(b"a"), of(b"b", far), of(b"c", far), of(b"a", HOUR_MS - 1), of(b"a", HOUR_MS)]
+    now = iter([now_ms, now_ms, now_ms + 50, now_ms + HOUR_MS, now_ms + HOUR_MS])
+    topics = id_topics(stream, rules, lambda: next(now))
+    assert len(topics.duplicates) == 1
+    limits = [(1, now_ms + 1_000), (2, now_ms + 1_050), (3, NO_LIMIT)]
+    report = judged(topics, 2, rules, *limits)
+    assert report.ok, details(report)
+    # Without what the worker has noted of it, the future would have come.
+    assert (3, "receipt_forged") in found(judged(topics, 2, rules))
+
+
+def test_by_arrival_the_clock_is_what_the_worker_read() -> None:
+    rules = IdRules(window="1h", time="arrival")
+    stream = [of(b"a"), of(b"b", -HOUR_MS), of(b"a", 2 * HOUR_MS), of(b"a"), of(b"b", 1)]
+    readings = [5, 6, 7, HOUR_MS + 5, HOUR_MS + 5]
+    now = iter(readings)
+    topics = id_topics(stream, rules, lambda: next(now))
+    assert [len(topics.sink), len(topics.duplicates)] == [3, 2]
+    report = judged(topics, 2, rules, *enumerate(readings))
+    assert report.ok, details(report)
+    late = judged(topics, 2, rules, *enumerate([*readings[:3], HOUR_MS + 4, HOUR_MS + 4]))
+    assert sorted(found(late)) == [(3, "duplicate_passed"), (3, "receipt_missing")]
+
+
+def test_an_id_longer_than_is_looked_into_is_compared_all_the_same() -> None:
+    name = b"x" * 100_000
+    topics = id_topics([of(name), of(name, 1)])
+    value = topics.duplicates[0].value or b""
+    topics.duplicates[0] = topics.duplicates[0]._replace(
+        value=value.replace(b'": ', b'":').replace(b', "', b',"')
+    )
+    assert judged(topics).ok
+    topics.duplicates[0] = topics.duplicates[0]._replace(value=value.replace(b"xx", b"xy", 1))
+    assert found(judged(topics)) == [(1, "receipt_wrong")]
