@@ -248,9 +248,21 @@ def _scope(scope: str) -> ScopeExtractor:
     return KeyScope() if scope == "key" else HeaderScope(scope.removeprefix("header:").encode())
 
 
+FREE_KEYS = frozenset({"max_ahead"})
+"""Keys of ``dedup`` that may change over an existing state: what is remembered means the same, and what the
+clock read before is written down (`schemas.clock_trace`)."""
+
+
+def judged_by(pipeline: Pipeline) -> list[str]:
+    """Return the keys of ``dedup`` that the stored state is bound to."""
+    return [key for key in type(pipeline.dedup).model_fields if key not in FREE_KEYS]
+
+
 def definition(pipeline: Pipeline) -> bytes:
     """Return 16 bytes that change when the meaning of the stored state changes."""
     # Without defaults: a field that a later version adds must not make old state foreign.
-    fields = pipeline.dedup.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    fields = pipeline.dedup.model_dump(
+        mode="json", by_alias=True, exclude_defaults=True, exclude=set(FREE_KEYS)
+    )
     canonical = orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
     return hashlib.blake2b(canonical, digest_size=16, person=b"seqmark").digest()

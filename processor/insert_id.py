@@ -19,23 +19,31 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.engine import clock
-from processor.engine.blocks import Confirmed, Rows, UnreadableBlockError, confirm, encode, ids_within
-from processor.engine.clock_trace import WorkerClock
+from processor.engine.blocks import (
+    Confirmed,
+    Rows,
+    UnreadableBlockError,
+    confirm,
+    decode_pages,
+    encode,
+    ids_within,
+)
+from processor.engine.clock_trace import NOT_KNOWN, WorkerClock
 from processor.engine.exact_index import ExactIndex
 from processor.engine.ids import HeaderPart, IdExtractor, KeyPart, ValuePart
 from processor.engine.records import HEADER_BYTES
 from processor.engine.verdict import Verdict
 from processor.errors import RebuildError, StopError
 from processor.judge import Evidence, Judgement, Times
-from processor.state.id_log import IdLog
+from processor.state.id_log import PAGES_A_STEP, IdLog
 from processor.state.store import StoreError
 from processor.wire.encode import plain_batch
 from schemas.clock_trace import ClockTrace
 from schemas.config.dedup import HeaderId, KeyId, ValueId
-from schemas.id_changelog import SECRET_BYTES, id_block_key, id_page_key
+from schemas.id_changelog import ID_PAGE_KIND, SECRET_BYTES, id_block_key, id_page_key, page_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -55,6 +63,9 @@ BLOCK_BYTES = 1024 * 1024
 """A block is at most this large, whatever larger ones the changelog takes."""
 _RECORD_BYTES = 64
 """More than a block's key takes as a record, with all lengths and deltas."""
+MOST_LIMITS = 20_000
+"""What one commit says of the clock, 100 to 400 KB: more is not told. A commit has some ten pieces at most; a
+reset says at once what has been noted since the beginning."""
 _NOTHING = np.zeros(0, np.int64)
 
 
@@ -88,6 +99,8 @@ class InsertIds:
         self._clock_ms = clock.NEVER
         self._judged = self._behind = self._ahead = 0
         self._blocks: list[tuple[bytes, Pages]] = []
+        self._restated = False
+        self._recalled: list[tuple[int, int]] | None = []
 
     @property
     def log(self) -> IdLog:
@@ -170,13 +183,24 @@ class InsertIds:
 
     def changes(self) -> dict[bytes, bytes | None]:
         """See `Judge.changes`: the blocks go in bulk."""
-        trace = ClockTrace(self._clock.since, self._clock.before_ms, tuple(self._clock.limits))
-        return self._log.changes(self._clock_ms, trace)
+        return self._log.changes(self._clock_ms, self._trace())
+
+    def _trace(self) -> ClockTrace:
+        limits = self._clock.limits
+        if self._restated:
+            limits = limits if self._recalled is None else self._recalled + limits
+        if len(limits) > MOST_LIMITS or (self._restated and self._recalled is None):
+            return ClockTrace(NOT_KNOWN)
+        return ClockTrace(self._clock.since, self._clock.before_ms, tuple(limits))
 
     def changelog_batches(self, limit_bytes: int) -> list[EncodedBatch]:
         """See `Judge.changelog_batches`: one record a block."""
-        rows = self._index.staged()
+        if self._restated:
+            return [batch for rows in self._everything() for batch in self._batches(rows, limit_bytes)]
         self._blocks = []
+        return self._batches(self._index.staged(), limit_bytes)
+
+    def _batches(self, rows: Rows, limit_bytes: int) -> list[EncodedBatch]:
         now_ms = worker_clock_ms()
         batches = []
         while len(rows):
@@ -193,9 +217,28 @@ class InsertIds:
             batches.append(plain_batch([(key, block, now_ms, ())]))
         return batches
 
+    def _everything(self) -> Iterator[Rows]:
+        """Read all living ids from the local store, some 45,000 at a time."""
+        assert self._table is not None  # noqa: S101 - `load` has given it
+        some: list[tuple[int, bytes]] = []
+        for key, page in self._table.items(ID_PAGE_KIND):
+            if page_number(key) >= self._index.floor:
+                some.append((page_number(key), page))
+            if len(some) == PAGES_A_STEP:
+                yield decode_pages([each for _, each in some], some[0][0])[0]
+                some = []
+        if some:
+            yield decode_pages([each for _, each in some], some[0][0])[0]
+
+    def recall(self, limits: list[tuple[int, int]] | None) -> None:
+        """Take over what an earlier changelog says of the clock; None: not all of it is there any more."""
+        self._recalled = limits
+
     def restate(self) -> None:
-        """See `Judge.restate`."""
-        raise NotImplementedError("a reset of mode insert-id was not refused")
+        """See `Judge.restate`: with it what has been noted of the clock since the beginning."""
+        self.absorb()
+        self._log.restated()
+        self._restated = True
 
     def committed(self) -> None:
         """See `Judge.committed`."""
@@ -213,8 +256,10 @@ class InsertIds:
         assert self._table is not None  # noqa: S101 - `load` has given it
         if self._judged < at_least:
             return
+        limits = self._clock.limits
         self.changelog_batches(BLOCK_BYTES)
         self.committed()
+        self._clock.limits = limits
         self._table.stage()
 
     def size(self) -> tuple[int, int]:

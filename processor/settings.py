@@ -92,21 +92,23 @@ def unsupported(settings: Settings) -> list[Problem]:
     return list(dict.fromkeys(found))
 
 
-def require_sequences(settings: Settings, what: str, names: Collection[str]) -> None:
-    """Refuse pipelines of mode insert-id, where a command does not know them yet.
+def require_provable(settings: Settings, names: Collection[str]) -> None:
+    """Refuse to prove pipelines whose verdicts do not follow from the rules: filters that nobody confirms.
 
     Args:
         settings: The whole config.
-        what: The command.
-        names: Of the pipelines that it is to work on.
+        names: Of the pipelines that are to be proved.
 
     Raises:
         ConfigError: With every such pipeline.
     """
     problems = [
-        Problem(f"pipelines.{index}.dedup.mode", f"{what} of a pipeline with insert-id {_LATER}")
+        Problem(f"pipelines.{index}.dedup.bloom.confirm", f"verify of a pipeline without it {_LATER}")
         for index, pipeline in enumerate(settings.pipelines)
-        if pipeline.name in names and isinstance(pipeline.dedup, InsertIdDedup)
+        if pipeline.name in names
+        and isinstance(pipeline.dedup, InsertIdDedup)
+        and pipeline.dedup.backend == "bloom"
+        and not pipeline.dedup.bloom_options.confirm
     ]
     if problems:
         raise ConfigError(problems)

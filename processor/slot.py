@@ -21,7 +21,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from processor.dedup import definition, make_judge
+from processor.dedup import definition, judged_by, make_judge
 from processor.errors import FencedError, RebuildError, SeqmarkError, StopError
 from processor.kafka.changelog import ChangelogPartition
 from processor.kafka.fetch import Fetcher, OutOfRangeError
@@ -325,7 +325,7 @@ class SlotRun:
         group = self._context.application_id
         known = await committed(link, group, [tp])
         if tp in known:
-            anew = self._anew(f"--to-offset {tp.partition}:{known[tp]}")
+            anew = self._reset(f"--to-offset {tp.partition}:{known[tp]}")
             raise StopError(
                 f"{tp.topic}:{tp.partition}: the group {group} has committed offset {known[tp]}, but the "
                 "changelog holds no state: it was deleted, or the pipeline was renamed. Going on would "
@@ -346,7 +346,7 @@ class SlotRun:
 
     def _check_definition(self, tp: TopicPartition, position: Position) -> None:
         if position.definition != definition(self._config):
-            keys, anew = ", ".join(type(self._config.dedup).model_fields), self._anew("--to-earliest")
+            keys, anew = ", ".join(judged_by(self._config)), self._reset("--to-earliest")
             raise StopError(
                 f"pipeline {self._config.name}: its dedup definition differs from the one that its state of "
                 f"{tp.topic}:{tp.partition} was made with ({keys}). State of one definition means nothing "
@@ -354,10 +354,8 @@ class SlotRun:
                 "'Reprocessing' and 'Beginning anew' in docs/operations.md."
             )
 
-    def _anew(self, to: str) -> str:
-        """Return how a state is made anew from the source, where that can be done."""
-        if isinstance(self._config.dedup, InsertIdDedup):
-            return "no command does that yet in mode insert-id"
+    def _reset(self, to: str) -> str:
+        """Return how a state is made anew from the source."""
         return f"seqmark reset --pipeline {self._config.name} {to}"
 
     # ---------------------------------------------------------------- working

@@ -14,7 +14,7 @@ from processor.commands.options import config_option, json_option
 from processor.commands.progress import bar
 from processor.errors import ConfigError, Problem
 from processor.reset.decide import State, ToEarliest, ToOffsets, ToTime
-from processor.settings import load, nearest, require_sequences, require_supported
+from processor.settings import load, nearest, require_supported
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,7 +112,6 @@ def reset(  # noqa: PLR0913 - one argument an option
     settings = load(config)
     require_supported(settings)
     chosen = _pipeline(settings, pipeline)
-    require_sequences(settings, "reset", [chosen.name])
     asyncio.run(_run(settings, chosen, target, forget=forget, dry=dry_run, as_json=as_json))
 
 

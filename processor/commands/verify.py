@@ -12,7 +12,7 @@ from processor.commands.console import count, result, say, table_on_stdout
 from processor.commands.options import config_option, json_option
 from processor.commands.progress import bar
 from processor.errors import EXIT_DONE, EXIT_VIOLATION, ConfigError, Problem
-from processor.settings import load, require_supported
+from processor.settings import load, require_provable, require_supported
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +39,7 @@ def verify(ctx: click.Context, config: Path, *, pipeline: str | None, as_json: b
     settings = load(config)
     require_supported(settings)
     chosen = _pipelines(settings, pipeline)
+    require_provable(settings, [each.name for each in chosen])
     began = time.monotonic()
     reports = asyncio.run(_verify(settings, chosen, _tell if as_json else lambda _: None))
     seconds = time.monotonic() - began

@@ -26,6 +26,7 @@ from processor.dedup import definition, make_judge
 from processor.errors import FencedError, RebuildError, StopError
 from processor.faults import Step as FaultStep
 from processor.faults import reached
+from processor.insert_id import InsertIds
 from processor.kafka.changelog import ChangelogPartition
 from processor.kafka.coordinator import TransactionTimeoutError
 from processor.kafka.group import readers
@@ -42,6 +43,7 @@ from processor.reset.replay import Replay, Replayed
 from processor.slot import origin_at, transactional_id
 from processor.state.head import Head, read_head
 from processor.state.memory import MemoryStore
+from processor.state.recording import Recording
 from processor.state.restore import restore, settled
 from processor.state.table import Table
 from processor.wire.decode import Decoder
@@ -250,8 +252,8 @@ class Reset:
         judge = make_judge(self._config)
         before = self._positions[step.partition]
         position = new_position(step.to_offset, self._definition, os.urandom(16), self._worker.slots)
+        table = Table(MemoryStore(), judge.log)
         if step.state is State.KEPT and before is not None:
-            table = Table(MemoryStore(), judge.log)
             await restore(
                 table,
                 self._changelog(step.partition),
@@ -259,8 +261,10 @@ class Reset:
                 lambda _done, _total: None,
             )
             table.settle()
-            judge.load(table)
+            if isinstance(judge, InsertIds):
+                judge.recall(await self._noted(step))
             position = replace(position, batch_offset=before.batch_offset, batch_crc=before.batch_crc)
+        judge.load(table)
         replay = Replay(self._link, self._decoder, Encoder(), self._topics.sink_limit_bytes, advance)
         done = await replay.run(
             TopicPartition(self._topics.source, step.partition),
@@ -272,6 +276,15 @@ class Reset:
             position = replace(position, batch_offset=done.batch_offset, batch_crc=done.batch_crc)
         judge.restate()
         return _Made(judge, position, Done(step, done))
+
+    async def _noted(self, step: Step) -> list[tuple[int, int]] | None:
+        """Return what the changelog says of the clock since the state began; None: not all is there."""
+        changelog = self._changelog(step.partition)
+        limits = await changelog.bounds()
+        noted = Recording(changelog, limits.start, arrival=False)
+        await noted.read(limits.stable)
+        whole = noted.known_from is not None and noted.known_from <= step.known_from
+        return noted.limits() if whole else None
 
     # ---------------------------------------------------------------- commit
 

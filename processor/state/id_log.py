@@ -121,6 +121,11 @@ class IdLog:
         self._written = len(changes) + 1
         return changes
 
+    def restated(self) -> None:
+        """Take note that what is written next is all there is: of the changelog before it nothing counts."""
+        self._places = Places()
+        self._origin = None
+
     def _state(self, clock_ms: int, trace: ClockTrace) -> IdState:
         assert self.secret is not None  # noqa: S101 - there is one from `begin` or a restore
         return IdState(self.secret, clock_ms, self.index.next_number, self.index.floor, trace)

@@ -25,8 +25,8 @@ from processor.kafka.offsets import bounds, committed
 from processor.kafka.seam import TopicPartition
 from processor.kafka.source import check_same_source
 from processor.state.head import Head, read_head
+from processor.state.recording import Recording
 from processor.verify.reading import PATIENCE_S
-from processor.verify.recording import Recording
 from processor.verify.sharing import without
 from schemas.changelog import NO_TOPIC, Origin, Position
 from schemas.config import InsertIdDedup

@@ -176,8 +176,8 @@ class Certificate:
                 break
             if limits.recording is not None and not await limits.recording.reach(further, PATIENCE_S):
                 raise StopError(
-                    f"{source.topic}:{partition}: offset {further} is committed, and what the partition's clock "
-                    "read up to there does not come to be seen in the changelog. Run it again"
+                    f"{source.topic}:{partition}: offset {further} is committed, and what the partition's "
+                    "clock read up to there does not come to be seen in the changelog. Run it again"
                 )
             at, report.stop = report.stop, further
             for stream in streams.values():

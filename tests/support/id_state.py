@@ -9,6 +9,7 @@ import numpy as np
 
 from processor.insert_id import InsertIds
 from processor.state.memory import MemoryStore
+from processor.state.recording import Recording
 from processor.state.restore import ChangelogBounds, restore
 from processor.state.table import Table
 from processor.wire.encode import plain_batch
@@ -134,6 +135,27 @@ class IdPartition:
                 self.judge.log.note_origin(ORIGIN)
             self.table.hold(changes, LocalMark(end, STATE))
             self.table.settle()
+
+    def restate(self, origin: Origin) -> None:
+        """Do what a reset does: restore without any local state, and write all of it behind an origin."""
+        self.open(MemoryStore())
+        noted = Recording(self.changelog, self.changelog.start, arrival=False)
+        asyncio.run(noted.read(len(self.changelog.rows)))
+        self.judge.recall(noted.limits() if noted.known_from == 0 else None)
+        self.judge.restate()
+        position = Position(self.next_offset, 0, 0, bytes(16), b"another 16 bytes", 4)
+        changes = {**self.judge.changes(), POSITION_KEY: position.encode()}
+        rows: list[Row] = [(ORIGIN_KEY, origin.encode())]
+        for batch in self.judge.changelog_batches(self.limit_bytes):
+            assert batch.size <= self.limit_bytes
+            rows += columns_of(batch)[1]
+        self.changelog.commit([*rows, *changes.items()])
+
+    def recording(self) -> Recording:
+        """Return what the changelog says of the clock."""
+        noted = Recording(self.changelog, self.changelog.start, arrival=self._dedup.time == "arrival")
+        asyncio.run(noted.read(len(self.changelog.rows)))
+        return noted
 
     def trim(self) -> bool:
         """Delete what may be deleted in front; returns whether there was something."""

@@ -77,6 +77,10 @@ class Recording:
             self._at = after
         self.clock.say(np.array(self._offsets, np.int64), np.array(self._limits, np.int64))
 
+    def limits(self) -> list[tuple[int, int]]:
+        """Return from which source offset on which limit (ms) held."""
+        return list(zip(self._offsets, self._limits, strict=True))
+
     async def reach(self, offset: int, patience_s: float) -> bool:
         """Read on until the clock is known up to a source offset; False where it is not within some seconds."""
         deadline = time.monotonic() + patience_s
@@ -102,11 +106,12 @@ class Recording:
 
     def _take_state(self, state: IdState) -> None:
         trace = state.trace
-        if self.known_from is None and self._unsure_ms is None:
-            if trace.since == NOT_KNOWN:
-                # From its position on, which stands behind it.
-                self._unsure_ms = state.clock_ms
-                return
+        if trace.since == NOT_KNOWN:
+            # Known from its position on, which stands behind it.
+            self._forget(whole=False)
+            self._unsure_ms = state.clock_ms
+            return
+        if self.known_from is None:
             if self._whole:
                 self.known_from = 0
             else:
