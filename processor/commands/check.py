@@ -9,7 +9,15 @@ import click
 
 from processor.commands.console import STYLES, count, result, say, say_problems
 from processor.commands.options import config_option, json_option
-from processor.errors import EXIT_CONFIG, EXIT_DONE, EXIT_FAILED, ConfigError, Problem, StopError
+from processor.errors import (
+    EXIT_CONFIG,
+    EXIT_DONE,
+    EXIT_FAILED,
+    ConfigError,
+    Problem,
+    SeqmarkError,
+    StopError,
+)
 from processor.settings import load, sink_problems, unsupported
 
 if TYPE_CHECKING:
@@ -64,7 +72,21 @@ def _config(config: Path) -> tuple[list[Finding], int]:
         return [Finding("info", note)], EXIT_DONE
     except StopError as error:
         return [Finding("problem", Problem("kafka", str(error)))], EXIT_FAILED
-    return _topics(settings, report)
+    findings, code = _topics(settings, report)
+    if code == EXIT_DONE:
+        findings += _states(settings)
+    return findings, code
+
+
+def _states(settings: Settings) -> list[Finding]:
+    """Return a warning for each pipeline whose state was made by other rules than its config has now."""
+    from processor.reset.changed import changed  # noqa: PLC0415 - as above
+
+    try:
+        return [Finding("warning", problem) for problem in asyncio.run(changed(settings))]
+    except SeqmarkError as error:
+        note = Problem("kafka.bootstrap_servers", f"the changelogs were not looked at: {error}")
+        return [Finding("warning", note)]
 
 
 def _topics(settings: Settings, report: Report) -> tuple[list[Finding], int]:

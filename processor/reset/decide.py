@@ -7,7 +7,8 @@ them: the state at an offset T is what the records before T have made it, and no
     recomputed   where T is before it: an empty state, and the records from where the old one began up to T
     empty        where nothing lies before T, or the caller gives the memory up (``--forget``)
 
-and refused where records that it needs are no longer retained.
+and refused where records that it needs are no longer retained. Ids need those of a window: where that much is
+retained before T, the state is recomputed from the first record there is, as if it had begun there.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class Known:
         position: From the changelog; None where no worker has run.
         origin: Likewise; None also where the state is of before there were origins.
         lost: There is no position, but the group has committed an offset: a state that was here is gone.
+        spans_window: In mode insert-id: what is retained before the new place lasts for a window, or longer.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Known:
     position: Position | None
     origin: Origin | None
     lost: bool = False
+    spans_window: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,23 +148,25 @@ def decide(number: int, known: Known, to: int, definition: bytes, *, forget: boo
     before = None if position is None else position.next_offset
     if forget:
         return Step(number, State.EMPTY, before, to, to, to)
-    begin = _begin(known)
+    known_from = begin(known)
     if position is not None and to >= position.next_offset:
         if position.definition == definition:
             # What retention has taken of it a worker would have passed over as well.
             judge_from = max(position.next_offset, known.limits.start)
-            return Step(number, State.KEPT, before, to, judge_from, begin)
+            return Step(number, State.KEPT, before, to, judge_from, known_from)
         if to > position.next_offset:
             raise StopError(
                 f"{known.name}: its dedup definition differs from the one that its state was made with, so the "
                 f"state cannot be kept for offset {to}. Go to {position.next_offset} or before, which "
                 "recomputes it, or add --forget, which begins with an empty one"
             )
-    if to <= begin:
+    if to <= known_from:
         return Step(number, State.EMPTY, before, to, to, to)
-    if known.limits.start > begin:
-        raise StopError(_gone(known, begin, to))
-    return Step(number, State.RECOMPUTED, before, to, begin, begin)
+    if known.limits.start > known_from:
+        if not known.spans_window:
+            raise StopError(_gone(known, known_from, to))
+        known_from = known.limits.start
+    return Step(number, State.RECOMPUTED, before, to, known_from, known_from)
 
 
 def _check_range(known: Known, to: int) -> None:
@@ -177,7 +182,7 @@ def _check_range(known: Known, to: int) -> None:
         )
 
 
-def _begin(known: Known) -> int:
+def begin(known: Known) -> int:
     """Return where what the state knows begins."""
     if known.origin is not None:
         return known.origin.known_from
@@ -186,11 +191,11 @@ def _begin(known: Known) -> int:
     return known.limits.start if known.position is None and not known.lost else 0
 
 
-def _gone(known: Known, begin: int, to: int) -> str:
+def _gone(known: Known, known_from: int, to: int) -> str:
     start = known.limits.start
     text = (
-        f"{known.name}: the state at offset {to} rests on the records from offset {begin} on, and the source "
-        f"holds none before {start} any more."
+        f"{known.name}: the state at offset {to} rests on the records from offset {known_from} on, and the "
+        f"source holds none before {start} any more."
     )
     if known.position is not None:
         text += f" Its committed state can be kept from its position on, which is {known.position.next_offset}."

@@ -38,7 +38,7 @@ from processor.kafka.seam import KafkaError, Link, TopicPartition, check_aiokafk
 from processor.kafka.source import check_same_source
 from processor.kafka.topics import ensure
 from processor.pipeline import new_position
-from processor.reset.decide import Known, State, Step, ToTime, decide, touched, wanted
+from processor.reset.decide import Known, State, Step, ToTime, begin, decide, touched, wanted
 from processor.reset.replay import Replay, Replayed
 from processor.slot import origin_at, transactional_id
 from processor.state.head import Head, read_head
@@ -49,6 +49,7 @@ from processor.state.table import Table
 from processor.wire.decode import Decoder
 from processor.wire.encode import Encoder, plain_batch
 from schemas.changelog import NO_BATCH, ORIGIN_KEY, POSITION_KEY
+from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
@@ -105,6 +106,7 @@ class Reset:
         self._definition = definition(self._config)
         self._producers: dict[int, Producer] = {}
         self._positions: dict[int, Position | None] = {}
+        self._least_ms: dict[int, int] = {}
 
     async def plan(self, target: Target, *, forget: bool, fence: bool) -> list[Step]:
         """Say what is to be done, by partition; with ``fence`` nobody else can write from now on.
@@ -130,6 +132,8 @@ class Reset:
             head = await self._head(number, fence=fence)
             lost = head.position is None and tp in told
             known = Known(f"{topic}:{number}", limits[tp], *head, lost)
+            if limits[tp].start > begin(known):
+                known = replace(known, spans_window=await self._spans_window(tp, limits[tp].start, to[number]))
             try:
                 step = decide(number, known, to[number], self._definition, forget=forget)
                 await self._require_same_source(tp, step, known)
@@ -246,6 +250,27 @@ class Reset:
             compacted = is_compacted(self._view, tp.topic)
             await check_same_source(self._link, tp, known.position, known.limits, compacted=compacted)
 
+    async def _spans_window(self, tp: TopicPartition, start: int, to: int) -> bool:
+        """Whether the records from ``start`` to ``to`` last for a window, by their timestamps."""
+        dedup = self._config.dedup
+        # By arrival they are all of now.
+        if not isinstance(dedup, InsertIdDedup) or dedup.time == "arrival" or start >= to:
+            return False
+        source = ChangelogPartition(self._link, self._decoder, tp.topic, tp.partition)
+        first_ms: int | None = None
+        async for columns, _ in source.columns(start, to):
+            if len(columns):
+                first_ms = int(columns.timestamp[0])
+                break
+        if first_ms is None:
+            return False
+        last_ms = first_ms + dedup.window
+        after = (await offsets_at(self._link, [tp], last_ms))[tp]
+        if after is None or after >= to:
+            return False
+        self._least_ms[tp.partition] = last_ms
+        return True
+
     # ---------------------------------------------------------------- state
 
     async def _make(self, step: Step, advance: Callable[[int], None]) -> _Made:
@@ -275,6 +300,8 @@ class Reset:
         if done.batch_offset != NO_BATCH:
             position = replace(position, batch_offset=done.batch_offset, batch_crc=done.batch_crc)
         judge.restate()
+        if step.state is State.RECOMPUTED:
+            self._require_window(step.partition, judge)
         return _Made(judge, position, Done(step, done))
 
     async def _noted(self, step: Step) -> list[tuple[int, int]] | None:
@@ -285,6 +312,14 @@ class Reset:
         await noted.read(limits.stable)
         whole = noted.known_from is not None and noted.known_from <= step.known_from
         return noted.limits() if whole else None
+
+    def _require_window(self, number: int, judge: Judge) -> None:
+        least_ms, times = self._least_ms.get(number), judge.times()
+        if least_ms is not None and (times is None or times.clock_ms is None or times.clock_ms < least_ms):
+            raise StopError(
+                f"{self._topics.source}:{number}: only timestamps further ahead than max_ahead say that what "
+                "is retained lasts for a window. With --forget it begins with an empty state"
+            )
 
     # ---------------------------------------------------------------- commit
 

@@ -72,6 +72,12 @@ def test_what_becomes_of_a_state_follows_from_where_it_goes(to: int, known: Know
     assert decided(to, known) == step
 
 
+def test_ids_of_a_whole_window_are_enough_to_recompute_them() -> None:
+    assert decided(90, replace(limits(40), spans_window=True)) == Step(0, State.RECOMPUTED, 100, 90, 40, 40)
+    with pytest.raises(StopError, match="holds none before 40"):
+        decided(90, limits(40))
+
+
 def test_only_who_is_there_already_stays() -> None:
     assert [to for to in (0, 20, 99, 100, 101, 200) if decided(to).stays] == [100]
     assert not decided(100, forget=True).stays
