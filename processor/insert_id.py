@@ -247,6 +247,23 @@ class InsertIds:
         self._blocks = []
         self._judged = 0
 
+    def set_clock(self, clock_ms: int) -> None:
+        """Let the partition's clock read this before the next record."""
+        self._clock_ms = self._log.clock_ms = clock_ms
+
+    def pass_over(self, evidence: Evidence) -> int:
+        """Let records move the clock, and nothing else; returns what it reads then."""
+        assert evidence.offset is not None and evidence.timestamp is not None  # noqa: S101, PT018 - `extract` gave them
+        readings = self._reader.read(self._clock_ms, evidence.offset, evidence.timestamp, evidence.fault)
+        self.set_clock(readings.clock_ms)
+        return readings.clock_ms
+
+    def undo(self) -> None:
+        """Forget what was judged since it was last taken as committed."""
+        self._index.drop()
+        self._clock_ms = self._log.clock_ms
+        self._judged = 0
+
     def absorb(self, at_least: int = 0) -> None:
         """Take what is staged as committed, where there is no changelog: its pages go to the local store.
 

@@ -64,6 +64,18 @@ class Evidence:
             None if self.timestamp is None else self.timestamp[:row],
         )
 
+    def after(self, row: int) -> Evidence:
+        """Return that of the records from ``row`` on, in mode insert-id."""
+        assert self.ids is not None and self.offset is not None and self.timestamp is not None  # noqa: S101, PT018 - it is
+        return Evidence(
+            self.sequence,
+            self.fault[row:],
+            data=self.data,
+            ids=self.ids.after(row),
+            offset=self.offset[row:],
+            timestamp=self.timestamp[row:],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:

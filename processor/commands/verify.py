@@ -88,6 +88,7 @@ def _tell(report: Report) -> None:
         violations_total=report.total,
         pending=report.pending,
         unproved=report.unproved,
+        judged_from=report.judged_from,
         **{"from": report.start, "to": report.stop},
     )
 
@@ -121,10 +122,16 @@ def _for_people(reports: list[Report], seconds: float) -> None:
             left = report.total - len(report.violations)
             given_up = "; the rest was counted, not compared" if report.given_up else ""
             click.echo(f"{report.pipeline} {report.partition}: {left:,} more{given_up}")
+    for report in reports:
+        if report.judged_from > report.start:
+            click.echo(
+                f"{report.pipeline} {report.partition}: verdicts are proved from offset {report.judged_from} "
+                "on; before it what the clock read is not known any more, and receipts were believed"
+            )
     source = sum(report.source for report in reports)
     wrong = sum(report.total for report in reports)
     unproved = sum(report.unproved for report in reports)
-    note = f", {unproved:,} dropped before the duplicates topic was added" if unproved else ""
+    note = f", {unproved:,} dropped of which that is not proved" if unproved else ""
     if wrong:
         click.echo(f"certificate: broken, {count(wrong, 'violation')} in {source:,} records{note}")
     else:

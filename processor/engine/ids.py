@@ -104,6 +104,17 @@ class Ids:
             self.length[:, :row],
         )
 
+    def after(self, row: int) -> Ids:
+        """Return those of the records from ``row`` on."""
+        return Ids(
+            self.hash[row:],
+            self.fault[row:],
+            self.unjudged[row:],
+            self.form[:, row:],
+            self.begin[:, row:],
+            self.length[:, row:],
+        )
+
 
 _FORM_OF_KIND = np.zeros(10, np.uint8)
 _FORM_OF_KIND[[Kind.INTEGER, Kind.DECIMAL]] = Form.NUMBER

@@ -71,6 +71,14 @@ class Limits:
     other_rules: bool = False
     recording: Recording | None = None
 
+    @property
+    def clock_known(self) -> tuple[int, int] | None:
+        """From which source offset on the clock is known, and what it read there; None: as far as is needed."""
+        noted = self.recording
+        if noted is None or noted.known_from is None or noted.known_from <= self.known_from:
+            return None
+        return noted.known_from, noted.before_ms
+
 
 async def find_limits(
     reader: Reader,
@@ -136,13 +144,14 @@ async def find_limits(
             "made anew, or has lost records"
         )
     known_from = start if origin is None else origin.known_from
-    if stop > known_from:
-        recording = _require_clock(pipeline, partition, known_from, recording if ours else None)
+    late = origin is not None and pipeline.duplicates is not None and origin.duplicates_offset == NO_TOPIC
+    noted = recording if ours else None
+    if stop > known_from or noted is not None:
+        recording = _require_clock(pipeline, partition, known_from, noted, receipts_late=late)
     _require(pipeline.source, partition, min(known_from, stop), limits)
     begins = _output_starts(pipeline, origin)
     for topic in outputs:
         _require(topic, partition, begins[topic], found[TopicPartition(topic, partition)])
-    late = origin is not None and pipeline.duplicates is not None and origin.duplicates_offset == NO_TOPIC
     return Limits(
         start,
         known_from,
@@ -175,27 +184,39 @@ async def _said(log: ChangelogPartition, pipeline: Pipeline) -> tuple[Head, Reco
 
 
 def _require_clock(
-    pipeline: Pipeline, partition: int, known_from: int, recording: Recording | None
+    pipeline: Pipeline,
+    partition: int,
+    known_from: int,
+    recording: Recording | None,
+    *,
+    receipts_late: bool,
 ) -> Recording | None:
-    """Look whether the partition's clock is known from where the state begins.
+    """Look whether the partition's clock is known from where the state begins, or receipts can help.
 
     Raises:
-        StopError: It is not, and timestamps alone do not say it either.
+        StopError: Neither, and timestamps alone do not say it.
     """
     if not isinstance(pipeline.dedup, InsertIdDedup):
         return None
     name = f"{pipeline.source}:{partition}"
-    if recording is None or recording.known_from is None:
+    if recording is None:
         if pipeline.dedup.time == "arrival":
             raise StopError(f"{name}: nothing says when its records arrived: there is no changelog of them")
         return None
-    if recording.known_from > known_from:
-        raise StopError(
-            f"{name}: what the partition's clock read before source offset {recording.known_from} is no longer "
-            "known: a worker's clock came in there, and what the changelog said of that was deleted with the "
-            "ids that have expired. Nothing can be proved from the beginning, which is offset "
-            f"{known_from}"
-        )
+    if recording.known_from is not None and recording.known_from > known_from:
+        reason = ""
+        if pipeline.duplicates is None:
+            reason = "there are no receipts to go by: the pipeline has no duplicates topic"
+        elif receipts_late:
+            reason = "there are no receipts of before the duplicates topic was added"
+        elif pipeline.dedup.refresh:
+            reason = "with refresh ids may still be remembered from then"
+        if reason:
+            raise StopError(
+                f"{name}: what the partition's clock read before source offset {recording.known_from} is no "
+                "longer known: a worker's clock came in there, and what the changelog said of that was deleted "
+                f"with the ids that have expired; and {reason}. So nothing can be proved"
+            )
     return recording
 
 

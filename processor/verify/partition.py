@@ -17,6 +17,7 @@ from processor.insert_id import InsertIds
 from processor.state.memory import MemoryStore
 from processor.state.scope_log import ScopeLog
 from processor.state.table import Table
+from processor.verify.by_word import ROWS, ByWord
 from processor.verify.history import History
 from processor.verify.quarantine import QuarantineCheck
 from processor.verify.receipts import ReceiptCheck
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from processor.engine.id_receipts import IdGrounds
     from processor.engine.receipts import Grounds
     from processor.engine.records import Columns
-    from processor.judge import Judge, Judgement
+    from processor.judge import Evidence, Judge, Judgement
     from processor.verify.align import Aligner
     from processor.verify.report import Report
     from processor.verify.tape import Stream
@@ -72,13 +73,24 @@ class PartitionCheck:
         outputs: What is compared.
         report: Where findings go; names the partition.
         clock: The partition's clock as it was recorded, in mode insert-id; None: timestamps alone say it.
+        known: From which source offset on the clock is known, and what it read there, where that is not so
+            from the beginning; outputs have receipts then.
     """
 
     def __init__(
-        self, pipeline: Pipeline, outputs: Outputs, report: Report, clock: PartitionClock | None = None
+        self,
+        pipeline: Pipeline,
+        outputs: Outputs,
+        report: Report,
+        clock: PartitionClock | None = None,
+        known: tuple[int, int] | None = None,
     ) -> None:
         self.partition = report.partition
         self._judge = _fresh_judge(pipeline, clock)
+        self._by_word: ByWord | None = None
+        if known is not None and isinstance(pipeline.dedup, InsertIdDedup):
+            assert isinstance(self._judge, InsertIds)  # noqa: S101 - in this mode it is
+            self._by_word = ByWord(self._judge, *known, pipeline.dedup.window)
         self._report = report
         self._history = History()
         self._too_large: list[int] = []
@@ -112,13 +124,19 @@ class PartitionCheck:
         """Judge source records that the state only remembers: those before a reset. Call `recall` before."""
         evidence = self._judge.extract(columns)
         evidence.fault[np.isin(columns.offset, np.array(self._too_large, np.int64))] = Fault.TOO_LARGE
+        if self._by_word is not None:
+            self._by_word.pass_over(evidence)
+            return
         self._judge.judge(evidence)
         self._forget()
 
     async def take(self, columns: Columns) -> None:
         """Judge source records, the next ones in offset order, and look for each."""
-        for start in range(0, len(columns), MOST_ROWS):
-            await self._take(columns.rows(start, min(start + MOST_ROWS, len(columns))))
+        start = 0
+        while start < len(columns):
+            stop = min(start + (MOST_ROWS if self._by_word is None else ROWS), len(columns))
+            await self._take(columns.rows(start, stop))
+            start = stop
 
     async def _take(self, columns: Columns) -> None:
         self._report.source += len(columns)
@@ -127,13 +145,26 @@ class PartitionCheck:
         evidence = self._judge.extract(columns)
         if self._quarantine is not None:
             evidence.fault[await self._quarantine.too_large(columns)] = Fault.TOO_LARGE
-        judged = self._judge.judge(evidence)
-        self._forget()
+        if self._by_word is not None:
+            judged = await self._believed(self._by_word, columns, evidence)
+        else:
+            judged = self._judge.judge(evidence)
+            self._forget()
         self._history.begin(columns, judged.verdict)
         await self._sink.expect(columns, np.flatnonzero(judged.verdict == Verdict.PASS))
         await self._dropped(columns, judged, judged.grounds(evidence))
         await self._unjudged(columns, judged, evidence.fault)
         self._history.end(even=all(check.even for check in self._all))
+
+    async def _believed(self, by_word: ByWord, columns: Columns, evidence: Evidence) -> Judgement:
+        assert self._receipts is not None  # noqa: S101 - see `known`
+        before = by_word.believed
+        judged = by_word.judge(evidence, await self._receipts.words(columns))
+        self._report.unproved += by_word.believed - before
+        self._report.judged_from = int(columns.offset[-1]) + 1
+        if by_word.over:
+            self._by_word = None
+        return judged
 
     def _forget(self) -> None:
         """Tell the judge that nothing has to be written down: there is no changelog and no local state here."""

@@ -15,6 +15,7 @@ import numpy as np
 from processor.engine import records
 from processor.engine.compare import PARTS
 from processor.verify.align import LOOK_AHEAD, Aligner, Line, Step
+from processor.verify.by_word import Words
 from processor.verify.report import Rule
 from processor.wire.receipts import receipts_of
 
@@ -34,6 +35,7 @@ MOST_JSON_BYTES = 64 * 1024
 """Of a receipt that has other bytes than expected: longer ones are not looked into, and are wrong. Most take
 some hundred bytes: the longest parts are names of at most 249, and ids."""
 _MOST_SHOWN = 60
+_MOST_MS = 2**62
 
 
 class _Receipt(NamedTuple):
@@ -94,6 +96,22 @@ class ReceiptCheck(Aligner):
             if at < some.size:
                 self.expected.extend(self._read(made, at, some.size))
                 await self.settle(final=False)
+
+    async def words(self, columns: Columns) -> Words:
+        """Return what receipts say of the records of ``columns``, as far as they name the owner."""
+        last = int(columns.offset[-1])
+        while len(self.found) < len(columns) + LOOK_AHEAD:
+            if self.found and isinstance(self.found.last.key, int) and self.found.last.key > last:
+                break
+            before = len(self.found)
+            await self._fill(before + 64, wait=True)
+            if len(self.found) == before:
+                break
+        said = {line.key: _word(line) for line in reversed(list(self.found)) if isinstance(line.key, int)}
+        offsets = columns.offset.tolist()
+        rows = [row for row, offset in enumerate(offsets) if offset in said]
+        told = np.array([said[offsets[row]] for row in rows], np.int64).reshape(-1, 2)
+        return Words(np.array(rows, np.int64), told[:, 0].copy(), told[:, 1].copy())
 
     async def _leave_out(
         self, columns: Columns, rows: NDArray[np.int64], made: Columns
@@ -185,6 +203,18 @@ class ReceiptCheck(Aligner):
             return Step.BOTH
         self.surplus(found)
         return Step.FOUND
+
+
+def _word(line: Line) -> tuple[int, int]:
+    """Return owner and expiry that a receipt names; -1 and 0 in place of what cannot be."""
+    fields = line.content.fields or {}
+    owner = fields.get("owner")
+    offset = owner.get("offset") if isinstance(owner, dict) else None
+    expires_ms = fields.get("expires_at")
+    return (
+        offset if type(offset) is int and type(line.key) is int and 0 <= offset < line.key else -1,
+        expires_ms if type(expires_ms) is int and abs(expires_ms) < _MOST_MS else 0,
+    )
 
 
 def _parsed(mark: bytes, data: NDArray[np.uint8], at: int, size: int) -> _Receipt:

@@ -60,7 +60,10 @@ class Report:
         duplicates: Receipts; without a duplicates topic what was dropped by the judgement made again.
         quarantine: Records of the quarantine; without one those that cannot be judged.
         pending: Offsets of the source that no worker has committed yet.
-        unproved: Dropped records without a receipt because the duplicates topic was added later.
+        unproved: Dropped records of which nobody can say whether they had to be: without a receipt, because the
+            duplicates topic was added later; or whose receipt was believed, see ``judged_from``.
+        judged_from: From this source offset on all verdicts are found again; it lies behind ``start`` where the
+            clock of before is not known any more.
         other_rules: The worker's state was written under another definition: it judged by other rules.
         total: Violations.
         violations: The first of them.
@@ -76,6 +79,7 @@ class Report:
     quarantine: int = 0
     pending: int = 0
     unproved: int = 0
+    judged_from: int = 0
     other_rules: bool = False
     total: int = 0
     violations: list[Violation] = field(default_factory=list)

@@ -139,7 +139,7 @@ class Certificate:
     ) -> Report:
         shared = others(pipeline, self._settings.pipelines)
         limits = await find_limits(readers[0], pipeline, partition, self._group, changelog, shared)
-        report = Report(pipeline.name, partition, limits.start, limits.stop)
+        report = Report(pipeline.name, partition, limits.start, limits.stop, judged_from=limits.start)
         report.other_rules = limits.other_rules
         source = TopicPartition(pipeline.source, partition)
         streams = {
@@ -155,7 +155,7 @@ class Certificate:
             limits.receipts_begin_late,
         )
         clock = None if limits.recording is None else limits.recording.clock
-        check = PartitionCheck(pipeline, outputs, report, clock)
+        check = PartitionCheck(pipeline, outputs, report, clock, limits.clock_known)
         if limits.known_from < limits.start:
             await _learn(readers, pipeline, limits, check)
         at = limits.start

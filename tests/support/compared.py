@@ -145,6 +145,7 @@ def compared(
     receipts_begin_late: bool = False,
     pipeline: Pipeline = PIPELINE,
     clock: PartitionClock | None = None,
+    known: tuple[int, int] | None = None,
 ) -> Report:
     """Compare, with so many records a piece; ``floor`` is that of the sink."""
     report = Report("p", 0, 0, len(topics.source))
@@ -154,7 +155,9 @@ def compared(
         Listed("bad", topics.quarantine, piece),
         receipts_begin_late,
     )
-    asyncio.run(_compare(PartitionCheck(pipeline, outputs, report, clock), Listed("s", topics.source, piece)))
+    asyncio.run(
+        _compare(PartitionCheck(pipeline, outputs, report, clock, known), Listed("s", topics.source, piece))
+    )
     return report
 
 
