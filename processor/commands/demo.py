@@ -85,7 +85,7 @@ def demo(
 ) -> None:
     """Show the whole way: raw topic, worker, clean topic, aggregate, certificate, report, against the truth.
 
-    In mode insert-id receipts are shown, and there is no certificate: `seqmark verify` does not judge ids yet.
+    In mode insert-id some of the receipts are shown too.
     """
     # What libraries log on their way to an error is in the error; py4j logs every Ctrl-C with its stack.
     logging.getLogger().addHandler(logging.NullHandler())
@@ -196,12 +196,9 @@ def _go_on(plan: Plan, done: Run, records: int, signals: _Signals) -> Summary:
     )
 
 
-def _certificate(plan: Plan) -> Certificate | None:
+def _certificate(plan: Plan) -> Certificate:
     from processor.demo.certify import certify  # noqa: PLC0415 - as above
 
-    if plan.mode == "insert-id":
-        say("5. no certificate: seqmark verify does not judge ids yet; step 3 has compared all with the truth")
-        return None
     say("5. the certificate (seqmark verify)")
     return certify(plan)
 
@@ -251,10 +248,9 @@ def _tell(plan: Plan, summary: Summary) -> None:
     for line in aggregate_told(summary.aggregated, plan.settings.sinks[0].watermark):
         say(line)
     console.print()
-    if summary.certificate is not None:
-        # As it was printed: its table would be broken by another width.
-        console.print(summary.certificate.text, highlight=False, markup=False, soft_wrap=True)
-        console.print()
+    # As it was printed: its table would be broken by another width.
+    console.print(summary.certificate.text, highlight=False, markup=False, soft_wrap=True)
+    console.print()
     for difference in summary.wrong:
         say(f"WRONG: {difference}", "bold red")
     say(f"raw against clean over event time: {plan.picture}")

@@ -65,7 +65,7 @@ class Summary:
         lines: Counts of records.
         aggregated: What Spark made of the clean topic.
         differences: Of the records and of the report, for people; empty where all agrees.
-        certificate: What ``seqmark verify`` says; None in a mode that it cannot judge.
+        certificate: What ``seqmark verify`` says.
         drained: How long it took.
         receipts: A few, to be shown.
     """
@@ -73,7 +73,7 @@ class Summary:
     lines: list[Line]
     aggregated: Aggregated
     differences: list[str]
-    certificate: Certificate | None
+    certificate: Certificate
     drained: Drained
     records: int = field(default=0)
     receipts: Sequence[Receipt] = ()
@@ -82,7 +82,7 @@ class Summary:
     def ok(self) -> bool:
         """Whether everything agrees."""
         agree = all(line.ok for line in self.lines)
-        return agree and not self.wrong and (self.certificate is None or self.certificate.ok)
+        return agree and not self.wrong and self.certificate.ok
 
     @property
     def wrong(self) -> list[str]:
@@ -117,7 +117,7 @@ class Summary:
             "records_per_second": round(self.rate),
             "spark_seconds": round(self.aggregated.seconds, 3),
             "differences": self.wrong,
-            "certificate": None if self.certificate is None else self.certificate.ok,
+            "certificate": self.certificate.ok,
             "receipts": [receipt.told for receipt in self.receipts],
         }
 
