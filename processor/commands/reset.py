@@ -15,6 +15,7 @@ from processor.commands.progress import bar
 from processor.errors import ConfigError, Problem
 from processor.reset.decide import State, ToEarliest, ToOffsets, ToTime
 from processor.settings import load, nearest, require_supported
+from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -153,6 +154,9 @@ async def _run(
             return
         if any(step.to_offset < (step.from_offset or 0) for step in steps):
             say("the sink keeps what it has; what is processed once more will stand in it twice")
+        by_arrival = isinstance(pipeline.dedup, InsertIdDedup) and pipeline.dedup.time == "arrival"
+        if by_arrival and any(step.state is State.RECOMPUTED for step in steps):
+            say('time = "arrival": records that the state is recomputed from count as arriving now')
         with bar(f"judging {pipeline.source}", sum(step.offsets for step in steps)) as advance:
             async with aclosing(resetting.apply(steps, advance)) as done:
                 finished = [each async for each in done]

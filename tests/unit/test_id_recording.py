@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from processor import insert_id
 from processor.engine.clock import NEVER
 from processor.engine.verdict import Verdict
 from processor.errors import StopError
@@ -139,6 +140,23 @@ def test_a_state_that_is_written_anew_is_whole_and_goes_on(trimmed: bool) -> Non
     assert set(took(partition, ids(0, 3 * EACH, partition.now_ms + 2 * HOUR_MS))) == {Verdict.DUPLICATE}
     moved_on(partition, 4)
     assert set(took(partition, ids(0, EACH, partition.now_ms))) == {Verdict.PASS}
+
+
+def test_more_limits_than_a_commit_can_say_are_said_to_be_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(insert_id, "MOST_LIMITS", 2)
+    partition = IdPartition(window=HOUR_MS, time="arrival")
+    for each in range(3):
+        partition.now_ms += 1
+        partition.take(ids(each, each + 1))
+    partition.commit()
+    noted = partition.recording()
+    assert (noted.known_from, noted.before_ms, noted.limits()) == (3, NOW_MS + 3, [])
+    partition.now_ms += 1
+    took(partition, ids(5, 6))
+    noted = partition.recording()
+    assert (noted.known_from, noted.limits()) == (3, [(3, NOW_MS + 4)])
+    partition.restate(Origin(partition.next_offset, 0))
+    assert partition.recording().known_from == 4
 
 
 def test_a_state_without_living_ids_is_written_anew_with_its_clock() -> None:
