@@ -399,4 +399,25 @@ MISTAKES = (
         "",
         "tests/property/test_id_state_model.py::test_verdicts_owners_and_expiries_are_the_dictionarys_wherever_it_is_killed_and_restored",
     ),
+    Mistake(
+        "a limit of the clock holds a record too late",
+        "processor/engine/clock_trace.py",
+        'side="right") - 1]',
+        'side="left") - 1]',
+        "tests/unit/test_clock_trace.py::test_readings_are_the_same_again_in_other_pieces",
+    ),
+    Mistake(
+        "a clock whose beginning was deleted is called known",
+        "processor/state/recording.py",
+        "                self.known_from, self.before_ms = trace.since, trace.before_ms\n",
+        "                self.known_from = 0\n",
+        "tests/unit/test_id_recording.py::test_what_a_worker_has_bounded_is_known_until_it_is_deleted",
+    ),
+    Mistake(
+        "what is remembered of a believed duplicate stays",
+        "processor/verify/by_word.py",
+        "            self._judge.undo()\n",
+        "",
+        "tests/unit/test_verify_by_word.py::test_what_is_right_is_right_and_what_is_believed_is_counted",
+    ),
 )

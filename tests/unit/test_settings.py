@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from processor.errors import ConfigError
-from processor.settings import load, require_supported, unsupported
+from processor.settings import load, require_provable, require_supported, unsupported
 from schemas.config import HeaderSource, Settings, WatermarkDedup
 
 CLICKS = (Path(__file__).parents[2] / "examples" / "clicks.toml").read_text(encoding="utf-8")
@@ -196,6 +196,17 @@ def test_what_is_not_built_yet_is_refused_by_name(file: Path, variable: str, tex
     assert "not available in this version yet" in problem.message
     with pytest.raises(ConfigError):
         require_supported(settings)
+
+
+def test_only_filters_that_nobody_confirms_cannot_be_proved(file: Path) -> None:
+    ids = 'mode="insert-id",id=[{from="key"}],window="1d"'
+    for more in ("", ',backend="bloom"', ',backend="bloom",bloom={confirm=true}', ",bloom={confirm=false}"):
+        require_provable(changed(file, DEDUP=f"{{{ids}{more}}}"), ["clicks"])
+    settings = changed(file, DEDUP=f'{{{ids},backend="bloom",bloom={{confirm=false}}}}')
+    require_provable(settings, ["another"])
+    with pytest.raises(ConfigError) as caught:
+        require_provable(settings, ["clicks"])
+    assert [problem.key for problem in caught.value.problems] == ["pipelines.0.dedup.bloom.confirm"]
 
 
 @pytest.mark.parametrize(
