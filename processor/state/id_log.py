@@ -222,8 +222,11 @@ class IdLog:
         return rest
 
     def _note(self, number: int, offset: int, *, inside: bool) -> None:
-        """Note the place of a commit at its first record; ``inside`` false: this is its last of ours."""
-        if not self._inside:
+        """Note the place of a commit's blocks, or of its state without any; ``inside`` false: its last of ours.
+
+        Each block of it, since a reset writes a whole state as one commit.
+        """
+        if inside or not self._inside:
             self._places.note(number, offset)
         self._inside = inside
 

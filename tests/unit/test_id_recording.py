@@ -142,6 +142,27 @@ def test_a_state_that_is_written_anew_is_whole_and_goes_on(trimmed: bool) -> Non
     assert set(took(partition, ids(0, EACH, partition.now_ms))) == {Verdict.PASS}
 
 
+def test_of_a_state_that_is_written_anew_what_expires_is_deleted_block_by_block() -> None:
+    partition = IdPartition(window=HOUR_MS)
+    partition.limit_bytes = 20_000
+    for each in range(8):
+        took(partition, ids(each * EACH, (each + 1) * EACH, NOW_MS + each * HOUR_MS // 8))
+        partition.now_ms += HOUR_MS // 8
+    before = len(partition.changelog.rows)
+    partition.restate(Origin(partition.next_offset, 0))
+    blocks = [at for at in partition.changelog.offsets(ID_BLOCK_KIND) if at >= before]
+    partition.changelog.start = before
+    partition.open(MemoryStore())
+    partition.now_ms += HOUR_MS
+    took(partition, [Came(b"another", NOW_MS + HOUR_MS * 3 // 2)])
+    took(partition, [Came(b"one more", NOW_MS + HOUR_MS * 3 // 2)])
+    assert partition.trim()
+    assert blocks[0] < partition.changelog.start < blocks[-1]
+    partition.open(MemoryStore())
+    assert set(took(partition, ids(5 * EACH, 8 * EACH, NOW_MS))) == {Verdict.DUPLICATE}
+    assert set(took(partition, ids(0, 4 * EACH, NOW_MS))) == {Verdict.PASS}
+
+
 def test_more_limits_than_a_commit_can_say_are_said_to_be_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(insert_id, "MOST_LIMITS", 2)
     partition = IdPartition(window=HOUR_MS, time="arrival")
