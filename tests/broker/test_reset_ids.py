@@ -52,7 +52,8 @@ def some(start: int, stop: int, timestamp: int = NOW_MS) -> list[New]:
 
 def drained(config: WorkerConfig, *more: New) -> None:
     if more:
-        produce(config.bootstrap_servers, config.source, more)
+        batches = [more[at : at + 5_000] for at in range(0, len(more), 5_000)]
+        produce(config.bootstrap_servers, config.source, *batches)
     ended = run_drain(config)
     assert ended.code == 0, ended.stderr
 
@@ -78,8 +79,11 @@ def minutes(count: int) -> list[New]:
     return made
 
 
-@pytest.mark.parametrize("rules", [IdRules(window="1h"), IdRules(window="20m", refresh=True)])
-@pytest.mark.parametrize("to", [1, 137, 300])
+@pytest.mark.parametrize(
+    ("rules", "to"),
+    [(IdRules(window="1h"), 1), (IdRules(window="1h"), 137), (IdRules(window="20m", refresh=True), 300)],
+    ids=["the first", "strict", "renewed"],
+)
 def test_after_a_reset_a_pipeline_is_as_one_that_has_come_just_so_far(
     broker: Broker, tmp_path: Path, rules: IdRules, to: int
 ) -> None:
