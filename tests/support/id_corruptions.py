@@ -152,7 +152,7 @@ ID_PLANTED: dict[str, tuple[str, Change, list[tuple[int, str]], str]] = {
         "duplicates",
         owned(2, 0),
         [(12, "receipt_wrong")],
-        '"offset": 0, "partition": 0, "topic": "s"}, must be {"offset": 8',
+        'must be {"offset": 8',
     ),
     "an owner in another partition": (
         "duplicates",
