@@ -1,6 +1,7 @@
 """How is one partition judged by sequences, and which judge is a pipeline's?
 
-The judges of mode watermark (those of ids are in `processor.insert_id`), and the choice among all of them.
+The judges of mode watermark, and the choice among all of them; those of ids are in `processor.insert_id` and
+`processor.bloom_ids`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 import orjson
 
+from processor.bloom_ids import BloomIds
 from processor.engine import watermark
 from processor.engine.extract import (
     HeaderScope,
@@ -227,6 +229,8 @@ def make_judge(pipeline: Pipeline) -> Judge:
             return ScopedWatermark(_scope(dedup.scope), make_extractor(dedup.sequence), epoch, table, changelog)
         case InsertIdDedup(backend="exact", route=None) as dedup:
             return InsertIds(dedup)
+        case InsertIdDedup(backend="bloom", route=None) as dedup:
+            return BloomIds(dedup)
         case other:
             raise NotImplementedError(f"{other!r} was not refused")
 

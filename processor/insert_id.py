@@ -1,9 +1,10 @@
 """How is one partition judged by ids, from columns to changelog values?
 
-The judge of mode ``insert-id``, exact backend. Ids are hashed with the partition's secret; the index lists
-which committed ids a record's could be, by the few bits that are in memory, and the pages in the local store
-say which it is. Whatever is wrong with a page is found by its checksum or its number, and never judged by: the
-local state is thrown away then, and the slot built anew from the changelog.
+What the judges of mode ``insert-id`` have in common, and that of the exact backend (that of the bloom backend
+is in `processor.bloom_ids`). Ids are hashed with the partition's secret; the index lists which committed ids a
+record's could be, by the few bits that are in memory, and the pages in the local store say which it is.
+Whatever is wrong with a page is found by its checksum or its number, and never judged by: the local state is
+thrown away then, and the slot built anew from the changelog.
 
 Ids of the open transaction are staged in the index. They become blocks of the changelog with the commit, and
 pages of the local store after it.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,7 +52,8 @@ if TYPE_CHECKING:
     from processor.engine.blocks import Pages
     from processor.engine.clock_trace import PartitionClock
     from processor.engine.exact_index import Candidates
-    from processor.engine.ids import Part
+    from processor.engine.id_judgement import IdJudgement
+    from processor.engine.ids import Ids, Part
     from processor.engine.records import Columns
     from processor.state.table import Table
     from processor.wire.encode import EncodedBatch
@@ -74,11 +77,12 @@ def worker_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class InsertIds:
-    """Mode ``insert-id`` with the exact backend: see `processor.judge.Judge`.
+class IdJudge(ABC):
+    """Mode ``insert-id``, whatever the backend: see `processor.judge.Judge`.
 
     Args:
         dedup: What the records are judged by.
+        log: Where their ids are kept; empty.
         now_ms: The worker's clock.
         recorded: Reads the partition's clock in place of a worker, where records are judged again.
     """
@@ -86,21 +90,19 @@ class InsertIds:
     def __init__(
         self,
         dedup: InsertIdDedup,
-        now_ms: Callable[[], int] = worker_clock_ms,
+        log: IdLog,
+        now_ms: Callable[[], int],
         recorded: PartitionClock | None = None,
     ) -> None:
         self._dedup = dedup
         self._clock = WorkerClock(now_ms, None if dedup.time == "arrival" else dedup.max_ahead)
         self._reader = recorded or self._clock
-        self._index = ExactIndex(dedup.window, refresh=dedup.refresh)
-        self._log = IdLog(self._index)
+        self._log = log
         self._table: Table | None = None
         self._extractor: IdExtractor | None = None
         self._clock_ms = clock.NEVER
         self._judged = self._behind = self._ahead = 0
         self._blocks: list[tuple[bytes, Pages]] = []
-        self._restated = False
-        self._recalled: list[tuple[int, int]] | None = []
 
     @property
     def log(self) -> IdLog:
@@ -148,12 +150,7 @@ class InsertIds:
         ids, offset = evidence.ids, evidence.offset
         assert ids is not None and offset is not None and evidence.timestamp is not None  # noqa: S101, PT018 - `extract` gave them
         readings = self._reader.read(self._clock_ms, offset, evidence.timestamp, evidence.fault)
-        wanted = self._index.look_up(ids, readings.reading_ms)
-        confirmed = self._confirmed(wanted)
-        try:
-            judged = self._index.judge(ids, offset, readings.reading_ms, wanted, confirmed)
-        except MemoryError as error:
-            raise StopError(f"the ids of one partition do not fit: {error}") from error
+        judged = self._decided(ids, offset, readings.reading_ms)
         # A record that meets its own trace is a replay, and passes: that must not happen, and would lose it.
         verdict = judged.verdict
         replayed = judged.owner == offset
@@ -166,39 +163,44 @@ class InsertIds:
         self._judged += verdict.size
         return Judgement(verdict, _NOTHING, owner=judged.owner, expires_ms=judged.expires_ms)
 
-    def _confirmed(self, wanted: Candidates) -> Confirmed:
-        """Read the candidates' pages. All that is committed is in the store, see `IdLog.due`."""
-        if not wanted.page.size:
-            return Confirmed.none()
-        table = self._table
-        assert table is not None  # noqa: S101 - `load` has given it
-        try:
-            pages = table.get_many([id_page_key(first) for first in wanted.page.tolist()])
-            # A page that is missing is an empty one, which is cut.
-            return confirm([page or b"" for page in pages], wanted.page, wanted.which, wanted.at)
-        except (StoreError, UnreadableBlockError) as error:
-            log.exception("the local state is corrupt, reading it anew from the changelog")
-            table.clear()
-            raise RebuildError("local", f"local state: {error}") from error
+    @abstractmethod
+    def _decided(self, ids: Ids, offset: NDArray[np.int64], reading_ms: NDArray[np.int64]) -> IdJudgement:
+        """Judge a chunk's records in order, and stage what is remembered."""
+
+    @abstractmethod
+    def _staged(self) -> Rows:
+        """Return what the next commit remembers."""
+
+    @abstractmethod
+    def size(self) -> tuple[int, int]:
+        """See `Judge.size`."""
+
+    def _corrupt(self, error: Exception) -> RebuildError:
+        """Throw the local state away, and return what has the slot built anew."""
+        log.error("the local state is corrupt, reading it anew from the changelog", exc_info=error)
+        assert self._table is not None  # noqa: S101 - `load` has given it
+        self._table.clear()
+        return RebuildError("local", f"local state: {error}")
 
     def changes(self) -> dict[bytes, bytes | None]:
         """See `Judge.changes`: the blocks go in bulk."""
         return self._log.changes(self._clock_ms, self._trace())
 
     def _trace(self) -> ClockTrace:
-        limits = self._clock.limits
-        if self._restated:
-            limits = limits if self._recalled is None else self._recalled + limits
-        if len(limits) > MOST_LIMITS or (self._restated and self._recalled is None):
+        """Return how the clock came to what it reads, as far as a commit says that."""
+        limits = self._limits()
+        if limits is None or len(limits) > MOST_LIMITS:
             return ClockTrace(NOT_KNOWN)
         return ClockTrace(self._clock.since, self._clock.before_ms, tuple(limits))
 
+    def _limits(self) -> list[tuple[int, int]] | None:
+        """Return where the worker's clock has held the partition's; None: that is not known."""
+        return self._clock.limits
+
     def changelog_batches(self, limit_bytes: int) -> list[EncodedBatch]:
         """See `Judge.changelog_batches`: one record a block."""
-        if self._restated:
-            return [batch for rows in self._everything() for batch in self._batches(rows, limit_bytes)]
         self._blocks = []
-        return self._batches(self._index.staged(), limit_bytes)
+        return self._batches(self._staged(), limit_bytes)
 
     def _batches(self, rows: Rows, limit_bytes: int) -> list[EncodedBatch]:
         now_ms = worker_clock_ms()
@@ -216,6 +218,87 @@ class InsertIds:
             self._blocks.append((block, pages))
             batches.append(plain_batch([(key, block, now_ms, ())]))
         return batches
+
+    def restate(self) -> None:
+        """See `Judge.restate`: a reset judges by `InsertIds`, whose changelog is that of all backends."""
+        raise NotImplementedError("a reset has not judged by the exact backend")
+
+    def committed(self) -> None:
+        """See `Judge.committed`."""
+        self._clock.forget()
+        self._log.committed(self._blocks, self._clock_ms, self._judged)
+        self._blocks = []
+        self._judged = 0
+
+    def times(self) -> Times:
+        """See `Judge.times`."""
+        committed = self._log.clock_ms
+        times = Times(None if committed == clock.NEVER else committed, self._behind, self._ahead)
+        self._behind = self._ahead = 0
+        return times
+
+    def watermarks(self) -> Iterable[int]:
+        """See `Judge.watermarks`."""
+        return ()
+
+
+class InsertIds(IdJudge):
+    """Mode ``insert-id`` with the exact backend: see `processor.judge.Judge`.
+
+    Certificates and resets judge by it whatever the backend.
+
+    Args:
+        dedup: What the records are judged by.
+        now_ms: The worker's clock.
+        recorded: Reads the partition's clock in place of a worker, where records are judged again.
+    """
+
+    def __init__(
+        self,
+        dedup: InsertIdDedup,
+        now_ms: Callable[[], int] = worker_clock_ms,
+        recorded: PartitionClock | None = None,
+    ) -> None:
+        self._index = ExactIndex(dedup.window, refresh=dedup.refresh)
+        super().__init__(dedup, IdLog(self._index), now_ms, recorded)
+        self._restated = False
+        self._recalled: list[tuple[int, int]] | None = []
+
+    def _decided(self, ids: Ids, offset: NDArray[np.int64], reading_ms: NDArray[np.int64]) -> IdJudgement:
+        """Judge a chunk's records in order, and stage what is remembered."""
+        wanted = self._index.look_up(ids, reading_ms)
+        confirmed = self._confirmed(wanted)
+        try:
+            return self._index.judge(ids, offset, reading_ms, wanted, confirmed)
+        except MemoryError as error:
+            raise StopError(f"the ids of one partition do not fit: {error}") from error
+
+    def _confirmed(self, wanted: Candidates) -> Confirmed:
+        """Read the candidates' pages. All that is committed is in the store, see `IdLog.due`."""
+        if not wanted.page.size:
+            return Confirmed.none()
+        table = self._table
+        assert table is not None  # noqa: S101 - `load` has given it
+        try:
+            pages = table.get_many([id_page_key(first) for first in wanted.page.tolist()])
+            # A page that is missing is an empty one, which is cut.
+            return confirm([page or b"" for page in pages], wanted.page, wanted.which, wanted.at)
+        except (StoreError, UnreadableBlockError) as error:
+            raise self._corrupt(error) from error
+
+    def _staged(self) -> Rows:
+        return self._index.staged()
+
+    def _limits(self) -> list[tuple[int, int]] | None:
+        if not self._restated:
+            return self._clock.limits
+        return None if self._recalled is None else self._recalled + self._clock.limits
+
+    def changelog_batches(self, limit_bytes: int) -> list[EncodedBatch]:
+        """See `Judge.changelog_batches`; after `restate` everything."""
+        if not self._restated:
+            return super().changelog_batches(limit_bytes)
+        return [batch for rows in self._everything() for batch in self._batches(rows, limit_bytes)]
 
     def _everything(self) -> Iterator[Rows]:
         """Read all living ids from the local store, some 45,000 at a time."""
@@ -239,13 +322,6 @@ class InsertIds:
         self.absorb()
         self._log.restated()
         self._restated = True
-
-    def committed(self) -> None:
-        """See `Judge.committed`."""
-        self._clock.forget()
-        self._log.committed(self._blocks, self._clock_ms, self._judged)
-        self._blocks = []
-        self._judged = 0
 
     def set_clock(self, clock_ms: int) -> None:
         """Let the partition's clock read this before the next record."""
@@ -282,17 +358,6 @@ class InsertIds:
     def size(self) -> tuple[int, int]:
         """See `Judge.size`: ids, those included that are expired and not yet swept."""
         return len(self._index), self._index.size_bytes
-
-    def times(self) -> Times:
-        """See `Judge.times`."""
-        committed = self._log.clock_ms
-        times = Times(None if committed == clock.NEVER else committed, self._behind, self._ahead)
-        self._behind = self._ahead = 0
-        return times
-
-    def watermarks(self) -> Iterable[int]:
-        """See `Judge.watermarks`."""
-        return ()
 
 
 def _part(part: IdPart) -> Part:

@@ -87,8 +87,9 @@ class Judgement:
             mode insert-id.
         known: bool[n], whether there was one; None where the judge does not tell.
         epoch: int64[n], the scope's epoch before each record; None where the definition has none.
-        owner: int64[n], in mode insert-id: of a duplicate, the offset of the record that passed; -1 otherwise.
-        expires_ms: int64[n], in mode insert-id: of a duplicate, when its id expires; 0 otherwise.
+        owner: int64[n], in mode insert-id: of a duplicate, the offset of the record that passed; -1 otherwise,
+            and where nobody knows.
+        expires_ms: int64[n], in mode insert-id: of a duplicate, when its id expires; 0 likewise.
     """
 
     verdict: NDArray[np.uint8]
@@ -112,11 +113,13 @@ class Times(NamedTuple):
         clock_ms: As committed; None before the first record.
         behind: Records with a timestamp below it.
         ahead: Records with one further ahead than is believed.
+        false_positive_rate: At which a new id is now taken for an old one by the filters; None: there are none.
     """
 
     clock_ms: int | None
     behind: int
     ahead: int
+    false_positive_rate: float | None = None
 
 
 class Judge(Protocol):

@@ -89,6 +89,12 @@ class Metrics:
             partition,
             registry=registry,
         )
+        self.false_positive_rate = Gauge(
+            "seqmark_false_positive_rate",
+            "Rate at which a new id is taken for an old one by the Bloom filters, by the bits that are set.",
+            partition,
+            registry=registry,
+        )
         self.records_behind = Counter(
             "seqmark_records_behind_clock",
             "Records with a timestamp below their partition's clock (mode insert-id); judged like any other.",
@@ -141,6 +147,7 @@ class Metrics:
             self.ids,
             self.state_bytes,
             self.clock,
+            self.false_positive_rate,
         )
         for gauge in gauges:
             try:

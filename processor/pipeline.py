@@ -451,6 +451,8 @@ class SlotPipeline:
                 metrics.records_ahead.labels(self.name).inc(times.ahead)
                 if times.clock_ms is not None:
                     metrics.clock.labels(*labels).set(times.clock_ms / 1000)
+                if times.false_positive_rate is not None:
+                    metrics.false_positive_rate.labels(*labels).set(times.false_positive_rate)
             metrics.state_bytes.labels(*labels).set(size)
 
 

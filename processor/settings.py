@@ -82,8 +82,6 @@ def unsupported(settings: Settings) -> list[Problem]:
         dedup = pipeline.dedup
         if not isinstance(dedup, InsertIdDedup):
             continue
-        if dedup.backend != "exact":
-            found.append(Problem(f"{key}.backend", f'{dedup.backend} {_LATER}: use "exact"'))
         if dedup.route is not None:
             found.append(Problem(f"{key}.route", f"{dedup.route} {_LATER}: leave it out"))
         if settings.worker.guarantee != "exactly_once":

@@ -6,7 +6,8 @@ kind; what follows depends on it::
     key       b"P"            the position record, one a partition, written with every commit
               b"O"            the origin: where this state begins; what stands before it is of an earlier one
               b"W" scope      a watermark; scope is empty for scope = "partition"
-              b"I", b"B" u64  mode insert-id: see `schemas.id_changelog`
+              b"I", b"B" u64  mode insert-id: see `schemas.id_changelog`, and
+                              `schemas.bloom_state` for what else the bloom backend keeps locally
               b"\x00L"        local state only: how far it has taken in the changelog
               b"\x00B" u64    local state only: block of that number
               b"\x00S"        local state only: which blocks there are
@@ -68,7 +69,7 @@ WATERMARK_KIND = b"W"
 LOCAL_KEY = b"\x00L"
 BLOCK_KIND = b"\x00B"
 BLOCKS_KEY = b"\x00S"
-OF_IDS = (b"I", b"B", b"o", b"\x00I", b"\x00J")
+OF_IDS = (b"I", b"B", b"o", b"\x00I", b"\x00J", b"\x00E", b"\x00F", b"\xffI")
 """What keys of mode insert-id begin with."""
 
 _POSITION = struct.Struct(">BHqqI16s16s")

@@ -175,9 +175,22 @@ class BloomWindow:
         return sum(each.ids for each in self.filters)
 
     @property
+    def staged_count(self) -> int:
+        """How many ids are staged."""
+        return self._count
+
+    @property
     def rate(self) -> float:
         """The rate at which a new id is now taken for an old one, by the bits that are set."""
         return -math.expm1(sum(math.log1p(-each.rate) for each in self.filters if each.rate < 1))
+
+    def ends_ms(self, bucket: int) -> int:
+        """Return the first reading at which no id of a bucket is inside the window."""
+        return (bucket + 1) * self.bucket_ms - 1 + self.window_ms
+
+    def first_live(self, clock_ms: int) -> int:
+        """Return the lowest bucket of which an id can be inside the window at this reading."""
+        return (clock_ms - self.window_ms + 1) // self.bucket_ms
 
     # ---------------------------------------------------------------- a chunk
 
@@ -195,7 +208,7 @@ class BloomWindow:
         with np.errstate(over="ignore"):
             for each in sorted(self.filters, key=lambda each: -each.bucket):
                 # Readings never fall: from some row on all records are past the bucket's end.
-                stop = int(np.searchsorted(reading_ms, self._ends_ms(each.bucket)))
+                stop = int(np.searchsorted(reading_ms, self.ends_ms(each.bucket)))
                 bloom_bits.find(each.words, each.bits, each.each, ids.hash, skip, stop, each.bucket, hit)
         return hit
 
@@ -279,19 +292,34 @@ class BloomWindow:
             clock_ms: Buckets that are outside the window at this reading are dropped.
         """
         # First, so that what is dropped can be used again.
-        gone = [each for each in self.filters if self._ends_ms(each.bucket) <= clock_ms]
-        self.filters = [each for each in self.filters if self._ends_ms(each.bucket) > clock_ms]
+        gone = [each for each in self.filters if self.ends_ms(each.bucket) <= clock_ms]
+        self.filters = [each for each in self.filters if self.ends_ms(each.bucket) > clock_ms]
         for each in gone:
             if each.order == 0:
                 self._spare, self._clean = each.words, 0
         bucket = reading_ms // self.bucket_ms
         for number in np.unique(bucket).tolist():
-            if self._ends_ms(number) > clock_ms:
+            if self.ends_ms(number) > clock_ms:
                 self._add(number, hashes[bucket == number])
 
-    def _ends_ms(self, bucket: int) -> int:
-        """Return the first reading at which no id of a bucket is inside the window."""
-        return (bucket + 1) * self.bucket_ms - 1 + self.window_ms
+    def lacking(self, hashes: NDArray[np.uint64], reading_ms: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return bool[n]: which ids are in no filter of their reading's bucket.
+
+        Args:
+            hashes: uint64[n, 2].
+            reading_ms: int64[n].
+        """
+        bucket = reading_ms // self.bucket_ms
+        lacking = np.ones(bucket.size, np.bool_)
+        for each in self.filters:
+            rows = np.flatnonzero(lacking & (bucket == each.bucket))
+            hit = np.full(rows.size, bloom_bits.NOWHERE, np.int64)
+            skip = np.zeros(rows.size, np.bool_)
+            wanted = np.ascontiguousarray(hashes[rows])
+            with np.errstate(over="ignore"):
+                bloom_bits.find(each.words, each.bits, each.each, wanted, skip, rows.size, each.bucket, hit)
+            lacking[rows] = hit == bloom_bits.NOWHERE
+        return lacking
 
     def _add(self, bucket: int, hashes: NDArray[np.uint64]) -> None:
         begun = 0

@@ -49,15 +49,19 @@ def write(each: Filter) -> Iterator[bytes]:
         yield head + _CRC.pack(_crc(head, content)) + content
 
 
-def read(pieces: Iterable[bytes]) -> list[Filter]:
-    """Return the filters that pieces make, in whatever order they come.
+class Reader:
+    """Puts filters together from their pieces, in whatever order these come."""
 
-    Raises:
-        UnreadableSnapshotError: See there.
-    """
-    filters: dict[tuple[int, int], Filter] = {}
-    missing: dict[tuple[int, int], set[int]] = {}
-    for piece in pieces:
+    def __init__(self) -> None:
+        self._filters: dict[tuple[int, int], Filter] = {}
+        self._missing: dict[tuple[int, int], set[int]] = {}
+
+    def take(self, piece: bytes) -> None:
+        """Take one piece; at most 1 MiB, so a millisecond or two.
+
+        Raises:
+            UnreadableSnapshotError: See there.
+        """
         start = _HEAD.size + _CRC.size
         if len(piece) < start or piece[0] != _VERSION:
             raise UnreadableSnapshotError("a piece is cut, or of a version that this Seqmark does not know")
@@ -66,22 +70,46 @@ def read(pieces: Iterable[bytes]) -> list[Filter]:
             raise UnreadableSnapshotError("a piece fails its checksum")
         _, bucket, order, count, capacity, bits, ids, first, words = _HEAD.unpack(head)
         name = bucket, order
-        if name not in filters:
+        if name not in self._filters:
             size = -(-bits // 64)
-            filters[name] = Filter(bucket, order, capacity, bits, count, words=np.zeros(size, np.uint64))
-            missing[name] = set(range(0, size, PIECE_WORDS))
-        each = filters[name]
-        if (each.capacity, each.bits, each.each) != (capacity, bits, count) or first not in missing[name]:
+            filled = np.zeros(size, np.uint64)
+            self._filters[name] = Filter(bucket, order, capacity, bits, count, words=filled)
+            self._missing[name] = set(range(0, size, PIECE_WORDS))
+        each = self._filters[name]
+        if (each.capacity, each.bits, each.each) != (capacity, bits, count) or first not in self._missing[name]:
             raise UnreadableSnapshotError(f"filter {order} of bucket {bucket} has a piece that is not its own")
         each.ids = max(each.ids, ids)
         each.words[first : first + words] = np.frombuffer(content, ">u8")
-        missing[name].remove(first)
-    for (bucket, order), firsts in missing.items():
-        if firsts:
-            raise UnreadableSnapshotError(f"filter {order} of bucket {bucket} lacks {len(firsts)} pieces")
-    for each in filters.values():
-        each.set = int(np.bitwise_count(each.words).sum())
-    return [filters[name] for name in sorted(filters)]
+        each.set += int(np.bitwise_count(each.words[first : first + words]).sum())
+        self._missing[name].remove(first)
+
+    def pieces(self) -> dict[tuple[int, int], int]:
+        """Return how many pieces each filter has of which there is one, by bucket and order."""
+        return {name: -(-each.words.size // PIECE_WORDS) for name, each in sorted(self._filters.items())}
+
+    def filter(self, bucket: int, order: int) -> Filter:
+        """Return one that is whole.
+
+        Raises:
+            UnreadableSnapshotError: Pieces of it are missing.
+        """
+        missing = self._missing.get((bucket, order))
+        if missing is None or missing:
+            count = "all" if missing is None else len(missing)
+            raise UnreadableSnapshotError(f"filter {order} of bucket {bucket} lacks {count} pieces")
+        return self._filters[bucket, order]
+
+
+def read(pieces: Iterable[bytes]) -> list[Filter]:
+    """Return the filters that pieces make, in whatever order they come.
+
+    Raises:
+        UnreadableSnapshotError: See there.
+    """
+    reader = Reader()
+    for piece in pieces:
+        reader.take(piece)
+    return [reader.filter(*name) for name in reader.pieces()]
 
 
 def _crc(head: bytes, content: bytes) -> int:

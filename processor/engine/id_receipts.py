@@ -5,6 +5,9 @@ As that of `processor.engine.receipts`, but for what it was judged by::
     {"pipeline":"p","topic":"t","partition":3,"offset":|17|,"timestamp":|1|,"verdict":"duplicate","mode":
     "insert-id","id":|["a","1.0"]|,"owner":{"topic":"t","partition":3,"offset":|5|},"expires_at":|9|}
 
+Bloom filters without confirmation know neither who passed nor when the id expires: where there is no owner, it
+and all behind it is left out, but for the last brace.
+
 Ids are text of many forms. What is plain, printable ASCII without quotes and backslashes, is written by a
 kernel; where a part is not, the id is written in Python, which knows UTF-8 and JSON.
 """
@@ -38,7 +41,7 @@ class IdGrounds(NamedTuple):
     Attributes:
         verdict: uint8[n], `Verdict` values.
         ids: Of the records.
-        owner: int64[n], of a duplicate, the offset of the record that passed.
+        owner: int64[n], of a duplicate, the offset of the record that passed; -1: nobody knows.
         expires_ms: int64[n], of a duplicate, when its id expires.
     """
 
@@ -231,16 +234,20 @@ def _encode(
         row = rows[k]
         sizes[0] = number_bytes(offset[row])
         sizes[1] = number_bytes(timestamp[row])
-        sizes[2] = number_bytes(owner[row])
-        sizes[3] = number_bytes(expires[row])
+        owned = owner[row] >= 0
+        sizes[2] = number_bytes(owner[row]) if owned else 0
+        sizes[3] = number_bytes(expires[row]) if owned else 0
         value = sizes.sum() + spans[_END + 1] + list_size[k]
+        if not owned:
+            value -= spans[_END] - spans[_OWNER]
         delta = timestamp[row] - base_timestamp
         at = put_head(out, at, np.int64(k), delta, data, key[row], key_length[row], value)
         at = put_number(out, put_text(out, at, text, spans, _OFFSET), sizes[0], offset[row])
         at = put_number(out, put_text(out, at, text, spans, _TIMESTAMP), sizes[1], timestamp[row])
         at = put_bytes(out, put_text(out, at, text, spans, _ID), lists, list_at[k], list_size[k])
-        at = put_number(out, put_text(out, at, text, spans, _OWNER), sizes[2], owner[row])
-        at = put_number(out, put_text(out, at, text, spans, _EXPIRES), sizes[3], expires[row])
+        if owned:
+            at = put_number(out, put_text(out, at, text, spans, _OWNER), sizes[2], owner[row])
+            at = put_number(out, put_text(out, at, text, spans, _EXPIRES), sizes[3], expires[row])
         at = put_text(out, at, text, spans, _END)
         out[at] = 0  # no headers
         at += 1

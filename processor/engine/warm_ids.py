@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from processor.engine import clock
+from processor.engine import clock, id_entries
 from processor.engine.blocks import confirm, decode, decode_page, encode
 from processor.engine.bloom import BloomWindow, Found
 from processor.engine.exact_index import ExactIndex
@@ -63,3 +63,5 @@ def _bloom(ids: Ids, readings: np.ndarray[tuple[int], np.dtype[np.int64]]) -> No
         window.judge(ids, readings, readings, window.look_up(ids, readings), known)
         window.commit(0)
     window.reserve(100_000)
+    entries = id_entries.encode(readings, ids.hash, readings, readings)
+    id_entries.decode(list(entries), list(entries.values()))

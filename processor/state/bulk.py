@@ -59,6 +59,13 @@ class Bulk(Protocol):
         """
         ...
 
+    def resumes(self, changelog_offset: int) -> int:
+        """Return from which changelog offset on it has to be read, having been taken in locally up to this one.
+
+        Called once, after `load`; never above ``changelog_offset``.
+        """
+        ...
+
     def check(self) -> None:
         """Look whether what has been taken over is whole, now that nothing more comes.
 

@@ -15,7 +15,7 @@ settled. Pages without a mark say nothing (see `processor.state.restore`).
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from processor.engine.blocks import Pages, Rows
-    from processor.engine.exact_index import ExactIndex
     from processor.engine.records import Columns
 
 PAGES_A_STEP = 256
@@ -57,6 +56,36 @@ NOTHING_BOUND = ClockTrace(0, NEVER)
 """Of a partition that has no state yet: since its first record timestamps alone have moved the clock."""
 SWEPT_RECORDS = 2_000
 """The index frees one extent of expired ids a so many (see `ExactIndex.commit`)."""
+
+
+class Index(Protocol):
+    """What ids are looked up in, by its numbers: `ExactIndex` or `BloomIndex`."""
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next id that is remembered."""
+        ...
+
+    @property
+    def floor(self) -> int:
+        """Ids below this number are of no use any more, as of the last commit."""
+        ...
+
+    def clear(self) -> None:
+        """Forget everything."""
+        ...
+
+    def commit(self, pages: Pages | None, clock_ms: int, sweep: int = 0) -> None:
+        """Take the staged ids as committed, and forget what is expired."""
+        ...
+
+    def restore(self, rows: Rows, pages: Pages) -> None:
+        """Take over a committed block."""
+        ...
+
+    def begin_at(self, number: int) -> None:
+        """Give the next id this number, where nothing is remembered."""
+        ...
 
 
 class IdLog:
@@ -72,7 +101,7 @@ class IdLog:
         index: Empty.
     """
 
-    def __init__(self, index: ExactIndex) -> None:
+    def __init__(self, index: Index) -> None:
         self.index = index
         self._forget()
 
@@ -299,6 +328,10 @@ class IdLog:
         if pages.first.tolist() != numbers:
             raise CorruptStateError(f"pages from {numbers[0]} on do not stand under their numbers")
         self._take_rows(rows, pages)
+
+    def resumes(self, changelog_offset: int) -> int:
+        """See `Bulk.resumes`."""
+        return changelog_offset
 
     def check(self) -> None:
         """See `Bulk.check`: from the first living id to the last one all must be there."""

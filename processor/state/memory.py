@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
 
 class MemoryStore:
@@ -22,7 +22,7 @@ class MemoryStore:
         """See `Store.get_many`."""
         return [self._values.get(key) for key in keys]
 
-    def items(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def items(self, prefix: bytes) -> Generator[tuple[bytes, bytes], None, None]:
         """See `Store.items`."""
         for key in sorted(self._values):
             if key.startswith(prefix):

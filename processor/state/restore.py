@@ -96,7 +96,7 @@ async def restore(
     if mark is not None and not await _loaded(table, changelog):
         mark = None
     while True:
-        start = limits.start if mark is None else mark.changelog_offset
+        start = limits.start if mark is None else max(limits.start, _resumes(table, mark))
         if table.log is None:
             seen = await _take_in(table, changelog, start, limits.stable, mark, progress)
         else:
@@ -208,6 +208,12 @@ async def _loaded(table: Table, changelog: Changelog) -> bool:
         table.clear()
         return False
     return True
+
+
+def _resumes(table: Table, mark: LocalMark) -> int:
+    """Return from where on the changelog has to be read; some of it may be known already."""
+    offset = mark.changelog_offset
+    return offset if table.log is None else table.log.resumes(offset)
 
 
 async def _take_in(

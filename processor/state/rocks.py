@@ -15,7 +15,7 @@ from rocksdict import Options, Rdict, WriteBatch
 from processor.state.store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
     from pathlib import Path
 
 WRITE_BUFFER_BYTES = 4 * 1024 * 1024
@@ -73,7 +73,7 @@ class RocksStore:
             raise StoreError(f"{self._folder}: {error}") from error
         return values
 
-    def items(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def items(self, prefix: bytes) -> Generator[tuple[bytes, bytes], None, None]:
         """See `Store.items`."""
         try:
             for key, value in self._db.items(from_key=prefix):

@@ -80,6 +80,10 @@ class ScopeLog:
         """See `Bulk.unsaved`."""
         return bool(self.scopes.unsaved)
 
+    def resumes(self, changelog_offset: int) -> int:
+        """See `Bulk.resumes`."""
+        return changelog_offset
+
     def check(self) -> None:
         """See `Bulk.check`: each scope is whole by itself."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
 
 class StoreError(Exception):
@@ -27,7 +27,7 @@ class Store(Protocol):
         """Return the values of ``keys``, None where there is none."""
         ...
 
-    def items(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def items(self, prefix: bytes) -> Generator[tuple[bytes, bytes], None, None]:
         """Yield keys that begin with ``prefix`` and their values, in byte order."""
         ...
 

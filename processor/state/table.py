@@ -12,6 +12,7 @@ changes are only held, the local state lags the changelog by that, and its mark 
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from schemas.changelog import BLOCKS_KEY, LOCAL_KEY, POSITION_KEY, CorruptStateError, LocalMark, Position
@@ -71,7 +72,9 @@ class Table:
             CorruptStateError: They are not whole, or there are some and no log or the other way round.
         """
         if self.log is not None:
-            yield from self.log.load(self._store.items(b""))
+            # Closed whatever comes: a store cannot be thrown away while somebody reads in it.
+            with closing(self._store.items(b"")) as items:
+                yield from self.log.load(items)
         elif self._store.get(BLOCKS_KEY) is not None:
             raise CorruptStateError("there are blocks of scopes")
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from processor.insert_id import InsertIds
+from processor.bloom_ids import BloomIds
+from processor.insert_id import IdJudge, InsertIds
 from processor.state.memory import MemoryStore
 from processor.state.recording import Recording
 from processor.state.restore import ChangelogBounds, restore
@@ -98,7 +99,8 @@ class IdPartition:
         """Restore, from what is in the store, or in another one; what was staged is gone."""
         if store is not None:
             self.store = store
-        self.judge = InsertIds(self._dedup, lambda: self.now_ms)
+        kind = BloomIds if self._dedup.backend == "bloom" else InsertIds
+        self.judge: IdJudge = kind(self._dedup, lambda: self.now_ms)
         self.table = Table(self.store, self.judge.log)
         position = asyncio.run(restore(self.table, self.changelog, 60, lambda _done, _total: None))
         self.table.settle()
@@ -170,6 +172,9 @@ class IdPartition:
 def _validated(given: dict[str, Any]) -> dict[str, Any]:
     """Return right values by name, whatever the window."""
     window = given.pop("window", 1000)
+    bucket = given.get("bloom", {}).pop("bucket", None)
     right = InsertIdDedup.model_validate({**given, "window": "1s", "max_ahead": "1s"})
     found = {name: getattr(right, name) for name in InsertIdDedup.model_fields}
+    if bucket is not None:
+        found["bloom"] = right.bloom_options.model_copy(update={"bucket": bucket})
     return {**found, "window": window, "max_ahead": given["max_ahead"]}

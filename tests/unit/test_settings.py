@@ -185,7 +185,6 @@ def changed(file: Path, **environ: str) -> Settings:
 @pytest.mark.parametrize(
     ("variable", "text", "key"),
     [
-        ("DEDUP", '{mode="insert-id",id=[{from="key"}],window="1d",backend="bloom"}', "dedup.backend"),
         ("DEDUP", '{mode="insert-id",id=[{from="key"}],window="1d",route="by-id"}', "dedup.route"),
     ],
 )

@@ -1,0 +1,342 @@
+"""Bloom filters survive a restart, by the disk and what is read again; what is wrong there is found."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from processor.engine import bloom_snapshot, id_entries
+from processor.engine.verdict import Verdict
+from processor.errors import RebuildError, StopError
+from processor.state import bloom_snapshots, id_places
+from processor.state.memory import MemoryStore
+from processor.state.restore import restore
+from schemas.bloom_state import PIECE_KIND, SNAPSHOT_KEY, KeptFilter, Snapshot
+from schemas.changelog import CorruptStateError
+from schemas.id_changelog import ID_BLOCK_KIND, ID_PAGE_KIND, IDS_KEY
+from tests.support.id_state import NOW_MS, Came, IdPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from processor.judge import Judgement
+
+HOUR_MS = 3_600_000
+EACH = 100
+"""Ids of a commit."""
+BOTH = pytest.mark.parametrize("confirm", [True, False], ids=["confirmed", "unconfirmed"])
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut filters of some KB into pieces, so that a snapshot takes several commits."""
+    monkeypatch.setattr(bloom_snapshot, "PIECE_WORDS", 128)
+    monkeypatch.setattr(bloom_snapshots, "BYTES_A_COMMIT", 2048)
+    monkeypatch.setattr(id_places, "PLACE_IDS", EACH)
+
+
+def ids(start: int, stop: int, timestamp: int = NOW_MS) -> list[Came]:
+    return [Came(b"id-%d" % number, timestamp) for number in range(start, stop)]
+
+
+def verdicts(partition: IdPartition, some: list[Came]) -> set[int]:
+    return set(partition.take(some).verdict.tolist())
+
+
+def begun(*, confirm: bool, window_ms: int = HOUR_MS, rate: float = 1e-12, **more: Any) -> IdPartition:
+    options = {"bucket": 1, "expected_per_bucket": 500, "false_positive_rate": rate, "confirm": confirm, **more}
+    return IdPartition(window=window_ms, backend="bloom", bloom=options)
+
+
+def filled(*, confirm: bool, commits: int = 8, window_ms: int = HOUR_MS, bucket: int = HOUR_MS) -> IdPartition:
+    """Return a partition with an empty commit, as each begins, and some of ids, a millisecond apart."""
+    partition = begun(confirm=confirm, window_ms=window_ms, bucket=bucket)
+    partition.commit()
+    for number in range(commits):
+        partition.take(ids(EACH * number, EACH * (number + 1), NOW_MS + number))
+        partition.commit()
+    return partition
+
+
+def kept(partition: IdPartition, kind: bytes) -> list[bytes]:
+    return [key for key, _ in partition.store.items(kind)]
+
+
+def snapshot(partition: IdPartition) -> Snapshot:
+    return Snapshot.decode(partition.store.get(SNAPSHOT_KEY) or b"")
+
+
+def test_a_snapshot_is_what_was_written() -> None:
+    filters = (KeptFilter(-3, 0, 5, 1), KeptFilter(2**40, 7, 2**40, 9))
+    for some in ((), filters):
+        value = Snapshot(17, 4, some).encode()
+        assert Snapshot.decode(value) == Snapshot(17, 4, some)
+        for at in range(len(value)):
+            flipped = bytearray(value)
+            flipped[at] ^= 1
+            with pytest.raises(CorruptStateError):
+                Snapshot.decode(bytes(flipped))
+        for wrong in (b"", value[:-1], value[:10], value + bytes(26)):
+            with pytest.raises(CorruptStateError):
+                Snapshot.decode(wrong)
+
+
+def test_entries_are_read_back_and_sort_by_bucket() -> None:
+    dice = random.Random(5)
+    bucket = np.array([-(2**40), -1, 0, 1, 2**40], np.int64)
+    hashes = np.array([[dice.randrange(2**64) for _ in range(2)] for _ in bucket], np.uint64)
+    owner, reading = bucket + 7, bucket - 7
+    entries = id_entries.encode(bucket, hashes, owner, reading)
+    named = list(entries)
+    assert named == sorted(named) == id_entries.keys(bucket, hashes)
+    assert all(key.startswith(id_entries.bucket_key(int(at))) for key, at in zip(named, bucket, strict=True))
+    found = id_entries.decode(named, list(entries.values()))
+    assert [each.tolist() for each in found] == [owner.tolist(), reading.tolist()]
+
+
+def test_an_entry_that_is_not_whole_or_stands_under_another_key_is_refused() -> None:
+    one = np.zeros(1, np.int64)
+    ((key, value),) = id_entries.encode(one, np.ones((1, 2), np.uint64), one, one).items()
+    damaged = [value[:-1], value + b"\0", b""]
+    damaged += [value[:at] + bytes([value[at] ^ 1]) + value[at + 1 :] for at in range(len(value))]
+    for wrong in damaged:
+        with pytest.raises(id_entries.UnreadableEntryError):
+            id_entries.decode([key], [wrong])
+    with pytest.raises(id_entries.UnreadableEntryError):
+        id_entries.decode([id_entries.keys(one, np.zeros((1, 2), np.uint64))[0]], [value])
+
+
+@BOTH
+def test_ids_stand_in_the_changelog_in_blocks_and_locally_by_their_hash_or_not_at_all(
+    confirm: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    partition = filled(confirm=confirm)
+    assert len(partition.changelog.offsets(ID_BLOCK_KIND)) == 8
+    assert len(kept(partition, id_entries.KIND)) == (8 * EACH if confirm else 0)
+    assert not kept(partition, ID_PAGE_KIND)
+    assert kept(partition, PIECE_KIND)
+
+
+@BOTH
+def test_a_restart_reads_filters_from_the_disk_and_of_the_changelog_what_they_lack(
+    confirm: bool,  # noqa: FBT001 - a parameter
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    partition = filled(confirm=confirm)
+    last = snapshot(partition)
+    # The snapshot lags: it takes several commits.
+    assert 1 < last.next_number < 1 + 8 * EACH
+    # All in front of it can be deleted: it is not read again.
+    for at in range(last.changelog_offset):
+        partition.changelog.rows[at] = None
+    partition.open()
+    assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
+    assert verdicts(partition, ids(8 * EACH, 9 * EACH)) == {Verdict.PASS}
+    assert "anew" not in caplog.text
+
+
+@BOTH
+def test_a_restart_counts_no_id_twice(confirm: bool) -> None:  # noqa: FBT001 - a parameter
+    partition = filled(confirm=confirm)
+    for _ in range(3):
+        partition.open()
+        assert partition.judge.size()[0] == 8 * EACH
+
+
+def test_ids_that_are_renewed_again_and_again_take_no_more_room_after_a_restart() -> None:
+    bloom = {"bucket": HOUR_MS, "expected_per_bucket": 500, "confirm": True}
+    partition = IdPartition(window=HOUR_MS, backend="bloom", bloom=bloom, refresh=True)
+    for number in range(30):
+        partition.take(ids(0, EACH, NOW_MS + number))
+        partition.commit()
+    assert partition.judge.size()[0] == EACH
+    partition.open(MemoryStore())
+    assert partition.judge.size()[0] == EACH
+    judged = partition.take(ids(0, EACH, NOW_MS))
+    assert judged.expires_ms is not None
+    assert set(judged.expires_ms.tolist()) == {NOW_MS + 29 + HOUR_MS}
+
+
+@BOTH
+def test_pieces_of_a_filter_that_is_not_finished_say_nothing(
+    confirm: bool,  # noqa: FBT001 - a parameter
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    partition = filled(confirm=confirm, commits=1)
+    (end,) = partition.changelog.offsets(ID_BLOCK_KIND)
+    assert snapshot(partition).changelog_offset <= end
+    assert len(kept(partition, PIECE_KIND)) == 2
+    partition.open()
+    assert verdicts(partition, ids(0, EACH)) == {Verdict.DUPLICATE}
+    assert "anew" not in caplog.text
+
+
+@BOTH
+def test_what_is_of_a_bucket_that_is_dropped_is_deleted_locally_and_in_the_changelog(
+    confirm: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    partition = filled(confirm=confirm, window_ms=2, bucket=1)
+    live = {each.bucket for each in snapshot(partition).filters} | {NOW_MS + 5, NOW_MS + 6, NOW_MS + 7}
+    entries = kept(partition, id_entries.KIND)
+    assert all(any(key.startswith(id_entries.bucket_key(bucket)) for bucket in live) for key in entries)
+    assert len(entries) <= 3 * EACH
+    first = PIECE_KIND + (NOW_MS + 5 + 2**63).to_bytes(8, "big")
+    assert all(key >= first for key in kept(partition, PIECE_KIND))
+    assert partition.trim()
+    assert partition.changelog.start > partition.changelog.offsets(ID_BLOCK_KIND)[3]
+    partition.open(MemoryStore())
+    assert verdicts(partition, ids(6 * EACH, 8 * EACH, NOW_MS)) == {Verdict.DUPLICATE}
+    assert verdicts(partition, ids(0, 4 * EACH, NOW_MS)) == {Verdict.PASS}
+
+
+def lose_a_piece(store: MemoryStore) -> None:
+    store.write({next(iter(store.items(PIECE_KIND)))[0]: None})
+
+
+def flip_a_piece(store: MemoryStore) -> None:
+    key, piece = next(iter(store.items(PIECE_KIND)))
+    store.write({key: piece[:-1] + bytes([piece[-1] ^ 1])})
+
+
+def flip_the_snapshot(store: MemoryStore) -> None:
+    value = store.get(SNAPSHOT_KEY) or b""
+    store.write({SNAPSHOT_KEY: value[:-1] + bytes([value[-1] ^ 1])})
+
+
+def lose_the_state(store: MemoryStore) -> None:
+    store.write({IDS_KEY: None})
+
+
+@BOTH
+@pytest.mark.parametrize("damage", [lose_a_piece, flip_a_piece, flip_the_snapshot, lose_the_state])
+def test_a_local_state_that_is_not_whole_is_found_at_the_start_and_read_anew(
+    confirm: bool,  # noqa: FBT001 - a parameter
+    damage: Callable[[MemoryStore], None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    partition = filled(confirm=confirm)
+    assert snapshot(partition).filters
+    assert isinstance(partition.store, MemoryStore)
+    damage(partition.store)
+    partition.open()
+    assert "reading it anew" in caplog.text
+    assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
+
+
+def test_a_lost_snapshot_is_made_again_from_the_changelog(caplog: pytest.LogCaptureFixture) -> None:
+    partition = filled(confirm=True)
+    partition.store.write({SNAPSHOT_KEY: None})
+    partition.open()
+    assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
+    assert "corrupt" not in caplog.text
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_an_entry_that_goes_bad_is_no_reason_for_a_verdict(
+    cut: bool,  # noqa: FBT001 - a parameter
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    partition = filled(confirm=True)
+    key, value = list(partition.store.items(id_entries.KIND))[3]
+    partition.store.write({key: value[:-1] if cut else value[:-1] + bytes([value[-1] ^ 1])})
+    with pytest.raises(RebuildError, match="local state"):
+        partition.take(ids(0, 8 * EACH))
+    assert "corrupt" in caplog.text
+    partition.open()
+    assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
+
+
+@BOTH
+@pytest.mark.parametrize("disk", [True, False])
+def test_a_second_restore_of_the_same_table_is_as_the_first(
+    confirm: bool,  # noqa: FBT001 - a parameter
+    disk: bool,  # noqa: FBT001 - a parameter
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    partition = filled(confirm=confirm)
+    if not disk:
+        partition.open(MemoryStore())
+    asyncio.run(restore(partition.table, partition.changelog, 60, lambda _done, _total: None))
+    partition.table.settle()
+    assert not caplog.text
+    assert partition.judge.size()[0] == 8 * EACH
+    assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
+
+
+@BOTH
+def test_a_block_that_is_missing_in_between_is_refused(confirm: bool) -> None:  # noqa: FBT001 - a parameter
+    partition = filled(confirm=confirm)
+    partition.changelog.rows[partition.changelog.offsets(ID_BLOCK_KIND)[2]] = None
+    with pytest.raises(StopError, match="are not there"):
+        partition.open(MemoryStore())
+
+
+@BOTH
+def test_a_changelog_in_which_ids_of_living_buckets_are_deleted_is_refused(
+    confirm: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    partition = filled(confirm=confirm)
+    partition.changelog.start = partition.changelog.offsets(ID_BLOCK_KIND)[1]
+    with pytest.raises(StopError, match="The local state has them"):
+        partition.open()
+    with pytest.raises(StopError, match="inside the window"):
+        partition.open(MemoryStore())
+
+
+@BOTH
+def test_a_changelog_that_ends_before_what_is_known_is_refused_where_the_snapshot_lags_too(
+    confirm: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    partition = filled(confirm=confirm)
+    at = snapshot(partition).changelog_offset
+    assert at < len(partition.changelog.rows) - 2
+    del partition.changelog.rows[-2:]
+    with pytest.raises(StopError, match="was deleted or cut"):
+        partition.open()
+
+
+def owners(judged: Judgement) -> list[int]:
+    assert judged.owner is not None
+    found: list[int] = judged.owner.tolist()
+    return found
+
+
+def test_the_owner_is_that_of_the_last_time_it_passed_whatever_other_buckets_filters_say() -> None:
+    partition = begun(confirm=True, window_ms=1000, rate=0.49, bucket=999)
+    first = (NOW_MS // 999 - 5) * 999
+    for number, at in enumerate((first, first + 999)):
+        partition.take(ids(2000 * number, 2000 * (number + 1), at))
+        partition.commit()
+    times = partition.judge.times()
+    # Of 2,000 ids of the first bucket some 200 are in the second one's filters too.
+    assert times.false_positive_rate is not None
+    assert times.false_positive_rate > 0.1
+    assert owners(partition.take(ids(0, 4000, first + 999))) == list(range(4000))
+    assert verdicts(partition, ids(4000, 6000, first + 999)) == {Verdict.PASS}
+
+
+@BOTH
+def test_the_rate_that_is_shown_is_that_of_the_bits_that_are_set(
+    confirm: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    partition = begun(confirm=confirm, rate=0.01, bucket=HOUR_MS)
+    rates = []
+    for number in range(5):
+        partition.take(ids(EACH * number, EACH * (number + 1)))
+        partition.commit()
+        rates.append(partition.judge.times().false_positive_rate or 0.0)
+    assert rates == sorted(rates)
+    # 0.00375 when it is full, and by chance a tenth more or less.
+    assert 0 < rates[0] < 0.001 < rates[-1] < 0.01
+
+
+def test_without_confirmation_nobody_knows_owner_or_expiry() -> None:
+    partition = filled(confirm=False)
+    judged = partition.take(ids(0, EACH))
+    assert set(owners(judged)) == {-1}
+    rows = [row for row in partition.changelog.rows if row is not None and row[0].startswith(ID_BLOCK_KIND)]
+    assert sum(len(value or b"") for _, value in rows) < 8 * EACH * 18
