@@ -1,5 +1,8 @@
 """Does a worker judge as the contract says, sentence by sentence? Mode insert-id, on a real broker.
 
+Each with the exact backend and with Bloom filters that are confirmed; without confirmation see
+`test_contract_bloom.py`.
+
 One test a sentence of "The rules of judging"; times in the stories are within the hour of the worker's clock.
 """
 
@@ -28,6 +31,8 @@ HEADER, FIELD, OTHER = (
     {"from": "header", "name": "id"},
     *({"from": "value", "pointer": p} for p in ("/a", "/b")),
 )
+CONFIRMED = {"bucket": "7m", "expected_per_bucket": 100}
+"""Bloom filters that are confirmed: all is as with the exact backend."""
 LARGE = random.Random(1).randbytes(SINK_LIMIT_BYTES + 1)
 """Nothing makes it smaller."""
 STORIES = Stories(
@@ -48,9 +53,10 @@ STORIES = Stories(
 sent = STORIES.sent
 
 
-@pytest.fixture(scope="module")
-def told(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    return STORIES.run(broker.bootstrap_servers, tmp_path_factory.mktemp("contract"))
+@pytest.fixture(scope="module", params=[None, CONFIRMED], ids=["exact", "bloom"])
+def told(request: pytest.FixtureRequest, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    folder = tmp_path_factory.mktemp("contract")
+    return STORIES.run(broker.bootstrap_servers, folder, bloom=request.param)
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""Insert ids on a real broker, across restarts of every kind and whatever happens to the local state."""
+"""Insert ids on a real broker, across restarts of every kind and whatever happens to the local state.
+
+What is of pages is the exact backend's; all else holds for Bloom filters too, confirmed or not.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from processor.engine import id_entries
 from processor.state.rocks import RocksStore
+from schemas.bloom_state import PIECE_KIND
 from schemas.changelog import POSITION_KEY
 from schemas.id_changelog import ID_BLOCK_KIND, ID_PAGE_KIND, IDS_KEY, ORIGIN_COPY_KEY, IdState, id_block_key
 from tests.support.id_rules import IdModel, IdRules
@@ -35,6 +40,14 @@ pytestmark = pytest.mark.broker
 
 NOW_MS = int(time.time() * 1000)
 DAY_MS = 86_400_000
+# Filters outgrow 1,000 ids; without confirmation 1e-12 is a rate that no test meets.
+CONFIRMED = {"bucket": "1s", "expected_per_bucket": 1000, "false_positive_rate": 0.01}
+UNCONFIRMED = {"bucket": "1s", "expected_per_bucket": 1000, "false_positive_rate": 1e-12, "confirm": False}
+EXACT_VERDICTS = pytest.mark.parametrize("bloom", [None, CONFIRMED], ids=["exact", "confirmed"])
+EACH_BACKEND = pytest.mark.parametrize(
+    "bloom", [None, CONFIRMED, UNCONFIRMED], ids=["exact", "confirmed", "unconfirmed"]
+)
+Bloom = dict[str, object] | None
 
 
 def judging(broker: Broker, folder: Path, rules: IdRules, partitions: int = 1) -> WorkerConfig:
@@ -74,9 +87,12 @@ def stores(config: WorkerConfig) -> list[Path]:
     return sorted(config.state_dir.glob("*/home-*/p/*"))
 
 
-def test_verdicts_and_receipts_are_the_naive_models_over_many_restarts(broker: Broker, tmp_path: Path) -> None:
+@EXACT_VERDICTS
+def test_verdicts_and_receipts_are_the_naive_models_over_many_restarts(
+    broker: Broker, tmp_path: Path, bloom: Bloom
+) -> None:
     dice = random.Random(20261121)
-    rules = IdRules(window="1s", refresh=True)
+    rules = IdRules(window="1s", refresh=True, bloom=bloom)
     config = judging(broker, tmp_path, rules, partitions=2)
     clock = NOW_MS - DAY_MS
     for run in range(4):
@@ -116,10 +132,11 @@ def test_verdicts_and_receipts_are_the_naive_models_over_many_restarts(broker: B
     )
 
 
+@EACH_BACKEND
 def test_a_restart_reads_only_what_is_new_and_one_without_a_disk_reads_all(
-    broker: Broker, tmp_path: Path
+    broker: Broker, tmp_path: Path, bloom: Bloom
 ) -> None:
-    config = judging(broker, tmp_path, IdRules())
+    config = judging(broker, tmp_path, IdRules(bloom=bloom))
     assert passed(config, *some(0, 5000), *some(100, 400)) == names(0, 5000)
     assert passed(config, *some(0, 5010)) == names(0, 5010)
     shutil.rmtree(config.state_dir)
@@ -143,8 +160,9 @@ def test_a_commit_is_one_block_and_one_record_of_the_state_before_the_position(
     assert sum(len(row.value or b"") for row in blocks) < 2000 * 24
 
 
-def test_a_killed_worker_forgets_nothing(broker: Broker, tmp_path: Path) -> None:
-    config = judging(broker, tmp_path, IdRules())
+@EACH_BACKEND
+def test_a_killed_worker_forgets_nothing(broker: Broker, tmp_path: Path, bloom: Bloom) -> None:
+    config = judging(broker, tmp_path, IdRules(bloom=bloom))
     produce(config.bootstrap_servers, config.source, some(0, 3000))
     with start_worker(config) as worker:
         worker.wait_ready()
@@ -153,10 +171,11 @@ def test_a_killed_worker_forgets_nothing(broker: Broker, tmp_path: Path) -> None
     assert passed(config, *some(0, 3001)) == names(0, 3001)
 
 
+@EXACT_VERDICTS
 def test_what_expired_while_no_worker_ran_passes_again_and_nothing_else_does(
-    broker: Broker, tmp_path: Path
+    broker: Broker, tmp_path: Path, bloom: Bloom
 ) -> None:
-    config = judging(broker, tmp_path, IdRules(window="1s"))
+    config = judging(broker, tmp_path, IdRules(window="1s", bloom=bloom))
     begun = NOW_MS - 90 * DAY_MS
     first = passed(config, of(b"a", begun), of(b"b", begun + 500), of(b"a", begun + 999), of(b"b", begun))
     assert first == [b"a", b"b"]
@@ -206,8 +225,11 @@ def test_a_local_state_that_is_damaged_is_rebuilt_from_the_changelog(
         assert "is damaged, reading it anew" in said
 
 
-def test_a_changelog_without_ids_that_are_inside_the_window_is_refused(broker: Broker, tmp_path: Path) -> None:
-    config = judging(broker, tmp_path, IdRules())
+@EACH_BACKEND
+def test_a_changelog_without_ids_that_are_inside_the_window_is_refused(
+    broker: Broker, tmp_path: Path, bloom: Bloom
+) -> None:
+    config = judging(broker, tmp_path, IdRules(bloom=bloom))
     passed(config, *some(0, 1000))
     passed(config, *some(0, 1010))
     rows = read_topic(config.bootstrap_servers, config.changelog)
@@ -234,7 +256,14 @@ def test_a_changelog_that_ends_before_the_local_state_is_refused(broker: Broker,
 
 
 @pytest.mark.parametrize(
-    "other", [IdRules(window="2h"), IdRules(refresh=True), IdRules(({"from": "key"},)), IdRules(time="arrival")]
+    "other",
+    [
+        IdRules(window="2h"),
+        IdRules(refresh=True),
+        IdRules(({"from": "key"},)),
+        IdRules(time="arrival"),
+        IdRules(bloom=CONFIRMED),
+    ],
 )
 def test_another_definition_is_refused_and_changes_nothing(
     broker: Broker, tmp_path: Path, other: IdRules
@@ -250,8 +279,11 @@ def test_another_definition_is_refused_and_changes_nothing(
     assert passed(config, *some(5, 11)) == [*once, b"id-10"]
 
 
-def test_two_workers_share_the_partitions_and_hand_them_over(broker: Broker, tmp_path: Path) -> None:
-    config = judging(broker, tmp_path, IdRules(), partitions=2).but(slots=2)
+@EACH_BACKEND
+def test_two_workers_share_the_partitions_and_hand_them_over(
+    broker: Broker, tmp_path: Path, bloom: Bloom
+) -> None:
+    config = judging(broker, tmp_path, IdRules(bloom=bloom), partitions=2).but(slots=2)
     for partition in range(2):
         produce(config.bootstrap_servers, config.source, some(0, 1000), partition=partition)
     other = config.but(state_dir=str(tmp_path / "other"))
@@ -297,8 +329,9 @@ def test_the_changelog_is_deleted_up_to_the_live_window_and_no_further(broker: B
     assert passed(config, *some(3600 - 1200, 3600, last)) == [*once, *names(2400, 2700)]
 
 
-def test_ids_are_known_under_another_number_of_slots(broker: Broker, tmp_path: Path) -> None:
-    config = judging(broker, tmp_path, IdRules())
+@EACH_BACKEND
+def test_ids_are_known_under_another_number_of_slots(broker: Broker, tmp_path: Path, bloom: Bloom) -> None:
+    config = judging(broker, tmp_path, IdRules(bloom=bloom))
     once = passed(config, *some(0, 2000))
     assert passed(config.but(slots=3), *some(0, 2001)) == [*once, b"id-2000"]
     shutil.rmtree(config.state_dir)
@@ -324,6 +357,100 @@ def test_metrics_say_how_many_ids_there_are_and_what_the_clock_has_met(broker: B
     assert found["seqmark_records_ahead_of_clock_total{pipeline=p}"] == 1
     assert found["seqmark_state_bytes{partition=0,pipeline=p}"] > 600 * 8
     assert found["seqmark_memory_bytes"] > 0
+
+
+@EACH_BACKEND
+def test_metrics_say_at_which_rate_filters_take_a_new_id_for_an_old_one(
+    broker: Broker, tmp_path: Path, bloom: Bloom
+) -> None:
+    config = judging(broker, tmp_path, IdRules(bloom=bloom))
+    produce(config.bootstrap_servers, config.source, some(0, 5000))
+    with start_worker(config) as worker:
+        worker.wait_ready()
+        until(
+            lambda: worker.metrics().get("seqmark_lag_records{partition=0,pipeline=p}") == 0, "all are judged"
+        )
+        found = worker.metrics()
+    rate = found.get("seqmark_false_positive_rate{partition=0,pipeline=p}")
+    assert (rate is None) == (bloom is None)
+    if bloom is not None:
+        # One of the window's 3,601 buckets: filters of a thousand, 250, 500, 1,000 and 2,000 ids, all but full.
+        promised = float(str(bloom["false_positive_rate"])) / 3601
+        assert promised / 2 < (rate or 0) < 2 * promised
+        # An id that all bits are set of already takes no room.
+        assert 4_990 <= found["seqmark_ids{partition=0,pipeline=p}"] <= 5_000
+
+
+def lose_an_entry(folder: Path) -> None:
+    store = RocksStore(folder)
+    key, value = next(iter(store.items(id_entries.KIND)))
+    store.write({key: value[:-1] + bytes([value[-1] ^ 1])})
+    store.close()
+
+
+def lose_a_piece(folder: Path) -> None:
+    store = RocksStore(folder)
+    store.write({next(iter(store.items(PIECE_KIND)))[0]: None})
+    store.close()
+
+
+@pytest.mark.parametrize("damage", [lose_an_entry, lose_a_piece, cut_the_log, spoil_the_list, shutil.rmtree])
+def test_filters_and_entries_that_are_damaged_are_rebuilt_from_the_changelog(
+    broker: Broker, tmp_path: Path, damage: object
+) -> None:
+    config = judging(broker, tmp_path, IdRules(bloom=CONFIRMED))
+    once = passed(config, *some(0, 3000))
+    # The snapshot of what has passed is written with the commits after it.
+    for number in range(4):
+        passed(config, of(b"more-%d" % number))
+    (folder,) = stores(config)
+    assert callable(damage)
+    damage(folder)
+    produce(config.bootstrap_servers, config.source, some(0, 3005))
+    said = drained(config)
+    found = [dict(each.headers)["id"] for each in read_topic(config.bootstrap_servers, config.sink)]
+    assert found == [*once, *(b"more-%d" % number for number in range(4)), *names(3000, 3005)]
+    if damage in {lose_an_entry, lose_a_piece}:
+        assert "is corrupt" in said
+    if damage is spoil_the_list:
+        assert "is damaged, reading it anew" in said
+
+
+def test_without_confirmation_no_id_is_kept_on_the_disk(broker: Broker, tmp_path: Path) -> None:
+    config = judging(broker, tmp_path, IdRules(bloom=UNCONFIRMED))
+    assert passed(config, *some(0, 3000), *some(0, 3000)) == names(0, 3000)
+    (folder,) = stores(config)
+    store = RocksStore(folder)
+    kinds = {key[:2] for key, _ in store.items(b"")}
+    store.close()
+    assert kinds <= {b"I", b"P", b"o", b"\0L", b"\0E", b"\0F", b"\0J"}
+
+
+@pytest.mark.parametrize("bloom", [CONFIRMED, UNCONFIRMED], ids=["confirmed", "unconfirmed"])
+def test_the_changelog_of_filters_is_deleted_up_to_the_first_live_bucket_and_no_further(
+    broker: Broker, tmp_path: Path, bloom: Bloom
+) -> None:
+    config = judging(broker, tmp_path, IdRules(window="2s", bloom=bloom))
+    servers, changelog = config.bootstrap_servers, config.changelog
+    clock = (NOW_MS - DAY_MS) // 1000 * 1000
+    with start_worker(config, env={"SEQMARK_TEST_PLACE_IDS": "100"}) as worker:
+        worker.wait_ready()
+        for number in range(12):
+            produce(servers, config.source, some(300 * number, 300 * (number + 1), clock + 400 * number))
+            end = 300 * (number + 1)
+            until(lambda end=end: len(read_topic(servers, config.sink)) == end, "all have passed")  # type: ignore[misc]
+        until(lambda: bounds(servers, changelog)[0] > 10, "what is expired is deleted")
+        worker.terminate()
+        assert worker.wait() == 0
+    assert id_block_key(1) not in {row.key for row in read_topic(servers, changelog)}
+
+    shutil.rmtree(config.state_dir)
+    last = clock + 400 * 11
+    # At 4.4 s the ids of 2.4 s on, those of 2.8 s first, are inside the window of 2 s.
+    once = names(0, 3600)
+    assert passed(config, *some(2100, 3600, last)) == once
+    # Those of before 2 s are of buckets that are dropped.
+    assert passed(config, *some(0, 1500, last)) == [*once, *names(0, 1500)]
 
 
 def test_a_worker_above_its_memory_limit_stops_with_what_to_do(broker: Broker, tmp_path: Path) -> None:

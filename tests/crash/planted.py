@@ -393,6 +393,30 @@ MISTAKES = (
         "tests/unit/test_id_log.py::test_the_secret_is_another_one_for_each_partition_and_stays",
     ),
     Mistake(
+        "a snapshot is believed to hold what was committed while it was written",
+        "processor/state/bloom_log.py",
+        "self._from = state.floor, snapshot.changelog_offset\n",
+        "self._from = state.floor, 2**62\n",
+        "tests/unit/test_bloom_log.py::"
+        "test_a_restart_reads_filters_from_the_disk_and_of_the_changelog_what_they_lack",
+    ),
+    Mistake(
+        "a false positive of a later bucket hides the id in an earlier one",
+        "processor/bloom_ids.py",
+        "            left = earlier < buckets.size\n",
+        "            left = earlier < 0\n",
+        "tests/unit/test_bloom_log.py::"
+        "test_the_owner_is_that_of_the_last_time_it_passed_whatever_other_buckets_filters_say",
+    ),
+    Mistake(
+        "the ids of a bucket are deleted before it is outside the window",
+        "processor/state/bloom_log.py",
+        "        after = id_entries.bucket_key(live)\n",
+        "        after = id_entries.bucket_key(live + 1)\n",
+        "tests/unit/test_bloom_log.py::"
+        "test_what_is_of_a_bucket_that_is_dropped_is_deleted_locally_and_in_the_changelog",
+    ),
+    Mistake(
         "a restore from the local pages forgets the clock",
         "processor/state/id_log.py",
         "        self.clock_ms = max(self.clock_ms, clock_ms)\n",

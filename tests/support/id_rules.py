@@ -35,6 +35,13 @@ class IdRules:
     max_ahead: str = "5m"
     refresh: bool = False
     on_missing: str = "quarantine"
+    bloom: Mapping[str, Any] | None = None
+    """Options of the bloom backend; None: exact."""
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether verdicts are exact."""
+        return self.bloom is None or bool(self.bloom.get("confirm", True))
 
     @property
     def window_ms(self) -> int:
@@ -44,8 +51,10 @@ class IdRules:
     @property
     def dedup(self) -> dict[str, Any]:
         """All keys."""
+        backend = {} if self.bloom is None else {"backend": "bloom", "bloom": dict(self.bloom)}
         return {
             "mode": "insert-id",
+            **backend,
             "id": [dict(part) for part in self.id],
             "window": self.window,
             "time": self.time,
@@ -60,7 +69,7 @@ class IdRules:
 
     def model(self) -> IdModel:
         """Return the naive model of one partition."""
-        return IdModel(self)
+        return IdModel(self) if self.confirmed else BucketIdModel(self)
 
 
 class IdSaid(NamedTuple):
@@ -141,6 +150,25 @@ class IdModel:
     def living(self) -> list[tuple[int, int]]:
         """Return owner and reading of each id that is not expired, in order."""
         return sorted(each for each in self.ids.values() if self.clock_ms < each[1] + self._rules.window_ms)
+
+
+class BucketIdModel(IdModel):
+    """Bloom without confirmation: an id is remembered until all of its bucket is outside the window."""
+
+    def __init__(self, rules: IdRules) -> None:
+        super().__init__(rules)
+        self._bucket_ms = _ms((rules.bloom or {})["bucket"])
+
+    def _known(self, name: tuple[Any, ...], offset: int) -> IdSaid:
+        del offset
+        _, reading = self.ids.get(name, (0, NEVER))
+        bucket = reading // self._bucket_ms
+        known = name in self.ids and self.clock_ms < (bucket + 1) * self._bucket_ms - 1 + self._rules.window_ms
+        renewed = self._rules.refresh and bucket != self.clock_ms // self._bucket_ms
+        if not known or renewed:
+            # Nobody knows who it was.
+            self.ids[name] = 0, self.clock_ms
+        return IdSaid("duplicate" if known else "pass")
 
 
 def shown(record: Record, rules: IdRules) -> list[Any]:

@@ -14,7 +14,7 @@ judged by one worker, and each test looks at what became of its own records::
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.support.rules import EPOCH_HEADER, Rules
@@ -175,12 +175,19 @@ class Stories:
 
         return note
 
-    def run(self, bootstrap: str, folder: Path) -> Told:
-        """Produce everything, run one worker until it is drained, and read all topics."""
+    def run(self, bootstrap: str, folder: Path, **other: Any) -> Told:
+        """Produce everything, run one worker until it is drained, and read all topics.
+
+        Args:
+            bootstrap: Of the broker.
+            folder: The worker's.
+            other: What is different from the definitions, in all of them.
+        """
+        definitions: Any = {name: replace(rules, **other) for name, rules in self._definitions.items()}
         name = unique("stories")
         pipelines = []
         places = {}
-        for pipeline, rules in self._definitions.items():
+        for pipeline, rules in definitions.items():
             stories = self._sent[pipeline]
             topic = f"{name}.{pipeline}"
             made = PipelineConfig(pipeline, f"{topic}.raw", f"{topic}.clean", f"{topic}.bad", f"{topic}.again")
@@ -202,4 +209,4 @@ class Stories:
         config = WorkerConfig(folder, bootstrap, name, tuple(pipelines), {"slots": 1})
         ended = run_drain(config)
         assert ended.code == 0, ended.stderr
-        return Told(config, places, self._definitions)
+        return Told(config, places, definitions)
