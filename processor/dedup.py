@@ -235,6 +235,15 @@ def make_judge(pipeline: Pipeline) -> Judge:
             raise NotImplementedError(f"{other!r} was not refused")
 
 
+def make_reset_judge(pipeline: Pipeline) -> Judge:
+    """Return a judge by which a state is recomputed, with no state yet.
+
+    Ids are judged by the exact backend whichever the worker has: the changelog of all is one, and a filter does
+    not know whose ids it holds, which are to be written anew.
+    """
+    return InsertIds(pipeline.dedup) if isinstance(pipeline.dedup, InsertIdDedup) else make_judge(pipeline)
+
+
 def make_extractor(source: SequenceSource) -> SequenceExtractor:
     """Return what reads a sequence, or an epoch, from where the config says."""
     match source:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from processor.context import is_compacted, look, topics_for
-from processor.dedup import definition, make_judge
+from processor.dedup import definition, make_reset_judge
 from processor.errors import FencedError, RebuildError, StopError
 from processor.faults import Step as FaultStep
 from processor.faults import reached
@@ -136,6 +136,7 @@ class Reset:
                 known = replace(known, spans_window=await self._spans_window(tp, limits[tp].start, to[number]))
             try:
                 step = decide(number, known, to[number], self._definition, forget=forget)
+                self._require_keepable(tp, step)
                 await self._require_same_source(tp, step, known)
             except StopError as error:
                 refused.append(str(error))
@@ -245,6 +246,18 @@ class Reset:
         settling = await settled(changelog, self._worker.transaction_timeout_ms / 1000)
         return await read_head(changelog, limits.stable, settling.stable, head)
 
+    def _require_keepable(self, tp: TopicPartition, step: Step) -> None:
+        dedup = self._config.dedup
+        if step.state is not State.KEPT or step.stays or not isinstance(dedup, InsertIdDedup):
+            return
+        if dedup.backend == "bloom" and dedup.refresh:
+            # A filter does not say which of its ids a renewed one takes the place of.
+            raise StopError(
+                f"{tp.topic}:{tp.partition}: the state of filters with refresh cannot be kept for offset "
+                f"{step.to_offset}. Go to {step.from_offset} or before, which recomputes it, or add --forget, "
+                "which begins with an empty one"
+            )
+
     async def _require_same_source(self, tp: TopicPartition, step: Step, known: Known) -> None:
         if step.state is not State.EMPTY and known.position is not None:
             compacted = is_compacted(self._view, tp.topic)
@@ -274,7 +287,7 @@ class Reset:
     # ---------------------------------------------------------------- state
 
     async def _make(self, step: Step, advance: Callable[[int], None]) -> _Made:
-        judge = make_judge(self._config)
+        judge = make_reset_judge(self._config)
         before = self._positions[step.partition]
         position = new_position(step.to_offset, self._definition, os.urandom(16), self._worker.slots)
         table = Table(MemoryStore(), judge.log)

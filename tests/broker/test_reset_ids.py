@@ -29,6 +29,8 @@ pytestmark = pytest.mark.broker
 NOW_MS = int(time.time() * 1000)
 DAY_MS = 86_400_000
 MINUTE_MS = 60_000
+CONFIRMED = {"bucket": "10m", "expected_per_bucket": 1000}
+UNCONFIRMED = {**CONFIRMED, "expected_per_bucket": 70_000, "confirm": False}
 
 
 def judging(broker: Broker, folder: Path, rules: IdRules, partitions: int = 1) -> WorkerConfig:
@@ -81,8 +83,13 @@ def minutes(count: int) -> list[New]:
 
 @pytest.mark.parametrize(
     ("rules", "to"),
-    [(IdRules(window="1h"), 1), (IdRules(window="1h"), 137), (IdRules(window="20m", refresh=True), 300)],
-    ids=["the first", "strict", "renewed"],
+    [
+        (IdRules(window="1h"), 1),
+        (IdRules(window="1h"), 137),
+        (IdRules(window="20m", refresh=True), 300),
+        (IdRules(window="20m", refresh=True, bloom=CONFIRMED), 300),
+    ],
+    ids=["the first", "strict", "renewed", "bloom, renewed"],
 )
 def test_after_a_reset_a_pipeline_is_as_one_that_has_come_just_so_far(
     broker: Broker, tmp_path: Path, rules: IdRules, to: int
@@ -111,10 +118,11 @@ def test_after_a_reset_a_pipeline_is_as_one_that_has_come_just_so_far(
     assert told.code == 0, told.details
 
 
+@pytest.mark.parametrize("bloom", [None, CONFIRMED, UNCONFIRMED], ids=["exact", "confirmed", "unconfirmed"])
 def test_forward_ids_are_kept_whole_and_what_is_stepped_over_counts_as_seen(
-    broker: Broker, tmp_path: Path
+    broker: Broker, tmp_path: Path, bloom: dict[str, Any] | None
 ) -> None:
-    config = judging(broker, tmp_path, IdRules())
+    config = judging(broker, tmp_path, IdRules(bloom=bloom))
     drained(config, *some(0, 60_000))
     produce(config.bootstrap_servers, config.source, some(60_000, 60_100))
     (line,) = done(run_reset(config, "--to-offset", "0:60050"))
@@ -122,6 +130,19 @@ def test_forward_ids_are_kept_whole_and_what_is_stepped_over_counts_as_seen(
     shutil.rmtree(config.state_dir)
     drained(config, *some(0, 60_100))
     assert len(sink(config)) == 60_050
+
+
+def test_filters_with_renewed_ids_are_not_kept_forward(broker: Broker, tmp_path: Path) -> None:
+    config = judging(broker, tmp_path, IdRules(bloom=CONFIRMED, refresh=True))
+    drained(config, *some(0, 100))
+    produce(config.bootstrap_servers, config.source, some(100, 120))
+    refused = run_reset(config, "--to-offset", "0:110")
+    assert refused.code == 1
+    assert "Go to 100 or before" in refused.stderr.replace("\n", " ")
+    (line,) = done(run_reset(config, "--to-offset", "0:100"))
+    assert (line["state"], line["records"]) == ("kept", 0)
+    drained(config, *some(0, 120))
+    assert len(sink(config)) == 120
 
 
 def test_whoever_forgets_passes_everything_once_more(broker: Broker, tmp_path: Path) -> None:

@@ -104,6 +104,7 @@ DEFINITIONS = {
     "passing": IdRules(window="1h", on_missing="pass"),
     "parts": IdRules(TWO_PARTS, window="1h"),
     "ahead": IdRules(window="1m", max_ahead="1m"),
+    "filters": IdRules(window="1m", refresh=True, bloom={"bucket": "10s", "expected_per_bucket": 20}),
 }
 
 

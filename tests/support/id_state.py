@@ -143,6 +143,7 @@ class IdPartition:
         self.open(MemoryStore())
         noted = Recording(self.changelog, self.changelog.start, arrival=False)
         asyncio.run(noted.read(len(self.changelog.rows)))
+        assert isinstance(self.judge, InsertIds)
         self.judge.recall(noted.limits() if noted.known_from == 0 else None)
         self.judge.restate()
         position = Position(self.next_offset, 0, 0, bytes(16), b"another 16 bytes", 4)
