@@ -136,7 +136,6 @@ class Reset:
                 known = replace(known, spans_window=await self._spans_window(tp, limits[tp].start, to[number]))
             try:
                 step = decide(number, known, to[number], self._definition, forget=forget)
-                self._require_keepable(tp, step)
                 await self._require_same_source(tp, step, known)
             except StopError as error:
                 refused.append(str(error))
@@ -245,18 +244,6 @@ class Reset:
             await (await self._fenced(self._identity(slot, slots), self._numbers(slot, slots))).close()
         settling = await settled(changelog, self._worker.transaction_timeout_ms / 1000)
         return await read_head(changelog, limits.stable, settling.stable, head)
-
-    def _require_keepable(self, tp: TopicPartition, step: Step) -> None:
-        dedup = self._config.dedup
-        if step.state is not State.KEPT or step.stays or not isinstance(dedup, InsertIdDedup):
-            return
-        if dedup.backend == "bloom" and dedup.refresh:
-            # A filter does not say which of its ids a renewed one takes the place of.
-            raise StopError(
-                f"{tp.topic}:{tp.partition}: the state of filters with refresh cannot be kept for offset "
-                f"{step.to_offset}. Go to {step.from_offset} or before, which recomputes it, or add --forget, "
-                "which begins with an empty one"
-            )
 
     async def _require_same_source(self, tp: TopicPartition, step: Step, known: Known) -> None:
         if step.state is not State.EMPTY and known.position is not None:
