@@ -32,6 +32,7 @@ class Reading:
         position: Committed source position, by partition.
         lag: Records, by partition.
         scopes: In all partitions.
+        ids: Likewise; None where the pipeline has none.
         state_bytes: Likewise.
         commits: How many.
         commit_s: Seconds that they took.
@@ -43,6 +44,7 @@ class Reading:
     position: dict[str, int] = field(default_factory=dict)
     lag: dict[str, int] = field(default_factory=dict)
     scopes: int = 0
+    ids: int | None = None
     state_bytes: int = 0
     commits: int = 0
     commit_s: float = 0.0
@@ -81,6 +83,7 @@ class Line:
         commit_s: What a commit took of late; None where there was none.
         quiet_s: Since the last commit; None where there was none at all.
         scopes: With a watermark of their own.
+        ids: Remembered; None in mode watermark.
         state_bytes: Memory that they take.
     """
 
@@ -98,6 +101,7 @@ class Line:
     commit_s: float | None
     quiet_s: float | None
     scopes: int
+    ids: int | None
     state_bytes: int
 
 
@@ -167,6 +171,7 @@ class Status:
             (reading.commit_s - before.commit_s) / commits if commits else None,
             self._quiet_s(name, reading, now.at_s),
             reading.scopes,
+            reading.ids,
             reading.state_bytes,
         )
 
@@ -211,10 +216,10 @@ def read(metrics: Metrics, pipelines: Sequence[str], now_s: float) -> Look:
         readings[labels["pipeline"]].position[labels["partition"]] = int(value)
     for labels, value in _samples(metrics.lag):
         readings[labels["pipeline"]].lag[labels["partition"]] = int(value)
-    for labels, value in _samples(metrics.scopes):
-        readings[labels["pipeline"]].scopes += int(value)
-    for labels, value in _samples(metrics.state_bytes):
-        readings[labels["pipeline"]].state_bytes += int(value)
+    scopes, ids, state_bytes = map(_sums, (metrics.scopes, metrics.ids, metrics.state_bytes))
+    for name, reading in readings.items():
+        reading.scopes, reading.ids = scopes.get(name, 0), ids.get(name)
+        reading.state_bytes = state_bytes.get(name, 0)
     for labels, value in _samples(metrics.commit_seconds, "_count"):
         readings[labels["pipeline"]].commits = int(value)
     for labels, value in _samples(metrics.commit_seconds, "_sum"):
@@ -228,6 +233,14 @@ def _samples(metric: Any, suffix: str = "") -> Iterator[tuple[dict[str, str], fl
         for sample in family.samples:
             if sample.name == family.name + suffix:
                 yield sample.labels, sample.value
+
+
+def _sums(metric: Any) -> dict[str, int]:
+    """Return the sum over the partitions, by pipeline."""
+    sums: dict[str, int] = {}
+    for labels, value in _samples(metric):
+        sums[labels["pipeline"]] = sums.get(labels["pipeline"], 0) + int(value)
+    return sums
 
 
 def _catch_up_s(lag: int | None, before: int | None, rate: float, seconds: float) -> float | None:

@@ -25,7 +25,8 @@ def text(line: Line) -> str:
     ]
     if (commit := _commit(line)) != "-":
         parts.append(f"commit {commit}")
-    parts.append(f"{count(line.scopes, 'scope')}, {size(line.state_bytes)}")
+    kept = count(line.scopes, "scope") if line.ids is None else count(line.ids, "id")
+    parts.append(f"{kept}, {size(line.state_bytes)}")
     return "; ".join(parts)
 
 
@@ -48,7 +49,7 @@ def fields(line: Line) -> dict[str, Any]:
         "passed_per_s": round(line.passed_per_s, 1),
         **_counted(line.counts),
         **{name: round(value, 3) for name, value in known.items() if value not in {None, math.inf}},
-        "scopes": line.scopes,
+        **({"scopes": line.scopes} if line.ids is None else {"ids": line.ids}),
         "state_bytes": line.state_bytes,
     }
 
@@ -76,14 +77,14 @@ TITLES = (
     "quarantined",
     "lag",
     "commit",
-    "scopes",
+    "scopes, ids",
     "state size",
 )
 _LEFT = 2
 """So many columns hold words; numbers stand to the right."""
-_LEAST = (0, 0, 5, 8, 11, 11, 11, 5, 8, 6, 10)
+_LEAST = (0, 0, 5, 8, 11, 11, 11, 5, 8, 11, 10)
 """Widths for what numbers are mostly, so that columns do not jump with each digit."""
-_GIVEN_UP = ("state size", "scopes", "commit", "passed/s")
+_GIVEN_UP = ("state size", "scopes, ids", "commit", "passed/s")
 """What a narrow window does without, in this order."""
 
 
@@ -115,7 +116,7 @@ def _cells(line: Line) -> tuple[str, ...]:
         *(_part(line.counts[verdict], records) for verdict in VERDICTS[1:]),
         "-" if line.lag is None else f"{short(line.lag)}{_ahead(line)}",
         _commit(line),
-        short(line.scopes),
+        short(line.scopes) if line.ids is None else f"{short(line.ids)} ids",
         size(line.state_bytes),
     )
 

@@ -160,6 +160,24 @@ def test_scopes_and_their_memory_are_summed() -> None:
     assert words.text(case.look(101)).endswith("; 3,000 scopes, 2.0 MB")
 
 
+def test_a_pipeline_of_ids_shows_ids_and_no_scopes() -> None:
+    case = Case(pipelines=("p", "q"))
+    case.working(0, 0)
+    for partition in ("0", "1"):
+        case.metrics.ids.labels("p", partition).set(0)
+    assert words.text(case.look(101)).endswith("; 0 ids, 0 B")
+    for partition in ("0", "1"):
+        case.metrics.ids.labels("p", partition).set(1_500_000)
+        case.metrics.state_bytes.labels("p", partition).set(24_000_000)
+    line, other = case.status.look(102)
+    assert words.text(line).endswith("; 3,000,000 ids, 48.0 MB")
+    said = words.fields(line)
+    assert (said["ids"], "scopes" in said) == (3_000_000, False)
+    assert (words.fields(other)["scopes"], "ids" in words.fields(other)) == (0, False)
+    titles, row, _ = words.table([line, other], 200)
+    assert titles.index("scopes, ids") + len("scopes, ids") == row.index("3.00M ids") + len("3.00M ids")
+
+
 def test_each_pipeline_has_its_own_numbers() -> None:
     case = Case(pipelines=("p", "q"))
     case.metrics.records.labels("q", "late").inc(10)
@@ -228,7 +246,7 @@ def test_a_narrow_window_does_without_the_least_columns_and_keeps_the_others_in_
         assert len(rows[0]) == len(rows[1])
         assert len(rows[0]) <= width or len(gone) == 4
         gone += [title for title in words.TITLES if title not in rows[0] and title not in gone]
-    assert gone == ["state size", "scopes", "commit", "passed/s"]
+    assert gone == ["state size", "scopes, ids", "commit", "passed/s"]
 
 
 @pytest.mark.parametrize(
