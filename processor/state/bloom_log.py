@@ -171,7 +171,9 @@ class BloomLog(IdLog):
                 each = reader.filter(kept.bucket, kept.order)
             except UnreadableSnapshotError as error:
                 raise CorruptStateError(str(error)) from error
-            each.ids = kept.ids
+            # Later pieces of it may have more. Where all that is read again counts, that is counted then; with
+            # refresh what is in it already does not, and would be given its room a second time.
+            each.ids = max(each.ids, kept.ids) if window.refresh else kept.ids
             filters.append(each)
             begun[kept.bucket] = kept.first
         self._filters.adopt(filters, begun, snapshot.next_number, state.clock_ms)

@@ -111,6 +111,24 @@ def test_an_entry_that_is_not_whole_or_stands_under_another_key_is_refused() -> 
 
 
 @BOTH
+@pytest.mark.parametrize("refresh", [False, True], ids=["kept", "renewed"])
+def test_restarts_do_not_raise_the_rate(confirm: bool, refresh: bool) -> None:  # noqa: FBT001 - parameters
+    # What was written of a filter after its last snapshot counts: it would be filled a second time.
+    bloom = {"bucket": HOUR_MS, "expected_per_bucket": 2000, "false_positive_rate": 0.01, "confirm": confirm}
+    partition = IdPartition(window=HOUR_MS, refresh=refresh, backend="bloom", bloom=bloom)
+    partition.commit()
+    for number in range(240):
+        partition.take(ids(50 * number, 50 * (number + 1)))
+        partition.commit()
+        if number % 3 == 2:
+            partition.open()
+    rate = partition.judge.times().false_positive_rate
+    assert rate is not None
+    # 12,000 ids: some 0.006. With two or three times as many in a filter as it is for it would be 0.1.
+    assert 0 < rate < 0.01
+
+
+@BOTH
 def test_ids_stand_in_the_changelog_in_blocks_and_locally_by_their_hash_or_not_at_all(
     confirm: bool,  # noqa: FBT001 - a parameter
 ) -> None:
