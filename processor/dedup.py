@@ -244,6 +244,14 @@ def make_reset_judge(pipeline: Pipeline) -> Judge:
     return InsertIds(pipeline.dedup) if isinstance(pipeline.dedup, InsertIdDedup) else make_judge(pipeline)
 
 
+def renewals_said(pipeline: Pipeline) -> bool:
+    """Whether the stored state says of each id when it was last renewed."""
+    dedup = pipeline.dedup
+    if not isinstance(dedup, InsertIdDedup) or dedup.backend == "exact" or not dedup.refresh:
+        return True
+    return dedup.bloom_options.confirm
+
+
 def make_extractor(source: SequenceSource) -> SequenceExtractor:
     """Return what reads a sequence, or an epoch, from where the config says."""
     match source:

@@ -67,6 +67,8 @@ class Known:
         origin: Likewise; None also where the state is of before there were origins.
         lost: There is no position, but the group has committed an offset: a state that was here is gone.
         spans_window: In mode insert-id: what is retained before the new place lasts for a window, or longer.
+        renewals_said: False where filters renew ids and nobody confirms them: an id that comes again in its own
+            bucket is not written anew. By what is written it would be forgotten up to a bucket too soon.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Known:
     origin: Origin | None
     lost: bool = False
     spans_window: bool = False
+    renewals_said: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,12 @@ def decide(number: int, known: Known, to: int, definition: bytes, *, forget: boo
     known_from = begin(known)
     if position is not None and to >= position.next_offset:
         if position.definition == definition:
+            if to > position.next_offset and not known.renewals_said:
+                raise StopError(
+                    f"{known.name}: with refresh and without confirm the state does not say when an id was "
+                    f"last renewed, so it cannot be kept for offset {to}. Go to {position.next_offset} or "
+                    "before, which recomputes it, or add --forget, which begins with an empty one"
+                )
             # What retention has taken of it a worker would have passed over as well.
             judge_from = max(position.next_offset, known.limits.start)
             return Step(number, State.KEPT, before, to, judge_from, known_from)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from processor.context import is_compacted, look, topics_for
-from processor.dedup import definition, make_reset_judge
+from processor.dedup import definition, make_reset_judge, renewals_said
 from processor.errors import FencedError, RebuildError, StopError
 from processor.faults import Step as FaultStep
 from processor.faults import reached
@@ -131,7 +131,8 @@ class Reset:
             tp = TopicPartition(topic, number)
             head = await self._head(number, fence=fence)
             lost = head.position is None and tp in told
-            known = Known(f"{topic}:{number}", limits[tp], *head, lost)
+            said = renewals_said(self._config)
+            known = Known(f"{topic}:{number}", limits[tp], *head, lost, renewals_said=said)
             if limits[tp].start > begin(known):
                 known = replace(known, spans_window=await self._spans_window(tp, limits[tp].start, to[number]))
             try:

@@ -145,6 +145,21 @@ def test_forward_filters_keep_ids_as_long_as_they_were_last_renewed(broker: Brok
     assert [dict(record.headers)["id"] for record in sink(config)][5:] == [b"2", b"3"]
 
 
+def test_renewed_ids_that_nobody_confirms_are_not_kept_forward(broker: Broker, tmp_path: Path) -> None:
+    # At minute 11 the id of minute 0, renewed at 9 in the same bucket, is inside the window of 10 minutes.
+    config = judging(broker, tmp_path, IdRules(window="10m", refresh=True, bloom=UNCONFIRMED))
+    begun = NOW_MS // DAY_MS * DAY_MS - DAY_MS
+    drained(config, of(b"a", begun), of(b"a", begun + 9 * MINUTE_MS), of(b"b", begun + 9 * MINUTE_MS))
+    produce(config.bootstrap_servers, config.source, [of(b"c", begun + 11 * MINUTE_MS)])
+    refused = run_reset(config, "--to-offset", "0:4")
+    assert refused.code == 1
+    assert "Go to 3 or before" in refused.stderr.replace("\n", " ")
+    (line,) = done(run_reset(config, "--to-offset", "0:3"))
+    assert (line["state"], line["records"]) == ("kept", 0)
+    drained(config, of(b"a", begun + 11 * MINUTE_MS))
+    assert len(sink(config)) == 3
+
+
 def test_whoever_forgets_passes_everything_once_more(broker: Broker, tmp_path: Path) -> None:
     config = judging(broker, tmp_path, IdRules())
     drained(config, *some(0, 100))

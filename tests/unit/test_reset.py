@@ -78,6 +78,12 @@ def test_ids_of_a_whole_window_are_enough_to_recompute_them() -> None:
         decided(90, limits(40))
 
 
+def test_renewals_that_are_not_said_do_not_matter_where_nothing_is_written_or_all_is_recomputed() -> None:
+    known = replace(KNOWN, renewals_said=False)
+    assert [decided(to, known) for to in (99, 100)] == [decided(to) for to in (99, 100)]
+    assert decided(150, known, forget=True).state is State.EMPTY
+
+
 def test_only_who_is_there_already_stays() -> None:
     assert [to for to in (0, 20, 99, 100, 101, 200) if decided(to).stays] == [100]
     assert not decided(100, forget=True).stays
@@ -94,6 +100,7 @@ def test_only_who_is_there_already_stays() -> None:
         (60, replace(limits(1), origin=None), "on the records from offset 0 on"),
         (60, replace(limits(9), position=None, origin=None, lost=True), "on the records from offset 0 on"),
         (101, replace(KNOWN, position=replace(POSITION, definition=OTHER)), "Go to 100 or before"),
+        (101, replace(KNOWN, renewals_said=False), "when an id was last renewed.*Go to 100 or before"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_could(to: int, known: Known, said: str) -> None:
