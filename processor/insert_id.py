@@ -34,6 +34,7 @@ from processor.engine.clock_trace import NOT_KNOWN, WorkerClock
 from processor.engine.exact_index import ExactIndex
 from processor.engine.ids import HeaderPart, IdExtractor, KeyPart, ValuePart
 from processor.engine.records import HEADER_BYTES
+from processor.engine.renewed_index import RenewedIndex
 from processor.engine.verdict import Verdict
 from processor.errors import RebuildError, StopError
 from processor.judge import Evidence, Judgement, Times
@@ -259,7 +260,9 @@ class InsertIds(IdJudge):
         now_ms: Callable[[], int] = worker_clock_ms,
         recorded: PartitionClock | None = None,
     ) -> None:
-        self._index = ExactIndex(dedup.window, refresh=dedup.refresh)
+        # What filters have written of renewed ids is read by a reset.
+        kind = RenewedIndex if dedup.refresh and dedup.backend == "bloom" else ExactIndex
+        self._index = kind(dedup.window, refresh=dedup.refresh)
         super().__init__(dedup, IdLog(self._index), now_ms, recorded)
         self._restated = False
         self._recalled: list[tuple[int, int]] | None = []

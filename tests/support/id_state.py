@@ -95,11 +95,16 @@ class IdPartition:
         self.limit_bytes = 1_048_588
         self.open()
 
-    def open(self, store: Store | None = None) -> Position | None:
-        """Restore, from what is in the store, or in another one; what was staged is gone."""
+    def open(self, store: Store | None = None, *, exact: bool = False) -> Position | None:
+        """Restore, from what is in the store, or in another one; what was staged is gone.
+
+        Args:
+            store: The other one.
+            exact: As a reset does: by the exact backend, whatever the worker has.
+        """
         if store is not None:
             self.store = store
-        kind = BloomIds if self._dedup.backend == "bloom" else InsertIds
+        kind = InsertIds if exact or self._dedup.backend == "exact" else BloomIds
         self.judge: IdJudge = kind(self._dedup, lambda: self.now_ms)
         self.table = Table(self.store, self.judge.log)
         position = asyncio.run(restore(self.table, self.changelog, 60, lambda _done, _total: None))
@@ -140,7 +145,7 @@ class IdPartition:
 
     def restate(self, origin: Origin) -> None:
         """Do what a reset does: restore without any local state, and write all of it behind an origin."""
-        self.open(MemoryStore())
+        self.open(MemoryStore(), exact=True)
         noted = Recording(self.changelog, self.changelog.start, arrival=False)
         asyncio.run(noted.read(len(self.changelog.rows)))
         assert isinstance(self.judge, InsertIds)

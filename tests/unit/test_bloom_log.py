@@ -16,7 +16,7 @@ from processor.state import bloom_snapshots, id_places
 from processor.state.memory import MemoryStore
 from processor.state.restore import restore
 from schemas.bloom_state import PIECE_KIND, SNAPSHOT_KEY, KeptFilter, Snapshot
-from schemas.changelog import CorruptStateError
+from schemas.changelog import CorruptStateError, Origin
 from schemas.id_changelog import ID_BLOCK_KIND, ID_PAGE_KIND, IDS_KEY
 from tests.support.id_state import NOW_MS, Came, IdPartition
 
@@ -47,9 +47,11 @@ def verdicts(partition: IdPartition, some: list[Came]) -> set[int]:
     return set(partition.take(some).verdict.tolist())
 
 
-def begun(*, confirm: bool, window_ms: int = HOUR_MS, rate: float = 1e-12, **more: Any) -> IdPartition:
+def begun(
+    *, confirm: bool, window_ms: int = HOUR_MS, rate: float = 1e-12, refresh: bool = False, **more: Any
+) -> IdPartition:
     options = {"bucket": 1, "expected_per_bucket": 500, "false_positive_rate": rate, "confirm": confirm, **more}
-    return IdPartition(window=window_ms, backend="bloom", bloom=options)
+    return IdPartition(window=window_ms, backend="bloom", bloom=options, refresh=refresh)
 
 
 def filled(*, confirm: bool, commits: int = 8, window_ms: int = HOUR_MS, bucket: int = HOUR_MS) -> IdPartition:
@@ -358,3 +360,49 @@ def test_without_confirmation_nobody_knows_owner_or_expiry() -> None:
     assert set(owners(judged)) == {-1}
     rows = [row for row in partition.changelog.rows if row is not None and row[0].startswith(ID_BLOCK_KIND)]
     assert sum(len(value or b"") for _, value in rows) < 8 * EACH * 18
+
+
+def test_a_reset_takes_over_an_id_that_filters_have_renewed_again_and_again() -> None:
+    partition = begun(confirm=True, bucket=HOUR_MS, refresh=True)
+    partition.now_ms += HOUR_MS
+    partition.commit()
+    # One id comes with each commit: more often than an index has places for one hash.
+    for number in range(400):
+        partition.take([Came(b"hot", NOW_MS + number), *ids(number, number + 1)])
+        partition.commit()
+    partition.open(MemoryStore(), exact=True)
+    assert partition.judge.size()[0] == 401
+    judged = partition.take([Came(b"hot", NOW_MS + 400), *ids(7, 8), *ids(400, 401)])
+    assert judged.verdict.tolist() == [Verdict.DUPLICATE, Verdict.DUPLICATE, Verdict.PASS]
+    assert judged.owner is not None
+    assert judged.expires_ms is not None
+    assert judged.owner.tolist() == [0, 15, -1]
+    assert judged.expires_ms.tolist()[:2] == [NOW_MS + 400 + HOUR_MS] * 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("limit_bytes", [400, 1_048_588], ids=["small blocks", "large blocks"])
+def test_a_worker_goes_on_from_what_a_reset_has_made_of_renewed_ids(seed: int, limit_bytes: int) -> None:
+    dice = random.Random(seed)
+    window_ms = 40
+    partition = begun(confirm=True, window_ms=window_ms, bucket=7, refresh=True)
+    partition.limit_bytes = limit_bytes
+    partition.commit()
+    known: dict[bytes, tuple[int, int]] = {}
+    clock = 0
+    for number in range(60):
+        some = [Came(b"%d" % dice.randrange(20), NOW_MS + number + dice.randrange(9)) for _ in range(9)]
+        expected = []
+        for offset, came in enumerate(some, partition.next_offset):
+            clock = max(clock, came.timestamp)
+            owner, reading = known.get(came.key or b"", (-1, clock - window_ms))
+            passes = clock >= reading + window_ms
+            known[came.key or b""] = (offset if passes else owner), clock
+            expected.append(-1 if passes else owner)
+        judged = partition.take(some)
+        assert judged.owner is not None
+        assert judged.owner.tolist() == expected
+        partition.commit()
+        if number % 10 == 9:
+            partition.restate(Origin(partition.next_offset, 0))
+            partition.open(MemoryStore())
