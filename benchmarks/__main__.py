@@ -5,6 +5,9 @@ Variables choose: ``QUICK=1`` (a quarter of the records, once), ``PEERS=none`` o
 ``SPARK=0`` and ``LATENCY=0`` leave those parts out. What is left out stays out of the tables too:
 ``benchmarks/results/latest.json`` is only written by a whole run, ``quick.json`` by a quick one,
 ``partial.json`` by any other.
+
+``python -m benchmarks ids`` (``make bench ARGS=ids``) measures the cases with ids instead, with the same
+variables and files of its own: ``ids.json``, ``ids-quick.json``, ``ids-partial.json``.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import tables
+from benchmarks import id_tables, tables
 from benchmarks.cluster import cluster
 from benchmarks.measure import FailedError
 from benchmarks.options import Options
@@ -31,10 +34,16 @@ if TYPE_CHECKING:
     from types import FrameType
 
 
+IDS = "ids"
+
+
 def main() -> int:
     """Run what the environment asks for; returns the exit code."""
+    if sys.argv[1:] not in ([], [IDS]):
+        say(f"there is one argument, {IDS}, not {' '.join(sys.argv[1:])!r}", "bold red")
+        return EXIT_CONFIG
     try:
-        options = Options.read(os.environ)
+        options = Options.read(os.environ, ids=sys.argv[1:] == [IDS])
     except ValueError as error:
         say(str(error), "bold red")
         return EXIT_CONFIG
@@ -48,7 +57,7 @@ def main() -> int:
         if options.spark:
             results.spark = run_spark(options.spark_records, say)
     except (SeqmarkError, FailedError, KeyboardInterrupt) as error:
-        results.kind = "unfinished"
+        results.kind = "ids-unfinished" if options.ids else "unfinished"
         say(f"stopped: {error or 'interrupted'}; what was measured is in {results.keep()}", "bold red")
         return EXIT_FAILED
     file = results.keep()
@@ -65,13 +74,16 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def show(results: Results) -> None:
     """Print all tables."""
+    ids = results.kind.startswith(IDS)
     for table in (
         tables.standard(results),
         tables.cases(results),
         tables.latency(results),
         tables.spark(results),
         tables.delays(results),
-        tables.promises(results),
+        id_tables.rates(results),
+        id_tables.sizes(results),
+        id_tables.promises(results) if ids else tables.promises(results),
     ):
         if table.rows:
             table_on_stdout(table.titles, table.rows, range(table.left, len(table.titles)))

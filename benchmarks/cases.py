@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from benchmarks.load import Load
-from benchmarks.peers import PEERS, RECEIPTS, SEQMARK
+from benchmarks.peers import BLOOM, PEERS, RECEIPTS, SEQMARK
 from processor.wire.codec import Codec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from benchmarks.peers import Guarantee, Scope
     from benchmarks.peers import Sequence as SequencePlace
@@ -42,6 +42,12 @@ class Case:
         aim: What would be better still.
         share: Target as a share of what the standard case reaches, in place of ``least`` (and of ``aim``).
         beside: Whether `BESIDE` runs it too. The standard case has all peers.
+        peers: Of a case with ids: who takes part, in the first round only where `rounds` does not say more.
+        rounds: Of a case with ids: how many rounds there are at most, of Seqmark and of its peers.
+        blooms: Of a case with ids: whether the Bloom filters are measured too.
+        quick: Whether a quick run has it.
+        memory_gib: Memory that must be free.
+        disk_gib: Disk that must be free.
     """
 
     name: str
@@ -53,6 +59,12 @@ class Case:
     aim: int | None = None
     share: tuple[float, float] | None = None
     beside: bool = False
+    peers: tuple[str, ...] = ()
+    rounds: tuple[int, int] = (99, 1)
+    blooms: bool = False
+    quick: bool = True
+    memory_gib: int = 0
+    disk_gib: int = 0
 
 
 CASES = (
@@ -110,13 +122,15 @@ class Turn:
     repetition: int
 
 
-def choose(names: str, *, quick: bool = False) -> list[Case]:
+def choose(names: str, *, quick: bool = False, among: tuple[Case, ...] = CASES) -> list[Case]:
     """Return the cases with these names, separated by commas; all where there is none.
+
+    A quick run leaves out those that it does not have.
 
     Raises:
         ValueError: There is no such case; says which there are.
     """
-    by_name = {case.name: case for case in CASES}
+    by_name = {case.name: case for case in among}
     wanted = [name.strip() for name in names.split(",") if name.strip()] or list(by_name)
     unknown = [name for name in wanted if name not in by_name]
     if unknown:
@@ -124,38 +138,44 @@ def choose(names: str, *, quick: bool = False) -> list[Case]:
     cases = [by_name[name] for name in wanted]
     if not quick:
         return cases
-    return [replace(scaled(case, case.load.records // QUICK_DIVISOR), beside=False) for case in cases]
+    return [
+        replace(scaled(case, case.load.records // QUICK_DIVISOR), beside=False) for case in cases if case.quick
+    ]
 
 
 def scaled(case: Case, records: int) -> Case:
-    """Return a case with so many records."""
-    return replace(case, load=replace(case.load, records=records))
+    """Return a case with so many records, of which those that are measured are half at most."""
+    measured = case.load.measured
+    if measured is not None:
+        measured = min(measured, records // 2)
+    return replace(case, load=replace(case.load, records=records, measured=measured))
 
 
-def choose_peers(names: str) -> list[str]:
+def choose_peers(names: str, among: tuple[str, ...] = PEERS) -> list[str]:
     """Return the peers with these names, separated by commas; all where there is none, none by ``none``.
 
     Raises:
         ValueError: There is no such peer; says which there are.
     """
-    wanted = [name.strip() for name in names.split(",") if name.strip()] or list(PEERS)
+    wanted = [name.strip() for name in names.split(",") if name.strip()] or list(among)
     if wanted == ["none"]:
         return []
-    unknown = [name for name in wanted if name not in PEERS]
+    unknown = [name for name in wanted if name not in among]
     if unknown:
-        raise ValueError(f"no peer is called {', '.join(unknown)}; there are none and {', '.join(PEERS)}")
+        raise ValueError(f"no peer is called {', '.join(unknown)}; there are none and {', '.join(among)}")
     return wanted
 
 
 def turns(
     case: Case,
-    guarantees: dict[str, Sequence[Guarantee]],
+    guarantees: Mapping[str, Sequence[Guarantee]],
     repetitions: int,
 ) -> list[Turn]:
     """Return the runs of a case in their order: systems take turns, and each round begins with another.
 
     In the standard case each system runs with each of its guarantees; in the others Seqmark does with exactly
-    once, `BESIDE` does, once, where the case has it, and receipts are written where much is dropped.
+    once, `BESIDE` does, once, where the case has it, and receipts are written where much is dropped. A case
+    with ids says itself who takes part and how often; each gives the best that it can promise.
 
     Args:
         case: Which.
@@ -166,13 +186,24 @@ def turns(
     for repetition in range(repetitions):
         entries: list[tuple[str, Guarantee]] = []
         for system, each in guarantees.items():
-            if case.name == STANDARD:
+            if case.load.ids is not None:
+                if repetition < _rounds(case, system):
+                    entries.append((system, each[0]))
+            elif case.name == STANDARD:
                 entries += [(system, guarantee) for guarantee in each]
             elif system == SEQMARK or (repetition == 0 and _takes_part(case, system)):
                 entries.append((system, "exactly_once"))
         first = repetition % max(1, len(entries))
         made += [Turn(case, *entry, repetition) for entry in entries[first:] + entries[:first]]
     return made
+
+
+def _rounds(case: Case, system: str) -> int:
+    """Return how many rounds of a case with ids a system takes part in at most."""
+    ours, theirs = case.rounds
+    if system == SEQMARK or (case.blooms and system in BLOOM):
+        return ours
+    return theirs if system in case.peers else 0
 
 
 def _takes_part(case: Case, system: str) -> bool:

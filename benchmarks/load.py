@@ -1,4 +1,4 @@
-"""What is measured on: click events with a sequence, some of them resent, batched as a producer would.
+"""What is measured on: click events with a sequence or an id, some resent, batched as a producer would.
 
 Every record of a load has the same width, so that a million of them are made, and later compared with what a
 system has written, as one array of bytes. Batches are made by the project's own kernels (0.7 µs a
@@ -6,7 +6,8 @@ record; aiokafka's builder takes 2.6 µs, its bytes not counted) and sent whole.
 
 Invariant: a record is determined by load, partition and sequence; a resent one is its original's bytes once
 more, timestamp included. In each scope sequences rise but for those resent, so the same records pass whether a
-sequence belongs to the partition or to a key of it: each sequence once, in order.
+sequence belongs to the partition or to a key of it: each sequence once, in order. An id belongs to one number
+of one partition, so the same records pass by their ids.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.peers import FIELD, HEADER
+from benchmarks.peers import FIELD, HEADER, ID_HEADER
 from processor.engine import records
 from processor.engine.records import MAX_OVERHEAD_BYTES, Columns
 from processor.kafka.producer import Producer
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from benchmarks.peers import IdPlace
+
 BATCH_BYTES = 256 * 1024
 START_MS = 1_760_000_000_000
 FIRST = 1_000_000_000
@@ -39,6 +42,9 @@ RESEND_LAST = 50
 CHUNK = 50_000
 """Records made at a time: 8 MB where they have 150 B, which stays in the cache of most machines."""
 _WORDS = b"spring sale shoes trail running light grey blue size left right cart later again home page".split()
+_ID_BYTES: dict[str, int] = {"text": 36, "binary": 16, "json": 0}
+_UUID_PLACES = (0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34)
+"""Where the two digits of each byte stand in a UUID's text."""
 _NOTES = 1_021
 """Different notes, a prime: no compressor's window of 64 KB holds one twice."""
 
@@ -55,6 +61,11 @@ class Load:
         codec: Of the batches.
         note_bytes: Length of a text that makes records longer; without it they have about 150 B.
         keys: How many different keys there are; a key belongs to one partition.
+        ids: Where records carry an id: a random UUID as text of 36 bytes or as 16 bytes in a header, in place
+            of the sequence there and of the event's own id; or the event's id and the user in the value.
+            None: they have a sequence in a header.
+        far: Whether a resend repeats any earlier record of its partition, not only one of the last few.
+        measured: How many of the last records are looked at, the others only fill the state; None: half.
         seed: Same seed, same input.
     """
 
@@ -65,6 +76,9 @@ class Load:
     codec: Codec = Codec.LZ4
     note_bytes: int = 0
     keys: int = 100_000
+    ids: IdPlace | None = None
+    far: bool = False
+    measured: int | None = None
     seed: int = 7
 
     def share(self, partition: int) -> int:
@@ -78,7 +92,7 @@ class Load:
         again = rng.random(count) < self.duplicates
         again[:1] = False
         top = np.cumsum(~again) - 1
-        back = rng.integers(0, RESEND_LAST, count)
+        back = rng.integers(0, top + 1) if self.far else rng.integers(0, RESEND_LAST, count)
         return np.where(again, np.maximum(top - back, 0), top)
 
     def passing(self, partition: int) -> int:
@@ -86,10 +100,14 @@ class Load:
         numbers = self.numbers(partition)
         return int(numbers.max()) + 1 if numbers.size else 0
 
+    def all_passing(self) -> int:
+        """Return how many records pass: with ids that is how many of them there are."""
+        return sum(self.passing(partition) for partition in range(self.partitions))
+
     @cached_property
     def form(self) -> Form:
         """How its records look."""
-        return _form(self.note_bytes)
+        return _form(self.note_bytes, self.ids)
 
     @property
     def batch_records(self) -> int:
@@ -118,10 +136,23 @@ class Load:
         }
         for name, column in columns.items():
             _digits(column, made[:, form.fields[name]])
-        made[:, form.fields["event"]] = _hex(mixed)
-        made[:, form.fields["header"]] = (numbers + FIRST).astype(">i8")[:, None].view(np.uint8)
+        if "event" in form.fields:
+            made[:, form.fields["event"]] = _hex(mixed)
+        if self.ids is None:
+            made[:, form.fields["header"]] = (numbers + FIRST).astype(">i8")[:, None].view(np.uint8)
+        elif self.ids != "json":
+            made[:, form.fields["header"]] = _uuids(mixed, text=self.ids == "text")
         if self.note_bytes:
             made[:, form.fields["note"]] = _notes(self.note_bytes)[numbers % _NOTES]
+        return made
+
+    def carried(self, bodies: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """Return the numbers that records carry, int64[n]: negative or senseless where they are not ours."""
+        place = self.form.fields["seq" if self.ids else "header"]
+        if not self.ids:
+            return bodies[:, place].copy().view(">i8")[:, 0].astype(np.int64) - FIRST
+        powers = 10 ** np.arange(place.stop - place.start - 1, -1, -1)
+        made: NDArray[np.int64] = (bodies[:, place].astype(np.int64) - 48) @ powers - FIRST
         return made
 
     def batches(self, partition: int) -> Iterator[EncodedBatch]:
@@ -155,7 +186,7 @@ class Form:
 
 
 @lru_cache(maxsize=8)
-def _form(note_bytes: int) -> Form:
+def _form(note_bytes: int, ids: IdPlace | None) -> Form:
     fields: dict[str, slice] = {}
 
     def filled(start: int, *parts: bytes | tuple[str, int]) -> bytes:
@@ -169,13 +200,18 @@ def _form(note_bytes: int) -> Form:
 
     key = filled(1, b"user-", ("key", 7))
     at = 1 + len(key) + 2
+    # A record with an id in a header has no other one, and so about as many bytes as one with a sequence there.
+    event = (b'"event_id":"', ("event", 16), b'",') if ids in {None, "json"} else ()
     value = filled(
-        at, b'{"%s":' % FIELD.encode(), ("seq", 10), b',"event_id":"', ("event", 16), b'","campaign":"spring-',
+        at, b'{"%s":' % FIELD.encode(), ("seq", 10), b",", *event, b'"campaign":"spring-',
         ("campaign", 2), b'","user_id":', ("user", 6), b',"page":"/p/', ("page", 4), b'","amount":', ("units",
         2), b".", ("cents", 2), *((b',"note":"', ("note", note_bytes), b'"') if note_bytes else ()), b"}",
     )  # fmt: skip
-    head = HEADER.encode()
-    headers = filled(at + len(value), _varint(1), _varint(len(head)), head, _varint(8), ("header", 8))
+    head, size = (HEADER, 8) if ids is None else (ID_HEADER, _ID_BYTES[ids])
+    headers = _varint(0)
+    if size:
+        parts = _varint(1), _varint(len(head)), head.encode(), _varint(size)
+        headers = filled(at + len(value), *parts, ("header", size))
     whole = _varint(len(key)) + key + _varint(len(value)) + value + headers
     if whole[at : at + len(value)] != value:
         raise ValueError(f"a value of {len(value)} bytes has no length of two bytes")
@@ -203,6 +239,23 @@ def _hex(column: NDArray[np.uint64]) -> NDArray[np.uint8]:
     single = column[:, None].view(np.uint8)
     out = np.empty((column.size, 16), np.uint8)
     out[:, ::2], out[:, 1::2] = digits[single >> 4], digits[single & 15]
+    return out
+
+
+def _uuids(mixed: NDArray[np.uint64], *, text: bool) -> NDArray[np.uint8]:
+    """Return a UUID of version 4 for each number, uint8[n, 36 or 16]: as random to whoever reads it."""
+    more = mixed * np.uint64(0xD6E8FEB86659FD93)
+    more ^= more >> np.uint64(32)
+    more *= np.uint64(0xD6E8FEB86659FD93)
+    single = np.ascontiguousarray(np.stack([mixed, more], axis=1)).view(np.uint8)
+    single[:, 6] = (single[:, 6] & 0x0F) | 0x40
+    single[:, 8] = (single[:, 8] & 0x3F) | 0x80
+    if not text:
+        return single
+    digits = np.frombuffer(b"0123456789abcdef", np.uint8)
+    out = np.full((mixed.size, 36), ord("-"), np.uint8)
+    for at, place in enumerate(_UUID_PLACES):
+        out[:, place], out[:, place + 1] = digits[single[:, at] >> 4], digits[single[:, at] & 15]
     return out
 
 
@@ -264,4 +317,4 @@ async def produce(
             advance(batch.count)
     await producer.flush()
     await producer.close()
-    return sum(load.passing(number) for number in range(load.partitions))
+    return load.all_passing()

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import psutil
 
 from benchmarks.tree import Tree, noise_s, running
 from benchmarks.truth import WrongOutputError, check
@@ -32,6 +36,11 @@ TICK_S = 0.01
 """CPU time is counted in hundredths of a second: less was not measured."""
 STALL_S = 120.0
 """A system that commits nothing for so long is given up; the slowest starts take some 20 s on two cores."""
+LOG = "log"
+CHECKPOINTS = "checkpoints"
+"""Names in a job's folder: of the log, and of what a state is restored from where that is no topic."""
+SAVEPOINTS = "savepoints"
+"""And of what is made when a job is ended, which counts as neither."""
 _LOG_CHARACTERS = 2_000
 
 
@@ -73,6 +82,9 @@ class Figures:
         peak_rss_bytes: Of the process tree; pages that processes share count in each.
         noise_before_s: The fixed loop before the start.
         noise_after_s: The fixed loop after the end.
+        ids: Different ids in the source: all of them are in the window at the end.
+        local_bytes: Files of local state at the end, before or after the process was ended: what is more.
+        remote_bytes: What state can be restored from: changelog topics on the broker's disk, or checkpoints.
     """
 
     records: int
@@ -87,6 +99,9 @@ class Figures:
     peak_rss_bytes: int
     noise_before_s: float
     noise_after_s: float
+    ids: int = 0
+    local_bytes: int = 0
+    remote_bytes: int = 0
 
     @property
     def half_rate(self) -> float:
@@ -126,15 +141,49 @@ def measure(
         FailedError: It ended, stood still or wrote something wrong.
     """
     before = noise_s()
-    log = job.folder / "log"
+    log = job.folder / LOG
     with running(peer.command(job), peer.environment(job), log, cores) as process:
         tree = Tree(process.pid)
+        # Its working folder is where it keeps its topics.
+        data = Path(psutil.Process(broker).cwd()) if broker else None
         try:
             samples, repeats = asyncio.run(_watch(process, tree, job, load, broker, advance))
+            local, remote = state_bytes(job, data)
         except (FailedError, WrongOutputError, SeqmarkError) as error:
             text = log.read_text(errors="replace")[-_LOG_CHARACTERS:]
             raise FailedError(f"{peer.name}, {job.guarantee}: {error}. The end of its log:\n{text}") from error
-    return figures(samples, repeats, tree.peak_rss_bytes, before, noise_s())
+    return replace(
+        figures(samples, repeats, tree.peak_rss_bytes, before, noise_s(), load.measured),
+        ids=load.all_passing() if load.ids else 0,
+        # Some write the last of it when they end, others tidy up then.
+        local_bytes=max(local, state_bytes(job, None)[0]),
+        remote_bytes=remote,
+    )
+
+
+def state_bytes(job: Job, data: Path | None) -> tuple[int, int]:
+    """Return the bytes of a run's local state, and of what it can be restored from.
+
+    Segments of topics are counted without their indexes, which a broker makes larger than they are, and
+    checkpoints by their folder's name.
+
+    Args:
+        job: Whose.
+        data: The broker's folder; None where it is not ours: then its part is 0.
+    """
+    local = remote = 0
+    for file in job.folder.rglob("*"):
+        with suppress(FileNotFoundError):  # a store tidies up while we look
+            if file.is_file() and file != job.folder / LOG and job.folder / SAVEPOINTS not in file.parents:
+                if job.folder / CHECKPOINTS in file.parents:
+                    remote += file.stat().st_size
+                else:
+                    local += file.stat().st_size
+    for file in data.glob(f"**/*{job.group}*/*.log") if data else ():
+        with suppress(FileNotFoundError):
+            if not file.parent.name.startswith(job.sink):
+                remote += file.stat().st_size
+    return local, remote
 
 
 async def _watch(
@@ -172,17 +221,25 @@ async def _watch(
 
 
 def figures(
-    samples: Sequence[Sample], repeats: int, peak_rss_bytes: int, noise_before_s: float, noise_after_s: float
+    samples: Sequence[Sample],
+    repeats: int,
+    peak_rss_bytes: int,
+    noise_before_s: float,
+    noise_after_s: float,
+    measured: int | None = None,
 ) -> Figures:
     """Return what samples say; the last one has all records.
 
     What is committed lags behind what was paid for by a commit's worth of records. So the second half goes from
     one look that found a new commit to another, the last of all left out, where nothing lags any more: both its
     ends lag alike. Where there are too few commits for that it ends with the last, and begins before it.
+
+    With ``measured`` it is the last so many records in place of half of them.
     """
     last = samples[-1]
     fresh = [now for before, now in pairwise(samples) if before.records < now.records < last.records]
-    late = [sample for sample in fresh if sample.records >= last.records / 2]
+    before = last.records / 2 if measured is None else last.records - measured
+    late = [sample for sample in fresh if sample.records >= before]
     start, end = late[0] if late else [samples[0], *fresh][-1], late[-1] if len(late) > 1 else last
     return Figures(
         records=last.records,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks.cases import QUICK_DIVISOR, choose, choose_peers, scaled
-from benchmarks.peers import PEERS
+from benchmarks.cases import CASES, QUICK_DIVISOR, choose, choose_peers, scaled
+from benchmarks.id_cases import ID_CASES
+from benchmarks.peers import ID_PEERS, PEERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +33,7 @@ class Options:
         spark: Whether issue 5's comparison is made too.
         latency: Whether delays are measured too.
         whole: Whether nothing was left out.
+        ids: Whether the cases are those with ids, see `benchmarks.id_cases`.
     """
 
     quick: bool
@@ -42,12 +44,15 @@ class Options:
     spark: bool
     latency: bool
     whole: bool
+    ids: bool = False
 
     @property
     def kind(self) -> str:
         """Name of the results' file."""
         if not self.whole:
-            return "partial"
+            return "ids-partial" if self.ids else "partial"
+        if self.ids:
+            return "ids-quick" if self.quick else "ids"
         return "quick" if self.quick else "latest"
 
     @property
@@ -56,18 +61,23 @@ class Options:
         return min(SPARK_RECORDS, self.records or SPARK_RECORDS)
 
     @classmethod
-    def read(cls, environ: Mapping[str, str]) -> Options:
+    def read(cls, environ: Mapping[str, str], *, ids: bool = False) -> Options:
         """Read the variables.
+
+        Args:
+            environ: Has them.
+            ids: Whether the cases with ids are asked for, in place of the others.
 
         Raises:
             ValueError: One of them is wrong; says which and what would be right.
         """
         quick = _switch(environ, "QUICK", default=False)
-        cases = choose(environ.get("CASES", ""), quick=quick)
+        cases = choose(environ.get("CASES", ""), quick=quick, among=ID_CASES if ids else CASES)
         records = _number(environ, "RECORDS")
         if records is not None:
             cases = [scaled(case, min(case.load.records, records)) for case in cases]
-        peers = choose_peers(environ.get("PEERS", ",".join(QUICK_PEERS if quick else PEERS)))
+        known = ID_PEERS if ids else PEERS
+        peers = choose_peers(environ.get("PEERS", ",".join(QUICK_PEERS if quick else known)), known)
         left_out = any(
             environ.get(name) for name in ("CASES", "RECORDS", "REPEAT", "PEERS", "SPARK", "LATENCY")
         )
@@ -78,9 +88,10 @@ class Options:
             records=records,
             repetitions=_number(environ, "REPEAT") or (1 if quick else 3),
             # Starting Spark three times alone takes a minute and a half.
-            spark=_switch(environ, "SPARK", default=not quick),
-            latency=_switch(environ, "LATENCY", default=True),
+            spark=_switch(environ, "SPARK", default=not quick and not ids),
+            latency=_switch(environ, "LATENCY", default=not ids),
             whole=not left_out,
+            ids=ids,
         )
 
     def limit(self, record_limit: int | None) -> int | None:

@@ -86,6 +86,7 @@ class Results:
         latency: At half load.
         spark: Issue 5's comparison, as `benchmarks.spark` returns it.
         cores: Wall rate of the worker by cores it had; or why it was not measured.
+        redis: Bytes an id, as `benchmarks.redis_ids` returns it.
     """
 
     kind: str
@@ -100,6 +101,7 @@ class Results:
     latency: list[Latency] = field(default_factory=list)
     spark: dict[str, Any] = field(default_factory=dict)
     cores: dict[str, Any] = field(default_factory=dict)
+    redis: dict[str, Any] = field(default_factory=dict)
 
     def of(self, case: str, system: str, guarantee: str = "exactly_once") -> list[Figures]:
         """Return the figures of a system's good runs of a case."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import psutil
@@ -18,7 +19,7 @@ from benchmarks.cluster import create, remove
 from benchmarks.latency import measure_latency, percentile
 from benchmarks.load import produce
 from benchmarks.measure import FailedError, measure
-from benchmarks.peers import RECEIPTS, SEQMARK, Job, find_peer
+from benchmarks.peers import BLOOM, RECEIPTS, SEQMARK, Job, find_peer
 from benchmarks.results import Latency, Run, median
 from benchmarks.tree import move_to_cores
 from processor.commands.console import say
@@ -40,6 +41,14 @@ QUICK_LATENCY_S = 5.0
 LATENCY_PARTITIONS = 4
 CORES_LEAST = 4
 """Two for the worker, two for the broker and all else."""
+
+
+def lacking(case: Case, memory_bytes: int, disk_bytes: int) -> str:
+    """Return what a case takes that is not there; empty where it can be run."""
+    for what, wanted, free in (("memory", case.memory_gib, memory_bytes), ("disk", case.disk_gib, disk_bytes)):
+        if free < wanted << 30:
+            return f"it takes {wanted} GiB of {what}, and {free / 2**30:.0f} are free"
+    return ""
 
 
 class Bench:
@@ -68,7 +77,13 @@ class Bench:
         """Measure all of it."""
         self._prepare()
         for case in self._options.cases:
-            self._case(case)
+            if reason := lacking(case, psutil.virtual_memory().available, shutil.disk_usage(self._folder).free):
+                self._results.missing[case.name] = reason
+                say(f"{case.title}: left out, {reason}", "yellow")
+            else:
+                self._case(case)
+        if self._options.ids:
+            return
         if self._options.latency:
             for system in LATENCY_SYSTEMS[:1] if self._options.quick else LATENCY_SYSTEMS:
                 if system in self._systems:
@@ -76,7 +91,8 @@ class Bench:
         self._cores()
 
     def _prepare(self) -> None:
-        for name in (SEQMARK, RECEIPTS, *self._options.peers):
+        beside = BLOOM if self._options.ids else (RECEIPTS,)
+        for name in (SEQMARK, *beside, *self._options.peers):
             try:
                 peer = find_peer(name)
             except ImportError as error:
@@ -115,11 +131,13 @@ class Bench:
     def _turn(self, turn: Turn, load: Load, source: str) -> Run | None:
         peer = self._systems[turn.system]
         job = self._job(turn.case, turn.system, turn.guarantee, source, load.partitions)
+        if load.ids is not None:
+            job = replace(job, ids=load.ids, expected=load.passing(0))
         if not peer.supports(job):
             return None
         asyncio.run(create(self._servers, job.sink, job.partitions))
         named = turn.case.name, turn.system, turn.guarantee, turn.repetition
-        if turn.case.name == STANDARD:
+        if turn.case.name == STANDARD or load.ids is not None:
             by_guarantee = self._results.settings.setdefault(turn.system, {})
             by_guarantee[turn.guarantee] = dict(peer.settings(job))
         try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.load import FIRST, START_MS
+from benchmarks.load import START_MS
 from processor.kafka.offsets import bounds
 from processor.kafka.seam import Link, TopicPartition
 from processor.verify.reading import Reader
@@ -97,8 +97,7 @@ def read_numbers(columns: Columns, load: Load, partition: int) -> NDArray[np.int
     if not bool((columns.end - columns.body == form.width).all()):
         raise WrongOutputError(f"partition {partition}: a record has another length than it had")
     bodies = columns.data[columns.body[:, None] + np.arange(form.width)]
-    carried = bodies[:, form.fields["header"]].copy().view(">i8")
-    numbers: NDArray[np.int64] = carried[:, 0].astype(np.int64) - FIRST
+    numbers = load.carried(bodies)
     if bool((numbers < 0).any()) or not np.array_equal(bodies, load.bodies(partition, np.maximum(numbers, 0))):
         raise WrongOutputError(f"partition {partition}: a record's key, value or headers are not as they were")
     if not np.array_equal(columns.timestamp, START_MS + numbers):

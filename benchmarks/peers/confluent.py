@@ -45,9 +45,8 @@ class Confluent:
         return None if _version() else f"{MODULE} is not installed"
 
     def supports(self, job: Job) -> bool:
-        """All."""
-        del job
-        return True
+        """All but those with ids."""
+        return job.ids is None
 
     def command(self, job: Job) -> list[str]:
         """Call the program."""

@@ -32,8 +32,8 @@ class Faust:
         return None
 
     def supports(self, job: Job) -> bool:
-        """All in its one guarantee."""
-        return job.guarantee == "at_least_once"
+        """All in its one guarantee but those with ids."""
+        return job.guarantee == "at_least_once" and job.ids is None
 
     def command(self, job: Job) -> list[str]:
         """Call the program."""

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import sys
 from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from benchmarks.peers import COMMIT_MS, FIELD, HEADER
+from benchmarks.peers import COMMIT_MS, FIELD, HEADER, ID_FIELDS, ID_HEADER, WINDOW_DAYS, Job
 from processor.engine.warm import warm
+from processor.engine.warm_ids import warm_ids
+from processor.errors import ConfigError
+from processor.settings import load, require_supported
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from benchmarks.peers import Guarantee, Job, Peer
+    from benchmarks.peers import Guarantee, Peer
 
 _CONFIG = """\
 [kafka]
@@ -31,10 +36,22 @@ sink = "{job.sink}"
 {more}
 
 [pipelines.dedup]
+{dedup}
+"""
+_WATERMARK = """\
 mode = "watermark"
 scope = "{job.scope}"
-sequence = {sequence}
+sequence = {sequence}\
 """
+_IDS = """\
+mode = "insert-id"
+id = {id}
+window = "{days}d"
+backend = "{backend}"
+{bloom}\
+"""
+_HEADER_ID = f'[{{ from = "header", name = "{ID_HEADER}" }}]'
+_FIELD_ID = ", ".join(f'{{ from = "value", pointer = "/{name}" }}' for name in ID_FIELDS)
 _SEQUENCES = {
     "header": f'{{ from = "header", name = "{HEADER}", format = "int64" }}',
     "json": f'{{ from = "value", pointer = "/{FIELD}" }}',
@@ -46,33 +63,65 @@ class Seqmark:
 
     Args:
         receipts: Whether it writes them; then exactly once only.
+        confirm: Not None: ids are judged by Bloom filters, with or without a look at the ids themselves.
     """
 
     record_limit = None
 
-    def __init__(self, *, receipts: bool = False) -> None:
+    def __init__(self, *, receipts: bool = False, confirm: bool | None = None) -> None:
         self._receipts = receipts
+        self._confirm = confirm
         self.name = f"Seqmark {version('seqmark')}{', with receipts' if receipts else ''}"
+        if confirm is not None:
+            self.name += f", bloom{' confirmed' if confirm else ''}"
         exact: tuple[Guarantee, ...] = ("exactly_once",)
-        self.guarantees = exact if receipts else (*exact, "at_least_once")
+        self.guarantees = exact if receipts or confirm is not None else (*exact, "at_least_once")
 
     def prepare(self, say: Callable[[str], None]) -> str | None:
         """Compile the kernels: once a machine and version, like anybody else's installation."""
         say("compiling kernels, once")
         warm()
+        warm_ids()
+        if self._confirm is None:
+            return None
+        with TemporaryDirectory() as folder:
+            nobody = "localhost:9"
+            job = Job(
+                nobody, "raw", "clean", "b", 1, "exactly_once", "header", "partition", Path(folder), "text"
+            )
+            try:
+                require_supported(load(self._config(job)))
+            except ConfigError as error:
+                return f"the config is refused: {error}"
         return None
 
     def supports(self, job: Job) -> bool:
-        """All."""
-        del job
-        return True
+        """All; Bloom filters are for ids only."""
+        return self._confirm is None or job.ids is not None
 
     def command(self, job: Job) -> list[str]:
         """Write the config and return the worker's command line."""
+        return [sys.executable, "-m", "processor", "worker", "-c", str(self._config(job))]
+
+    def _config(self, job: Job) -> Path:
         config = job.folder / "seqmark.toml"
         more = f'duplicates = "{job.group}-duplicates"' if self._receipts else ""
-        config.write_text(_CONFIG.format(job=job, sequence=_SEQUENCES[job.sequence], more=more))
-        return [sys.executable, "-m", "processor", "worker", "-c", str(config)]
+        dedup = _WATERMARK.format(job=job, sequence=_SEQUENCES[job.sequence])
+        if job.ids is not None:
+            dedup = _IDS.format(
+                id=f"[{_FIELD_ID}]" if job.ids == "json" else _HEADER_ID,
+                days=WINDOW_DAYS,
+                backend="exact" if self._confirm is None else "bloom",
+                bloom=self._bloom(job),
+            )
+        config.write_text(_CONFIG.format(job=job, dedup=dedup, more=more))
+        return config
+
+    def _bloom(self, job: Job) -> str:
+        if self._confirm is None:
+            return ""
+        confirm = str(self._confirm).lower()
+        return f"bloom = {{ expected_per_bucket = {max(1, job.expected)}, confirm = {confirm} }}"
 
     def environment(self, job: Job) -> dict[str, str]:
         """Nothing."""
@@ -81,7 +130,12 @@ class Seqmark:
 
     def settings(self, job: Job) -> dict[str, str]:
         """Nothing but the job itself."""
-        return {"commit_interval_ms": f"{COMMIT_MS} (default)", "guarantee": job.guarantee}
+        own = {"commit_interval_ms": f"{COMMIT_MS} (default)", "guarantee": job.guarantee}
+        if job.ids is not None:
+            own |= {"backend": "exact" if self._confirm is None else "bloom", "window": f"{WINDOW_DAYS}d"}
+        if self._confirm is not None:
+            own["bloom"] = f"1e-9 (default), bucket 1d (default), confirm {str(self._confirm).lower()}"
+        return own
 
 
 PEER: Peer = Seqmark()

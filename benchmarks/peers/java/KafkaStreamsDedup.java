@@ -6,6 +6,7 @@ import java.io.UncheckedIOException;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Optional;
@@ -13,6 +14,7 @@ import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Function;
 import java.util.function.ToLongFunction;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -39,6 +41,10 @@ import sun.misc.Signal;
  * source partition, or of its key within it. The last ones are in a state store in memory with a changelog. A
  * task is one source partition, so state never mixes partitions. What passes goes to the partition of the same
  * number with key, value, headers and timestamp as they came.
+ *
+ * <p>With {@code job.ids} a record passes if its id is not in the store, or was put there longer ago than
+ * {@code job.window.ms} by the task's stream time. What is expired is overwritten when it comes again and is not
+ * deleted before: no time is spent on that here.
  *
  * <p>Arguments are {@code name=value}: those that begin with {@code job.} are read here, the rest are settings of
  * Kafka Streams. Runs until SIGTERM and exits 0; exits 1 when a stream thread fails.
@@ -77,8 +83,13 @@ public final class KafkaStreamsDedup {
 
     private static Topology topology(Properties job) {
         String sequence = job.getProperty("job.sequence");
+        String ids = job.getProperty("job.ids");
+        long window = Long.parseLong(job.getProperty("job.window.ms", "0"));
         boolean byKey = job.getProperty("job.scope").equals("key");
         ProcessorSupplier<byte[], byte[], Routed, byte[]> dedup = () -> {
+            if (ids != null) {
+                return new IdDedup(ids.equals("json") ? new JsonId() : KafkaStreamsDedup::headerId, window);
+            }
             ToLongFunction<Record<byte[], byte[]>> numbers =
                 sequence.equals("json") ? new JsonSequence() : new HeaderSequence();
             return byKey ? new KeyDedup(numbers) : new PartitionDedup(numbers);
@@ -132,16 +143,11 @@ public final class KafkaStreamsDedup {
         }
     }
 
-    /** What both scopes share. One instance serves one task, in one thread. */
+    /** What all ways to judge share. One instance serves one task, in one thread. */
     private abstract static class Dedup implements Processor<byte[], byte[], Routed, byte[]> {
-        private final ToLongFunction<Record<byte[], byte[]>> numbers;
-        private ProcessorContext<Routed, byte[]> context;
+        protected ProcessorContext<Routed, byte[]> context;
         private Routed routed;
         protected KeyValueStore<byte[], Long> store;
-
-        Dedup(ToLongFunction<Record<byte[], byte[]>> numbers) {
-            this.numbers = numbers;
-        }
 
         @Override
         public void init(ProcessorContext<Routed, byte[]> context) {
@@ -152,15 +158,75 @@ public final class KafkaStreamsDedup {
 
         @Override
         public void process(Record<byte[], byte[]> record) {
-            if (passes(record.key(), numbers.applyAsLong(record))) {
+            if (passes(record)) {
                 // The sink has taken the bytes when `forward` returns, so that one object serves all records.
                 routed.key = record.key();
                 context.forward(record.withKey(routed));
             }
         }
 
-        /** Tells whether the number is greater than the scope's last one, which it then becomes. */
-        protected abstract boolean passes(byte[] key, long number);
+        /** Tells whether a record passes, and remembers it then. */
+        protected abstract boolean passes(Record<byte[], byte[]> record);
+    }
+
+    private static final class IdDedup extends Dedup {
+        private final Function<Record<byte[], byte[]>, byte[]> ids;
+        private final long windowMs;
+
+        IdDedup(Function<Record<byte[], byte[]>, byte[]> ids, long windowMs) {
+            this.ids = ids;
+            this.windowMs = windowMs;
+        }
+
+        @Override
+        protected boolean passes(Record<byte[], byte[]> record) {
+            byte[] id = ids.apply(record);
+            // The highest timestamp that the task has seen, this record's included; it survives a restart.
+            long clock = context.currentStreamTimeMs();
+            Long seen = store.get(id);
+            if (seen != null && clock < seen + windowMs) {
+                return false;
+            }
+            store.put(id, clock);
+            return true;
+        }
+    }
+
+    private static byte[] headerId(Record<byte[], byte[]> record) {
+        Header header = record.headers().lastHeader("id");
+        if (header == null || header.value() == null) {
+            throw new IllegalArgumentException("a record without an id in its header id");
+        }
+        return header.value();
+    }
+
+    private static final class JsonId implements Function<Record<byte[], byte[]>, byte[]> {
+        private final JsonFactory json = new JsonFactory();
+
+        @Override
+        public byte[] apply(Record<byte[], byte[]> record) {
+            String event = null;
+            String user = null;
+            try (JsonParser parser = json.createParser(record.value())) {
+                parser.nextToken();
+                for (String name = parser.nextFieldName(); name != null; name = parser.nextFieldName()) {
+                    parser.nextToken();
+                    if (name.equals("event_id")) {
+                        event = parser.getText();
+                    } else if (name.equals("user_id")) {
+                        user = parser.getText();
+                    } else {
+                        parser.skipChildren();
+                    }
+                    if (event != null && user != null) {
+                        return (event + '\0' + user).getBytes(StandardCharsets.UTF_8);
+                    }
+                }
+            } catch (IOException exc) {
+                throw new UncheckedIOException(exc);
+            }
+            throw new IllegalArgumentException("a record without /event_id and /user_id in its value");
+        }
     }
 
     private static final class PartitionDedup extends Dedup {
@@ -168,8 +234,10 @@ public final class KafkaStreamsDedup {
         private boolean any;
         private long last;
 
+        private final ToLongFunction<Record<byte[], byte[]>> numbers;
+
         PartitionDedup(ToLongFunction<Record<byte[], byte[]>> numbers) {
-            super(numbers);
+            this.numbers = numbers;
         }
 
         @Override
@@ -182,7 +250,8 @@ public final class KafkaStreamsDedup {
         }
 
         @Override
-        protected boolean passes(byte[] key, long number) {
+        protected boolean passes(Record<byte[], byte[]> record) {
+            long number = numbers.applyAsLong(record);
             if (any && number <= last) {
                 return false;
             }
@@ -194,12 +263,16 @@ public final class KafkaStreamsDedup {
     }
 
     private static final class KeyDedup extends Dedup {
+        private final ToLongFunction<Record<byte[], byte[]>> numbers;
+
         KeyDedup(ToLongFunction<Record<byte[], byte[]>> numbers) {
-            super(numbers);
+            this.numbers = numbers;
         }
 
         @Override
-        protected boolean passes(byte[] key, long number) {
+        protected boolean passes(Record<byte[], byte[]> record) {
+            byte[] key = record.key();
+            long number = numbers.applyAsLong(record);
             Long last = store.get(key);
             if (last != null && number <= last) {
                 return false;

@@ -1,0 +1,252 @@
+"""Are the cases with ids what they say, and would a wrong output or a missing part be noticed?"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
+
+from benchmarks import id_tables
+from benchmarks.cases import choose, scaled, turns
+from benchmarks.id_cases import HEADER, ID_CASES, SIZES
+from benchmarks.load import START_MS, Load, as_columns
+from benchmarks.measure import Figures, Sample, figures, state_bytes
+from benchmarks.options import Options
+from benchmarks.peers import BLOOM, ID_PEERS, SEQMARK, WINDOW_DAYS, Job, find_peer
+from benchmarks.results import Results, Run
+from benchmarks.run import lacking
+from benchmarks.truth import WrongOutputError, read_numbers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarks.peers import Guarantee, IdPlace
+
+PLACES: tuple[IdPlace, ...] = ("text", "binary", "json")
+
+
+def ids_of(load: Load, partition: int) -> list[tuple[object, ...] | bytes]:
+    """Return the id of each record, read by another parser than the project's."""
+    found: list[tuple[object, ...] | bytes] = []
+    for batch in load.batches(partition):
+        for record in DefaultRecordBatch(batch.build(1, 0, 0, transactional=False)):
+            value, headers = json.loads(record.value), dict(record.headers)
+            found.append((value["event_id"], value["user_id"]) if load.ids == "json" else headers["id"])
+    return found
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_an_id_belongs_to_one_number_of_one_partition(place: IdPlace) -> None:
+    load = Load(records=4_000, ids=place)
+    seen = set()
+
+    for partition in range(load.partitions):
+        numbers, ids = load.numbers(partition).tolist(), ids_of(load, partition)
+        assert len(set(ids)) == load.passing(partition) == len(set(zip(numbers, ids, strict=True)))
+        seen |= set(ids)
+
+    assert len(seen) == load.all_passing()
+
+
+def test_an_id_in_a_header_is_a_random_uuid_in_both_forms() -> None:
+    text, binary = Load(records=4, ids="text"), Load(records=4, ids="binary")
+
+    for one, other in zip(ids_of(text, 1), ids_of(binary, 1), strict=True):
+        assert isinstance(one, bytes)
+        assert isinstance(other, bytes)
+        assert uuid.UUID(one.decode()).bytes == other
+        assert uuid.UUID(bytes=other).version == 4
+    assert all(120 <= Load(ids=place).form.width <= 160 for place in PLACES)
+
+
+def test_far_resends_repeat_any_earlier_record_and_the_same_ones_pass() -> None:
+    load = Load(records=40_000, partitions=1, far=True, duplicates=0.5)
+    numbers = load.numbers(0)
+    back = np.maximum.accumulate(numbers) - numbers
+
+    # Of 20,000 resends that reach over half of what came before on average, few stay within the last 50.
+    assert int(back.max()) > 15_000
+    assert 0 < ((back > 0) & (back < 50)).sum() < 1_000
+    assert sorted(set(numbers.tolist())) == list(range(load.passing(0)))
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_records_with_ids_give_their_numbers_and_a_changed_byte_is_noticed(place: IdPlace) -> None:
+    load, numbers = Load(ids=place), np.array([3, 1, 4, 1, 5])
+    bodies = load.bodies(2, numbers)
+
+    assert read_numbers(as_columns(bodies, START_MS + numbers), load, 2).tolist() == numbers.tolist()
+    for field in load.form.fields.values():
+        wrong = bodies.copy()
+        wrong[1, field.stop - 1] ^= 1
+        with pytest.raises(WrongOutputError):
+            read_numbers(as_columns(wrong, START_MS + numbers), load, 2)
+
+
+def test_all_of_a_load_lies_in_the_window() -> None:
+    longest = max(case.load.records // case.load.partitions for case in ID_CASES)
+
+    # Timestamps are a millisecond apart.
+    assert longest < WINDOW_DAYS * 86_400_000 / 10
+
+
+def test_the_cases_are_those_of_the_issue() -> None:
+    by_name = {case.name: case for case in ID_CASES}
+
+    assert [case.least for case in ID_CASES] == [500_000, 500_000, 250_000, 500_000, 500_000, None]
+    for name, millions in zip(SIZES, (1, 10, 100), strict=True):
+        load = by_name[name].load
+        assert load.ids == "binary"
+        assert load.far
+        assert load.measured == 1_000_000
+        # What passes before the measured part, but for chance: a tenth of a percent is many deviations.
+        assert (load.records - load.measured) * 0.95 == pytest.approx(millions * 1e6, rel=0.06)
+    assert set(by_name[HEADER].peers) == set(ID_PEERS)
+
+
+def test_seqmark_takes_part_in_each_round_and_peers_as_the_case_says() -> None:
+    exact: tuple[Guarantee, ...] = ("exactly_once",)
+    guarantees = dict.fromkeys((SEQMARK, BLOOM[0], "kafka_streams", "quix", "faust"), exact)
+    header, ten = choose(f"{HEADER},ids-10m", among=ID_CASES)
+
+    counted = [
+        [sum(turn.system == name for turn in turns(case, guarantees, 3)) for name in guarantees]
+        for case in (header, ten)
+    ]
+
+    assert counted == [[3, 3, 3, 3, 0], [2, 2, 1, 0, 0]]
+
+
+def test_what_is_measured_is_the_last_million_and_half_of_a_smaller_load() -> None:
+    (ten,) = choose("ids-10m", among=ID_CASES)
+    looks = [Sample(float(at), 2.0 * at, 0.0, at * 100) for at in range(11)]
+
+    found = figures(looks, 0, 1, 0.2, 0.2, measured=300)
+
+    # From the first look at 700 or more to the last but one.
+    assert (found.half_records, found.half_cpu_s) == (200, 4.0)
+    assert scaled(ten, 1_000_000).load.measured == 500_000
+    assert scaled(ten, 5_000_000).load.measured == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("environ", "kind"),
+    [({}, "ids"), ({"QUICK": "1"}, "ids-quick"), ({"PEERS": "none"}, "ids-partial")],
+)
+def test_runs_with_ids_are_kept_apart(environ: dict[str, str], kind: str) -> None:
+    options = Options.read(environ, ids=True)
+
+    assert options.kind == kind
+    assert not options.spark
+    assert not options.latency
+    assert all(case.load.ids for case in options.cases)
+
+
+def test_a_quick_run_has_no_large_window() -> None:
+    assert {case.name for case in Options.read({"QUICK": "1"}, ids=True).cases}.isdisjoint(SIZES[1:])
+
+
+def test_a_case_that_does_not_fit_is_left_out_and_says_why() -> None:
+    (case,) = choose("ids-100m", among=ID_CASES)
+
+    assert "memory" in lacking(case, 4 << 30, 100 << 30)
+    assert "disk" in lacking(case, 16 << 30, 4 << 30)
+    assert not lacking(case, 16 << 30, 100 << 30)
+
+
+def test_state_is_counted_where_it_is(tmp_path: Path) -> None:
+    folder, data = tmp_path / "job", tmp_path / "broker"
+    job = Job("h:1", "a", "g-1-sink", "g-1", 4, "exactly_once", "header", "partition", folder, "text")
+    for name, size in (
+        ("job/log", 1_000),
+        ("job/state/a", 10),
+        ("job/checkpoints/chk-1/b", 20),
+        ("job/savepoints/c", 2_000),
+        ("broker/logs/g-1-changelog-0/0.log", 40),
+        ("broker/logs/g-1-changelog-0/0.index", 4_000),
+        ("broker/logs/g-1-sink-0/0.log", 8_000),
+        ("broker/logs/g-2-changelog-0/0.log", 9_000),
+    ):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(bytes(size))
+
+    assert state_bytes(job, data) == (10, 60)
+    assert state_bytes(job, None) == (10, 20)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_seqmark_is_told_where_the_id_is(place: IdPlace, tmp_path: Path) -> None:
+    job = Job("h:1", "a", "b", "g", 4, "exactly_once", "header", "partition", tmp_path, place, 1_000)
+
+    find_peer(SEQMARK).command(job)
+
+    config = (tmp_path / "seqmark.toml").read_text()
+    assert 'mode = "insert-id"' in config
+    assert ("/event_id" in config) == (place == "json")
+    assert 'backend = "exact"' in config
+    find_peer(BLOOM[1]).command(job)
+    config = (tmp_path / "seqmark.toml").read_text()
+    assert "expected_per_bucket = 1000, confirm = true" in config
+
+
+def test_who_keeps_no_ids_is_not_asked_to(tmp_path: Path) -> None:
+    job = Job("h:1", "a", "b", "g", 4, "at_least_once", "header", "partition", tmp_path, "text")
+    plain = Job("h:1", "a", "b", "g", 4, "at_least_once", "header", "partition", tmp_path)
+
+    assert not any(find_peer(name).supports(job) for name in ("confluent", "faust"))
+    assert not any(find_peer(name).supports(plain) for name in BLOOM)
+
+
+def made(rate: float, ids: int, rss_mb: int) -> Figures:
+    """Return figures with this warm rate and state."""
+    return Figures(
+        ids, 0, 1.0, 4.0, 3.0, 2.0, 500_000, 1.0, 500_000 / rate, rss_mb * 1_000_000, 0.2, 0.21,
+        ids, ids * 24, ids * 22,
+    )  # fmt: skip
+
+
+def results() -> Results:
+    return Results(
+        "ids",
+        systems={"kafka_streams": "Kafka Streams 4", SEQMARK: "Seqmark"},
+        runs=[
+            Run(HEADER, SEQMARK, "exactly_once", 0, made(700_000, 4_000_000, 400)),
+            Run(HEADER, "kafka_streams", "exactly_once", 0, made(70_000, 4_000_000, 1_000)),
+            Run("ids-1m", SEQMARK, "exactly_once", 0, made(600_000, 2_000_000, 300)),
+            Run("ids-10m", SEQMARK, "exactly_once", 0, made(400_000, 11_000_000, 480)),
+            Run("ids-100m", SEQMARK, "exactly_once", 0, made(300_000, 101_000_000, 2_280)),
+            Run("ids-1m", "flink", "exactly_once", 0, failure="it ended by itself with 1"),
+        ],
+        redis={"Redis 7, hashes": {"ids": 1_000_000, "bytes": 32_000_000}},
+    )
+
+
+def test_rates_compare_with_the_exact_backend() -> None:
+    rows = {(row[0], row[1]): row for row in id_tables.rates(results()).rows}
+
+    assert rows["header, UUID of 36 B", "Kafka Streams 4"][8] == "10.0"
+    assert rows["header, UUID of 36 B", "Seqmark"][8] == "-"
+    assert rows["1 million ids before", "flink"][3:5] == ("failed", "-")
+
+
+def test_bytes_an_id_are_those_of_the_largest_window() -> None:
+    rows = {row[0]: row[1:] for row in id_tables.sizes(results()).rows}
+
+    # 1,980 MB more for 99 million ids more.
+    assert rows["Seqmark"] == ("101,000,000", "20.0", "23", "24.0", "22.0")
+    assert rows["Redis 7, hashes"] == ("1,000,000", "32.0", "-", "-", "-")
+    assert "flink" not in rows
+
+
+def test_promises_are_judged_against_the_targets() -> None:
+    rows = {row[0]: row[1:] for row in id_tables.promises(results()).rows}
+
+    assert rows["header, UUID of 36 B"][2] == "yes"
+    assert rows["10 million ids before"] == ("500,000", "400,000", "no: 80% of it")
+    assert rows["100 million ids before"] == ("280,000", "300,000", "yes")
+    assert rows["ahead of Kafka Streams 4, exactly once both"] == ("7 times", "10.0 times", "yes")
