@@ -174,7 +174,7 @@ def state_bytes(job: Job, data: Path | None) -> tuple[int, int]:
     local = remote = 0
     for file in job.folder.rglob("*"):
         with suppress(FileNotFoundError):  # a store tidies up while we look
-            if file.is_file() and file != job.folder / LOG and job.folder / SAVEPOINTS not in file.parents:
+            if file.is_file() and not _is_no_state(file, job.folder):
                 if job.folder / CHECKPOINTS in file.parents:
                     remote += file.stat().st_size
                 else:
@@ -218,6 +218,11 @@ async def _watch(
     finally:
         await link.close()
     return samples, await check(job.bootstrap_servers, job.sink, load, job.guarantee)
+
+
+def _is_no_state(file: Path, folder: Path) -> bool:
+    """Tell the log, what is made at the end, and libraries that a system unpacks."""
+    return file == folder / LOG or folder / SAVEPOINTS in file.parents or file.suffix == ".so"
 
 
 def figures(

@@ -166,6 +166,7 @@ def test_state_is_counted_where_it_is(tmp_path: Path) -> None:
         ("job/state/a", 10),
         ("job/checkpoints/chk-1/b", 20),
         ("job/savepoints/c", 2_000),
+        ("job/lib/rocksdb.so", 3_000),
         ("broker/logs/g-1-changelog-0/0.log", 40),
         ("broker/logs/g-1-changelog-0/0.index", 4_000),
         ("broker/logs/g-1-sink-0/0.log", 8_000),

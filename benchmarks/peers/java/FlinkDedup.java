@@ -6,6 +6,7 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
@@ -18,6 +19,7 @@ import java.util.concurrent.atomic.AtomicReference;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.functions.RichFilterFunction;
+import org.apache.flink.api.common.state.StateTtlConfig;
 import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.api.common.typeinfo.TypeHint;
@@ -60,6 +62,9 @@ import sun.misc.Signal;
  * by one subtask, so the stream is keyed as it lies ({@code reinterpretAsKeyedStream}): keys are chosen so that
  * Flink gives their state to the subtask that reads them, and it fails where that is not so. {@code keyBy} would
  * serialise every record on its way, and by key it would mix the order within a partition.
+ *
+ * <p>With {@code job.ids} the stream is keyed by the id in the header of that name, and the state is that there is
+ * one: with a time to live of {@code job.window.ms}, which Flink counts by its own clock, not by the records'.
  *
  * <p>Arguments are {@code name=value}: {@code job.} is read here, {@code source.} and {@code sink.} are settings of
  * the Kafka clients, the rest are Flink's. Runs until SIGTERM, stops with a savepoint, so that all that was
@@ -139,10 +144,11 @@ public final class FlinkDedup {
             .build();
         DataStream<ConsumerRecord<byte[], byte[]>> records =
             env.fromSource(reader, WatermarkStrategy.noWatermarks(), "source");
-        Scope scope = new Scope(topic, parallelism, job.getProperty("job.scope").equals("key"));
+        boolean ids = job.containsKey("job.ids");
+        Scope scope = new Scope(topic, parallelism, job.getProperty("job.scope").equals("key"), ids);
         boolean json = job.getProperty("job.sequence").equals("json");
         DataStreamUtils.reinterpretAsKeyedStream(records, scope, Types.STRING)
-            .filter(new Dedup(json))
+            .filter(ids ? new IdDedup(Long.parseLong(job.getProperty("job.window.ms"))) : new Dedup(json))
             .sinkTo(writer);
         return env.executeAsync(job.getProperty("job.group"));
     }
@@ -190,7 +196,7 @@ public final class FlinkDedup {
     }
 
     /**
-     * Names the state of a record: its key where that counts, its source partition, and a byte that is chosen so
+     * Names the state of a record: its id or its key where that counts, its source partition, and a byte that is chosen so
      * that the name belongs to a key group of the subtask that reads the partition.
      */
     private static final class Scope implements KeySelector<ConsumerRecord<byte[], byte[]>, String> {
@@ -200,18 +206,27 @@ public final class FlinkDedup {
         private final int parallelism;
         private final int firstOwner;
         private final boolean byKey;
+        private final boolean byId;
         private String[] ofPartition = {};
 
-        Scope(String topic, int parallelism, boolean byKey) {
+        Scope(String topic, int parallelism, boolean byKey, boolean byId) {
             this.parallelism = parallelism;
             // As the connector hands out partitions (KafkaSourceEnumerator.getSplitOwner).
             this.firstOwner = (topic.hashCode() * 31 & 0x7FFFFFFF) % parallelism;
             this.byKey = byKey;
+            this.byId = byId;
         }
 
         @Override
         public String getKey(ConsumerRecord<byte[], byte[]> record) {
             int partition = record.partition();
+            if (byId) {
+                Header header = record.headers().lastHeader("id");
+                if (header == null || header.value() == null) {
+                    throw new IllegalArgumentException("a record without an id in its header id");
+                }
+                return name(header.value(), partition);
+            }
             if (byKey) {
                 return name(record.key(), partition);
             }
@@ -237,6 +252,35 @@ public final class FlinkDedup {
                 }
                 bytes[key.length + 2]++;
             }
+        }
+    }
+
+    private static final class IdDedup extends RichFilterFunction<ConsumerRecord<byte[], byte[]>> {
+        private static final long serialVersionUID = 1;
+        private static final byte SEEN = 1;
+        private final long windowMs;
+        private transient ValueState<Byte> seen;
+
+        IdDedup(long windowMs) {
+            this.windowMs = windowMs;
+        }
+
+        @Override
+        public void open(OpenContext context) {
+            // As by default: written when it is created, never shown once it is expired, which compaction removes.
+            StateTtlConfig ttl = StateTtlConfig.newBuilder(Duration.ofMillis(windowMs)).build();
+            ValueStateDescriptor<Byte> descriptor = new ValueStateDescriptor<>("seen", Types.BYTE);
+            descriptor.enableTimeToLive(ttl);
+            seen = getRuntimeContext().getState(descriptor);
+        }
+
+        @Override
+        public boolean filter(ConsumerRecord<byte[], byte[]> record) throws IOException {
+            if (seen.value() != null) {
+                return false;
+            }
+            seen.update(SEEN);
+            return true;
         }
     }
 
