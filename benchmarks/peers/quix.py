@@ -67,9 +67,8 @@ class Quix:
         return None
 
     def supports(self, job: Job) -> bool:
-        """All."""
-        del job
-        return True
+        """All but ids in the value."""
+        return job.ids != "json"
 
     def command(self, job: Job) -> list[str]:
         """Call the program."""

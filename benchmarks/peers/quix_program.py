@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import timedelta
 from typing import Any
 
 from quixstreams import Application, message_context
 from quixstreams.models import Row
 
-from benchmarks.peers import COMMIT_MS, FIELD, HEADER, Job
+from benchmarks.peers import COMMIT_MS, FIELD, HEADER, ID_HEADER, WINDOW_DAYS, Job
 
 PARTITION = b"partition"
 """Prefix of the state where a whole partition has one sequence."""
@@ -41,6 +42,19 @@ def main(job: Job) -> None:
     producer = frame._producer  # noqa: SLF001 - see write
     by_key, in_value = job.scope == "key", job.sequence == "json"
 
+    window = timedelta(days=WINDOW_DAYS)
+
+    def new(value: bytes, key: bytes, timestamp: int, headers: Any) -> bool:
+        del value, key
+        # As in fresh: the id is the prefix, and with it the key in the store.
+        state = context.checkpoint.get_store_transaction(
+            stream_id=stream_id, partition=message_context().partition
+        ).as_state(prefix=dict(headers)[ID_HEADER], timestamp=timestamp)
+        if state.get("i") is not None:
+            return False
+        state.set("i", 1, ttl=window)
+        return True
+
     def fresh(value: bytes, key: bytes, timestamp: int, headers: Any) -> bool:
         # What filter(stateful=True) does, but for the prefix, which would always be the record's key.
         state = context.checkpoint.get_store_transaction(
@@ -61,7 +75,7 @@ def main(job: Job) -> None:
         row = Row(value=value, key=key, timestamp=timestamp, context=message, headers=headers)
         producer.produce_row(row=row, topic=sink, key=key, timestamp=timestamp, partition=message.partition)
 
-    frame.filter(fresh, metadata=True).update(write, metadata=True)
+    frame.filter(fresh if job.ids is None else new, metadata=True).update(write, metadata=True)
     app.run()
 
 
