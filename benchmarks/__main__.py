@@ -24,6 +24,7 @@ from benchmarks.cluster import cluster
 from benchmarks.measure import FailedError
 from benchmarks.options import Options
 from benchmarks.plots import draw
+from benchmarks.redis_ids import run_redis
 from benchmarks.results import Results, machine
 from benchmarks.run import Bench
 from benchmarks.spark import run_spark
@@ -54,6 +55,11 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="seqmark-bench-") as folder, cluster(say) as (servers, broker):
             Bench(options, results, servers, broker, Path(folder)).run()
+        if options.redis_ids:
+            say(f"Redis: {options.redis_ids:,} ids")
+            results.redis = run_redis(options.redis_ids)
+            if reason := results.redis.pop("missing", ""):
+                results.missing["Redis"] = reason
         if options.spark:
             results.spark = run_spark(options.spark_records, say)
     except (SeqmarkError, FailedError, KeyboardInterrupt) as error:

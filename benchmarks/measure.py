@@ -147,7 +147,7 @@ def measure(
         # Its working folder is where it keeps its topics.
         data = Path(psutil.Process(broker).cwd()) if broker else None
         try:
-            samples, repeats = asyncio.run(_watch(process, tree, job, load, broker, advance))
+            samples, repeats = asyncio.run(_watch(process, tree, job, load, broker, advance, peer))
             local, remote = state_bytes(job, data)
         except (FailedError, WrongOutputError, SeqmarkError) as error:
             text = log.read_text(errors="replace")[-_LOG_CHARACTERS:]
@@ -193,6 +193,7 @@ async def _watch(
     load: Load,
     broker: int | None,
     advance: Callable[[int], object],
+    peer: Peer,
 ) -> tuple[list[Sample], int]:
     began = moved = time.monotonic()
     samples = [Sample(0.0, 0.0, 0.0, 0)]
@@ -217,12 +218,16 @@ async def _watch(
             await asyncio.sleep(max(0.0, SAMPLE_S - (time.monotonic() - now)))
     finally:
         await link.close()
-    return samples, await check(job.bootstrap_servers, job.sink, load, job.guarantee)
+    return samples, await check(
+        job.bootstrap_servers, job.sink, load, job.guarantee, timestamps=peer.keeps_timestamps
+    )
 
 
 def _is_no_state(file: Path, folder: Path) -> bool:
-    """Tell the log, what is made at the end, and libraries that a system unpacks."""
-    return file == folder / LOG or folder / SAVEPOINTS in file.parents or file.suffix == ".so"
+    """Tell the log, what is made at the end, libraries that a system unpacks, and Spark's shuffles."""
+    if file == folder / LOG or folder / SAVEPOINTS in file.parents or file.suffix in {".so", ".jar"}:
+        return True
+    return any(part.startswith("blockmgr-") for part in file.relative_to(folder).parts)
 
 
 def figures(

@@ -18,6 +18,8 @@ QUICK_PEERS = ("kafka_streams", "flink")
 """In five minutes there is no time for the slow ones."""
 SPARK_RECORDS = 4_000_000
 """Fewer show how a JVM starts: with a million Spark's own start is half of what both ways cost."""
+REDIS_IDS = 1_000_000
+"""More take as many bytes each, but for the size of a hash table, which is a power of two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class Options:
         latency: Whether delays are measured too.
         whole: Whether nothing was left out.
         ids: Whether the cases are those with ids, see `benchmarks.id_cases`.
+        redis_ids: How many ids are put into Redis; 0: none.
     """
 
     quick: bool
@@ -45,6 +48,7 @@ class Options:
     latency: bool
     whole: bool
     ids: bool = False
+    redis_ids: int = 0
 
     @property
     def kind(self) -> str:
@@ -92,6 +96,7 @@ class Options:
             latency=_switch(environ, "LATENCY", default=not ids),
             whole=not left_out,
             ids=ids,
+            redis_ids=min(REDIS_IDS, records or REDIS_IDS) if ids and peers else 0,
         )
 
     def limit(self, record_limit: int | None) -> int | None:

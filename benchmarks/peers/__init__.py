@@ -115,6 +115,10 @@ class Peer(Protocol):
     def record_limit(self) -> int | None:
         """Records that it is given at most; None where it keeps up with all."""
 
+    @property
+    def keeps_timestamps(self) -> bool:
+        """Whether what it writes has the timestamps that it had."""
+
     def prepare(self, say: Callable[[str], None]) -> str | None:
         """Get once what it needs: jars, classes, an environment; kept under `processor.paths.cache_dir`.
 

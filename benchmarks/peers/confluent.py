@@ -37,6 +37,7 @@ class Confluent:
 
     name = f"{MODULE} loop {_version()}".strip()
     guarantees: tuple[Guarantee, ...] = ("exactly_once", "at_least_once")
+    keeps_timestamps = True
     record_limit = None
 
     def prepare(self, say: Callable[[str], None]) -> str | None:

@@ -23,6 +23,7 @@ class Faust:
     name = f"Faust {version('faust-streaming')}"
     guarantees: tuple[Guarantee, ...] = ("at_least_once",)
     """Its exactly_once does not put output, changelog and offsets into one transaction (decision 6)."""
+    keeps_timestamps = True
     record_limit = 40_000
     """Some 1,000 records a second."""
 

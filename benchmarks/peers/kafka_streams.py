@@ -45,6 +45,7 @@ class _KafkaStreams:
     name: Final = f"Kafka Streams {VERSION}"
     guarantees: Final[tuple[Guarantee, ...]] = ("exactly_once", "at_least_once")
     record_limit: Final = None
+    keeps_timestamps: Final = True
 
     def prepare(self, say: Callable[[str], None]) -> str | None:
         return PROGRAM.prepare(say)

@@ -45,6 +45,7 @@ class Quix:
 
     name = f"Quix Streams {version()}"
     guarantees: tuple[Guarantee, ...] = ("exactly_once", "at_least_once")
+    keeps_timestamps = True
     record_limit = 1_000_000
     """Some 20,000 records a second: four million would take minutes, and nothing in it has to get warm."""
 

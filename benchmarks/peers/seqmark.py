@@ -67,6 +67,7 @@ class Seqmark:
     """
 
     record_limit = None
+    keeps_timestamps = True
 
     def __init__(self, *, receipts: bool = False, confirm: bool | None = None) -> None:
         self._receipts = receipts

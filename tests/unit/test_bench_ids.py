@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import uuid
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,9 +16,10 @@ from benchmarks import id_tables
 from benchmarks.cases import choose, scaled, turns
 from benchmarks.id_cases import HEADER, ID_CASES, SIZES
 from benchmarks.load import START_MS, Load, as_columns
-from benchmarks.measure import Figures, Sample, figures, state_bytes
+from benchmarks.measure import FailedError, Figures, Sample, figures, state_bytes
 from benchmarks.options import Options
-from benchmarks.peers import BLOOM, ID_PEERS, SEQMARK, WINDOW_DAYS, Job, find_peer
+from benchmarks.peers import BLOOM, ID_PEERS, PEERS, SEQMARK, WINDOW_DAYS, Job, find_peer
+from benchmarks.redis_ids import MOST_BUCKET_IDS, command, hashed, plain, run_redis, server
 from benchmarks.results import Results, Run
 from benchmarks.run import lacking
 from benchmarks.truth import WrongOutputError, read_numbers
@@ -85,6 +88,18 @@ def test_records_with_ids_give_their_numbers_and_a_changed_byte_is_noticed(place
         wrong[1, field.stop - 1] ^= 1
         with pytest.raises(WrongOutputError):
             read_numbers(as_columns(wrong, START_MS + numbers), load, 2)
+
+
+def test_timestamps_are_left_out_only_where_a_system_cannot_keep_them() -> None:
+    load, numbers = Load(ids="text"), np.arange(5)
+    columns = as_columns(load.bodies(0, numbers), np.zeros(5, np.int64))
+
+    assert read_numbers(columns, load, 0, timestamps=False).tolist() == numbers.tolist()
+    with pytest.raises(WrongOutputError, match="timestamp"):
+        read_numbers(columns, load, 0)
+    assert [name for name in (SEQMARK, *BLOOM, *PEERS, *ID_PEERS) if not find_peer(name).keeps_timestamps] == [
+        "spark"
+    ]
 
 
 def test_all_of_a_load_lies_in_the_window() -> None:
@@ -167,6 +182,7 @@ def test_state_is_counted_where_it_is(tmp_path: Path) -> None:
         ("job/checkpoints/chk-1/b", 20),
         ("job/savepoints/c", 2_000),
         ("job/lib/rocksdb.so", 3_000),
+        ("job/local/blockmgr-1/0f/shuffle_0", 5_000),
         ("broker/logs/g-1-changelog-0/0.log", 40),
         ("broker/logs/g-1-changelog-0/0.index", 4_000),
         ("broker/logs/g-1-sink-0/0.log", 8_000),
@@ -201,6 +217,41 @@ def test_who_keeps_no_ids_is_not_asked_to(tmp_path: Path) -> None:
 
     assert not any(find_peer(name).supports(job) for name in ("confluent", "faust"))
     assert not any(find_peer(name).supports(plain) for name in BLOOM)
+
+
+def test_redis_is_filled_where_there_are_peers() -> None:
+    assert Options.read({"RECORDS": "5000"}, ids=True).redis_ids == 5_000
+    assert Options.read({"PEERS": "none"}, ids=True).redis_ids == 0
+    assert Options.read({}).redis_ids == 0
+
+
+def test_a_redis_command_says_the_length_of_each_word() -> None:
+    assert command(b"SET", b"a\r\n", b"") == b"*3\r\n$3\r\nSET\r\n$3\r\na\r\n\r\n$0\r\n\r\n"
+
+
+def test_ids_go_into_redis_once_each_and_buckets_stay_listpacks() -> None:
+    ids = [number.to_bytes(8) * 2 for number in np.random.default_rng(1).integers(0, 2**62, 20_000).tolist()]
+
+    buckets = Counter(each.split(b"\r\n")[4] for each in hashed(ids))
+
+    assert sum(buckets.values()) == len(ids) == len(set(plain(ids)))
+    assert max(buckets.values()) < MOST_BUCKET_IDS
+    assert len(buckets) == len(ids) // 100
+
+
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="needs redis-server")
+def test_a_refused_command_is_told() -> None:
+    with server() as client, pytest.raises(FailedError, match="unknown command"):
+        client.send([command(b"NOSUCH")])
+
+
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="needs redis-server")
+def test_a_listpack_takes_a_fraction_of_plain_keys() -> None:
+    plain_way, hashes = run_redis(20_000).values()
+
+    # 24 B of payload and 2 to 4 of frame, against a key, an entry, an expiry: 146 B at a full table.
+    assert 24 * 20_000 < hashes["bytes"] < 60 * 20_000
+    assert plain_way["bytes"] > 80 * 20_000
 
 
 def made(rate: float, ids: int, rss_mb: int) -> Figures:
