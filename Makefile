@@ -43,7 +43,7 @@ check: $(STAMP) ## format, lint, types, import layers, generated pages, compose 
 	if [ -n "$$failed" ]; then printf "failed:$$failed\n" >&2; exit 1; fi; \
 	echo "all checks passed"
 
-bench: $(STAMP) ## measure this checkout beside others, up to an hour; QUICK=1, PEERS=none, CASES=standard,json
+bench: $(STAMP) ## measure this checkout beside others, up to an hour; ARGS=ids, QUICK=1, PEERS=none, CASES=json
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 format: $(STAMP) ## format, and mend what ruff can mend

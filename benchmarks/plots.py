@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.cases import CASES, STANDARD
+from benchmarks.id_cases import SIZES
+from benchmarks.id_tables import systems
 from benchmarks.peers import RECEIPTS, SEQMARK
 from benchmarks.results import Spread
 from benchmarks.tables import WORDS, entries, half
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 # The palette of the report's pictures: Okabe and Ito's, dark enough for white paper.
 _OURS, _THEIRS, _INK, _GRID = "#00568c", "#b03a00", "#222222", "#d9d9d9"
+_LINES = ("#00568c", "#0072b2", "#4a90c2", "#b03a00", "#a05a00", "#7a4a8c", "#444444")
+_MARKERS = "os^Dvx*"
 _GROWTH: tuple[tuple[str, Callable[[Case], float], tuple[str, ...]], ...] = (
     ("partitions", lambda case: case.load.partitions, (STANDARD, "partitions-16", "partitions-64")),
     ("records in a batch", lambda case: case.load.batch_records, ("batch-1", "batch-16k", STANDARD)),
@@ -34,6 +38,8 @@ def draw(results: Results, folder: Path, prefix: str) -> list[Path]:
         drawn.append(_systems(results, folder / f"{prefix}-systems.svg"))
     if any(results.of(case.name, SEQMARK) for case in CASES):
         drawn.append(_growth(results, folder / f"{prefix}-growth.svg"))
+    if windows(results):
+        drawn.append(_windows(results, folder / f"{prefix}-ids.svg"))
     return drawn
 
 
@@ -92,6 +98,49 @@ def _growth(results: Results, file: Path) -> Path:
             axes.set_ylim(bottom=0)
             axes.grid(axis="y", color=_GRID)
         panels[0].set_ylabel("CPU ns a record")
+    return file
+
+
+def windows(results: Results) -> dict[str, list[tuple[int, Spread]]]:
+    """Return by system its points: ids in the window, and records per CPU second."""
+    found: dict[str, list[tuple[int, Spread]]] = {}
+    for case in SIZES:
+        for system, guarantee in systems(results, case):
+            figures = results.of(case, system, guarantee)
+            rate = Spread.of(map(half, figures))
+            if rate:
+                found.setdefault(system, []).append((figures[0].ids, rate))
+    return found
+
+
+def _windows(results: Results, file: Path) -> Path:
+    """Draw a line a system against the ids in the window."""
+    with _figure(file, (9.5, 4.2), 1) as (axes,):
+        for number, (system, points) in enumerate(windows(results).items()):
+            places = [at for at, _ in points]
+            color, marker = _LINES[number % len(_LINES)], _MARKERS[number % len(_MARKERS)]
+            axes.plot(
+                places,
+                [rate.median for _, rate in points],
+                color=color,
+                marker=marker,
+                label=results.systems.get(system, system),
+            )
+            axes.vlines(
+                places,
+                [rate.low for _, rate in points],
+                [rate.high for _, rate in points],
+                color=_INK,
+                linewidth=1.2,
+            )
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel("ids in the window")
+        axes.set_ylabel("records per CPU second, warm")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.grid(color=_GRID)
+        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return file
 
 

@@ -1,8 +1,8 @@
 """What of the figures stands in the pages? ``python -m benchmarks.publish`` writes it there, nobody else does.
 
 Between ``<!-- bench:NAME -->`` and ``<!-- /bench -->`` a page has what `block` makes of
-``benchmarks/results/latest.json``. ``--check`` writes nothing and exits 1 where a page says something else.
-Pictures are drawn anew beside the page.
+``benchmarks/results/latest.json``, or, of ids, ``benchmarks/results/ids.json``. ``--check`` writes nothing
+and exits 1 where a page says something else. Pictures are drawn anew beside the page.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import tables
+from benchmarks import id_tables, tables
 from benchmarks.cases import STANDARD
-from benchmarks.plots import draw
+from benchmarks.plots import draw, windows
 from benchmarks.results import RESULTS, Results, median
 from processor.commands.console import say
 from processor.errors import EXIT_FAILED
@@ -26,13 +26,14 @@ ROOT = Path(__file__).parents[1]
 PAGES = ("docs/benchmarks.md", "README.md")
 PICTURES = ROOT / "docs" / "images"
 LATEST = RESULTS / "latest.json"
+LATEST_IDS = RESULTS / "ids.json"
 _BLOCK = re.compile(r"(<!-- bench:(?P<name>[a-z-]+) -->\n).*?(<!-- /bench -->)", re.DOTALL)
 
 
 def machine(results: Results) -> str:
     """Say when and where it was measured."""
     found = results.machine
-    part = "" if results.kind == "latest" else f"**Only a part, from a {results.kind} run.** "
+    part = "" if results.kind in {"latest", "ids"} else f"**Only a part, from a {results.kind} run.** "
     return part + (
         f"Measured on {results.at[:10]} with {found['cores']} cores ({found['cpu']}), "
         f"{found['memory_bytes'] / 2**30:.0f} GiB of memory, Python {found['python']}, broker on the same "
@@ -76,38 +77,69 @@ _BLOCKS: dict[str, Callable[[Results], str]] = {
 }
 
 
-def block(name: str, results: Results) -> str:
-    """Return what stands between a block's marks.
+def ids_plot(results: Results) -> str:
+    """Return the picture of rates against ids, where there is one."""
+    title = "Records per CPU second against ids in the window, by system"
+    return f"![{title}](images/bench-ids.svg)" if windows(results) else ""
+
+
+_ID_BLOCKS: dict[str, Callable[[Results], str]] = {
+    "ids-machine": machine,
+    "ids-noise": tables.noise,
+    "ids-missing": missing,
+    "ids-plot": ids_plot,
+    "ids-rates": lambda results: tables.markdown(id_tables.rates(results)),
+    "ids-bytes": lambda results: tables.markdown(id_tables.sizes(results)),
+    "ids-promises": lambda results: tables.markdown(id_tables.promises(results)),
+    "ids-settings": lambda results: tables.markdown(tables.settings(results)),
+}
+
+
+def block(name: str, results: Results, ids: Results | None = None) -> str:
+    """Return what stands between a block's marks; ``ids`` are the results with ids, where there are any.
 
     Raises:
         KeyError: There is no such block.
     """
-    return _BLOCKS[name](results) or "Not measured yet."
+    made = ""
+    if name not in _ID_BLOCKS:
+        made = _BLOCKS[name](results)
+    elif ids is not None:
+        made = _ID_BLOCKS[name](ids)
+    return made or "Not measured yet."
 
 
-def filled(page: str, results: Results) -> str:
+def filled(page: str, results: Results, ids: Results | None = None) -> str:
     """Return a page with all its blocks anew."""
-    return _BLOCK.sub(lambda found: f"{found[1]}\n{block(found['name'], results)}\n\n{found[3]}", page)
+    return _BLOCK.sub(lambda found: f"{found[1]}\n{block(found['name'], results, ids)}\n\n{found[3]}", page)
+
+
+def read_ids() -> Results | None:
+    """Return the results of cases with ids; None where there are none yet."""
+    return Results.read(LATEST_IDS) if LATEST_IDS.is_file() else None
 
 
 def main(*, check: bool) -> int:
     """Write the pages, or say which would change."""
-    results = Results.read(LATEST)
+    results, ids = Results.read(LATEST), read_ids()
     stale = []
     for name in PAGES:
         page = ROOT / name
         text = page.read_text()
-        made = filled(text, results)
+        made = filled(text, results, ids)
         if made != text:
             stale.append(name)
             if not check:
                 page.write_text(made)
     if check:
         for name in stale:
-            say(f"{name} does not say what {LATEST.name} does: run python -m benchmarks.publish", "bold red")
+            say(
+                f"{name} does not say what the results do: run python -m benchmarks.publish",
+                "bold red",
+            )
         return EXIT_FAILED if stale else 0
     PICTURES.mkdir(exist_ok=True)
-    for each in draw(results, PICTURES, "bench"):
+    for each in (*draw(results, PICTURES, "bench"), *(draw(ids, PICTURES, "bench") if ids else ())):
         say(f"drawn: {each.relative_to(ROOT)}")
     return 0
 

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from benchmarks import id_tables
+from benchmarks import id_tables, publish
 from benchmarks.cases import choose, scaled, turns
 from benchmarks.id_cases import HEADER, ID_CASES, SIZES
 from benchmarks.load import START_MS, Load, as_columns
 from benchmarks.measure import FailedError, Figures, Sample, figures, state_bytes
 from benchmarks.options import Options
 from benchmarks.peers import BLOOM, ID_PEERS, PEERS, SEQMARK, WINDOW_DAYS, Job, find_peer
+from benchmarks.plots import draw
 from benchmarks.redis_ids import MOST_BUCKET_IDS, command, hashed, plain, run_redis, server
 from benchmarks.results import Results, Run
 from benchmarks.run import lacking
@@ -293,6 +294,37 @@ def test_bytes_an_id_are_those_of_the_largest_window() -> None:
     assert rows["Seqmark"] == ("101,000,000", "20.0", "23", "24.0", "22.0")
     assert rows["Redis 7, hashes"] == ("1,000,000", "32.0", "-", "-", "-")
     assert "flink" not in rows
+
+
+def test_results_with_ids_draw_one_picture_the_same_each_time(tmp_path: Path) -> None:
+    texts = []
+    for name in ("a", "b"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (file,) = draw(results(), folder, "bench")
+        assert file.name == "bench-ids.svg"
+        texts.append(file.read_text())
+
+    assert texts[0] == texts[1]
+
+
+def test_a_page_takes_ids_from_their_own_results() -> None:
+    page = "<!-- bench:ids-bytes -->\n<!-- /bench -->\n<!-- bench:ids-plot -->\n<!-- /bench -->\n"
+    nothing = Results("latest")
+
+    assert publish.filled(page, nothing).count("Not measured yet.") == 2
+    text = publish.filled(page, nothing, results())
+    assert "| Seqmark | 101,000,000 | 20.0 |" in text
+    assert "images/bench-ids.svg" in text
+    assert publish.filled(text, nothing, results()) == text
+
+
+def test_the_page_has_all_blocks_of_ids() -> None:
+    text = (publish.ROOT / "docs/benchmarks.md").read_text()
+
+    assert all(
+        f"<!-- bench:{name} -->" in text for name in ("ids-rates", "ids-bytes", "ids-promises", "ids-plot")
+    )
 
 
 def test_promises_are_judged_against_the_targets() -> None:
