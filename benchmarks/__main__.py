@@ -64,7 +64,7 @@ def main() -> int:
             results.spark = run_spark(options.spark_records, say)
     except (SeqmarkError, FailedError, KeyboardInterrupt) as error:
         results.kind = "ids-unfinished" if options.ids else "unfinished"
-        say(f"stopped: {error or 'interrupted'}; what was measured is in {results.keep()}", "bold red")
+        say(f"stopped: {str(error) or 'interrupted'}; what was measured is in {results.keep()}", "bold red")
         return EXIT_FAILED
     file = results.keep()
     show(results)

@@ -1,10 +1,11 @@
 """Does a peer do the job that it is measured by?
 
-``python -m benchmarks.peers.check kafka_streams flink`` runs each of its guarantees, sequences and scopes over
-a small input with what a record may have (no key, an empty one, several headers, one without value, nested
-JSON), and compares sink and source record by record, by another client than the peer's. With exactly_once it
-is also killed on its way and started again: that has to hold over a crash, or the state that the benchmark pays
-for is none. Prints a line a run; ``RECORDS=20000`` takes fewer. Exits 1 where anything differs.
+``python -m benchmarks.peers.check kafka_streams flink`` runs each of its guarantees, sequences, scopes and ids
+over a small input with what a record may have (no key, an empty one, several headers, one without value,
+nested JSON), and compares sink and source record by record, by another client than the peer's. With
+exactly_once it is also killed on its way and started again: that has to hold over a crash, or the state that
+the benchmark pays for is none. Prints a line a run; ``RECORDS=20000`` takes fewer. Exits 1 where anything
+differs.
 """
 
 from __future__ import annotations
@@ -22,19 +23,29 @@ import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.peers import FIELD, HEADER, SEQMARK, Job, Scope, Sequence, find_peer
+from benchmarks.peers import (
+    FIELD,
+    HEADER,
+    ID_FIELDS,
+    ID_HEADER,
+    SEQMARK,
+    Job,
+    Scope,
+    Sequence,
+    find_peer,
+)
 from processor.errors import BrokerError
 from processor.kafka.embedded import EmbeddedBroker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks.peers import Peer
+    from benchmarks.peers import IdPlace, Peer
 
 PARTITIONS = 4
 SOURCES: dict[Scope, str] = {"partition": "check.raw", "key": "check.keys"}
@@ -67,7 +78,8 @@ def main(names: list[str]) -> int:
                 wrong += 1
                 continue
             for job, killed in _jobs(broker.bootstrap_servers, name, peer):
-                what = f"{peer.name}: {job.guarantee}, {job.sequence}, {job.scope}{', killed' * killed}"
+                judged = f"ids {job.ids}" if job.ids else f"{job.sequence}, {job.scope}"
+                what = f"{peer.name}: {job.guarantee}, {judged}{', killed' * killed}"
                 with tempfile.TemporaryDirectory(prefix="seqmark-peer-") as folder:
                     try:
                         ready = replace(job, folder=Path(folder))
@@ -92,6 +104,16 @@ def _jobs(bootstrap_servers: str, name: str, peer: Peer) -> Iterator[tuple[Job, 
         source = SOURCES[scope]
         job = Job(bootstrap_servers, source, run, run, PARTITIONS, guarantee, sequence, scope, Path())
         if peer.supports(job):
+            yield job, killed
+    # To a system a text in a header is bytes like any others.
+    for ids, killed in itertools.product(("binary", "json"), (False, True)):
+        guarantee = peer.guarantees[0]
+        run = f"{name}-{uuid.uuid4().hex[:8]}"
+        job = Job(
+            bootstrap_servers, SOURCES["partition"], run, run, PARTITIONS, guarantee, "header", "partition",
+            Path(), cast("IdPlace", ids), 100_000,
+        )  # fmt: skip
+        if peer.supports(job) and not (killed and guarantee == "at_least_once"):
             yield job, killed
 
 
@@ -125,13 +147,27 @@ def _produce(bootstrap_servers: str, topic: str, wanted: range, scope: Scope) ->
         tops[partition, user] = max(top, sequence)
         if number not in wanted:
             continue
-        fields = {"before": {FIELD: -1}, FIELD: sequence, "text": f"ä{number % 997}", "list": [1, {FIELD: 0}]}
+        # Of sequences that were left out some come later, lower than what was there: new ids all the same.
+        identity = uuid.uuid5(uuid.NAMESPACE_OID, f"{partition}/{user}/{sequence}")
+        fields = {
+            "before": {FIELD: -1, ID_FIELDS[0]: "no"},
+            FIELD: sequence,
+            "text": f"ä{number % 997}",
+            "list": [1, {FIELD: 0}],
+            ID_FIELDS[0]: identity.hex[:8],
+            ID_FIELDS[1]: identity.int % 1_000_000,
+        }
         key = b"" if user == 1 else b"user-%d" % user
         producer.produce(
             topic,
             key=None if scope == "partition" and number % 11 == 0 else key,
             value=json.dumps(fields, ensure_ascii=False).encode(),
-            headers=[("other", b"x" * (number % 5)), (HEADER, struct.pack(">q", sequence)), ("none", None)],
+            headers=[
+                ("other", b"x" * (number % 5)),
+                (HEADER, struct.pack(">q", sequence)),
+                (ID_HEADER, identity.bytes),
+                ("none", None),
+            ],
             partition=partition,
             timestamp=START_MS + number,
         )
@@ -167,6 +203,13 @@ def _read(bootstrap_servers: str, topic: str) -> list[list[Record]]:
 
 
 def _passing(source: list[Record], job: Job) -> list[Record]:
+    if job.ids is not None:
+        first: dict[object, Record] = {}
+        for record in source:
+            fields = json.loads(record[1] or b"")
+            of_value = tuple(fields[name] for name in ID_FIELDS)
+            first.setdefault(of_value if job.ids == "json" else dict(record[2])[ID_HEADER], record)
+        return list(first.values())
     lasts: dict[bytes | None, int] = {}
     passing = []
     for record in source:
@@ -204,12 +247,19 @@ def _try(peer: Peer, job: Job, sources: list[list[Record]], *, killed: bool) -> 
         wanted = _passing(source, job)
         found = sink if job.guarantee == "exactly_once" else list(dict.fromkeys(sink))
         repeats += len(sink) - len(found)
+        if not peer.keeps_timestamps:
+            # Nor does it keep their order.
+            found, wanted = _untimed(found), _untimed(wanted)
         if found != wanted:
             pairs = zip(found, wanted, strict=False)
             same = next((at for at, (one, other) in enumerate(pairs) if one != other), "the end")
             what = f"partition {partition}: {len(found):,} records of {len(wanted):,}"
             raise WrongError(f"{what}, as they must be up to {same}")
     return f"as it must be, {repeats:,} more than once" + f", killed at {reached:,} of {total:,}" * killed
+
+
+def _untimed(records: list[Record]) -> list[Record]:
+    return sorted(((*record[:3], (0, 0)) for record in records), key=repr)
 
 
 def _run(peer: Peer, job: Job, *, until: int, kill: bool) -> int:
