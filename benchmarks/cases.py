@@ -42,8 +42,9 @@ class Case:
         aim: What would be better still.
         share: Target as a share of what the standard case reaches, in place of ``least`` (and of ``aim``).
         beside: Whether `BESIDE` runs it too. The standard case has all peers.
-        peers: Of a case with ids: who takes part, in the first round only where `rounds` does not say more.
+        peers: Of a case with ids: who takes part beside Seqmark.
         rounds: Of a case with ids: how many rounds there are at most, of Seqmark and of its peers.
+        once: Of a case with ids: peers that are in the first round only, whatever `rounds` says.
         blooms: Of a case with ids: whether the Bloom filters are measured too.
         quick: Whether a quick run has it.
         memory_gib: Memory that must be free.
@@ -61,6 +62,7 @@ class Case:
     beside: bool = False
     peers: tuple[str, ...] = ()
     rounds: tuple[int, int] = (99, 1)
+    once: tuple[str, ...] = ()
     blooms: bool = False
     quick: bool = True
     memory_gib: int = 0
@@ -203,7 +205,9 @@ def _rounds(case: Case, system: str) -> int:
     ours, theirs = case.rounds
     if system == SEQMARK or (case.blooms and system in BLOOM):
         return ours
-    return theirs if system in case.peers else 0
+    if system not in case.peers:
+        return 0
+    return min(1, theirs) if system in case.once else theirs
 
 
 def _takes_part(case: Case, system: str) -> bool:

@@ -14,7 +14,7 @@ from benchmarks.load import Load
 from benchmarks.peers import ID_PEERS
 
 HEADER = "ids-header"
-"""The case that all systems take part in, each in each round: what Seqmark and others are compared by."""
+"""The case that all take part in, the quicker ones in each round: what Seqmark and others are compared by."""
 JSON = "ids-json"
 SIZES = ("ids-1m", "ids-10m", "ids-100m")
 """Those that differ in the ids in the window only."""
@@ -43,6 +43,8 @@ ID_CASES = (
         least=LEAST,
         peers=ID_PEERS,
         rounds=(99, 99),
+        # Minutes each, and so far behind that a second decimal tells nothing.
+        once=("quix", "spark"),
         blooms=True,
     ),
     Case(

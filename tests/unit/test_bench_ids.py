@@ -134,7 +134,7 @@ def test_seqmark_takes_part_in_each_round_and_peers_as_the_case_says() -> None:
         for case in (header, ten)
     ]
 
-    assert counted == [[3, 3, 3, 3, 0], [2, 2, 1, 0, 0]]
+    assert counted == [[3, 3, 3, 1, 0], [2, 2, 1, 0, 0]]
 
 
 def test_what_is_measured_is_the_last_million_and_half_of_a_smaller_load() -> None:
