@@ -23,6 +23,7 @@ remembers it, so a crash repeats records and loses none.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -162,6 +163,18 @@ class SlotPipeline:
         self._clock = clock
         self.partitions: dict[int, Partition] = {}
         self.begun_at: float | None = None
+        self._commit_began_at = -math.inf
+
+    def due_at(self, interval_s: float) -> float | None:
+        """Return when the open transaction is to be committed, on the clock; None where none is open.
+
+        The interval is counted from the start of the commit before: what comes in during a commit does not wait
+        for the rest of it and for a whole interval as well. Half an interval is left for gathering, or commits
+        that are slower than the interval would follow each other with a chunk each.
+        """
+        if self.begun_at is None:
+            return None
+        return max(self._commit_began_at + interval_s, self.begun_at + interval_s / 2)
 
     async def take(self, chunk: Chunk) -> None:
         """Judge a chunk and queue what it became.
@@ -370,7 +383,7 @@ class SlotPipeline:
         """
         if self.begun_at is None:
             return
-        started = self._clock()
+        started = self._commit_began_at = self._clock()
         await self._output.flush()
         reached(Step.OUTPUT)  # 2
         moved = [partition for partition in self.partitions.values() if partition.moved]

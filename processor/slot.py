@@ -450,9 +450,10 @@ class SlotRun:
             self._failed.set_exception(error)
 
     async def _commit_if_due(self, pipeline: SlotPipeline) -> None:
-        if pipeline.begun_at is None:
+        due_at = pipeline.due_at(self._context.commit_interval_s)
+        if due_at is None:
             return
-        left = pipeline.begun_at + self._context.commit_interval_s - time.monotonic()
+        left = due_at - time.monotonic()
         if left <= 0:
             await pipeline.commit()
             self._trim(pipeline)

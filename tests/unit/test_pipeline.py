@@ -112,6 +112,7 @@ class Slot:
         quarantine_limit: int = 1_000_000,
         partitions: int = 1,
         duplicates_limit: int | None = None,
+        clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.said: list[str] = []
         self.output = RecordingOutput(self.said)
@@ -127,7 +128,7 @@ class Slot:
             duplicates_limit_bytes=duplicates_limit or 0,
         )
         self.pipeline = SlotPipeline(
-            "clicks", topics, self.output, batches.DECODER, Encoder(), self.metrics, lambda: 0.0
+            "clicks", topics, self.output, batches.DECODER, Encoder(), self.metrics, clock
         )
         self.stores = [RecordingStore(self.said, str(number)) for number in range(partitions)]
         for number, store in enumerate(self.stores):
@@ -226,6 +227,25 @@ def test_the_partitions_of_a_slot_are_in_one_transaction() -> None:
         "begin", f"send {SINK}:0", f"send {SINK}:1", "flush", f"send {CHANGELOG}:0", f"send {CHANGELOG}:1",
         "flush", "offsets {0: 2, 1: 2}", "end", "local 0", "local 1",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("commit_s", "due_s"),
+    [
+        (0.02, 1.100),  # an interval after the commit before began, not after it ended
+        (0.08, 1.130),  # but half an interval is left, so that slow commits gather more than a chunk
+        (5.00, 6.050),
+    ],
+)
+def test_a_commit_is_due_an_interval_after_the_one_before_began(commit_s: float, due_s: float) -> None:
+    now = [1.0]
+    slot = Slot(clock=lambda: now[0])
+    slot.take(came(1))
+    slot.commit()
+    assert slot.pipeline.due_at(0.1) is None
+    now[0] += commit_s
+    slot.take(came(2, start=1))
+    assert slot.pipeline.due_at(0.1) == pytest.approx(due_s)
 
 
 def test_a_partition_that_did_not_move_writes_nothing() -> None:

@@ -24,6 +24,9 @@ class CountingPipeline:
         self.begun_at: float | None = 0.0
         self.commits = 0
 
+    def due_at(self, interval_s: float) -> float | None:
+        return None if self.begun_at is None else self.begun_at + interval_s
+
     async def commit(self) -> None:
         self.commits += 1
 
