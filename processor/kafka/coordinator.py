@@ -176,8 +176,20 @@ class Coordinator:
             "add_partitions",
         )
 
-    async def add_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Make the group's offsets part of the transaction.
+    async def add_group(self, group_id: str) -> None:
+        """Announce that the group's offsets will be part of the transaction, which has been opened.
+
+        Raises:
+            RebuildError, FencedError: It is not, or that is not known.
+        """
+        await self._ask(
+            lambda: AddOffsetsToTxnRequest(self._id, self.producer_id, self.epoch, group_id),
+            lambda answer: [answer.error_code],
+            "add_offsets",
+        )
+
+    async def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Make offsets of an announced group part of the transaction.
 
         aiokafka speaks version 0, which knows no group generation (trap 1): what keeps a zombie from
         committing is the transactional id, fenced at each assignment.
@@ -185,11 +197,6 @@ class Coordinator:
         Raises:
             RebuildError, FencedError: They are not, or that is not known.
         """
-        await self._ask(
-            lambda: AddOffsetsToTxnRequest(self._id, self.producer_id, self.epoch, group_id),
-            lambda answer: [answer.error_code],
-            "add_offsets",
-        )
         topics: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
         for tp, offset in offsets.items():
             topics[tp.topic].append((tp.partition, offset, ""))

@@ -24,19 +24,22 @@ class ExactlyOnceOutput:
         producer: Fenced already.
         group_id: Whose offsets they are.
         source: Topic of the offsets.
+        changelog: Written last, in each partition that anything is written to.
     """
 
-    def __init__(self, producer: Producer, group_id: str, source: str) -> None:
+    def __init__(self, producer: Producer, group_id: str, source: str, changelog: str) -> None:
         self._producer = producer
         self._group_id = group_id
         self._source = source
+        self._changelog = changelog
 
     def begin(self) -> None:
         """Begin a transaction."""
-        self._producer.begin()
+        self._producer.begin(self._group_id)
 
     async def send(self, topic: str, partition: int, batches: Iterable[EncodedBatch]) -> None:
         """Queue batches."""
+        self._producer.expect(TopicPartition(self._changelog, partition))
         await self._producer.send(topic, partition, batches)
 
     async def flush(self) -> None:

@@ -87,6 +87,9 @@ class Producer:
         self._sequence: dict[TopicPartition, int] = defaultdict(int)
         self._queue: dict[TopicPartition, deque[EncodedBatch]] = {}
         self._added: set[TopicPartition] = set()
+        self._expected: set[TopicPartition] = set()
+        self._group: str | None = None
+        self._group_added = False
         self._first: dict[TopicPartition, int] = {}
         self._acknowledged: dict[TopicPartition, int] = {}
         self._pending_bytes = 0
@@ -118,10 +121,17 @@ class Producer:
         await take(self._link, self._coordinator, list(written), self._deadline_s)
         self._pump_task = asyncio.create_task(self._pump(), name=f"produce {self._id}")
 
-    def begin(self) -> None:
-        """Begin a transaction; the broker hears of it with the first batch."""
+    def begin(self, group_id: str | None = None) -> None:
+        """Begin a transaction; the broker hears of it with the first batch.
+
+        Args:
+            group_id: Whose offsets will be part of it: announced early, beside the work, so that the commit
+                does not wait for that as well. None: announced with the offsets.
+        """
         self._check()
         self._added.clear()
+        self._expected.clear()
+        self._group, self._group_added = group_id, False
         self._in_transaction = True
 
     async def send(self, topic: str, partition: int, batches: Iterable[EncodedBatch]) -> None:
@@ -139,6 +149,10 @@ class Producer:
             self._unsent += 1
         self._wake.set()
         await self._until(lambda: self._pending_bytes <= PENDING_BYTES, "send")
+
+    def expect(self, partition: TopicPartition) -> None:
+        """Say that this transaction will write to a partition: announced along with the next new one."""
+        self._expected.add(partition)
 
     async def flush(self) -> None:
         """Wait until the broker has acknowledged everything.
@@ -160,7 +174,11 @@ class Producer:
         """
         self._check()
         await self._ended_everywhere()
-        await self._coordinator.add_offsets(group_id, offsets)
+        if self._group is None or not self._added:
+            await self._coordinator.add_group(group_id)
+        else:
+            await self._until(lambda: self._group_added, "add_offsets")
+        await self._coordinator.commit_offsets(group_id, offsets)
 
     async def end(self, *, commit: bool) -> None:
         """Commit or abort the transaction.
@@ -199,6 +217,9 @@ class Producer:
         """
         if self._id is None or not self._in_transaction or not self._added:
             return
+        if self._pump_task is not None:
+            # What is announced after the end would open another transaction.
+            self._pump_task.cancel()
         try:
             async with asyncio.timeout(5):
                 await self._until(lambda: not any(self._in_flight.values()), "abort", check=False)
@@ -241,6 +262,7 @@ class Producer:
                 if any(self._queue.values()):
                     await self._add_partitions()
                     self._dispatch()
+                    await self._add_group()
                 await self._wake.wait()
         except (RebuildError, FencedError, StopError) as error:
             self._fail(error)
@@ -312,10 +334,18 @@ class Producer:
         new = [tp for tp, queue in self._queue.items() if queue and tp not in self._added]
         if not new:
             return
+        new += self._expected.difference(self._added, new)
         await self._ended_everywhere()
         # Counted as added even if the answer fails: an abort is owed from here on.
         self._added.update(new)
         await self._coordinator.add_partitions(new)
+
+    async def _add_group(self) -> None:
+        """Tell the coordinator whose offsets will follow, while the first batches are on their way."""
+        if self._id is not None and self._group is not None and not self._group_added:
+            await self._coordinator.add_group(self._group)
+            self._group_added = True
+            self._moved.set()
 
     async def _see_end(self, first: Mapping[TopicPartition, int]) -> None:
         """See the commit in all partitions, or bring it there: the next end must not decide about it."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from processor.errors import FencedError, RebuildError, StopError
+from processor.kafka.offsets import bounds
 from processor.kafka.producer import SEQUENCES, Producer
 from processor.kafka.seam import KafkaError, Link, OffsetRequest, TopicPartition
 from processor.wire.encode import EncodedBatch, plain_batch
@@ -156,6 +157,45 @@ def test_a_fenced_producer_cannot_commit_offsets(broker: Broker, topic: str) -> 
     asyncio.run(run())
 
     assert group_offsets(broker.bootstrap_servers, identity) == {}
+
+
+def test_what_a_transaction_is_told_early_is_part_of_it(broker: Broker, topic: str) -> None:
+    identity = unique("tx")
+    written, expected = (TopicPartition(topic, number) for number in (0, 1))
+
+    async def run() -> tuple[int, int]:
+        async with fenced(broker, topic, identity) as producer:
+            producer.begin(identity)
+            producer.expect(expected)
+            await producer.send(topic, 0, [batch([1])])
+            await producer.flush()
+            await producer.add_offsets(identity, {written: 7})
+            await producer.end(commit=True)
+        link = await Link.open({"bootstrap_servers": broker.bootstrap_servers}, "test", [topic])
+        try:
+            ends = await bounds(link, [written, expected])
+        finally:
+            await link.close()
+        return ends[written].end, ends[expected].end
+
+    # A record and its marker; where nothing was written there is the marker alone.
+    assert asyncio.run(run()) == (2, 1)
+    assert group_offsets(broker.bootstrap_servers, identity) == {(topic, 0): 7}
+
+
+def test_offsets_are_committed_where_nothing_else_was_sent(broker: Broker, topic: str) -> None:
+    identity = unique("tx")
+
+    async def run() -> None:
+        async with fenced(broker, topic, identity) as producer:
+            for offset in (7, 8):
+                producer.begin(identity)
+                await producer.add_offsets(identity, {TopicPartition(topic, 0): offset})
+                await producer.end(commit=True)
+
+    asyncio.run(run())
+
+    assert group_offsets(broker.bootstrap_servers, identity) == {(topic, 0): 8}
 
 
 def test_nothing_can_be_committed_after_a_refused_batch(broker: Broker, topic: str) -> None:
