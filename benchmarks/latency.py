@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from processor.wire.encode import EncodedBatch
 
 TICK_S = 0.01
-WARM_S = 5.0
-"""Of the offered load that is not looked at: caches fill, a JVM compiles."""
+WARM_S = 20.0
+"""Of the offered load that is not looked at: caches fill, JVMs compile. The broker's takes 0.2 to 0.3 of a
+core for some 15 s of such small requests, whatever it has done before; p99 is up to twice as long then."""
 FIRST_S = 120.0
 """How long a system may take to start and let the first records through."""
 TAIL_S = 30.0
