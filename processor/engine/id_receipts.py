@@ -8,6 +8,9 @@ As that of `processor.engine.receipts`, but for what it was judged by::
 Bloom filters without confirmation know neither who passed nor when the id expires: where there is no owner, it
 and all behind it is left out, but for the last brace.
 
+With ``route`` records of one partition come from many: their offsets, and owners', are places then
+(`processor.engine.route`), and the partitions are written record by record.
+
 Ids are text of many forms. What is plain, printable ASCII without quotes and backslashes, is written by a
 kernel; where a part is not, the id is written in Python, which knows UTF-8 and JSON.
 """
@@ -23,6 +26,7 @@ from processor.engine.ids import Form, Ids, texts
 from processor.engine.jit import Int, kernel
 from processor.engine.receipts import NUMBER_BYTES, number_bytes, put_head, put_number, put_text
 from processor.engine.records import MAX_OVERHEAD_BYTES
+from processor.engine.route import MOST_PARTITIONS, PARTITION_BITS
 from processor.engine.varints import VARINT_BYTES, put_bytes
 
 if TYPE_CHECKING:
@@ -30,9 +34,9 @@ if TYPE_CHECKING:
 
     from processor.engine.records import Columns
 
-_NUMBERS = 4
+_NUMBERS = 6
 _ESCAPED = int(Form.ESCAPED)
-_OFFSET, _TIMESTAMP, _ID, _OWNER, _EXPIRES, _END = range(6)
+_OFFSET, _TIMESTAMP, _ID, _OWNER, _EXPIRES, _END, _BETWEEN = range(7)
 
 
 class IdGrounds(NamedTuple):
@@ -41,7 +45,7 @@ class IdGrounds(NamedTuple):
     Attributes:
         verdict: uint8[n], `Verdict` values.
         ids: Of the records.
-        owner: int64[n], of a duplicate, the offset of the record that passed; -1: nobody knows.
+        owner: int64[n], of a duplicate, the offset of the record that passed, or its place; -1: nobody knows.
         expires_ms: int64[n], of a duplicate, when its id expires.
     """
 
@@ -52,30 +56,36 @@ class IdGrounds(NamedTuple):
 
 
 class IdReceiptText:
-    """The constant parts of the receipts of one source partition.
+    """The constant parts of the receipts of one source partition, or of those of all partitions.
 
     Attributes:
         data: uint8[m], the parts one after the other.
-        spans: int64[7], where each begins, and where the last ends.
+        spans: int64[8], where each begins, and where the last ends.
+        places: 1 where offsets are places, 0 where all stand in one partition.
         most_bytes: More than the value of a receipt ever takes beside its id.
 
     Args:
         place: The first fields, pipeline, topic and partition, as a JSON object.
         owner: The first fields of an owner, topic and partition, as a JSON object.
+        places: Offsets are places; the first fields are without a partition.
     """
 
-    def __init__(self, place: bytes, owner: bytes) -> None:
+    def __init__(self, place: bytes, owner: bytes, *, places: bool = False) -> None:
+        between = b',"offset":'
+        first = b',"partition":' if places else between
         parts = [
-            place[:-1] + b',"offset":',
+            place[:-1] + first,
             b',"timestamp":',
             b',"verdict":"duplicate","mode":"insert-id","id":',
-            b',"owner":' + owner[:-1] + b',"offset":',
+            b',"owner":' + owner[:-1] + first,
             b'},"expires_at":',
             b"}",
+            between,
         ]
         self.data = np.frombuffer(b"".join(parts), np.uint8).copy()
         self.spans = np.cumsum([0, *map(len, parts)], dtype=np.int64)
-        self.most_bytes = self.data.size + _NUMBERS * NUMBER_BYTES
+        self.places = int(places)
+        self.most_bytes = self.data.size + len(between) + _NUMBERS * NUMBER_BYTES
 
 
 class IdLists(NamedTuple):
@@ -157,6 +167,7 @@ def encode(
         _encode(
             text.data,
             text.spans,
+            text.places,
             columns.data,
             columns.key,
             columns.key_length,
@@ -214,6 +225,7 @@ def _plain_lists(
 def _encode(
     text: NDArray[np.uint8],
     spans: NDArray[np.int64],
+    places: Int,
     data: NDArray[np.uint8],
     key: NDArray[np.int64],
     key_length: NDArray[np.int64],
@@ -228,27 +240,49 @@ def _encode(
     base_timestamp: Int,
     out: NDArray[np.uint8],
 ) -> Int:
-    at = 0
-    sizes = np.empty(_NUMBERS, np.int64)
+    at: Int = 0
+    sizes = np.empty(4, np.int64)
     for k in range(rows.size):
         row = rows[k]
-        sizes[0] = number_bytes(offset[row])
+        sizes[0] = _place_bytes(offset[row], places, spans)
         sizes[1] = number_bytes(timestamp[row])
         owned = owner[row] >= 0
-        sizes[2] = number_bytes(owner[row]) if owned else 0
+        sizes[2] = _place_bytes(owner[row], places, spans) if owned else 0
         sizes[3] = number_bytes(expires[row]) if owned else 0
         value = sizes.sum() + spans[_END + 1] + list_size[k]
         if not owned:
             value -= spans[_END] - spans[_OWNER]
         delta = timestamp[row] - base_timestamp
         at = put_head(out, at, np.int64(k), delta, data, key[row], key_length[row], value)
-        at = put_number(out, put_text(out, at, text, spans, _OFFSET), sizes[0], offset[row])
+        at = _put_place(out, put_text(out, at, text, spans, _OFFSET), offset[row], places, text, spans)
         at = put_number(out, put_text(out, at, text, spans, _TIMESTAMP), sizes[1], timestamp[row])
         at = put_bytes(out, put_text(out, at, text, spans, _ID), lists, list_at[k], list_size[k])
         if owned:
-            at = put_number(out, put_text(out, at, text, spans, _OWNER), sizes[2], owner[row])
+            at = _put_place(out, put_text(out, at, text, spans, _OWNER), owner[row], places, text, spans)
             at = put_number(out, put_text(out, at, text, spans, _EXPIRES), sizes[3], expires[row])
         at = put_text(out, at, text, spans, _END)
         out[at] = 0  # no headers
         at += 1
     return at
+
+
+@kernel
+def _place_bytes(place: Int, places: Int, spans: NDArray[np.int64]) -> Int:
+    """Return how many bytes `_put_place` writes."""
+    if places == 0:
+        return number_bytes(place)
+    between = spans[_BETWEEN + 1] - spans[_BETWEEN]
+    return number_bytes(place & (MOST_PARTITIONS - 1)) + between + number_bytes(place >> PARTITION_BITS)
+
+
+@kernel
+def _put_place(
+    out: NDArray[np.uint8], at: Int, place: Int, places: Int, text: NDArray[np.uint8], spans: NDArray[np.int64]
+) -> Int:
+    """Write an offset, or a place's partition and offset; return the position after it."""
+    offset = place
+    if places != 0:
+        partition = place & (MOST_PARTITIONS - 1)
+        offset = place >> PARTITION_BITS
+        at = put_text(out, put_number(out, at, number_bytes(partition), partition), text, spans, _BETWEEN)
+    return put_number(out, at, number_bytes(offset), offset)

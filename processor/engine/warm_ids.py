@@ -15,6 +15,8 @@ from processor.engine.id_receipts import IdGrounds, IdReceiptText, id_lists
 from processor.engine.id_receipts import encode as encode_receipts
 from processor.engine.ids import HeaderPart, IdExtractor, Ids, KeyPart, Part, ValuePart
 from processor.engine.records import Columns
+from processor.engine.route import encode as encode_routed
+from processor.engine.route import share_out, take_off, targets
 
 KEY = bytes(9)
 
@@ -27,11 +29,19 @@ def warm_ids() -> None:
     rows = np.zeros(0, np.int64)
     grounds, lists = IdGrounds(found.fault, found, rows, rows), id_lists(columns.data, found, rows)
     encode_receipts(IdReceiptText(b"{}", b"{}"), columns, rows, grounds, lists, 0, np.zeros(1, np.uint8))
+    _route(columns, found)
     readings = clock.by_records(0, np.zeros(2, np.int64), np.zeros(2, np.uint8), 0, 0).reading_ms
     none, fault = np.zeros((1, 2), np.int64), np.zeros(2, np.uint8)
     ids = Ids(np.eye(2, dtype=np.uint64), fault, fault.astype(np.bool_), fault[None], none, none)
     _exact(ids, readings)
     _bloom(ids, readings)
+
+
+def _route(columns: Columns, ids: Ids) -> None:
+    """Route no record."""
+    rows, _ = share_out(targets(ids, ids.fault, 0, 1), 0, 0, 1)
+    encode_routed(columns, rows, columns.offset, 0, np.zeros(1, np.uint8))
+    take_off(columns)
 
 
 def _exact(ids: Ids, readings: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:

@@ -15,6 +15,7 @@ import orjson
 from processor.engine import id_receipts
 from processor.engine.id_receipts import IdGrounds, IdLists, IdReceiptText
 from processor.engine.receipts import ReceiptText, encode, most_bytes
+from processor.engine.route import PARTITION_BITS
 from processor.wire.codec import Codec, deflate
 from processor.wire.encode import RUN_BYTES, EncodedBatch, TooLargeError
 
@@ -25,13 +26,20 @@ if TYPE_CHECKING:
     from processor.engine.records import Columns
 
 
+ANYWHERE = -1
+"""In place of a partition's number: offsets are places (`processor.engine.route`), which say it themselves."""
+
+
 def receipt_text(pipeline: str, topic: str, partition: int) -> ReceiptText:
     """Return the constant parts of the receipts of a source partition."""
     return ReceiptText(orjson.dumps({"pipeline": pipeline, "topic": topic, "partition": partition}))
 
 
 def id_receipt_text(pipeline: str, topic: str, partition: int) -> IdReceiptText:
-    """Return the constant parts of the receipts of a source partition, in mode insert-id."""
+    """Return the constant parts of the receipts of a source partition, in mode insert-id; see `ANYWHERE`."""
+    if partition == ANYWHERE:
+        named = {"topic": topic}
+        return IdReceiptText(orjson.dumps({"pipeline": pipeline, **named}), orjson.dumps(named), places=True)
     place = {"topic": topic, "partition": partition}
     return IdReceiptText(orjson.dumps({"pipeline": pipeline, **place}), orjson.dumps(place))
 
@@ -123,7 +131,7 @@ class ReceiptEncoder:
         """Return batches with the receipts of ``rows``, in order.
 
         Args:
-            partition: Number of the source partition.
+            partition: Number of the source partition; `ANYWHERE`: offsets and owners are places.
             columns: The records.
             rows: int64[k], dropped records.
             grounds: Of all records of ``columns``.
@@ -176,14 +184,16 @@ class ReceiptEncoder:
         times = columns.timestamp[rows]
         base = int(times[0])
         used = records.encode(base, self._out)
+        # For messages to people: of a place its offset.
+        bits = PARTITION_BITS if isinstance(records, _OfIds) and records.text.places else 0
         batch = EncodedBatch(
             Codec.LZ4,
             base,
             int(times.max()),
             int(rows.size),
             deflate(Codec.LZ4, self._out[:used]),
-            int(columns.offset[rows[0]]),
-            int(columns.offset[rows[-1]]),
+            int(columns.offset[rows[0]]) >> bits,
+            int(columns.offset[rows[-1]]) >> bits,
         )
         if batch.size <= limit_bytes:
             out.append(batch)
