@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from processor.engine.warm import warm
 from processor.engine.warm_ids import warm_ids
 from processor.errors import SeqmarkError, StopError
+from processor.hops import hops
 from processor.kafka.seam import KafkaError
 from processor.worker import Worker
 from schemas.config import InsertIdDedup
@@ -94,9 +95,9 @@ class Application:
         )
         self._faust.boot_strategy = _NoKafka(self._faust)
         self._channels: dict[tuple[str, int], Any] = {}
-        for pipeline in settings.pipelines:
+        for hop in hops(settings):
             for slot in range(worker.slots):
-                self._add_agent(pipeline.name, slot)
+                self._add_agent(hop.name, slot)
         self._add_pages()
         self.worker = Worker(settings, self.metrics, self._put, drain=drain)
         self._service = _WorkerService(self.worker)

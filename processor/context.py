@@ -6,9 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from processor.errors import RebuildError, StopError
+from processor.hops import FirstHop
 from processor.kafka.topic_plan import changelog_topic, names, plan
 from processor.kafka.topics import connected, describe
 from processor.pipeline import Topics
+from processor.router import first_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,6 +37,7 @@ class Context:
         encoder: Likewise.
         fail: Called with what ends the worker.
         progressed: Called when a slot got further: a commit, an empty fetch, ready.
+        drain: Whether the worker ends once it is drained.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a worker has, gathered once
@@ -48,6 +51,8 @@ class Context:
         encoder: Encoder,
         fail: Callable[[Exception], None],
         progressed: Callable[[], None],
+        *,
+        drain: bool = False,
     ) -> None:
         worker = settings.worker
         self.settings = settings
@@ -59,6 +64,7 @@ class Context:
         self.encoder = encoder
         self.fail = fail
         self.progressed = progressed
+        self.drain = drain
         self.application_id: str = worker.application_id
         self.exactly_once: bool = worker.guarantee == "exactly_once"
         self.start: str = worker.start
@@ -124,7 +130,9 @@ async def look(settings: Settings) -> ClusterView:
 
 
 def topics_for(settings: Settings, pipeline: Pipeline, view: ClusterView) -> Topics:
-    """Return a pipeline's topics with what they take."""
+    """Return a pipeline's topics with what they take, or a hop's."""
+    if isinstance(pipeline, FirstHop):
+        return first_topics(settings, pipeline, view)
     quarantine, duplicates = pipeline.quarantine, pipeline.duplicates
     changelog = changelog_topic(settings, pipeline)
     return Topics(

@@ -227,9 +227,9 @@ def make_judge(pipeline: Pipeline) -> Judge:
             table = ScopeTable(os.urandom(16), epoch=epoch is not None, window=dedup.reorder_window)
             changelog = f"the changelog of pipeline {pipeline.name}"
             return ScopedWatermark(_scope(dedup.scope), make_extractor(dedup.sequence), epoch, table, changelog)
-        case InsertIdDedup(backend="exact", route=None) as dedup:
+        case InsertIdDedup(backend="exact") as dedup:
             return InsertIds(dedup)
-        case InsertIdDedup(backend="bloom", route=None) as dedup:
+        case InsertIdDedup(backend="bloom") as dedup:
             return BloomIds(dedup)
         case other:
             raise NotImplementedError(f"{other!r} was not refused")

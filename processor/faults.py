@@ -2,7 +2,8 @@
 
 ``SEQMARK_FAULT_STEP=NAME[:N]`` ends the process with SIGKILL right after the N-th time (default 1) that
 the step NAME was done; with ``SEQMARK_FAULT_ACTION=stop`` it is halted there with SIGSTOP instead, once,
-until a test lets it go on. For tests only; without the variable `reached` costs one comparison.
+until a test lets it go on. With ``SEQMARK_FAULT_PIPELINE`` only the commits of the pipeline, or the hop, of
+that name count. For tests only; without the variable `reached` costs one comparison.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ class Step(StrEnum):
 
 _wanted, _, _count = os.environ.get("SEQMARK_FAULT_STEP", "").partition(":")
 _left = int(_count) if _count else 1
+_pipeline = os.environ.get("SEQMARK_FAULT_PIPELINE", "")
 _signal = signal.SIGSTOP if os.environ.get("SEQMARK_FAULT_ACTION") == "stop" else signal.SIGKILL
 
 
-def reached(step: Step) -> None:
-    """Note that ``step`` is done; a test may have asked to end or halt here."""
+def reached(step: Step, pipeline: str = "") -> None:
+    """Note that ``step`` is done, for ``pipeline``; a test may have asked to end or halt here."""
     global _left  # noqa: PLW0603 - one counter for the process, by design
-    if step != _wanted:
+    if step != _wanted or (_pipeline and pipeline != _pipeline):
         return
     _left -= 1
     if _left == 0:

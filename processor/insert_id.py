@@ -148,13 +148,13 @@ class IdJudge(ABC):
             RebuildError: The local state is not what the index says; it has been thrown away.
             StopError: More ids than one partition can have.
         """
-        ids, offset = evidence.ids, evidence.offset
-        assert ids is not None and offset is not None and evidence.timestamp is not None  # noqa: S101, PT018 - `extract` gave them
+        ids, offset, owner = evidence.ids, evidence.offset, evidence.owner
+        assert ids is not None and offset is not None and owner is not None and evidence.timestamp is not None  # noqa: S101, PT018 - `extract` gave them
         readings = self._reader.read(self._clock_ms, offset, evidence.timestamp, evidence.fault)
-        judged = self._decided(ids, offset, readings.reading_ms)
+        judged = self._decided(ids, owner, readings.reading_ms)
         # A record that meets its own trace is a replay, and passes: that must not happen, and would lose it.
         verdict = judged.verdict
-        replayed = judged.owner == offset
+        replayed = judged.owner == owner
         if replayed.any():
             log.error("%s records met themselves and pass", np.count_nonzero(replayed))
             verdict[replayed] = Verdict.PASS

@@ -40,6 +40,7 @@ class Evidence:
         ids: In mode insert-id; its faults are those of ``fault``.
         offset: int64[n], in mode insert-id.
         timestamp: int64[n], in mode insert-id.
+        place: int64[n], what an id's owner is called where that is not its offset (`processor.engine.route`).
     """
 
     sequence: NDArray[np.int64]
@@ -50,6 +51,12 @@ class Evidence:
     ids: Ids | None = None
     offset: NDArray[np.int64] | None = None
     timestamp: NDArray[np.int64] | None = None
+    place: NDArray[np.int64] | None = None
+
+    @property
+    def owner(self) -> NDArray[np.int64] | None:
+        """What the owner of an id is called: int64[n], in mode insert-id."""
+        return self.offset if self.place is None else self.place
 
     def before(self, row: int) -> Evidence:
         """Return that of the records before ``row``."""
@@ -62,6 +69,7 @@ class Evidence:
             None if self.ids is None else self.ids.before(row),
             None if self.offset is None else self.offset[:row],
             None if self.timestamp is None else self.timestamp[:row],
+            None if self.place is None else self.place[:row],
         )
 
     def after(self, row: int) -> Evidence:
@@ -74,6 +82,7 @@ class Evidence:
             ids=self.ids.after(row),
             offset=self.offset[row:],
             timestamp=self.timestamp[row:],
+            place=None if self.place is None else self.place[row:],
         )
 
 

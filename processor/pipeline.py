@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from processor.engine.id_receipts import IdGrounds
+    from processor.engine.receipts import Grounds
+    from processor.engine.records import Columns
     from processor.judge import Evidence, Judge, Judgement
     from processor.metrics import Metrics
     from processor.state.table import Table
@@ -93,6 +96,10 @@ class Topics:
         """The topics that a pipeline's transactional ids write to."""
         return [self.sink, *filter(None, (self.duplicates, self.quarantine)), self.changelog]
 
+    def written_from(self, numbers: Iterable[int]) -> list[tuple[str, int]]:
+        """Return the partitions that are written to by whoever works on the source partitions ``numbers``."""
+        return [(topic, number) for topic in self.written for number in numbers]
+
 
 @dataclass(slots=True)
 class Partition:
@@ -120,10 +127,10 @@ class Partition:
 
 
 @dataclass(slots=True)
-class _Made:
+class Made:
     """What became of one piece, computed before anything is awaited."""
 
-    sink: list[EncodedBatch]
+    sink: dict[int, list[EncodedBatch]]
     quarantine: list[EncodedBatch]
     receipts: list[EncodedBatch]
     stop: StopError | None = None
@@ -220,7 +227,7 @@ class SlotPipeline:
         if self.begun_at is None:
             self._output.begin()
             self.begun_at = self._clock()
-            reached(Step.BEGUN)
+            reached(Step.BEGUN, self.name)
 
     def skip(self, number: int, to_offset: int) -> None:
         """Move a partition's position without reading: retention has removed what was there."""
@@ -246,11 +253,11 @@ class SlotPipeline:
         self._begin()
         partition.moved = True
 
-    def _judge(self, partition: Partition, piece: Piece) -> _Made:
+    def _judge(self, partition: Partition, piece: Piece) -> Made:
         """Decide over one piece and encode what passes; stages the state, awaits nothing."""
-        evidence = partition.judge.extract(piece.columns)
+        evidence = self._extract(partition, piece)
         mark_too_large(self._encoder, piece, evidence.fault, self._topics.sink_limit_bytes)
-        made = _Made([], [], [])
+        made = Made({}, [], [])
         faulty = np.flatnonzero(evidence.fault)
         if faulty.size:
             made = self._quarantine(partition, piece, faulty, evidence.fault)
@@ -258,13 +265,28 @@ class SlotPipeline:
             piece = _before(piece, made.stop_row)
             evidence = evidence.before(made.stop_row)
         judged = partition.judge.judge(evidence)
-        made.sink = self._encoder.encode(piece, judged.verdict, self._topics.sink_limit_bytes)
+        made.sink = self._passed(partition, piece, evidence, judged)
         if self._topics.duplicates is not None:
             made.receipts = self._receipts_of(partition, piece, evidence, judged)
         partition.counts += np.bincount(judged.verdict, minlength=len(Verdict))
         batch = piece.batches[-1] if len(piece.batches) else None
         self._move(partition, piece.next_offset, batch)
         return made
+
+    def _extract(self, partition: Partition, piece: Piece) -> Evidence:
+        """Read what the records of a piece are judged by."""
+        return partition.judge.extract(piece.columns)
+
+    def _passed(
+        self, partition: Partition, piece: Piece, evidence: Evidence, judged: Judgement
+    ) -> dict[int, list[EncodedBatch]]:
+        """Encode what passes, by the partition that it goes to."""
+        del evidence
+        return {partition.number: self._encoder.encode(piece, judged.verdict, self._topics.sink_limit_bytes)}
+
+    def _where(self, partition: Partition, columns: Columns, row: int) -> str:
+        """Name a record to people."""
+        return f"{self._topics.source}:{partition.number}:{int(columns.offset[row])}"
 
     def _receipts_of(
         self, partition: Partition, piece: Piece, evidence: Evidence, judged: Judgement
@@ -280,13 +302,23 @@ class SlotPipeline:
             return []
         limit = self._topics.duplicates_limit_bytes
         try:
-            return self._receipts.encode(partition.number, piece.columns, rows, judged.grounds(evidence), limit)
+            return self._write_receipts(partition, piece, rows, judged.grounds(evidence), limit)
         except TooLargeError as error:
             raise StopError(
-                f"{self._topics.source}:{partition.number}:{int(piece.columns.offset[error.row])}: the receipt "
+                f"{self._where(partition, piece.columns, error.row)}: the receipt "
                 f"of this dropped record, which carries its key, is too large: topic {self._topics.duplicates} "
                 f"needs max.message.bytes of at least {error.size_bytes} (it has {limit})"
             ) from error
+
+    def _write_receipts(
+        self,
+        partition: Partition,
+        piece: Piece,
+        rows: NDArray[np.int64],
+        grounds: Grounds | IdGrounds,
+        limit_bytes: int,
+    ) -> list[EncodedBatch]:
+        return self._receipts.encode(partition.number, piece.columns, rows, grounds, limit_bytes)
 
     def _move(self, partition: Partition, next_offset: int, batch: NDArray[np.int64] | None) -> None:
         old = partition.position
@@ -306,25 +338,24 @@ class SlotPipeline:
         piece: Piece,
         rows: NDArray[np.int64],
         fault: NDArray[np.uint8],
-    ) -> _Made:
+    ) -> Made:
         """Encode the faulty ``rows`` for quarantine; where one cannot go there, stop before it."""
         if self._topics.quarantine is None:
             row = int(rows[0])
-            return _Made([], [], [], self._unjudgeable(partition, piece, row, fault), row)
+            return Made({}, [], [], self._unjudgeable(partition, piece, row, fault), row)
         try:
-            return _Made([], self._quarantine_batches(partition, piece, rows, fault), [])
+            return Made({}, self._quarantine_batches(partition, piece, rows, fault), [])
         except TooLargeError as error:
             row = error.row
-            offset = int(piece.columns.offset[row])
             stop = StopError(
-                f"{self._topics.source}:{partition.number}:{offset}: the record goes to quarantine "
+                f"{self._where(partition, piece.columns, row)}: the record goes to quarantine "
                 f"({Fault(int(fault[row])).code}) and is too large for it: topic "
                 f"{self._topics.quarantine} needs max.message.bytes of at least {error.size_bytes} "
                 f"(it has {self._topics.quarantine_limit_bytes}). Everything before it is committed."
             )
             before = rows[rows < row]
             batches = self._quarantine_batches(partition, piece, before, fault)
-            return _Made([], batches, [], stop, row)
+            return Made({}, batches, [], stop, row)
 
     def _quarantine_batches(
         self,
@@ -347,7 +378,7 @@ class SlotPipeline:
 
     def _unjudgeable(self, partition: Partition, piece: Piece, row: int, fault: NDArray[np.uint8]) -> StopError:
         code = Fault(int(fault[row]))
-        where = f"{self._topics.source}:{partition.number}:{int(piece.columns.offset[row])}"
+        where = self._where(partition, piece.columns, row)
         if code is Fault.TOO_LARGE:
             need = self._encoder.alone_bytes(piece.columns, row, codec_of(piece, row))
             return StopError(
@@ -365,15 +396,25 @@ class SlotPipeline:
     def _detail(self, code: Fault) -> str:
         return _DETAILS[code].format(limit=self._topics.sink_limit_bytes, sink=self._topics.sink)
 
-    async def _send(self, partition: Partition, made: _Made) -> None:
-        if made.sink:
-            size = sum(batch.size for batch in made.sink)
+    @property
+    def _sink(self) -> str:
+        """The topic that what passes is written to."""
+        return self._topics.sink
+
+    def _aside(self, partition: Partition) -> int:
+        """Return the partition of quarantine for the records of a source partition."""
+        return partition.number
+
+    async def _send(self, partition: Partition, made: Made) -> None:
+        for number, batches in made.sink.items():
+            size = sum(batch.size for batch in batches)
             self._metrics.bytes_out.labels(self.name).inc(size)
-            await self._output.send(self._topics.sink, partition.number, made.sink)
+            if batches:
+                await self._output.send(self._sink, number, batches)
         if made.receipts and self._topics.duplicates is not None:
             await self._output.send(self._topics.duplicates, partition.number, made.receipts)
         if made.quarantine and self._topics.quarantine is not None:
-            await self._output.send(self._topics.quarantine, partition.number, made.quarantine)
+            await self._output.send(self._topics.quarantine, self._aside(partition), made.quarantine)
 
     async def commit(self) -> None:
         """Make everything taken in since the last commit last: steps 2 to 6.
@@ -385,7 +426,7 @@ class SlotPipeline:
             return
         started = self._commit_began_at = self._clock()
         await self._output.flush()
-        reached(Step.OUTPUT)  # 2
+        reached(Step.OUTPUT, self.name)  # 2
         moved = [partition for partition in self.partitions.values() if partition.moved]
         changes = {p.number: self._changes(p) for p in moved}
         for partition in moved:
@@ -397,10 +438,10 @@ class SlotPipeline:
             batches += self._changelog_batches(changes[partition.number])
             await self._output.send(self._topics.changelog, partition.number, batches)
         await self._output.flush()
-        reached(Step.CHANGELOG)  # 3
+        reached(Step.CHANGELOG, self.name)  # 3
         offsets = {p.number: p.position.next_offset for p in moved}
-        await self._output.commit(offsets, lambda: reached(Step.OFFSETS))  # 4
-        reached(Step.ENDED)  # 5
+        await self._output.commit(offsets, lambda: reached(Step.OFFSETS, self.name))  # 4
+        reached(Step.ENDED, self.name)  # 5
         for partition in moved:
             mark = LocalMark(
                 self._output.next_offset(self._topics.changelog, partition.number),
@@ -414,7 +455,7 @@ class SlotPipeline:
                 partition.table.settle(self._clock())
             partition.moved = False
             partition.origin = None
-        reached(Step.LOCAL)  # 6
+        reached(Step.LOCAL, self.name)  # 6
         self.begun_at = None
         self._metrics.commit_seconds.labels(self.name).observe(self._clock() - started)
         self._count(moved)
@@ -430,6 +471,10 @@ class SlotPipeline:
         logs = {number: partition.table.log for number, partition in self.partitions.items()}
         told = {number: log.expendable() for number, log in logs.items() if log is not None}
         return {number: offset for number, offset in told.items() if offset is not None}
+
+    def used_up(self) -> dict[int, int]:
+        """Return, by partition, up to which offset the source may be deleted: a source is not ours."""
+        return {}
 
     @staticmethod
     def _changes(partition: Partition) -> dict[bytes, bytes | None]:

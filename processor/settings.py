@@ -77,14 +77,8 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> Settings:
 def unsupported(settings: Settings) -> list[Problem]:
     """Return what the contract has and this version has not: an entry goes when its feature lands."""
     found: list[Problem] = []
-    for index, pipeline in enumerate(settings.pipelines):
-        key = f"pipelines.{index}.dedup"
-        dedup = pipeline.dedup
-        if not isinstance(dedup, InsertIdDedup):
-            continue
-        if dedup.route is not None:
-            found.append(Problem(f"{key}.route", f"{dedup.route} {_LATER}: leave it out"))
-        if settings.worker.guarantee != "exactly_once":
+    for pipeline in settings.pipelines:
+        if isinstance(pipeline.dedup, InsertIdDedup) and settings.worker.guarantee != "exactly_once":
             message = f'{settings.worker.guarantee} {_LATER} with insert-id: use "exactly_once"'
             found.append(Problem("worker.guarantee", message))
     return list(dict.fromkeys(found))
@@ -107,6 +101,23 @@ def require_provable(settings: Settings, names: Collection[str]) -> None:
         and isinstance(pipeline.dedup, InsertIdDedup)
         and pipeline.dedup.backend == "bloom"
         and not pipeline.dedup.bloom_options.confirm
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
+def require_unrouted(settings: Settings, what: str, names: Collection[str]) -> None:
+    """Refuse pipelines with ``route``, where a command does not know them yet; see `require_sequences`.
+
+    Raises:
+        ConfigError: With every such pipeline.
+    """
+    problems = [
+        Problem(f"pipelines.{index}.dedup.route", f"{what} of a pipeline with route {_LATER}")
+        for index, pipeline in enumerate(settings.pipelines)
+        if pipeline.name in names
+        and isinstance(pipeline.dedup, InsertIdDedup)
+        and pipeline.dedup.route is not None
     ]
     if problems:
         raise ConfigError(problems)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from processor.dedup import definition, judged_by, make_judge
 from processor.errors import FencedError, RebuildError, SeqmarkError, StopError
+from processor.hops import FirstHop, SecondHop, route_definition
 from processor.kafka.changelog import ChangelogPartition
 from processor.kafka.fetch import Fetcher, OutOfRangeError
 from processor.kafka.offsets import bounds, committed
@@ -31,7 +32,9 @@ from processor.kafka.producer import Producer
 from processor.kafka.seam import KafkaError, Link, TopicPartition
 from processor.kafka.source import check_same_source
 from processor.kafka.trim import Trimmer
+from processor.kafka.upstream import taken_in
 from processor.pipeline import Partition, SlotPipeline, Topics, new_position
+from processor.router import FirstHopPipeline, RouteJudge, RouteTopics, SecondHopPipeline
 from processor.state.restore import restore
 from processor.state.rocks import open_store
 from processor.state.store import StoreError
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from processor.context import Context
+    from processor.judge import Judge
     from processor.kafka.offsets import Bounds
     from schemas.changelog import Position
     from schemas.config import Pipeline
@@ -103,6 +107,21 @@ async def origin_at(link: Link, topics: Topics, number: int, source_offset: int)
         offsets.get(topics.duplicates or "", NO_TOPIC),
         offsets.get(topics.quarantine or "", NO_TOPIC),
     )
+
+
+def _judge(config: Pipeline) -> Judge:
+    """Return a judge for one partition of a hop, with no state yet."""
+    if isinstance(config, FirstHop):
+        assert isinstance(config.dedup, InsertIdDedup)  # noqa: S101 - there is no other with route
+        return RouteJudge(config.dedup)
+    return make_judge(config)
+
+
+def _definition(config: Pipeline, topics: Topics) -> bytes:
+    """Return 16 bytes that change when the meaning of a hop's stored state changes."""
+    if isinstance(config, FirstHop) and isinstance(topics, RouteTopics):
+        return route_definition(config, topics.internal_partitions)
+    return definition(config)
 
 
 class SlotRun:
@@ -200,25 +219,19 @@ class SlotRun:
         self._room = asyncio.Semaphore(ROOM)
         topics = self._topics = await self._context.topics(self._config)
         link = await self._link("fetch", topics.source, *topics.written)
-        if isinstance(self._config.dedup, InsertIdDedup):
+        if isinstance(self._config.dedup, InsertIdDedup) and not isinstance(self._config, FirstHop):
             # Of its own: a leader answers one request of a connection after the other, and one to delete waits
             # for its followers, which no fetch should.
-            self._trim_link = await self._link("trim", topics.changelog)
+            self._trim_link = await self._link("trim", topics.changelog, topics.source)
         self._producer = await self._fenced(self._id, topics, self._numbers)
-        pipeline = SlotPipeline(
-            self._config.name,
-            topics,
-            self._output(self._producer, topics),
-            self._context.decoder,
-            self._context.encoder,
-            self._context.metrics,
-        )
-        self._pipeline = pipeline
+        pipeline = self._pipeline = self._hop(topics, self._output(self._producer, topics))
         source = [TopicPartition(topics.source, number) for number in self._numbers]
         limits = await bounds(link, source)
         for tp in source:
-            # The target of a drain is where the partition ended when it was assigned, not when rebuilt.
-            self._targets.setdefault(tp.partition, limits[tp].stable)
+            # The target of a drain is where the partition ended when it was assigned, not when rebuilt. That of
+            # an internal topic is not known before all is in it: see `_upstream`.
+            if not isinstance(self._config, SecondHop):
+                self._targets.setdefault(tp.partition, limits[tp].stable)
             await self._open_partition(pipeline, link, tp, limits[tp])
         async with self._busy:
             await pipeline.commit()
@@ -226,6 +239,15 @@ class SlotRun:
         self.ready = True
         log.info("%s: ready, partitions %s", self._id, self._numbers)
         self._context.progressed()
+
+    def _hop(self, topics: Topics, output: ExactlyOnceOutput | AtLeastOnceOutput) -> SlotPipeline:
+        context = self._context
+        shared = context.decoder, context.encoder, context.metrics
+        if isinstance(topics, RouteTopics):
+            return FirstHopPipeline(self._config.name, topics, output, *shared)
+        if isinstance(self._config, SecondHop):
+            return SecondHopPipeline(self._config, topics, output, *shared)
+        return SlotPipeline(self._config.name, topics, output, *shared)
 
     async def _link(self, what: str, *topics: str) -> Link:
         link = await Link.open(self._context.options, f"{self._id}-{what}", topics)
@@ -242,7 +264,7 @@ class SlotRun:
             self._context.transaction_timeout_ms / 1000 * 0.8,
             self._fail,
         )
-        await producer.fence([TopicPartition(topic, number) for topic in topics.written for number in numbers])
+        await producer.fence([TopicPartition(*each) for each in topics.written_from(numbers)])
         return producer
 
     def _output(self, producer: Producer, topics: Topics) -> ExactlyOnceOutput | AtLeastOnceOutput:
@@ -261,24 +283,25 @@ class SlotRun:
             raise StopError(f"local state: {error}") from error
         if damage:
             log.error("local state of %s:%s is damaged, reading it anew: %s", name, tp.partition, damage)
-        judge = make_judge(self._config)
-        table = Table(store, judge.log)
-        self._forget_foreign(table, tp)
-        gauge = self._context.metrics.restore_ratio.labels(name, str(tp.partition))
         topics = await self._context.topics(self._config)
+        meaning = _definition(self._config, topics)
+        judge = _judge(self._config)
+        table = Table(store, judge.log)
+        self._forget_foreign(table, tp, meaning)
+        gauge = self._context.metrics.restore_ratio.labels(name, str(tp.partition))
         changelog = ChangelogPartition(link, self._context.decoder, topics.changelog, tp.partition)
         try:
             position = await self._restored(table, changelog, gauge.set, topics)
-            started = position or await self._first_position(link, tp, limits)
+            started = position or await self._first_position(link, tp, limits, meaning)
             if self._context.exactly_once:
                 # Whose ids wrote this state: the next to restore it has to fence them, and no others.
                 started = replace(started, slots=self._context.slots)
-            self._check_definition(tp, started)
+            self._check_definition(tp, started, meaning)
             # Not before: under a mark there must be no state that was read as something else than it is.
             table.settle()
             judge.load(table)
             partition = Partition(tp.partition, table, judge, started, stable=limits.stable)
-            if position is None:
+            if position is None and not isinstance(self._config, FirstHop):
                 partition.origin = await origin_at(link, topics, tp.partition, started.next_offset)
             pipeline.partitions[tp.partition] = partition
         except BaseException:
@@ -293,7 +316,9 @@ class SlotRun:
             await check_same_source(
                 link, tp, position, limits, compacted=await self._context.compacted(tp.topic)
             )
-            if started != position:
+            # A first hop commits where it stands at each assignment: whoever drains the second one with another
+            # worker looks for it, and a group's offsets are forgotten after a week without members.
+            if started != position or isinstance(self._config, FirstHop):
                 pipeline.begin_at(partition)
 
     async def _restored(
@@ -321,7 +346,7 @@ class SlotRun:
         await (await self._fenced(other, topics, every[number % position.slots :: position.slots])).close()
         return await restore(table, changelog, timeout_s, progress)
 
-    async def _first_position(self, link: Link, tp: TopicPartition, limits: Bounds) -> Position:
+    async def _first_position(self, link: Link, tp: TopicPartition, limits: Bounds, meaning: bytes) -> Position:
         group = self._context.application_id
         known = await committed(link, group, [tp])
         if tp in known:
@@ -333,20 +358,24 @@ class SlotRun:
                 f"recomputed from the source: {anew}; to begin anew at worker.start see 'Beginning anew' in "
                 "docs/operations.md."
             )
-        offset = limits.start if self._context.start == "earliest" else limits.end
-        return new_position(offset, definition(self._config), os.urandom(16), self._context.slots)
+        # All that is in an internal topic has been taken out of the source.
+        earliest = self._context.start == "earliest" or isinstance(self._config, SecondHop)
+        offset = limits.start if earliest else limits.end
+        return new_position(offset, meaning, os.urandom(16), self._context.slots)
 
-    def _forget_foreign(self, table: Table, tp: TopicPartition) -> None:
+    def _forget_foreign(self, table: Table, tp: TopicPartition, meaning: bytes) -> None:
         """Throw a local state of another definition away: `_check_definition` sees the changelog's."""
         with contextlib.suppress(CorruptStateError, StoreError):  # the restore finds that too
             position = table.position()
-            if position is not None and position.definition != definition(self._config):
+            if position is not None and position.definition != meaning:
                 log.warning("local state of %s:%s is of another definition", tp.topic, tp.partition)
                 table.clear()
 
-    def _check_definition(self, tp: TopicPartition, position: Position) -> None:
-        if position.definition != definition(self._config):
+    def _check_definition(self, tp: TopicPartition, position: Position, meaning: bytes) -> None:
+        if position.definition != meaning:
             keys, anew = ", ".join(judged_by(self._config)), self._reset("--to-earliest")
+            if isinstance(self._config, FirstHop):
+                keys = f"id, on_missing, the number of partitions of {self._config.internal}"
             raise StopError(
                 f"pipeline {self._config.name}: its dedup definition differs from the one that its state of "
                 f"{tp.topic}:{tp.partition} was made with ({keys}). State of one definition means nothing "
@@ -355,7 +384,9 @@ class SlotRun:
             )
 
     def _reset(self, to: str) -> str:
-        """Return how a state is made anew from the source."""
+        """Return how a state is made anew from the source, where that can be done."""
+        if isinstance(self._config, FirstHop | SecondHop):
+            return "no command does that yet with route"
         return f"seqmark reset --pipeline {self._config.name} {to}"
 
     # ---------------------------------------------------------------- working
@@ -363,6 +394,7 @@ class SlotRun:
     async def _work(self) -> None:
         """Fetch until something fails; what fails is raised here."""
         fetching = asyncio.create_task(self._fetch(), name=f"fetch {self._id}")
+        upstream = asyncio.create_task(self._upstream(), name=f"upstream {self._id}")
         failed = self._failed
         if failed is None:
             return
@@ -372,9 +404,30 @@ class SlotRun:
                 if done.done():
                     done.result()
         finally:
-            fetching.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):
-                await fetching
+            for task in (fetching, upstream):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+
+    async def _upstream(self) -> None:
+        """Of a second hop that is to be drained: learn its target, once the first hop's source is taken in.
+
+        The target is the log's end then, not its last stable offset: what the group has committed may be on its
+        way to being committed here, and lies below the end all the same.
+        """
+        hop = self._config
+        if not self._context.drain or not isinstance(hop, SecondHop) or self._targets:
+            return
+        try:
+            link = await self._link("upstream", hop.routed_from, hop.source)
+            await taken_in(link, self._context.application_id, hop.routed_from)
+            here = [TopicPartition(hop.source, number) for number in self._numbers]
+            ends = await bounds(link, here)
+        except (SeqmarkError, KafkaError, TimeoutError, OSError) as error:
+            self._fail(error)
+            return
+        self._targets = {tp.partition: limits.end for tp, limits in ends.items()}
+        self._context.progressed()
 
     async def _fetch(self) -> None:
         fetcher = Fetcher(self._links[0])
@@ -463,10 +516,13 @@ class SlotRun:
             self._tick = loop.call_later(left, self._put_tick, self._epoch)
 
     def _trim(self, pipeline: SlotPipeline) -> None:
-        """Have deleted from the changelogs what the committed states need no more."""
+        """Have deleted what the committed states need no more, from the changelogs and an internal topic."""
         for number, offset in pipeline.expendable().items():
             assert self._topics is not None and self._trim_link is not None  # noqa: S101, PT018 - of `_open`
             self._trimmer.want(self._trim_link, TopicPartition(self._topics.changelog, number), offset)
+        for number, offset in pipeline.used_up().items():
+            assert self._topics is not None and self._trim_link is not None  # noqa: S101, PT018 - of `_open`
+            self._trimmer.want(self._trim_link, TopicPartition(self._topics.source, number), offset)
 
     def _put_tick(self, epoch: int) -> None:
         async def put() -> None:
@@ -483,6 +539,8 @@ class SlotRun:
         pipeline = self._pipeline
         if not self.ready or pipeline is None or pipeline.begun_at is not None:
             return False
+        if len(self._targets) < len(self._numbers):
+            return False  # of a second hop, while the first is at work
         return all(self._reached(number, target) for number, target in self._targets.items())
 
     def _reached(self, number: int, target: int) -> bool:

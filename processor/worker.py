@@ -12,6 +12,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from processor.context import Context
+from processor.hops import hops
 from processor.kafka.membership import Membership
 from processor.kafka.options import client_options
 from processor.kafka.seam import Link, TopicPartition, check_aiokafka
@@ -54,7 +55,7 @@ class Worker:
         self._put = put
         self._drain = drain
         self._home = Home(settings.worker.state_dir, settings.worker.application_id)
-        self._pipelines = {pipeline.source: pipeline for pipeline in settings.pipelines}
+        self._pipelines = {hop.source: hop for hop in hops(settings)}
         self._runs: dict[tuple[str, int], SlotRun] = {}
         self._partitions: dict[str, list[int]] = {}
         self._assigned = False
@@ -92,6 +93,7 @@ class Worker:
             Encoder(),
             self.end,
             self._progressed,
+            drain=self._drain,
         )
         await self._membership.join(self)
         self._watch = asyncio.create_task(self._watch_group(self._membership), name="group")
@@ -157,7 +159,7 @@ class Worker:
             self._runs[pipeline.name, slot] = SlotRun(
                 context, pipeline, slot, numbers, self._putter(pipeline.name, slot)
             )
-        for pipeline in self._settings.pipelines:
+        for pipeline in self._pipelines.values():
             count = len(self._partitions.get(pipeline.name, ()))
             self._metrics.assigned.labels(pipeline.name).set(count)
         self._assigned = True

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from processor import logs
 from processor.commands.console import people
+from processor.hops import hops
 from processor.memory import resident_bytes
 from processor.status import Status, words
 
@@ -58,7 +59,7 @@ async def shown(settings: Settings, metrics: Metrics, *, drain: bool) -> AsyncIt
     # Not by the console alone: FORCE_COLOR makes it take a pipe for a terminal.
     live = sys.stderr.isatty() and console.is_terminal and not console.is_dumb_terminal
     live = live and settings.worker.log_format == "text"
-    names = [pipeline.name for pipeline in settings.pipelines]
+    names = [hop.name for hop in hops(settings)]
     window_s = RATE_S if live else LINES_S
     said = Status(metrics, names, time.monotonic(), window_s, drain=drain)
     try:

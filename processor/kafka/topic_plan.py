@@ -39,6 +39,8 @@ READ_CONFIGS = (
 # In quarantine three headers: two codes of some 20 bytes, a source of at most 249 + 30, and a detail. In
 # duplicates a receipt beside the record's key, which may be most of the record. One record a batch.
 MORE_BYTES = 64 * 1024
+# As many as a record's place can tell apart (`processor.engine.route`).
+MOST_ROUTED = 65_536
 # Kafka's own default: 1 MiB and the 12 bytes before a batch. Changelog blocks are cut to fit.
 CHANGELOG_BYTES = 1024 * 1024 + 12
 
@@ -52,6 +54,13 @@ class Purpose(StrEnum):
     QUARANTINE = "quarantine"
     CHANGELOG = "changelog"
     REPARTITION = "repartition"
+    POSITIONS = "positions"
+
+
+INTERNAL = frozenset({Purpose.CHANGELOG, Purpose.REPARTITION, Purpose.POSITIONS})
+"""Topics that belong to the application and hold what it cannot do without."""
+_LIKE_SINK = frozenset({Purpose.DUPLICATES, Purpose.CHANGELOG, Purpose.REPARTITION})
+"""With route these have the sink's partition count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +119,11 @@ def repartition_topic(settings: Settings, pipeline: Pipeline) -> str:
     return f"{settings.worker.application_id}-{pipeline.name}-repartition"
 
 
+def positions_topic(settings: Settings, pipeline: str) -> str:
+    """Return the name of the topic that says how far a pipeline's source has been routed."""
+    return f"{settings.worker.application_id}-{pipeline}-positions"
+
+
 def topics_of(settings: Settings, pipeline: Pipeline) -> Iterator[tuple[Purpose, str]]:
     """Yield the topics of a pipeline beside its source."""
     yield Purpose.SINK, pipeline.sink
@@ -120,6 +134,7 @@ def topics_of(settings: Settings, pipeline: Pipeline) -> Iterator[tuple[Purpose,
     yield Purpose.CHANGELOG, changelog_topic(settings, pipeline)
     if _routed(pipeline):
         yield Purpose.REPARTITION, repartition_topic(settings, pipeline)
+        yield Purpose.POSITIONS, positions_topic(settings, pipeline.name)
 
 
 def names(settings: Settings) -> list[str]:
@@ -143,12 +158,13 @@ def plan(settings: Settings, cluster: ClusterView) -> Plan:
             continue
         if pipeline.source in cluster:
             made.topics.append(_as_is(pipeline.source, Purpose.SOURCE, pipeline, source))
+        clean = _clean_partitions(settings, pipeline, planned, source)
         for purpose, topic in topics_of(settings, pipeline):
             wanted = TopicPlan(
                 topic,
                 purpose,
                 pipeline.name,
-                source.partitions,
+                clean if purpose in _LIKE_SINK or purpose is Purpose.SINK else source.partitions,
                 source.replication_factor,
                 wanted_configs(purpose, pipeline, source),
                 exists=topic in planned,
@@ -171,16 +187,18 @@ def wanted_configs(purpose: Purpose, pipeline: Pipeline, source: TopicView) -> d
     configs |= {limit: NO_LIMIT for limit in LIMITS if limit in source.configs}
     configs |= _like(source, "min.insync.replicas")
     source_bytes = _number(source, "max.message.bytes", CHANGELOG_BYTES)
-    if purpose in {Purpose.CHANGELOG, Purpose.REPARTITION}:
-        compact = purpose is Purpose.CHANGELOG and not isinstance(pipeline.dedup, InsertIdDedup)
+    if purpose in INTERNAL:
+        blocks = purpose is Purpose.CHANGELOG and isinstance(pipeline.dedup, InsertIdDedup)
+        compact = purpose is not Purpose.REPARTITION and not blocks
         # Never by time: retention goes by record timestamps, a replayed stream would lose live state.
         configs |= {
             "cleanup.policy": "compact" if compact else "delete",
             "retention.ms": "-1",
             "retention.bytes": "-1",
         }
-        least = source_bytes if purpose is Purpose.REPARTITION else CHANGELOG_BYTES
-        configs["max.message.bytes"] = str(max(least, CHANGELOG_BYTES))
+        # Routed records carry where they came from.
+        least = source_bytes + MORE_BYTES if purpose is Purpose.REPARTITION else CHANGELOG_BYTES
+        configs["max.message.bytes"] = str(min(max(least, CHANGELOG_BYTES), 2**31 - 1))
         return configs
     configs["cleanup.policy"] = "delete"
     configs |= _like(source, "retention.ms", "retention.bytes")
@@ -194,12 +212,15 @@ def _problems(wanted: TopicPlan, pipeline: Pipeline, source: TopicView, there: T
     def wrong(message: str) -> Problem:
         return Problem(wanted.topic, f"{wanted.purpose} of pipeline {pipeline.name}: {message}")
 
-    # With route, sink, receipts and quarantine have a partition count of their own.
-    if there.partitions != source.partitions and not _routed(pipeline):
+    if there.partitions != wanted.partitions and not _free(wanted, pipeline):
+        like, topic = "source", pipeline.source
+        if _routed(pipeline) and wanted.purpose is not Purpose.POSITIONS:
+            like, topic = "sink", pipeline.sink
         yield wrong(
-            f"has {there.partitions} partitions, its source {pipeline.source} has "
-            f"{source.partitions}: they must be equal"
+            f"has {there.partitions} partitions, its {like} {topic} has {wanted.partitions}: they must be equal"
         )
+    if wanted.purpose is Purpose.POSITIONS and source.partitions > MOST_ROUTED:
+        yield wrong(f"the source has {source.partitions} partitions: at most {MOST_ROUTED} can be routed")
     kind = there.configs.get("message.timestamp.type", "CreateTime")
     if kind != "CreateTime":
         yield wrong(f"message.timestamp.type is {kind}: must be CreateTime, or timestamps are lost")
@@ -209,7 +230,7 @@ def _problems(wanted: TopicPlan, pipeline: Pipeline, source: TopicView, there: T
                 f"{limit} is {there.configs[limit]}, the source's {source.configs[limit]}: "
                 "records that the source took would be refused"
             )
-    if wanted.purpose in {Purpose.CHANGELOG, Purpose.REPARTITION}:
+    if wanted.purpose in INTERNAL:
         yield from map(wrong, _state_at_risk(wanted, there))
 
 
@@ -230,7 +251,7 @@ def _warnings(wanted: TopicPlan, source: TopicView, there: TopicView) -> Iterato
         return Problem(wanted.topic, text)
 
     size = _number(there, "max.message.bytes", 2**31 - 1)
-    if wanted.purpose is Purpose.CHANGELOG:
+    if wanted.purpose in {Purpose.CHANGELOG, Purpose.POSITIONS}:
         if size < CHANGELOG_BYTES - 12:
             yield risky(f"max.message.bytes is {size}: at least {CHANGELOG_BYTES} is better")
     elif size < (source_size := _number(source, "max.message.bytes", 0)):
@@ -244,8 +265,8 @@ def _warnings(wanted: TopicPlan, source: TopicView, there: TopicView) -> Iterato
     if there.replication_factor < source.replication_factor:
         yield risky(f"has {there.replication_factor} replicas, the source {source.replication_factor}")
     policy = there.configs.get("cleanup.policy", "delete")
-    # A changelog or repartition topic of the wrong policy is a problem already.
-    if "compact" in policy and wanted.purpose not in {Purpose.CHANGELOG, Purpose.REPARTITION}:
+    # An internal topic of the wrong policy is a problem already.
+    if "compact" in policy and wanted.purpose not in INTERNAL:
         yield risky(f"cleanup.policy is {policy}: a record without a key is refused there")
 
 
@@ -271,6 +292,24 @@ def _as_is(topic: str, purpose: Purpose, pipeline: Pipeline, there: TopicView) -
         there.configs,
         exists=True,
     )
+
+
+def _clean_partitions(settings: Settings, pipeline: Pipeline, cluster: ClusterView, source: TopicView) -> int:
+    """Return the partition count of the sink and of what goes with it: the source's, but with route its own."""
+    if _routed(pipeline):
+        for topic in (
+            pipeline.sink,
+            repartition_topic(settings, pipeline),
+            changelog_topic(settings, pipeline),
+        ):
+            if topic in cluster:
+                return cluster[topic].partitions
+    return source.partitions
+
+
+def _free(wanted: TopicPlan, pipeline: Pipeline) -> bool:
+    """Whether a topic may have any partition count: with route, quarantine is written to modulo its own."""
+    return _routed(pipeline) and wanted.purpose is Purpose.QUARANTINE
 
 
 def _routed(pipeline: Pipeline) -> bool:

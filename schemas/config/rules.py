@@ -25,7 +25,7 @@ Violation = tuple[Where, str]
 Right = dict[str, Any]
 
 # The longest name that is made of a pipeline's: {application_id}-{pipeline}-repartition.
-_INTERNAL_SUFFIXES = ("changelog", "repartition")
+_INTERNAL_SUFFIXES = ("changelog", "positions", "repartition")
 
 
 class Use(NamedTuple):

@@ -33,11 +33,11 @@ MISTAKES = (
     Mistake(
         "local state is written before the commit",
         "processor/pipeline.py",
-        "        await self._output.commit(offsets, lambda: reached(Step.OFFSETS))  # 4\n",
+        "        await self._output.commit(offsets, lambda: reached(Step.OFFSETS, self.name))  # 4\n",
         "        for partition in moved:\n"
         "            early = LocalMark(0, partition.position.state_id)\n"
         "            partition.table.apply(changes[partition.number], early)\n"
-        "        await self._output.commit(offsets, lambda: reached(Step.OFFSETS))  # 4\n",
+        "        await self._output.commit(offsets, lambda: reached(Step.OFFSETS, self.name))  # 4\n",
         "tests/unit/test_pipeline.py::"
         "test_where_a_step_fails_nothing_is_written_locally_and_a_new_start_judges_the_same",
     ),
@@ -83,8 +83,8 @@ MISTAKES = (
     Mistake(
         "the commit does not wait until the output is acknowledged",
         "processor/pipeline.py",
-        "        await self._output.flush()\n        reached(Step.OUTPUT)  # 2\n",
-        "        reached(Step.OUTPUT)  # 2\n",
+        "        await self._output.flush()\n        reached(Step.OUTPUT, self.name)  # 2\n",
+        "        reached(Step.OUTPUT, self.name)  # 2\n",
         "tests/unit/test_pipeline.py::test_a_commit_is_exactly_the_numbered_steps_in_their_order",
     ),
     Mistake(

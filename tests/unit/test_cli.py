@@ -140,7 +140,8 @@ def test_check_gives_programs_a_line_a_problem() -> None:
 
 def test_check_names_what_this_version_cannot_run() -> None:
     ids = '{mode="insert-id",id=[{from="key"}],window="1d",route="by-id"}'
-    result = seqmark("check", "-c", CLICKS, env={"SEQMARK_PIPELINES__0__DEDUP": ids})
+    env = {"SEQMARK_PIPELINES__0__DEDUP": ids, "SEQMARK_WORKER__GUARANTEE": "at_least_once"}
+    result = seqmark("check", "-c", CLICKS, env=env)
     assert result.exit_code == 2
     assert "not available in this version yet" in result.stderr
 

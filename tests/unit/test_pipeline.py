@@ -194,7 +194,8 @@ def offsets(records: list[Record]) -> list[int]:
 def test_a_commit_is_exactly_the_numbered_steps_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     slot = Slot()
 
-    def reached(step: Step) -> None:
+    def reached(step: Step, pipeline: str) -> None:
+        assert pipeline == slot.pipeline.name
         slot.said.append(f"{step} done")
 
     monkeypatch.setattr(pipelines, "reached", reached)

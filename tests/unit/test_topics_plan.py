@@ -219,3 +219,64 @@ def test_a_shared_quarantine_fits_both_sources() -> None:
     shared = ["clicks.duplicates", "clicks.quarantine"]
     assert [problem.key for problem in made.problems] == shared
     assert [[topic.topic for topic in made.missing].count(name) for name in shared] == [1, 1]
+
+
+ROUTED = insert_id(route="by-id")
+INTERNAL = {name: f"clicks-clicks-{name}" for name in ("changelog", "repartition", "positions")}
+
+
+def test_with_route_sink_receipts_and_state_have_the_sinks_partition_count() -> None:
+    sink = TopicView(7, 3, SOURCE.configs)
+    made = plan(ROUTED, {"clicks.raw": SOURCE, "clicks.clean": sink})
+    assert made.problems == made.warnings == []
+    assert {topic.topic: topic.partitions for topic in made.missing} == {
+        "clicks.duplicates": 7,
+        "clicks.quarantine": 4,
+        INTERNAL["changelog"]: 7,
+        INTERNAL["repartition"]: 7,
+        INTERNAL["positions"]: 4,
+    }
+    configs = wanted(made)
+    assert configs[Purpose.POSITIONS]["cleanup.policy"] == "compact"
+    assert configs[Purpose.REPARTITION]["cleanup.policy"] == "delete"
+    assert configs[Purpose.REPARTITION]["retention.ms"] == "-1"
+    # Routed records are larger than they came by what says where from.
+    assert int(configs[Purpose.REPARTITION]["max.message.bytes"]) > 2_000_000
+
+
+@pytest.mark.parametrize("kept", ["repartition", "changelog"])
+def test_with_route_a_sink_is_made_anew_with_the_count_that_ids_are_dealt_out_by(kept: str) -> None:
+    view = TopicView(7, 3, {**SOURCE.configs, "retention.ms": "-1"})
+    made = plan(ROUTED, {"clicks.raw": SOURCE, INTERNAL[kept]: view})
+    assert made.problems == []
+    assert {topic.topic: topic.partitions for topic in made.missing}["clicks.clean"] == 7
+
+
+@pytest.mark.parametrize(
+    ("topic", "said"),
+    [
+        ("clicks.duplicates", "its sink clicks.clean has 7"),
+        (INTERNAL["changelog"], "its sink clicks.clean has 7"),
+        (INTERNAL["repartition"], "its sink clicks.clean has 7"),
+        (INTERNAL["positions"], "its source clicks.raw has 4"),
+    ],
+)
+def test_with_route_another_partition_count_is_a_problem(topic: str, said: str) -> None:
+    policy = "compact" if topic == INTERNAL["positions"] else "delete"
+    configs = {**SOURCE.configs, "retention.ms": "-1", "cleanup.policy": policy, "max.message.bytes": "3000000"}
+    cluster = {"clicks.raw": SOURCE, "clicks.clean": TopicView(7, 3, SOURCE.configs)}
+    (problem,) = plan(ROUTED, {**cluster, topic: TopicView(5, 3, configs)}).problems
+    assert problem.key == topic
+    assert said in problem.message
+
+
+def test_a_source_with_more_partitions_than_a_place_tells_apart_cannot_be_routed() -> None:
+    source = TopicView(65_537, 3, SOURCE.configs)
+    configs = {**SOURCE.configs, "cleanup.policy": "compact"}
+    cluster = {
+        "clicks.raw": source,
+        "clicks.clean": SOURCE,
+        INTERNAL["positions"]: TopicView(65_537, 3, configs),
+    }
+    (problem,) = plan(ROUTED, cluster).problems
+    assert "at most 65536" in problem.message
