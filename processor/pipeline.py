@@ -262,7 +262,7 @@ class SlotPipeline:
         if faulty.size:
             made = self._quarantine(partition, piece, faulty, evidence.fault)
         if made.stop is not None:
-            piece = _before(piece, made.stop_row)
+            piece = before(piece, made.stop_row)
             evidence = evidence.before(made.stop_row)
         judged = partition.judge.judge(evidence)
         made.sink = self._passed(partition, piece, evidence, judged)
@@ -533,7 +533,7 @@ def new_position(next_offset: int, definition: bytes, state_id: bytes, slots: in
     return Position(next_offset, NO_BATCH, 0, definition, state_id, slots)
 
 
-def _before(piece: Piece, row: int) -> Piece:
+def before(piece: Piece, row: int) -> Piece:
     """Return the part of a piece before ``row``; the position after it is that record's offset."""
     count = int(np.searchsorted(piece.first_row, row, side="left"))
     first_row = np.append(piece.first_row[:count], row) if count else np.zeros(1, np.int64)

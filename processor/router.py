@@ -25,10 +25,10 @@ from processor.engine.verdict import Fault, Verdict
 from processor.errors import StopError
 from processor.judge import Evidence, Judgement
 from processor.kafka.topic_plan import positions_topic
-from processor.pipeline import Made, SlotPipeline, Topics
+from processor.pipeline import Made, SlotPipeline, Topics, before
 from processor.wire.encode import TooLargeError
 from processor.wire.receipts import ANYWHERE, ReceiptEncoder
-from processor.wire.route import ForeignRecordError, RouteEncoder, take_off
+from processor.wire.route import RouteEncoder, take_off
 from schemas.changelog import NO_BATCH
 from schemas.config.dedup import HeaderId, KeyId, ValueId
 
@@ -233,15 +233,21 @@ class SecondHopPipeline(SlotPipeline):
         self._place = _NOTHING
         self._told: dict[int, int] = {}
 
+    def _judge(self, partition: Partition, piece: Piece) -> Made:
+        self._place = take_off(piece)
+        row = self._place.size
+        if row == len(piece.columns):
+            return super()._judge(partition, piece)
+        stop = StopError(
+            f"{self._topics.source}:{partition.number}:{int(piece.columns.offset[row])}: the record "
+            "does not say where it came from: somebody else has written to this internal topic. Everything "
+            "before it is committed; see 'A foreign record in an internal topic' in docs/operations.md."
+        )
+        made = super()._judge(partition, before(piece, row))
+        made.stop = made.stop or stop
+        return made
+
     def _extract(self, partition: Partition, piece: Piece) -> Evidence:
-        try:
-            self._place = take_off(piece)
-        except ForeignRecordError as error:
-            raise StopError(
-                f"{self._topics.source}:{partition.number}:{int(piece.columns.offset[error.row])}: {error}: "
-                "somebody else has written to this internal topic. Nothing of the chunk it stands in was "
-                "taken in; see 'A foreign record in an internal topic' in docs/operations.md."
-            ) from error
         return replace(partition.judge.extract(piece.columns), place=self._place)
 
     def _where(self, partition: Partition, columns: Columns, row: int) -> str:
@@ -255,10 +261,12 @@ class SecondHopPipeline(SlotPipeline):
         """Stop: what cannot be judged has not come this far, unless the sink's limit has been lowered."""
         row = int(rows[0])
         code = Fault(int(fault[row]))
-        raise StopError(
+        stop = StopError(
             f"{self._where(partition, piece.columns, row)}: {code.code}, which it was not when it was routed: "
-            f"{self._detail(code)}. Set the limit of topic {self._topics.sink} back."
+            f"{self._detail(code)}. Everything before it is committed. Set the limit of topic "
+            f"{self._topics.sink} back."
         )
+        return Made({}, [], [], stop, row)
 
     def _write_receipts(
         self,
@@ -269,7 +277,7 @@ class SecondHopPipeline(SlotPipeline):
         limit_bytes: int,
     ) -> list[EncodedBatch]:
         del partition
-        columns = replace(piece.columns, offset=self._place)
+        columns = replace(piece.columns, offset=self._place[: len(piece.columns)])
         return self._receipts.encode(ANYWHERE, columns, rows, grounds, limit_bytes)
 
     def used_up(self) -> dict[int, int]:

@@ -26,14 +26,6 @@ if TYPE_CHECKING:
     from processor.wire.decode import Piece
 
 
-class ForeignRecordError(Exception):
-    """A record of the internal topic that was not routed there; ``row`` is its index in the columns."""
-
-    def __init__(self, row: int) -> None:
-        self.row = row
-        super().__init__(f"record {row} does not say where it came from")
-
-
 class RouteEncoder:
     """Writes records for the internal topic; owns the buffer that they are written into."""
 
@@ -99,18 +91,16 @@ class RouteEncoder:
 
 
 def take_off(piece: Piece) -> NDArray[np.int64]:
-    """Make the records of a piece what they were before they were routed; return int64[n], their places.
+    """Make the records of a piece what they were before they were routed.
 
     None of its batches can go on as it is: the bytes that were fetched hold the header still.
 
-    Raises:
-        ForeignRecordError: A record was not routed.
+    Returns:
+        int64[k], their places, up to the first record that was not routed: all where k is the piece's length.
     """
     place, good = route.take_off(piece.columns)
-    if good < len(piece.columns):
-        raise ForeignRecordError(good)
     piece.whole[:] = False
-    return place
+    return place[:good]
 
 
 def _runs_of_codec(piece: Piece) -> Iterator[tuple[int, int, int]]:

@@ -15,7 +15,7 @@ from processor.engine.ids import HeaderPart, IdExtractor, Ids
 from processor.wire.codec import Codec
 from processor.wire.encode import EncodedBatch, TooLargeError
 from processor.wire.receipts import ANYWHERE, ReceiptEncoder
-from processor.wire.route import ForeignRecordError, RouteEncoder, take_off
+from processor.wire.route import RouteEncoder, take_off
 from tests.support import batches
 from tests.support.batches import Record, by_hand, chunk, rows
 
@@ -147,13 +147,15 @@ def test_what_exceeds_the_limit_is_split_and_one_record_alone_is_named() -> None
         ((b"seqmark.from", b"12345678"), (b"other", None)),
     ],
 )
-def test_a_record_that_was_not_routed_is_named_and_not_read_as_one(last: tuple[batches.Header, ...]) -> None:
+def test_a_record_that_was_not_routed_is_not_read_as_one(last: tuple[batches.Header, ...]) -> None:
     good = Record(0, 1_000, None, None, ((b"seqmark.from", b"12345678"),))
     foreign = Record(1, 1_000, b"k" * 40, b"v" * 40, last)
     (piece,) = batches.DECODER.pieces(chunk(by_hand([good, foreign])))
-    with pytest.raises(ForeignRecordError) as caught:
-        take_off(piece)
-    assert caught.value.row == 1
+
+    place = take_off(piece)
+
+    assert place.tolist() == [int.from_bytes(b"12345678", "big")]
+    assert rows(piece.columns)[1] == foreign
 
 
 @pytest.mark.parametrize(("partition", "offset"), [(65_536, 0), (-1, 0), (0, 2**47), (0, -1)])

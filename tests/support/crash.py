@@ -149,6 +149,7 @@ class Scene:
         drain: bool = False,
         state: str | None = None,
         fault: str = "",
+        hop: str = "",
         stop: bool = False,
         local_s: float | None = None,
     ) -> Worker:
@@ -159,6 +160,7 @@ class Scene:
             drain: End when everything is done.
             state: The name of its state folder; None: that of the member.
             fault: SEQMARK_FAULT_STEP.
+            hop: SEQMARK_FAULT_PIPELINE, where only one pipeline's or hop's commits count.
             stop: Halt at the step by SIGSTOP instead of ending.
             local_s: Seconds between local writes of scopes; None: those of the product.
         """
@@ -167,6 +169,8 @@ class Scene:
             state_dir=str(self.config.folder / f"state-{state or member}"),
         )
         env = {"SEQMARK_FAULT_STEP": fault, "SEQMARK_FAULT_ACTION": "stop" if stop else ""} if fault else {}
+        if hop:
+            env["SEQMARK_FAULT_PIPELINE"] = hop
         if local_s is not None:
             env["SEQMARK_TEST_LOCAL_WRITE_S"] = str(local_s)
         worker = start_worker(config, env=env, drain=drain, web=False)

@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tests.support.crash import Scene
 from tests.support.id_feed import IdFeed
 from tests.support.id_rules import IdRules, shown
 from tests.support.topics import bounds, create_topic, group_offsets, open_transactions, read_topic
@@ -17,6 +18,7 @@ from tests.support.topics import bounds, create_topic, group_offsets, open_trans
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterable
+    from pathlib import Path
 
     from tests.support.topics import New, Record
     from tests.support.worker import WorkerConfig
@@ -168,3 +170,27 @@ def _content(record: Record) -> tuple[bytes, bytes, tuple[Any, ...], int]:
 def routed_feed(config: WorkerConfig, partitions: int, dice: random.Random) -> RoutedFeed:
     """Return a producer for the source."""
     return RoutedFeed(config.bootstrap_servers, config.source, partitions, dice)
+
+
+class RoutedScene(Scene):
+    """What a kill test of a routed pipeline stands on: two source partitions, three of the sink.
+
+    Args:
+        bootstrap: Of the broker.
+        folder: For configs, logs and state.
+        slots: Of each hop.
+    """
+
+    def __init__(self, bootstrap: str, folder: Path, slots: int = 1) -> None:
+        self._routed = RoutedRules()
+        super().__init__(bootstrap, folder, rules=self._routed, slots=slots)
+        self.config = routed(self.config, self._routed)
+
+    def feed(self, dice: random.Random) -> RoutedFeed:
+        """Return a producer for the source."""
+        return routed_feed(self.config, self._partitions, dice)
+
+    def assert_routed(self) -> Outcome:
+        """Nothing is open, and `assert_routed` finds nothing."""
+        self.assert_nothing_open()
+        return assert_routed(self.config, self._routed)
