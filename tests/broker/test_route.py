@@ -77,10 +77,14 @@ def test_equal_ids_in_different_partitions_meet_and_the_receipt_names_where_they
     assert found.quarantined == [(1, 2)]
 
 
+BLOOM = RoutedRules(bloom={"bucket": "10m", "expected_per_bucket": 100_000})
+
+
+@pytest.mark.parametrize("rules", [pytest.param(RULES, id="exact"), pytest.param(BLOOM, id="bloom")])
 def test_a_mixed_stream_from_all_partitions_is_exactly_once_in_both_hops(
-    broker: Broker, tmp_path: Path
+    broker: Broker, tmp_path: Path, rules: RoutedRules
 ) -> None:
-    config = config_of(broker, tmp_path, 4)
+    config = config_of(broker, tmp_path, 4, rules)
     with contextlib.ExitStack() as stack:
         feed = routed_feed(config, 4, random.Random(7))
         feed.send(20_000)
@@ -88,7 +92,7 @@ def test_a_mixed_stream_from_all_partitions_is_exactly_once_in_both_hops(
         codes = [worker.wait() for worker in workers]
 
     assert codes == [0, 0], [worker.stderr for worker in workers]
-    found = assert_routed(config, RULES)
+    found = assert_routed(config, rules)
     assert len(found.passed) > 10_000
     assert len(found.receipts) > 1_000
     assert len({each["owner"]["partition"] for each in found.receipts}) == 4
@@ -297,3 +301,20 @@ def test_what_does_not_know_routes_yet_refuses_them_by_name(
     )
     assert done.returncode == 2
     assert f"pipelines.0.dedup.route: {command} of a pipeline with route" in done.stderr
+
+
+def test_records_from_the_future_are_believed_as_far_as_allowed_and_the_state_is_read_again(
+    broker: Broker, tmp_path: Path
+) -> None:
+    config = routed(new_config(broker.bootstrap_servers, tmp_path, 2), RULES, sinks=1)
+    for turn in range(2):
+        # What the worker's clock has to do with the partition's is written down by positions of the topic read.
+        for number in range(2):
+            ahead = record(b"ahead %d %d" % (turn, number), 5 * HOUR_MS // 2)
+            produce(config.bootstrap_servers, config.source, [ahead, record(b"a"), ahead], partition=number)
+        drain(config.but(state_dir=str(tmp_path / f"state {turn}")))
+
+    found = assert_routed(config, RULES)
+
+    assert len(found.passed) == 5
+    assert all(each["expires_at"] < NOW_MS + 4 * HOUR_MS for each in found.receipts)

@@ -137,6 +137,22 @@ def test_what_exceeds_the_limit_is_split_and_one_record_alone_is_named() -> None
     assert [record.value for record, _ in arrived(out)] == [record.value for record in came[:40]]
 
 
+@pytest.mark.parametrize("count", [0, 1, 62, 63, 64, 65, 8_190, 8_191, 8_192])
+def test_a_count_of_headers_that_took_a_byte_more_takes_it_no_more(count: int) -> None:
+    named = ((b"h", None),) * (count - 1) + ((b"id", b"a"),) * (count > 0)
+    came = Record(0, 1_000, None if count % 2 else b"key", b"value", named)
+    (piece,) = batches.DECODER.pieces(chunk(by_hand([came])))
+    before = piece.columns.data[piece.columns.body[0] : piece.columns.end[0]].tobytes()
+    (out,) = RouteEncoder().encode(piece, np.zeros(1, np.int64), np.array([7]), 1, ROOMY).values()
+    (again,) = batches.DECODER.pieces(chunk(out[0].build(-1, -1, -1, transactional=False)))
+
+    place = take_off(again)
+
+    assert place.tolist() == [7]
+    assert again.columns.data[again.columns.body[0] : again.columns.end[0]].tobytes() == before
+    assert rows(again.columns) == [came]
+
+
 @pytest.mark.parametrize(
     "last",
     [
