@@ -64,6 +64,9 @@ class Output(Protocol):
     def begin(self) -> None:
         """Begin a transaction."""
 
+    def expect(self, topic: str, partition: int) -> None:
+        """Say that the transaction will write there as well: announced along with what is written first."""
+
     async def send(self, topic: str, partition: int, batches: Iterable[EncodedBatch]) -> None:
         """Queue batches."""
 
@@ -406,6 +409,7 @@ class SlotPipeline:
         return partition.number
 
     async def _send(self, partition: Partition, made: Made) -> None:
+        self._output.expect(self._topics.changelog, partition.number)
         for number, batches in made.sink.items():
             size = sum(batch.size for batch in batches)
             self._metrics.bytes_out.labels(self.name).inc(size)

@@ -269,7 +269,7 @@ class SlotRun:
 
     def _output(self, producer: Producer, topics: Topics) -> ExactlyOnceOutput | AtLeastOnceOutput:
         if self._context.exactly_once:
-            return ExactlyOnceOutput(producer, self._context.application_id, topics.source, topics.changelog)
+            return ExactlyOnceOutput(producer, self._context.application_id, topics.source)
         return AtLeastOnceOutput(producer, self._context.membership, topics.source)
 
     async def _open_partition(

@@ -1,6 +1,6 @@
 """How does a slot's work become lasting: in a transaction, or in order?
 
-Both outputs have the same five calls, so that the pipeline's commit reads the same for both guarantees.
+Both outputs have the same six calls, so that the pipeline's commit reads the same for both guarantees.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ class ExactlyOnceOutput:
         producer: Fenced already.
         group_id: Whose offsets they are.
         source: Topic of the offsets.
-        changelog: Written last, in each partition that anything is written to.
     """
 
-    def __init__(self, producer: Producer, group_id: str, source: str, changelog: str) -> None:
+    def __init__(self, producer: Producer, group_id: str, source: str) -> None:
         self._producer = producer
         self._group_id = group_id
         self._source = source
-        self._changelog = changelog
 
     def begin(self) -> None:
         """Begin a transaction."""
         self._producer.begin(self._group_id)
 
+    def expect(self, topic: str, partition: int) -> None:
+        """Say that the transaction will write there as well."""
+        self._producer.expect(TopicPartition(topic, partition))
+
     async def send(self, topic: str, partition: int, batches: Iterable[EncodedBatch]) -> None:
         """Queue batches."""
-        self._producer.expect(TopicPartition(self._changelog, partition))
         await self._producer.send(topic, partition, batches)
 
     async def flush(self) -> None:
@@ -67,6 +68,9 @@ class AtLeastOnceOutput:
 
     def begin(self) -> None:
         """Nothing to begin."""
+
+    def expect(self, topic: str, partition: int) -> None:
+        """Nobody to tell."""
 
     async def send(self, topic: str, partition: int, batches: Iterable[EncodedBatch]) -> None:
         """Queue batches."""

@@ -326,8 +326,7 @@ class Reset:
 
     async def _commit(self, producer: Producer, made: list[_Made]) -> None:
         """Write a slot's partitions in one transaction; the steps are those of a worker's commit."""
-        topics = self._topics
-        output = ExactlyOnceOutput(producer, self._worker.application_id, topics.source, topics.changelog)
+        output = ExactlyOnceOutput(producer, self._worker.application_id, self._topics.source)
         origins = {each.done.step.partition: await self._origin(each.done.step) for each in made}
         output.begin()
         reached(FaultStep.BEGUN)  # 1
