@@ -6,7 +6,8 @@ have expired. Then, from the beginning on::
     before what is known     no verdict can be found again: that of the receipts is believed
     for a window after that  an id may have passed before what is known. One that has passed since is known: its
                              duplicates must have been dropped, with the right owner and expiry. Of another the
-                             word of its receipt is taken, and without a receipt it must have passed
+                             word of its receipt is taken, as far as it speaks of what was before; without a
+                             receipt it must have passed
     from then on             all that is remembered is known
 
 Believed or not, each record has to be in its one place as it came, and a receipt to be that of its record.
@@ -64,6 +65,7 @@ class ByWord:
         self._known_from = known_from
         self._window_ms = window_ms
         self._certain_ms = before_ms + window_ms
+        self._unseen_before = known_from
         self.over = False
         self.believed = 0
         judge.set_clock(before_ms)
@@ -72,6 +74,8 @@ class ByWord:
         """Take note of records that are not compared: what they have left behind is not known either."""
         known = self._known(evidence)
         self._certain_ms = self._judge.pass_over(evidence.after(known)) + self._window_ms
+        if evidence.offset is not None and evidence.offset.size:
+            self._unseen_before = max(self._unseen_before, int(evidence.offset[-1]) + 1)
 
     def judge(self, evidence: Evidence, words: Words) -> Judgement:
         """Judge the next records, of which receipts say ``words``."""
@@ -83,6 +87,7 @@ class ByWord:
         claimed = np.zeros(rows, np.bool_)
         claimed[words.row] = (evidence.fault[words.row] == 0) & ~evidence.ids.unjudged[words.row]
         believed = claimed.copy()
+        said = self._possible(words, known)
         if known < rows:
             judged, doubtful = self._judged(evidence.after(known), claimed[known:])
             assert judged.owner is not None and judged.expires_ms is not None  # noqa: S101, PT018 - as above
@@ -90,11 +95,20 @@ class ByWord:
             believed[known:] = doubtful
         told = believed[words.row]
         verdict[words.row[told]] = Verdict.DUPLICATE
-        owner[words.row[told]] = words.owner[told]
-        expires_ms[words.row[told]] = words.expires_ms[told]
+        owner[words.row[told]] = said.owner[told]
+        expires_ms[words.row[told]] = said.expires_ms[told]
         self.believed += int(np.count_nonzero(told))
         self.over = self._judge.log.clock_ms >= self._certain_ms and known < rows
         return Judgement(verdict, np.zeros(0, np.int64), owner=owner, expires_ms=expires_ms)
+
+    def _possible(self, words: Words, known: int) -> Words:
+        """Return what receipts say, without what cannot be of records whose clock is known.
+
+        What they are believed in has passed unseen, so it cannot expire later than that can, nor have expired.
+        """
+        unseen = (words.owner < self._unseen_before) & (words.expires_ms <= self._certain_ms)
+        can_be = (words.row < known) | (unseen & (words.expires_ms > self._judge.log.clock_ms))
+        return Words(words.row, np.where(can_be, words.owner, -1), np.where(can_be, words.expires_ms, 0))
 
     def _known(self, evidence: Evidence) -> int:
         """Return the first row at which the clock is known."""

@@ -93,6 +93,13 @@ PLANTED: dict[str, tuple[str, Change, list[tuple[int, str]]]] = {
     ),
     "a known one's owner": ("duplicates", owned(3, 4), [(10, "receipt_wrong")]),
     "a known one's expiry": ("duplicates", said(3, expires_at=22_001), [(10, "receipt_wrong")]),
+    "a believed one's owner is one that is known": ("duplicates", owned(2, 8), [(9, "receipt_wrong")]),
+    "a believed one lasts longer than what was before can": (
+        "duplicates",
+        said(2, expires_at=21_001),
+        [(9, "receipt_wrong")],
+    ),
+    "a believed one had expired": ("duplicates", said(2, expires_at=11_000), [(9, "receipt_wrong")]),
     "one is lost at the end": ("sink", without(9), [(18, "lost")]),
     "an expiry at the end": ("duplicates", said(6, expires_at=30_001), [(16, "receipt_wrong")]),
 }
