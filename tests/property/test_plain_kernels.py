@@ -20,6 +20,7 @@ PROPERTIES = (
     "property/test_lz4.py",
     "property/test_certificate.py",
     "property/test_insert_id_model.py",
+    "property/test_route.py",
     "unit/test_ids.py",
     "unit/test_id_blocks.py",
     "unit/test_json_scan.py",  # test_json_differential.py does the same by itself, with guarded bytes
