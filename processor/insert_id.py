@@ -263,7 +263,7 @@ class InsertIds(IdJudge):
         # What filters have written of renewed ids is read by a reset.
         kind = RenewedIndex if dedup.refresh and dedup.backend == "bloom" else ExactIndex
         self._index = kind(dedup.window, refresh=dedup.refresh)
-        super().__init__(dedup, IdLog(self._index), now_ms, recorded)
+        super().__init__(dedup, IdLog(self._index, self._index.pour), now_ms, recorded)
         self._restated = False
         self._recalled: list[tuple[int, int]] | None = []
 

@@ -337,42 +337,6 @@ def drop(
 
 
 @kernel
-def replay(
-    slots: NDArray[np.uint64],
-    directory: NDArray[np.uint32],
-    depth: NDArray[np.uint8],
-    prefix: NDArray[np.uint32],
-    used: NDArray[np.int32],
-    meta: NDArray[np.int64],
-    hashes: NDArray[np.uint64],
-    supersedes: NDArray[np.int64],
-    number: Int,
-    start: Int,
-) -> Int:
-    """Put committed ids from ``start`` on, the first of all being ``number``, as they were put when judged.
-
-    Returns:
-        The row that there was no room for (``meta[WANT]`` says of what), or n.
-    """
-    touched = start
-    for row in range(start, hashes.shape[0]):
-        if row == touched:
-            touched = min(row + AHEAD, hashes.shape[0])
-            touch(slots, directory, meta, hashes, row, touched)
-        first = hashes[row, 0]
-        meta[NEXT] = number + row
-        at: Int = np.int64(NONE)
-        if supersedes[row] >= meta[FLOOR]:
-            at = seek(slots, directory, meta, first, supersedes[row])
-        if at >= 0:
-            slots[at] = (slots[at] & ~LOW) | (np.uint64(number + row) & LOW)
-        elif not place(slots, directory, depth, prefix, used, meta, first, number + row):
-            return row
-    meta[NEXT] = number + hashes.shape[0]
-    return hashes.shape[0]
-
-
-@kernel
 def expired(last: NDArray[np.int64], start: Int, stop: Int, clock: Int, window: Int) -> Int:
     """Return the first page from ``start`` on, below ``stop``, that has an id that is not expired."""
     page = start

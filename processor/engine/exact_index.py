@@ -28,6 +28,7 @@ from processor.engine.blocks import Rows
 from processor.engine.clock import NEVER
 from processor.engine.exact import INFO, OWNER, READING, SUPERSEDES
 from processor.engine.extents import DEPTH, EXTENTS, FLOOR, LINE, NEXT, OCCUPIED, SPLITS, STAGED, WANT
+from processor.engine.gathered import NONE, WAITING, Gathered, pour, tables_for
 from processor.engine.id_judgement import IdJudgement
 
 if TYPE_CHECKING:
@@ -92,8 +93,7 @@ class ExactIndex:
     def __init__(
         self, window_ms: int, *, refresh: bool, bucket_bits: int = BUCKET_BITS, tag_bits: int = TAG_BITS
     ) -> None:
-        self.window_ms = window_ms
-        self.refresh = refresh
+        self.window_ms, self.refresh = window_ms, refresh
         self._form = (1 << bucket_bits, tag_bits)
         self.clear()
 
@@ -101,23 +101,20 @@ class ExactIndex:
         """Forget everything."""
         buckets, tag_bits = self._form
         self._meta = np.zeros(extents.META, np.int64)
-        self._meta[[DEPTH, EXTENTS, extents.BUCKETS, extents.TAG_BITS]] = 1, 2, buckets, tag_bits
+        self._meta[[extents.BUCKETS, extents.TAG_BITS]] = buckets, tag_bits
         self._meta[[FLOOR, STAGED, NEXT]] = 1
-        self._slots: NDArray[np.uint64] = np.zeros(2 * buckets * LINE, np.uint64)
-        self._directory: NDArray[np.uint32] = np.arange(2, dtype=np.uint32)
-        self._depth: NDArray[np.uint8] = np.ones(2, np.uint8)
-        self._prefix: NDArray[np.uint32] = np.arange(2, dtype=np.uint32)
-        self._used: NDArray[np.int32] = np.zeros(2, np.int32)
+        self._make_tables(0)
         self._staged: NDArray[np.uint64] = np.zeros((0, 2), np.uint64)
         self._info: NDArray[np.int64] = np.zeros((0, INFO), np.int64)
         # Of pages from `_front` to `_pages`; those before are expired, and have been since the last commit.
         self._page_first: NDArray[np.int64] = np.zeros(0, np.int64)
         self._page_last: NDArray[np.int64] = np.zeros(0, np.int64)
         self._front = self._pages = 0
-        self._swept: Int = 0
+        self._gathered = Gathered()
 
     def __len__(self) -> int:
         """Ids in slots, those included that are expired and not yet swept."""
+        self.pour()
         return int(self._meta[OCCUPIED])
 
     @property
@@ -125,7 +122,7 @@ class ExactIndex:
         """Bytes of all arrays, the room not used yet included."""
         sizes = [self._slots.nbytes, self._directory.nbytes, self._depth.nbytes, self._prefix.nbytes]
         sizes += [self._used.nbytes, self._staged.nbytes, self._info.nbytes]
-        return sum(sizes) + self._page_first.nbytes + self._page_last.nbytes
+        return sum(sizes) + self._page_first.nbytes + self._page_last.nbytes + self._gathered.size_bytes
 
     @property
     def splits(self) -> int:
@@ -151,6 +148,7 @@ class ExactIndex:
             ids: Of n records.
             reading_ms: int64[n], the partition's clock at each.
         """
+        self.pour()
         rows = ids.fault.size
         row, number = np.empty((2, rows + extents.MOST_HOPS * LINE), np.int64)
         found_rows, found_numbers = [], []
@@ -278,6 +276,8 @@ class ExactIndex:
     def restore(self, rows: Rows, pages: Pages) -> None:
         """Take over a committed block; blocks come in the order of their numbers.
 
+        Its ids are gathered, and put into slots all at once: by `pour`.
+
         Raises:
             ValueError: Its numbers lie below those taken over before, or something is staged.
             MemoryError: More ids than one partition can have.
@@ -288,20 +288,27 @@ class ExactIndex:
             raise ValueError(f"a block begins at number {rows.first}, expected {self.next_number} or more")
         if self._front == self._pages:
             self._meta[FLOOR] = rows.first
-        row: Int = 0
-        with np.errstate(over="ignore"):
-            while row < len(rows):
-                row = exact.replay(
-                    *self._table,
-                    rows.hash,
-                    rows.supersedes,
-                    rows.first,
-                    row,
-                )
-                if row < len(rows):
-                    self._grow()
-        self._meta[STAGED] = self._meta[NEXT]
+        self._gathered.take(rows.hash, rows.supersedes, rows.first, self.floor)
+        self._meta[[STAGED, NEXT]] = rows.first + len(rows)
         self._add_pages(pages)
+        if len(self._gathered) > WAITING + self.next_number - self.floor:
+            self.pour()
+
+    def pour(self) -> None:
+        """Put what `restore` has taken over into slots; all that looks at slots does so first.
+
+        Raises:
+            MemoryError: More ids than one partition can have.
+        """
+        if not len(self._gathered):
+            return
+        if not self._meta[OCCUPIED]:
+            self._make_tables(min(len(self._gathered), self.next_number - self.floor))
+        at = np.array([0, NONE, 0], np.int64)
+        with np.errstate(over="ignore"):
+            while not pour(*self._table, *self._gathered.chains(), at):
+                self._grow()
+        self._gathered = Gathered()
 
     def begin_at(self, number: int) -> None:
         """Give the next id this number, where nothing is remembered: what was, is expired."""
@@ -309,6 +316,8 @@ class ExactIndex:
 
     def sweep(self, most: int) -> None:
         """Free some extents of expired ids, join small ones, and give back what is free at the end."""
+        if len(self._gathered):
+            return
         with np.errstate(over="ignore"):
             self._swept = extents.sweep(
                 *self._table,
@@ -371,6 +380,14 @@ class ExactIndex:
                 self._meta[DEPTH] += 1
             case other:
                 raise MemoryError(f"the ids of one partition find no place (code {other}): use more partitions")
+
+    def _make_tables(self, ids: int) -> None:
+        """Begin with empty extents for so many ids; what there were are given back first."""
+        self._slots = np.zeros(0, np.uint64)
+        self._meta[DEPTH], tables = tables_for(ids, *self._form)
+        self._slots, self._directory, self._depth, self._prefix, self._used = tables
+        self._meta[EXTENTS] = self._depth.size
+        self._swept: Int = 0
 
     def _resize(self, count: int) -> None:
         size = int(self._meta[extents.BUCKETS]) * LINE

@@ -44,6 +44,7 @@ class RenewedIndex(ExactIndex):
         self._hashes[after - len(rows) : after] = rows.hash
         supersedes = np.maximum(self._before(rows.hash), _within(rows))
         super().restore(replace(rows, supersedes=supersedes), pages)
+        self.pour()  # the next rows are looked for among these
 
     def _before(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return int64[n]: under which number each id is remembered, or `NONE`."""

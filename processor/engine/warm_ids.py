@@ -63,6 +63,7 @@ def _exact(ids: Ids, readings: np.ndarray[tuple[int], np.dtype[np.int64]]) -> No
             restored = ExactIndex(1, refresh=True, bucket_bits=1)
             read, _, where = decode(block, KEY)
             restored.restore(read, where)
+            restored.pour()
 
 
 def _bloom(ids: Ids, readings: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:

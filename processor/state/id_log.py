@@ -42,7 +42,7 @@ from schemas.id_changelog import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from processor.engine.blocks import Pages, Rows
     from processor.engine.records import Columns
@@ -99,10 +99,12 @@ class IdLog:
 
     Args:
         index: Empty.
+        poured: Called when nothing more is taken over, before the index is asked: puts it in order.
     """
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, poured: Callable[[], None] | None = None) -> None:
         self.index = index
+        self._poured = poured
         self._forget()
 
     def _forget(self) -> None:
@@ -337,6 +339,11 @@ class IdLog:
         """See `Bulk.check`: from the first living id to the last one all must be there."""
         if self.empty:
             return
+        if self._poured is not None:
+            try:
+                self._poured()
+            except MemoryError as error:
+                raise StopError(f"the ids of one partition do not fit: {error}") from error
         said = self._said
         if said is None or said.next_number != self.index.next_number:
             raise CorruptStateError("there are ids behind the last record of their state")

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -30,7 +31,7 @@ from processor.state.store import StoreError
 from schemas.changelog import ORIGIN_KEY, POSITION_KEY, CorruptStateError, LocalMark, Position, check_entry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Generator
 
     from processor.engine.records import Columns
     from processor.state.bulk import Bulk
@@ -105,7 +106,7 @@ async def restore(
             if mark is not None and table.log is None:
                 _check_all(table)
             if table.log is not None and seen:
-                table.log.check()
+                await _aside(_checked(table.log))
             position = table.position()
         except (CorruptStateError, StoreError) as error:
             if mark is None:
@@ -201,13 +202,41 @@ def _usable_mark(table: Table, changelog: Changelog, limits: ChangelogBounds) ->
 async def _loaded(table: Table, changelog: Changelog) -> bool:
     """Read the local state that is kept in bulk; clear the table if it is not right."""
     try:
-        for _ in table.load_log():
-            await asyncio.sleep(0)  # heartbeats and health checks go on
+        await _aside(table.load_log())
     except (CorruptStateError, StoreError):
         log.exception("local state of %s is corrupt or of another form, reading it anew", changelog.name)
         table.clear()
         return False
     return True
+
+
+def _checked(bulk: Bulk) -> Generator[None, None, None]:
+    bulk.check()
+    yield
+
+
+async def _aside(steps: Generator[None, None, None]) -> None:
+    """Do work step by step in a thread: heartbeats and health checks go on, and other partitions' loads too.
+
+    When cancelled it ends with the step at hand, and not before: the table is closed next.
+    """
+    cancelled = False
+
+    def work() -> None:
+        with closing(steps):
+            for _ in steps:
+                if cancelled:
+                    return
+
+    done = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        await asyncio.shield(done)
+    except asyncio.CancelledError:
+        cancelled = True
+        while not done.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({done})
+        raise
 
 
 def _resumes(table: Table, mark: LocalMark) -> int:

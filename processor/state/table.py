@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from schemas.changelog import BLOCKS_KEY, LOCAL_KEY, POSITION_KEY, CorruptStateError, LocalMark, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from processor.state.bulk import Bulk
     from processor.state.store import Store
@@ -65,8 +65,8 @@ class Table:
         """Return the values that are in the store under ``keys``, None where there is none."""
         return self._store.get_many(keys)
 
-    def load_log(self) -> Iterator[None]:
-        """Read the log's blocks, one a step.
+    def load_log(self) -> Generator[None, None, None]:
+        """Read the log's blocks, one a step; in whatever thread.
 
         Raises:
             CorruptStateError: They are not whole, or there are some and no log or the other way round.

@@ -1,0 +1,225 @@
+"""How are the ids of a whole window put into an empty index, faster than one after the other?
+
+One after the other, each waits for memory: its bucket may be anywhere. Here ids are first gathered by the first
+8 bits of their hash, in 8 bytes each: what a slot needs, but for those 8 bits. Then they are poured, one such
+group after the other, into extents of which as many are there from the start as will be needed. A group's
+extents fit into the cache, and none is split while it is filled. An entry is::
+
+      63      62    61              42 41         32 31                 0
+    | row    | 0 | next 20 bits of   | last 10 bits | number, low 32 bits |
+    | before |   | the hash          | of word one  |                     |
+
+Bit 63 set: it says no more than that the entry behind it takes the place of the row of this number.
+
+Groups are chains of blocks in one array, so nobody has to know how many ids there will be. In a group they are
+in the order in which they came, so what is poured is what `processor.engine.exact` would have put: of several
+rows of an id the highest number counts, and a slot is given to one only.
+
+Invariant: an entry is poured once. What is expired by then is left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from processor.engine.exact import place, seek
+from processor.engine.extents import FLOOR, FULL, LINE, LOW, MOST_DEPTH, NEXT, SPREAD
+from processor.engine.jit import Int, kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+GROUP_BITS = 8
+GROUPS = 1 << GROUP_BITS
+"""256 groups of 12.5 million ids have a megabyte of extents each, half a second-level cache; and 256 lines that
+are written to at a time fit into the first-level cache."""
+BLOCK = 512
+"""Entries of a block: a page of memory."""
+HOME_BITS = 10
+BEFORE = np.uint64(1) << np.uint64(63)
+NONE = -1
+TARGET = FULL - SPREAD - 0.02
+"""Most that extents are filled on average when they are chosen. The lowest bound of one is 2 % higher, more than
+twice the deviation of what 5,500 random ids put into it; the few that have more are split as ever."""
+WAITING = 1 << 20
+"""Entries, 8 MB, that may wait beyond one a living id: a changelog with much that is expired, or renewed, is
+poured meanwhile, so that memory follows the living ids and not the rows."""
+
+Tables: TypeAlias = (
+    "tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint8], NDArray[np.uint32], NDArray[np.int32]]"
+)
+
+
+class Gathered:
+    """Committed ids that are not in slots yet."""
+
+    def __init__(self) -> None:
+        self._arena: NDArray[np.uint64] = np.zeros(0, np.uint64)
+        self._following: NDArray[np.int32] = np.zeros(0, np.int32)
+        # Of each group: its first block, its last, entries in that. The last row: blocks used, entries.
+        self._chain: NDArray[np.int64] = np.full((GROUPS + 1, 3), NONE, np.int64)
+        self._chain[GROUPS] = 0
+
+    def __len__(self) -> int:
+        """Entries that wait: one for each row, and one more where that takes the place of another."""
+        return int(self._chain[GROUPS, 1])
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all arrays."""
+        return self._arena.nbytes + self._following.nbytes + self._chain.nbytes
+
+    def take(
+        self, hashes: NDArray[np.uint64], supersedes: NDArray[np.int64], number: int, floor: int
+    ) -> None:
+        """Gather the ids of consecutive rows.
+
+        Args:
+            hashes: uint64[n, 2].
+            supersedes: int64[n], the row that each takes the place of, `NONE` where there is none.
+            number: The first one's.
+            floor: Rows below this number are expired.
+        """
+        # Each group may begin a block, and be left with an unfilled one.
+        most = int(self._chain[GROUPS, 0]) + GROUPS + -(-2 * len(hashes) // BLOCK)
+        if self._following.size < most:
+            most += most // 8
+            self._arena.resize(most * BLOCK, refcheck=False)
+            self._following.resize(most, refcheck=False)
+        with np.errstate(over="ignore"):
+            gather(self._arena, self._following, self._chain, hashes, supersedes, number, floor)
+
+    def chains(self) -> tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.int64]]:
+        """Return what `pour` reads."""
+        return self._arena, self._following, self._chain
+
+
+def tables_for(ids: int, buckets: int, tag_bits: int) -> tuple[int, Tables]:
+    """Return a directory's depth, and empty slots, directory, depth, prefix and used for so many ids."""
+    size = buckets * LINE
+    deep = 1
+    while deep < min(MOST_DEPTH, tag_bits) and ids > (size << deep) * TARGET:
+        deep += 1
+    count = 1 << deep
+    return deep, (
+        np.zeros(count * size, np.uint64),
+        np.arange(count, dtype=np.uint32),
+        np.full(count, deep, np.uint8),
+        np.arange(count, dtype=np.uint32),
+        np.zeros(count, np.int32),
+    )
+
+
+@kernel
+def gather(
+    arena: NDArray[np.uint64],
+    following: NDArray[np.int32],
+    chain: NDArray[np.int64],
+    hashes: NDArray[np.uint64],
+    supersedes: NDArray[np.int64],
+    number: Int,
+    floor: Int,
+) -> None:
+    """Add rows to their groups; there are blocks enough."""
+    for row in range(hashes.shape[0]):
+        first = hashes[row, 0]
+        group = np.int64(first >> np.uint64(64 - GROUP_BITS))
+        bits = (((first >> np.uint64(36)) & np.uint64(0xFFFFF)) << np.uint64(42)) | (
+            (first & np.uint64((1 << HOME_BITS) - 1)) << np.uint64(32)
+        )
+        entry = bits | (np.uint64(number + row) & LOW)
+        before = supersedes[row]
+        entries = 1
+        if before >= floor:
+            entries = 2
+        for k in range(entries):
+            used = chain[group, 2]
+            if used == BLOCK or used < 0:
+                block = chain[GROUPS, 0]
+                chain[GROUPS, 0] = block + 1
+                if used < 0:
+                    chain[group, 0] = block
+                else:
+                    following[chain[group, 1]] = np.int32(block)
+                chain[group, 1] = block
+                used = np.int64(0)
+            put = entry
+            if k + 1 < entries:
+                put = bits | BEFORE | (np.uint64(before) & LOW)
+            arena[chain[group, 1] * BLOCK + used] = put
+            chain[group, 2] = used + 1
+        chain[GROUPS, 1] += entries
+
+
+@kernel
+def pour(
+    slots: NDArray[np.uint64],
+    directory: NDArray[np.uint32],
+    depth: NDArray[np.uint8],
+    prefix: NDArray[np.uint32],
+    used: NDArray[np.int32],
+    meta: NDArray[np.int64],
+    arena: NDArray[np.uint64],
+    following: NDArray[np.int32],
+    chain: NDArray[np.int64],
+    at: NDArray[np.int64],
+) -> bool:
+    """Put what was gathered into slots.
+
+    Args:
+        slots: As in `processor.engine.extents`.
+        directory: The same.
+        depth: The same.
+        prefix: The same.
+        used: The same.
+        meta: The same.
+        arena: Of `Gathered`.
+        following: The same.
+        chain: The same.
+        at: int64[3], group, block and place in it to go on from, written; first 0, `NONE` and 0.
+
+    Returns:
+        Whether all is done; where not, ``meta[WANT]`` says what there was no room for.
+    """
+    floor = np.uint64(meta[FLOOR])
+    span = np.uint64(meta[NEXT] - meta[FLOOR])
+    group, block, within = at[0], at[1], at[2]
+    while group < GROUPS:
+        if block < 0:
+            block, within = chain[group, 0], np.int64(0)
+        high = np.uint64(group) << np.uint64(64 - GROUP_BITS)
+        before = np.int64(NONE)
+        while block >= 0:
+            stop = np.int64(BLOCK)
+            if block == chain[group, 1]:
+                stop = chain[group, 2]
+            while within < stop:
+                entry = arena[np.uint64(block * BLOCK + within)]
+                low = entry & LOW
+                if before < 0:
+                    at[0], at[1], at[2] = group, block, within
+                within += 1
+                # Whoever is expired by now is as if it had not been.
+                alive = ((low - floor) & LOW) < span
+                if entry & BEFORE != np.uint64(0):
+                    if alive:
+                        before = np.int64(low)
+                    continue
+                first = high | (((entry >> np.uint64(42)) & np.uint64(0xFFFFF)) << np.uint64(36))
+                first |= (entry >> np.uint64(32)) & np.uint64((1 << HOME_BITS) - 1)
+                slot = np.int64(NONE)
+                if alive and before >= 0:
+                    slot = seek(slots, directory, meta, first, before)
+                before = np.int64(NONE)
+                if slot >= 0:
+                    slots[slot] = (slots[slot] & ~LOW) | low
+                elif alive and not place(slots, directory, depth, prefix, used, meta, first, low):
+                    return False
+            if block == chain[group, 1]:
+                block = np.int64(NONE)
+            else:
+                block, within = np.int64(following[block]), np.int64(0)
+        group += 1
+    return True
