@@ -263,9 +263,15 @@ class InsertIds(IdJudge):
         # What filters have written of renewed ids is read by a reset.
         kind = RenewedIndex if dedup.refresh and dedup.backend == "bloom" else ExactIndex
         self._index = kind(dedup.window, refresh=dedup.refresh)
-        super().__init__(dedup, IdLog(self._index, self._index.pour), now_ms, recorded)
+        super().__init__(dedup, IdLog(self._index, self._pour), now_ms, recorded)
         self._restated = False
         self._recalled: list[tuple[int, int]] | None = []
+
+    def _pour(self) -> None:
+        try:
+            self._index.pour()
+        except MemoryError as error:
+            raise StopError(f"the ids of one partition do not fit: {error}") from error
 
     def _decided(self, ids: Ids, offset: NDArray[np.int64], reading_ms: NDArray[np.int64]) -> IdJudgement:
         """Judge a chunk's records in order, and stage what is remembered."""

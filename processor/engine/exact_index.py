@@ -103,6 +103,7 @@ class ExactIndex:
         self._meta = np.zeros(extents.META, np.int64)
         self._meta[[extents.BUCKETS, extents.TAG_BITS]] = buckets, tag_bits
         self._meta[[FLOOR, STAGED, NEXT]] = 1
+        self._gathered = Gathered()
         self._make_tables(0)
         self._staged: NDArray[np.uint64] = np.zeros((0, 2), np.uint64)
         self._info: NDArray[np.int64] = np.zeros((0, INFO), np.int64)
@@ -110,7 +111,14 @@ class ExactIndex:
         self._page_first: NDArray[np.int64] = np.zeros(0, np.int64)
         self._page_last: NDArray[np.int64] = np.zeros(0, np.int64)
         self._front = self._pages = 0
-        self._gathered = Gathered()
+
+    def _make_tables(self, ids: int) -> None:
+        """Begin with empty extents for so many ids; what there were are given back first."""
+        self._slots: NDArray[np.uint64] = np.zeros(0, np.uint64)
+        self._meta[DEPTH], tables = tables_for(ids, *self._form)
+        self._slots, self._directory, self._depth, self._prefix, self._used = tables
+        self._meta[EXTENTS] = self._depth.size
+        self._swept: Int = 0
 
     def __len__(self) -> int:
         """Ids in slots, those included that are expired and not yet swept."""
@@ -319,11 +327,7 @@ class ExactIndex:
         if len(self._gathered):
             return
         with np.errstate(over="ignore"):
-            self._swept = extents.sweep(
-                *self._table,
-                self._swept,
-                most,
-            )
+            self._swept = extents.sweep(*self._table, self._swept, most)
         count = int(self._meta[EXTENTS])
         if count > SMALL and self._depth.size > count + count // 8:
             self._resize(count + count // GROWTH)
@@ -380,14 +384,6 @@ class ExactIndex:
                 self._meta[DEPTH] += 1
             case other:
                 raise MemoryError(f"the ids of one partition find no place (code {other}): use more partitions")
-
-    def _make_tables(self, ids: int) -> None:
-        """Begin with empty extents for so many ids; what there were are given back first."""
-        self._slots = np.zeros(0, np.uint64)
-        self._meta[DEPTH], tables = tables_for(ids, *self._form)
-        self._slots, self._directory, self._depth, self._prefix, self._used = tables
-        self._meta[EXTENTS] = self._depth.size
-        self._swept: Int = 0
 
     def _resize(self, count: int) -> None:
         size = int(self._meta[extents.BUCKETS]) * LINE

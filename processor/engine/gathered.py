@@ -25,7 +25,21 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from processor.engine.exact import place, seek
-from processor.engine.extents import FLOOR, FULL, LINE, LOW, MOST_DEPTH, NEXT, SPREAD
+from processor.engine.extents import (
+    BUCKETS,
+    FLOOR,
+    FULL,
+    LINE,
+    LOW,
+    MOST_DEPTH,
+    NEXT,
+    OCCUPIED,
+    SPREAD,
+    full_of,
+    glance,
+    home_of,
+    tag_of,
+)
 from processor.engine.jit import Int, kernel
 
 if TYPE_CHECKING:
@@ -41,8 +55,8 @@ HOME_BITS = 10
 BEFORE = np.uint64(1) << np.uint64(63)
 NONE = -1
 TARGET = FULL - SPREAD - 0.02
-"""Most that extents are filled on average when they are chosen. The lowest bound of one is 2 % higher, more than
-twice the deviation of what 5,500 random ids put into it; the few that have more are split as ever."""
+"""Most that extents are filled on average when they are chosen. The lowest bound of one is 2 % higher, twice
+the deviation of what 5,500 random ids put into it; the few that have more are split as ever."""
 WAITING = 1 << 20
 """Entries, 8 MB, that may wait beyond one a living id: a changelog with much that is expired, or renewed, is
 poured meanwhile, so that memory follows the living ids and not the rows."""
@@ -71,9 +85,7 @@ class Gathered:
         """Bytes of all arrays."""
         return self._arena.nbytes + self._following.nbytes + self._chain.nbytes
 
-    def take(
-        self, hashes: NDArray[np.uint64], supersedes: NDArray[np.int64], number: int, floor: int
-    ) -> None:
+    def take(self, hashes: NDArray[np.uint64], supersedes: NDArray[np.int64], number: int, floor: int) -> None:
         """Gather the ids of consecutive rows.
 
         Args:
@@ -185,7 +197,9 @@ def pour(
     """
     floor = np.uint64(meta[FLOOR])
     span = np.uint64(meta[NEXT] - meta[FLOOR])
+    buckets = meta[BUCKETS]
     group, block, within = at[0], at[1], at[2]
+    put: Int = np.int64(0)
     while group < GROUPS:
         if block < 0:
             block, within = chain[group, 0], np.int64(0)
@@ -198,28 +212,44 @@ def pour(
             while within < stop:
                 entry = arena[np.uint64(block * BLOCK + within)]
                 low = entry & LOW
-                if before < 0:
-                    at[0], at[1], at[2] = group, block, within
                 within += 1
                 # Whoever is expired by now is as if it had not been.
                 alive = ((low - floor) & LOW) < span
                 if entry & BEFORE != np.uint64(0):
                     if alive:
                         before = np.int64(low)
+                        at[0], at[1], at[2] = group, block, within - 1
+                    continue
+                if not alive:
+                    before = np.int64(NONE)
                     continue
                 first = high | (((entry >> np.uint64(42)) & np.uint64(0xFFFFF)) << np.uint64(36))
                 first |= (entry >> np.uint64(32)) & np.uint64((1 << HOME_BITS) - 1)
-                slot = np.int64(NONE)
-                if alive and before >= 0:
+                slot: Int = np.int64(NONE)
+                if before >= 0:
                     slot = seek(slots, directory, meta, first, before)
+                    if slot >= 0:
+                        slots[slot] = (slots[slot] & ~LOW) | low
+                if slot < 0:
+                    # What `place` does first, here without a call: nine in ten find room in their home.
+                    extent, bucket = home_of(first, directory, meta)
+                    line = (extent * buckets + bucket) * LINE
+                    gap = glance(slots, line, np.uint64(0))[1]
+                    if gap > 0 and used[extent] < full_of(prefix[extent], buckets * LINE):
+                        slots[np.uint64(line + gap - 1)] = tag_of(first, meta) | low
+                        used[extent] += 1
+                        put += 1
+                    else:
+                        if before < 0:
+                            at[0], at[1], at[2] = group, block, within - 1
+                        if not place(slots, directory, depth, prefix, used, meta, first, low):
+                            meta[OCCUPIED] += put
+                            return False
                 before = np.int64(NONE)
-                if slot >= 0:
-                    slots[slot] = (slots[slot] & ~LOW) | low
-                elif alive and not place(slots, directory, depth, prefix, used, meta, first, low):
-                    return False
             if block == chain[group, 1]:
                 block = np.int64(NONE)
             else:
                 block, within = np.int64(following[block]), np.int64(0)
         group += 1
+    meta[OCCUPIED] += put
     return True

@@ -99,7 +99,7 @@ class IdLog:
 
     Args:
         index: Empty.
-        poured: Called when nothing more is taken over, before the index is asked: puts it in order.
+        poured: Called when nothing more is taken over.
     """
 
     def __init__(self, index: Index, poured: Callable[[], None] | None = None) -> None:
@@ -340,10 +340,7 @@ class IdLog:
         if self.empty:
             return
         if self._poured is not None:
-            try:
-                self._poured()
-            except MemoryError as error:
-                raise StopError(f"the ids of one partition do not fit: {error}") from error
+            self._poured()
         said = self._said
         if said is None or said.next_number != self.index.next_number:
             raise CorruptStateError("there are ids behind the last record of their state")

@@ -21,6 +21,7 @@ PROPERTIES = (
     "property/test_certificate.py",
     "property/test_insert_id_model.py",
     "property/test_route.py",
+    "property/test_bulk_restore.py",
     "unit/test_ids.py",
     "unit/test_id_blocks.py",
     "unit/test_json_scan.py",  # test_json_differential.py does the same by itself, with guarded bytes
@@ -34,7 +35,7 @@ def test_the_properties_of_the_kernels_hold_as_plain_python_too() -> None:
     options = [
         "-q",
         "-k",
-        "not limit and not transactions and not full and not 24_bytes and not flipped",
+        "not limit and not transactions and not full and not 24_bytes and not flipped and not many_ids",
         "-W",
         "ignore::RuntimeWarning",
         "-p",

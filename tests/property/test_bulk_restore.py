@@ -1,0 +1,143 @@
+"""An index that is restored in bulk is the one that the stream has made, whatever was renewed or expired."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from processor.engine import exact_index
+from processor.engine.blocks import Pages, Rows, decode
+from processor.engine.exact_index import ExactIndex
+from processor.engine.extents import EXTENTS, LINE, OCCUPIED
+from processor.engine.verdict import Verdict
+from tests.support.ids import KEY, ExactPartition, hashes_of, ids_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+NAMES = hashes_of([b"%d" % number for number in range(60)])
+# Names of a chunk, how far the clock goes on before it, and whether the commit sweeps.
+steps = st.lists(
+    st.tuples(st.lists(st.integers(0, 59), max_size=80), st.sampled_from([0, 1, 7, 60]), st.booleans()),
+    max_size=12,
+)
+# Few buckets and bits of the hash: chains, splits while pouring, ids that meet.
+forms = st.sampled_from([(0, 28), (1, 28), (2, 4), (3, 2), (10, 28)])
+
+
+def candidates(index: ExactIndex, hashes: NDArray[np.uint64], clock: int) -> set[tuple[int, int]]:
+    """Return which rows could be which numbers."""
+    found = index.look_up(ids_of(hashes), np.full(len(hashes), clock))
+    return set(zip(found.row.tolist(), found.number.tolist(), strict=True))
+
+
+def looked_over(index: ExactIndex) -> None:
+    """Look that all ids can be found: a bucket that one was passed over for has no empty slot."""
+    count, buckets = int(index._meta[EXTENTS]), index._form[0]
+    slots = index._slots[: count * buckets * LINE].reshape(count, buckets, LINE)
+    full = (slots != 0).all(axis=2)
+    hops = ((slots >> np.uint64(32)) & np.uint64(15)).astype(np.int64)
+    for hop in range(1, 16):
+        extent, bucket, _ = np.nonzero((hops >= hop) & (slots != 0))
+        assert full[extent, (bucket - hop) % buckets].all()
+    assert index._used[:count].tolist() == np.count_nonzero(slots, axis=(1, 2)).tolist()
+    assert index._meta[OCCUPIED] == np.count_nonzero(slots)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    steps, st.sampled_from([5, 40, 10_000]), st.booleans(), forms, st.sampled_from([0, 20, 1 << 20]), st.data()
+)
+def test_a_restored_index_lists_the_candidates_that_the_stream_has_left(
+    script: list[tuple[list[int], int, bool]],
+    window: int,
+    refresh: bool,  # noqa: FBT001 - hypothesis gives it by name
+    form: tuple[int, int],
+    waiting: int,
+    data: st.DataObject,
+) -> None:
+    partition = ExactPartition(window, refresh=refresh, bucket_bits=form[0], tag_bits=form[1])
+    offset, clock = 0, 0
+    for names, later, sweeping in script:
+        clock += later
+        partition.judge(ids_of(NAMES[names]), offset + np.arange(len(names)), np.full(len(names), clock))
+        offset += len(names)
+        partition.commit(clock, 100 if sweeping else 0)
+    restored = ExactIndex(window, refresh=refresh, bucket_bits=form[0], tag_bits=form[1])
+    blocks = [decode(block, KEY) for block in partition.blocks]
+    # What is expired may be gone in front, as far as somebody has deleted it.
+    dead = sum(
+        pages.first[-1] < partition.index.floor and rows.first + len(rows) <= partition.index.floor
+        for rows, _, pages in blocks
+    )
+    gone = data.draw(st.integers(0, int(dead)))
+    expiring = data.draw(st.booleans())
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(exact_index, "WAITING", waiting)
+        for rows, at_ms, pages in blocks[gone:]:
+            restored.restore(rows, pages)
+            if expiring:
+                restored.commit(None, at_ms, 1)
+    restored.commit(None, clock, 1)
+    if gone == len(blocks):
+        return
+    assert (restored.next_number, restored.floor) == (partition.index.next_number, partition.index.floor)
+    assert candidates(restored, NAMES, clock) == candidates(partition.index, NAMES, clock)
+    looked_over(restored)
+
+
+def test_many_ids_are_poured_without_a_split_and_grow_on_as_ever() -> None:
+    count, more = 340_000, 210_000
+    hashes = np.random.default_rng(5).integers(0, 2**64, (count + more, 2), np.uint64)
+    index = ExactIndex(1_000, refresh=False)
+    for start in range(0, count, 34_000):
+        rows = Rows(1 + start, hashes[start : start + 34_000], *_columns(start, 34_000))
+        index.restore(rows, Pages(np.array([1 + start]), np.zeros(1, np.int64), np.zeros(0, np.int64)))
+    # 8 bytes each wait, and a started block for each group.
+    assert index.size_bytes < 16 * count
+    index.pour()
+    assert (len(index), index.splits) == (count, 0)
+    assert index.size_bytes < 24 * count
+    looked_over(index)
+    assert len(candidates(index, hashes[:count], 0)) >= count
+    for start in range(count, count + more, 70_000):
+        rows = Rows(1 + start, hashes[start : start + 70_000], *_columns(start, 70_000))
+        index.restore(rows, Pages(np.array([1 + start]), np.zeros(1, np.int64), np.zeros(0, np.int64)))
+        index.pour()
+    assert index.splits > 0
+    looked_over(index)
+    assert {(k, k + 1) for k in range(count + more)} <= candidates(index, hashes, 0)
+
+
+def test_rows_renewed_time_and_again_take_the_room_of_their_ids_while_they_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(exact_index, "WAITING", 1_000)
+    partition = ExactPartition(10, refresh=True)
+    ids = ids_of(NAMES)
+    for reading in range(400):
+        partition.judge(ids, np.arange(60), np.full(60, reading))
+        partition.commit(reading)
+    index = ExactIndex(10, refresh=True)
+    sizes = []
+    for block in partition.blocks:
+        rows, clock, pages = decode(block, KEY)
+        index.restore(rows, pages)
+        index.commit(None, clock, 1)
+        sizes.append(len(index._gathered))
+    # 47,940 entries in all.
+    assert max(sizes) <= 1_000 + 11 * 60 + 2 * 60
+    assert candidates(index, NAMES, 399) == candidates(partition.index, NAMES, 399)
+    judged = index.look_up(ids, np.full(60, 399))
+    assert judged.row.size >= 60
+    partition.restart()
+    again = partition.judge(ids, np.arange(60), np.full(60, 399))
+    assert (again.verdict == Verdict.DUPLICATE).all()
+
+
+def _columns(start: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    return start + np.arange(count), np.zeros(count, np.int64), np.full(count, -1)
