@@ -39,7 +39,7 @@ from processor.engine.verdict import Verdict
 from processor.errors import RebuildError, StopError
 from processor.judge import Evidence, Judgement, Times
 from processor.state.id_log import PAGES_A_STEP, IdLog
-from processor.state.store import StoreError
+from processor.state.store import CorruptStoreError, StoreError
 from processor.wire.encode import plain_batch
 from schemas.clock_trace import ClockTrace
 from schemas.config.dedup import HeaderId, KeyId, ValueId
@@ -177,7 +177,13 @@ class IdJudge(ABC):
         """See `Judge.size`."""
 
     def _corrupt(self, error: Exception) -> RebuildError:
-        """Throw the local state away, and return what has the slot built anew."""
+        """Throw the local state away, and return what has the slot built anew.
+
+        Raises:
+            StoreError: It is not corrupt, it cannot be read.
+        """
+        if isinstance(error, StoreError) and not isinstance(error, CorruptStoreError):
+            raise error
         log.error("the local state is corrupt, reading it anew from the changelog", exc_info=error)
         assert self._table is not None  # noqa: S101 - `load` has given it
         self._table.clear()
@@ -292,7 +298,7 @@ class InsertIds(IdJudge):
             pages = table.get_many([id_page_key(first) for first in wanted.page.tolist()])
             # A page that is missing is an empty one, which is cut.
             return confirm([page or b"" for page in pages], wanted.page, wanted.which, wanted.at)
-        except (StoreError, UnreadableBlockError) as error:
+        except (CorruptStoreError, UnreadableBlockError) as error:
             raise self._corrupt(error) from error
 
     def _staged(self) -> Rows:

@@ -37,7 +37,7 @@ from processor.pipeline import Partition, SlotPipeline, Topics, new_position
 from processor.router import FirstHopPipeline, RouteJudge, RouteTopics, SecondHopPipeline
 from processor.state.restore import restore
 from processor.state.rocks import open_store
-from processor.state.store import StoreError
+from processor.state.store import CorruptStoreError
 from processor.state.table import Table
 from processor.wire.decode import Chunk
 from schemas.changelog import NO_TOPIC, CorruptStateError, Origin
@@ -277,10 +277,7 @@ class SlotRun:
     ) -> None:
         name = self._config.name
         folder = self._context.home.partition(name, tp.partition)
-        try:
-            store, damage = open_store(folder)
-        except StoreError as error:
-            raise StopError(f"local state: {error}") from error
+        store, damage = open_store(folder)
         if damage:
             log.error("local state of %s:%s is damaged, reading it anew: %s", name, tp.partition, damage)
         topics = await self._context.topics(self._config)
@@ -304,6 +301,11 @@ class SlotRun:
             if position is None and not isinstance(self._config, FirstHop):
                 partition.origin = await origin_at(link, topics, tp.partition, started.next_offset)
             pipeline.partitions[tp.partition] = partition
+        except CorruptStoreError as error:
+            # Where the restore has not looked: all of it is read from the changelog next time.
+            table.clear()
+            table.close()
+            raise RebuildError("local", f"local state: {error}") from error
         except BaseException:
             table.close()
             raise
@@ -365,7 +367,7 @@ class SlotRun:
 
     def _forget_foreign(self, table: Table, tp: TopicPartition, meaning: bytes) -> None:
         """Throw a local state of another definition away: `_check_definition` sees the changelog's."""
-        with contextlib.suppress(CorruptStateError, StoreError):  # the restore finds that too
+        with contextlib.suppress(CorruptStateError, CorruptStoreError):  # the restore finds that too
             position = table.position()
             if position is not None and position.definition != meaning:
                 log.warning("local state of %s:%s is of another definition", tp.topic, tp.partition)
@@ -487,7 +489,7 @@ class SlotRun:
                     case Tick():
                         self._tick = None
                 await self._commit_if_due(pipeline)
-            except StoreError as error:
+            except CorruptStoreError as error:
                 self._fail(RebuildError("local", f"local state: {error}"))
             except SeqmarkError as error:
                 self._fail(error)
@@ -562,7 +564,7 @@ class SlotRun:
                     # Whoever held the lock may have failed: see `handle`.
                     if self._pipeline is not None and not self._failed.done():
                         await self._pipeline.finish()
-            except (TimeoutError, SeqmarkError, StoreError) as error:
+            except (TimeoutError, SeqmarkError) as error:
                 log.warning("%s: last commit: %r", self._id, error)
         await self._drop("revoked")
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from processor.errors import RebuildError, StopError
 from processor.state.bulk import ForeignStateError
-from processor.state.store import StoreError
+from processor.state.store import CorruptStoreError
 from schemas.changelog import ORIGIN_KEY, POSITION_KEY, CorruptStateError, LocalMark, Position, check_entry
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ async def restore(
         None where neither the changelog nor the table knows anything: a new partition.
 
     Raises:
-        StopError: The changelog is shorter than what was known, or corrupt.
+        StopError: The changelog is shorter than what was known, or corrupt; or the local state cannot be read.
         RebuildError: A transaction stays open on it, or Kafka does not answer.
     """
     limits = await settled(changelog, transaction_timeout_s)
@@ -108,7 +108,7 @@ async def restore(
             if table.log is not None and seen:
                 await _aside(_checked(table.log))
             position = table.position()
-        except (CorruptStateError, StoreError) as error:
+        except (CorruptStateError, CorruptStoreError) as error:
             if mark is None:
                 raise StopError(f"{changelog.name}: {error}") from error
             log.exception("local state of %s is corrupt, reading it anew", changelog.name)
@@ -176,7 +176,7 @@ def _usable_mark(table: Table, changelog: Changelog, limits: ChangelogBounds) ->
         table.log.clear()  # restored once already, before somebody else was fenced
     try:
         mark = table.mark()
-    except (CorruptStateError, StoreError):
+    except (CorruptStateError, CorruptStoreError):
         log.exception("local state of %s is corrupt, reading it anew", changelog.name)
         table.clear()
         return None
@@ -203,7 +203,7 @@ async def _loaded(table: Table, changelog: Changelog) -> bool:
     """Read the local state that is kept in bulk; clear the table if it is not right."""
     try:
         await _aside(table.load_log())
-    except (CorruptStateError, StoreError):
+    except (CorruptStateError, CorruptStoreError):
         log.exception("local state of %s is corrupt or of another form, reading it anew", changelog.name)
         table.clear()
         return False

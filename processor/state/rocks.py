@@ -7,16 +7,19 @@ takes is restored from the changelog.
 
 from __future__ import annotations
 
+import logging
 import shutil
 from typing import TYPE_CHECKING
 
 from rocksdict import Options, Rdict, ReadOptions, WriteBatch
 
-from processor.state.store import StoreError
+from processor.state.store import CorruptStoreError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
     from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 WRITE_BUFFER_BYTES = 4 * 1024 * 1024
 """RocksDB's 64 MiB a database would be 4 GiB for 64 partitions."""
@@ -24,9 +27,11 @@ LOG_FILES = 2
 READ_AHEAD_BYTES = 1024 * 1024
 """Of who reads all there is: half the time, and what others have in the cache stays there."""
 
-_LOCKED = ("While lock file:", "lock hold by current process")
-"""How RocksDB says that another process, or this one, has the folder open. "lock" alone would not do: paths may
-hold it, and so does "block checksum mismatch"."""
+_CORRUPT = ("Corruption", "Invalid argument", "Not implemented")
+"""How RocksDB's messages begin where files do not say what they should, options and versions included. The lock
+that another process, or this one, has is an "IO error", as a full disk is."""
+_GONE = "No such file or directory"
+"""An "IO error" too, and yet files that are missing are a state that is not whole."""
 
 
 def _options() -> Options:
@@ -38,6 +43,16 @@ def _options() -> Options:
     return options
 
 
+def _translated(folder: Path, error: Exception) -> StoreError:
+    text = str(error)
+    if text.startswith(_CORRUPT) or (text.startswith("IO error") and _GONE in text):
+        return CorruptStoreError(f"{folder}: {text}")
+    return StoreError(
+        f"local state {folder} cannot be read or written: {text}. It is left as it is: see to the disk (room, "
+        "permissions, faults), or let worker.state_dir name another one, and start the worker again"
+    )
+
+
 class RocksStore:
     """A `Store` in a folder.
 
@@ -45,7 +60,8 @@ class RocksStore:
         folder: Made if missing. RocksDB locks it: a second opener fails.
 
     Raises:
-        StoreError: It cannot be opened: corrupt, locked, no permission, disk full.
+        CorruptStoreError: It is not whole.
+        StoreError: It cannot be opened: locked, no permission, disk full.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -57,14 +73,14 @@ class RocksStore:
             self._folder.mkdir(parents=True, exist_ok=True)
             return Rdict(str(self._folder), _options())
         except Exception as error:  # rocksdict raises plain Exception
-            raise StoreError(f"{self._folder}: {error}") from error
+            raise _translated(self._folder, error) from error
 
     def get(self, key: bytes) -> bytes | None:
         """See `Store.get`."""
         try:
             value: bytes | None = self._db.get(key)
         except Exception as error:  # rocksdict raises plain Exception
-            raise StoreError(f"{self._folder}: {error}") from error
+            raise _translated(self._folder, error) from error
         return value
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -72,21 +88,33 @@ class RocksStore:
         try:
             values: list[bytes | None] = self._db.get(list(keys))
         except Exception as error:  # rocksdict raises plain Exception
-            raise StoreError(f"{self._folder}: {error}") from error
+            raise _translated(self._folder, error) from error
         return values
 
     def items(self, prefix: bytes) -> Generator[tuple[bytes, bytes], None, None]:
         """See `Store.items`."""
+        reading = ReadOptions()
+        reading.set_readahead_size(READ_AHEAD_BYTES)
+        reading.fill_cache(False)
         try:
-            reading = ReadOptions()
-            reading.set_readahead_size(READ_AHEAD_BYTES)
-            reading.fill_cache(False)
-            for key, value in self._db.items(from_key=prefix, read_opt=reading):
+            at = self._db.iter(reading)
+        except Exception as error:  # rocksdict raises plain Exception
+            raise _translated(self._folder, error) from error
+        try:
+            at.seek(prefix)
+            while at.valid():
+                key: bytes = at.key()
                 if not key.startswith(prefix):
                     return
-                yield key, value
+                yield key, at.value()
+                at.next()
+            # An iterator is at its end, too, where it could not read on; those of `Rdict.items` do not say so.
+            at.status()
         except Exception as error:  # rocksdict raises plain Exception
-            raise StoreError(f"{self._folder}: {error}") from error
+            raise _translated(self._folder, error) from error
+        finally:
+            # While there is an iterator the folder stays locked, and a traceback would hold this one.
+            del at
 
     def write(self, changes: Mapping[bytes, bytes | None], erased: tuple[bytes, bytes] | None = None) -> None:
         """See `Store.write`."""
@@ -101,32 +129,34 @@ class RocksStore:
         try:
             self._db.write(batch)
         except Exception as error:  # rocksdict raises plain Exception
-            raise StoreError(f"{self._folder}: {error}") from error
+            raise _translated(self._folder, error) from error
 
     def clear(self) -> None:
         """See `Store.clear`: the folder is removed and made anew, whatever state it is in."""
-        self._db.close()
+        self.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         self._db = self._open()
 
     def close(self) -> None:
         """See `Store.close`."""
-        self._db.close()
+        try:
+            self._db.close()
+        except Exception as error:  # noqa: BLE001 - rocksdict raises plain Exception
+            # What could not be written was said when it was tried, and is in the changelog. It is closed now.
+            log.warning("closing %s: %s", self._folder, error)
 
 
 def open_store(folder: Path) -> tuple[RocksStore, str | None]:
-    """Open a folder; one that cannot be opened is thrown away and made anew.
+    """Open a folder; one that is corrupt is thrown away and made anew.
 
     Returns:
         The store, and why it had to be made anew (None: it did not).
 
     Raises:
-        StoreError: Even the new one cannot be opened: no permission, disk full, locked.
+        StoreError: It, or the new one, cannot be opened: no permission, disk full, locked.
     """
     try:
         return RocksStore(folder), None
-    except StoreError as error:
-        if any(sign in str(error.__cause__) for sign in _LOCKED):
-            raise
+    except CorruptStoreError as error:
         shutil.rmtree(folder, ignore_errors=True)
         return RocksStore(folder), str(error)

@@ -8,12 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from processor.errors import StopError
+
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
 
-class StoreError(Exception):
-    """The store cannot be opened or read; throwing it away and restoring is the cure."""
+class StoreError(StopError):
+    """The store cannot be opened, read or written, and nothing says that what it holds is wrong.
+
+    The disk is full or fails, or somebody else has the folder. Nothing is thrown away, for making it anew would
+    fail likewise, again and again; the worker stops and says why.
+    """
+
+
+class CorruptStoreError(StoreError):
+    """What the store holds is not whole; throwing it away and restoring is the cure."""
 
 
 class Store(Protocol):

@@ -19,6 +19,7 @@ from processor.state.rocks import RocksStore
 from schemas.bloom_state import PIECE_KIND
 from schemas.changelog import POSITION_KEY
 from schemas.id_changelog import ID_BLOCK_KIND, ID_PAGE_KIND, IDS_KEY, ORIGIN_COPY_KEY, IdState, id_block_key
+from tests.support.disk import mounted, spoil
 from tests.support.id_rules import IdModel, IdRules
 from tests.support.topics import New, bounds, contents, create_topic, delete_records, delete_topic
 from tests.support.worker import (
@@ -223,6 +224,68 @@ def test_a_local_state_that_is_damaged_is_rebuilt_from_the_changelog(
         assert "is corrupt" in said
     if damage is spoil_the_list:
         assert "is damaged, reading it anew" in said
+
+
+def spoil_values(folder: Path) -> None:
+    for file in folder.glob("*.sst"):
+        spoil(file)
+
+
+def test_files_that_go_bad_between_two_runs_are_found_and_rebuilt(broker: Broker, tmp_path: Path) -> None:
+    config = judging(broker, tmp_path, IdRules())
+    once = passed(config, *some(0, 20_000))
+    drained(config)  # what was in RocksDB's log is in files now
+    (folder,) = stores(config)
+    spoil_values(folder)
+    produce(config.bootstrap_servers, config.source, some(0, 20_005))
+    said = drained(config)
+    found = [dict(each.headers)["id"] for each in read_topic(config.bootstrap_servers, config.sink)]
+    assert found == [*once, *names(20_000, 20_005)]
+    assert "reading it anew" in said
+    assert "Corruption" in said
+
+
+def test_files_that_go_bad_while_they_are_judged_by_are_found_and_rebuilt(
+    broker: Broker, tmp_path: Path
+) -> None:
+    config = judging(broker, tmp_path, IdRules())
+    once = passed(config, *some(0, 20_000))
+    (folder,) = stores(config)
+    with start_worker(config) as worker:
+        worker.wait_ready()
+        # All that it had was read when it started, and nothing of it is in RocksDB's cache.
+        spoil_values(folder)
+        produce(config.bootstrap_servers, config.source, some(0, 20_005))
+        worker.wait_says("the local state is corrupt, reading it anew from the changelog")
+        until(lambda: len(read_topic(config.bootstrap_servers, config.sink)) >= 20_005, "new ids pass")
+        worker.terminate()
+        assert worker.wait() == 0
+        said = worker.stderr
+    assert "Corruption" in said
+    produce(config.bootstrap_servers, config.source, some(0, 20_005))
+    drained(config)
+    found = [dict(each.headers)["id"] for each in read_topic(config.bootstrap_servers, config.sink)]
+    assert found == [*once, *names(20_000, 20_005)]
+
+
+def test_a_disk_that_is_full_stops_the_worker_with_a_word_and_nothing_is_lost(
+    broker: Broker, tmp_path: Path
+) -> None:
+    with mounted("32m") as disk:
+        config = judging(broker, tmp_path, IdRules()).but(state_dir=str(disk.path / "state"))
+        once = passed(config, *some(0, 20_000))
+        disk.fill()
+        for start in (0, 20_000, 40_000):
+            produce(config.bootstrap_servers, config.source, some(start, start + 20_000))
+        for _ in range(2):
+            ended = run_drain(config)
+            assert ended.code == 1
+            assert "No space left on device" in ended.stderr
+            assert "reading it anew" not in ended.stderr
+        disk.free()
+        drained(config)
+        found = [dict(each.headers)["id"] for each in read_topic(config.bootstrap_servers, config.sink)]
+        assert found == [*once, *names(20_000, 60_000)]
 
 
 @EACH_BACKEND

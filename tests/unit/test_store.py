@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
 import subprocess
@@ -14,7 +15,8 @@ from rocksdict import Options, Rdict
 
 from processor.state.memory import MemoryStore
 from processor.state.rocks import RocksStore, open_store
-from processor.state.store import StoreError
+from processor.state.store import CorruptStoreError, StoreError
+from tests.support.disk import mounted, spoil
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -174,21 +176,77 @@ def test_a_corrupt_folder_is_made_anew_whatever_its_name(tmp_path: Path, name: s
     store.close()
 
 
-def test_a_checksum_error_of_a_block_is_taken_for_corruption_and_not_for_a_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("said", "corrupt"),
+    [
+        ("Corruption: block checksum mismatch: stored = 1, computed = 2 in 000009.sst", True),
+        ("Corruption: Can't access /000009.sst: IO error: No such file or directory", True),
+        ("IO error: No such file or directory: While opening a file: /state/MANIFEST-000005", True),
+        ("IO error: No space left on device: While appending to file: /state/000009.sst", False),
+        ("IO error: While pread offset 0 len 4096: /state/000009.sst: Input/output error", False),
+        ("IO error: lock hold by current process, acquire time 1: /state/LOCK: No locks available", False),
+        ("IO error: Permission denied: While open a file: /Corruption/LOCK", False),
+    ],
+)
+def test_only_what_is_corrupt_is_thrown_away(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    said: str,
+    corrupt: bool,  # noqa: FBT001 - a case
 ) -> None:
-    whole = RocksStore._open
-    failures = ["Corruption: block checksum mismatch: stored = 1, computed = 2 in 000009.sst"]
+    (tmp_path / "kept").write_bytes(b"")
+    opened, refusals = Rdict, [said]
 
-    def opened(store: RocksStore) -> object:
-        if failures:
-            raise StoreError(str(tmp_path)) from Exception(failures.pop())
-        return whole(store)
+    def refuse(*args: object) -> Rdict:
+        if refusals:
+            raise Exception(refusals.pop())  # noqa: TRY002 - as rocksdict does
+        return opened(*args)
 
-    monkeypatch.setattr(RocksStore, "_open", opened)
+    monkeypatch.setattr("processor.state.rocks.Rdict", refuse)
+    if corrupt:
+        store, damage = open_store(tmp_path)
+        store.close()
+        assert damage is not None
+        assert said in damage
+    else:
+        with pytest.raises(StoreError, match="see to the disk") as caught:
+            open_store(tmp_path)
+        assert not isinstance(caught.value, CorruptStoreError)
+    assert (tmp_path / "kept").exists() != corrupt
+
+
+def test_flipped_bytes_in_a_file_of_values_are_corruption_when_they_are_read(tmp_path: Path) -> None:
+    filled = RocksStore(tmp_path)
+    filled.write({b"%d" % number: os.urandom(4096) for number in range(500)})
+    filled.close()
     store, damage = open_store(tmp_path)
-    assert damage is not None
+    assert damage is None
+    for file in tmp_path.glob("*.sst"):
+        spoil(file)
+    with pytest.raises(CorruptStoreError, match="orruption"):
+        store.get_many([b"%d" % number for number in range(500)])
+    try:
+        list(store.items(b""))
+    except CorruptStoreError:
+        # With the traceback at hand, as whoever logs it has it.
+        store.clear()
+    assert list(store.items(b"")) == []
     store.close()
+
+
+def test_a_disk_that_is_full_is_no_corruption_and_what_was_written_is_there_when_it_has_room() -> None:
+    with mounted("32m") as disk:
+        store = RocksStore(disk.path / "state")
+        store.write({b"a": b"1"})
+        disk.fill()
+        with pytest.raises(StoreError, match="No space left") as caught:
+            fill(store)
+        assert not isinstance(caught.value, CorruptStoreError)
+        store.close()
+        disk.free()
+        again, damage = open_store(disk.path / "state")
+        assert (again.get(b"a"), damage) == (b"1", None)
+        again.close()
 
 
 def test_where_no_folder_can_be_made_the_error_names_it(tmp_path: Path) -> None:
@@ -214,3 +272,9 @@ def damaged_store(folder: Path) -> None:
     store.write({b"a": b"1"})
     store.close()
     (folder / "CURRENT").write_bytes(b"noise")
+
+
+def fill(store: Store) -> None:
+    """Write 40 MB."""
+    for number in range(10_000):
+        store.write({b"%d" % number: os.urandom(4096)})
