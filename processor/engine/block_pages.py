@@ -47,14 +47,16 @@ NONE = -1
 
 
 @inlined
-def _put(out, at, value, count):  # type: ignore[no-untyped-def]  # inlined kernel
+def put(out, at, value, count):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Write the ``count`` low bytes of an integer, big-endian; return where they end."""
     for put_j in range(count):
         out[at + put_j] = np.uint8((np.uint64(value) >> np.uint64(8 * (count - 1 - put_j))) & np.uint64(255))
     return at + count
 
 
 @inlined
-def _get(data, at, count):  # type: ignore[no-untyped-def]  # inlined kernel
+def get(data, at, count):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Read an integer of ``count`` bytes, big-endian."""
     got = np.uint64(0)
     for get_j in range(count):
         got = (got << np.uint64(8)) | np.uint64(data[np.uint64(at + get_j)])
@@ -85,33 +87,33 @@ def encode(
     """Write a block; ``back`` is the column supersedes, ``fitting`` how many ids go on a page."""
     rows = owner.size
     out[0] = 1
-    at = _put(out, 1, (rows + fitting - 1) // fitting, 4)
-    at = _put(out, at, rows, 4)
-    at = _put(out, at, first, 8)
-    at = _put(out, at, clock, 8)
+    at = put(out, 1, (rows + fitting - 1) // fitting, 4)
+    at = put(out, at, rows, 4)
+    at = put(out, at, first, 8)
+    at = put(out, at, clock, 8)
     crc = crc32c(out, 0, at, np.uint64(crc32c(key, 0, key.size, np.uint64(0))))
-    at = _put(out, at, crc, 4)
+    at = put(out, at, crc, 4)
     for start in range(0, rows, fitting):
         stop = min(start + fitting, rows)
         page = at
         out[at] = 1
-        at = _put(out, at + 1, stop - start, 2)
+        at = put(out, at + 1, stop - start, 2)
         for k in range(3):
             out[at + k] = np.uint8(widths[k])
-        at = _put(out, at + 3, first + start, 8)
-        at = _put(out, at, bases[0], 8)
-        at = _put(out, at, bases[1], 8)
+        at = put(out, at + 3, first + start, 8)
+        at = put(out, at, bases[0], 8)
+        at = put(out, at, bases[1], 8)
         at += 4
         for row in range(start, stop):
-            at = _put(out, at, hashes[row, 0], 8)
-            at = _put(out, at, hashes[row, 1], 8)
+            at = put(out, at, hashes[row, 0], 8)
+            at = put(out, at, hashes[row, 1], 8)
         for row in range(start, stop):
-            at = _put(out, at, owner[row] - bases[0], widths[0])
+            at = put(out, at, owner[row] - bases[0], widths[0])
         for row in range(start, stop):
-            at = _put(out, at, reading[row] - bases[1], widths[1])
+            at = put(out, at, reading[row] - bases[1], widths[1])
         for row in range(start, stop):
-            at = _put(out, at, back[row], widths[2])
-        _put(out, page + PAGE_HEAD_BYTES - 4, _page_crc(out, page, at), 4)
+            at = put(out, at, back[row], widths[2])
+        put(out, page + PAGE_HEAD_BYTES - 4, _page_crc(out, page, at), 4)
 
 
 @kernel
@@ -122,23 +124,23 @@ def open_head(data: NDArray[np.uint8], key: NDArray[np.uint8], head: NDArray[np.
     if data[0] != VERSION:
         return 2
     crc = crc32c(data, 0, BLOCK_BYTES - 4, np.uint64(crc32c(key, 0, key.size, np.uint64(0))))
-    if np.uint64(crc) != _get(data, BLOCK_BYTES - 4, 4):
+    if np.uint64(crc) != get(data, BLOCK_BYTES - 4, 4):
         return 3
-    head[0] = np.int64(_get(data, 1, 4))
-    head[1] = np.int64(_get(data, 5, 4))
-    head[2] = np.int64(_get(data, 9, 8))
-    head[3] = np.int64(_get(data, 17, 8))
+    head[0] = np.int64(get(data, 1, 4))
+    head[1] = np.int64(get(data, 5, 4))
+    head[2] = np.int64(get(data, 9, 8))
+    head[3] = np.int64(get(data, 17, 8))
     return 0
 
 
 @kernel
-def _page(data: NDArray[np.uint8], at: Int, limit: Int, number: Int) -> tuple[Int, Int, Int]:
+def look_at(data: NDArray[np.uint8], at: Int, limit: Int, number: Int) -> tuple[Int, Int, Int]:
     """Look at the page at ``at``: its ids, the bytes of one, a `Wrong` code."""
     if limit - at < PAGE_HEAD_BYTES:
         return 0, 0, 1
     if data[at] != VERSION:
         return 0, 0, 2
-    ids = np.int64(_get(data, at + 1, 2))
+    ids = np.int64(get(data, at + 1, 2))
     size = np.int64(HASH_BYTES)
     for k in range(3):
         if data[at + 3 + k] > 8:
@@ -147,9 +149,9 @@ def _page(data: NDArray[np.uint8], at: Int, limit: Int, number: Int) -> tuple[In
     stop = at + PAGE_HEAD_BYTES + ids * size
     if stop > limit:
         return 0, 0, 1
-    if np.uint64(_page_crc(data, at, stop)) != _get(data, at + PAGE_HEAD_BYTES - 4, 4):
+    if np.uint64(_page_crc(data, at, stop)) != get(data, at + PAGE_HEAD_BYTES - 4, 4):
         return 0, 0, 3
-    if np.int64(_get(data, at + 6, 8)) != number or ids == 0:
+    if np.int64(get(data, at + 6, 8)) != number or ids == 0:
         return 0, 0, 4
     return ids, size, 0
 
@@ -171,7 +173,7 @@ def decode(
     rows = owner.size
     row: Int = 0
     for page in range(page_first.size):
-        ids, size, wrong = _page(data, at, data.size, first + row)
+        ids, size, wrong = look_at(data, at, data.size, first + row)
         if wrong != 0:
             return wrong
         if row + ids > rows:
@@ -179,22 +181,22 @@ def decode(
         page_first[page] = first + row
         page_at[page] = at
         widths = (np.int64(data[at + 3]), np.int64(data[at + 4]), np.int64(data[at + 5]))
-        bases = (np.int64(_get(data, at + 14, 8)), np.int64(_get(data, at + 22, 8)))
+        bases = (np.int64(get(data, at + 14, 8)), np.int64(get(data, at + 22, 8)))
         body = at + PAGE_HEAD_BYTES
         last: Int = bases[1]
         for k in range(ids):
-            hashes[row + k, 0] = _get(data, body + 16 * k, 8)
-            hashes[row + k, 1] = _get(data, body + 16 * k + 8, 8)
+            hashes[row + k, 0] = get(data, body + 16 * k, 8)
+            hashes[row + k, 1] = get(data, body + 16 * k + 8, 8)
         body += 16 * ids
         for k in range(ids):
-            owner[row + k] = bases[0] + np.int64(_get(data, body + widths[0] * k, widths[0]))
+            owner[row + k] = bases[0] + np.int64(get(data, body + widths[0] * k, widths[0]))
         body += widths[0] * ids
         for k in range(ids):
-            reading[row + k] = bases[1] + np.int64(_get(data, body + widths[1] * k, widths[1]))
+            reading[row + k] = bases[1] + np.int64(get(data, body + widths[1] * k, widths[1]))
             last = max(last, np.int64(reading[row + k]))
         body += widths[1] * ids
         for k in range(ids):
-            back = np.int64(_get(data, body + widths[2] * k, widths[2]))
+            back = np.int64(get(data, body + widths[2] * k, widths[2]))
             supersedes[row + k] = NONE if back == 0 else first + row + k - back
         page_last[page] = last
         at += PAGE_HEAD_BYTES + ids * size
@@ -219,7 +221,7 @@ def confirm(
     """Read single rows. Returns the page that is wrong, and a `Wrong` code."""
     ids = np.zeros(first.size, np.int64)
     for page in range(first.size):
-        count, size, wrong = _page(data, at[page], at[page + 1], first[page])
+        count, size, wrong = look_at(data, at[page], at[page + 1], first[page])
         if wrong == 0 and at[page] + PAGE_HEAD_BYTES + count * size != at[page + 1]:
             wrong = 1
         if wrong != 0:
@@ -231,12 +233,12 @@ def confirm(
         if row[k] < 0 or row[k] >= ids[page]:
             return page, 4
         body = here + PAGE_HEAD_BYTES
-        hashes[k, 0] = _get(data, body + 16 * row[k], 8)
-        hashes[k, 1] = _get(data, body + 16 * row[k] + 8, 8)
+        hashes[k, 0] = get(data, body + 16 * row[k], 8)
+        hashes[k, 1] = get(data, body + 16 * row[k] + 8, 8)
         body += 16 * ids[page]
         width = np.int64(data[here + 3])
-        owner[k] = np.int64(_get(data, here + 14, 8)) + np.int64(_get(data, body + width * row[k], width))
+        owner[k] = np.int64(get(data, here + 14, 8)) + np.int64(get(data, body + width * row[k], width))
         body += width * ids[page]
         width = np.int64(data[here + 4])
-        reading[k] = np.int64(_get(data, here + 22, 8)) + np.int64(_get(data, body + width * row[k], width))
+        reading[k] = np.int64(get(data, here + 22, 8)) + np.int64(get(data, body + width * row[k], width))
     return 0, 0

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from processor.engine import clock, id_entries
+from processor.engine import clock, run_pages
 from processor.engine.blocks import confirm, decode, decode_page, encode
 from processor.engine.bloom import BloomWindow, Found
 from processor.engine.exact_index import ExactIndex
 from processor.engine.id_receipts import IdGrounds, IdReceiptText, id_lists
 from processor.engine.id_receipts import encode as encode_receipts
+from processor.engine.id_table import IdTable
 from processor.engine.ids import HeaderPart, IdExtractor, Ids, KeyPart, Part, ValuePart
 from processor.engine.records import Columns
 from processor.engine.route import encode as encode_routed
 from processor.engine.route import share_out, take_off, targets
+from processor.engine.run_pages import RunWriter
 
 KEY = bytes(9)
 
@@ -74,5 +76,10 @@ def _bloom(ids: Ids, readings: np.ndarray[tuple[int], np.dtype[np.int64]]) -> No
         window.judge(ids, readings, readings, window.look_up(ids, readings), known)
         window.commit(0)
     window.reserve(100_000)
-    entries = id_entries.encode(readings, ids.hash, readings, readings)
-    id_entries.decode(list(entries), list(entries.values()))
+    table = IdTable(0)
+    table.put(ids.hash, readings, readings)
+    table.find(ids.hash, np.arange(2), ids.unjudged.copy(), readings.copy(), readings.copy())
+    writer = RunWriter(0, 0, *table.by_hash())
+    pages = [page for _, page in writer.pages(2)]
+    run = writer.finish()
+    run_pages.find(pages, run.starts, run.page_of(ids.hash), ids.hash)

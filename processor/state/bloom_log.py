@@ -1,13 +1,13 @@
 """How do the ids of Bloom filters survive a restart?
 
 In the changelog as blocks, as those of the exact backend do, whose places, numbers and checks are used here
-(`processor.state.id_log`). Locally there are no pages of them. There are snapshots of the filters, which lag
+(`processor.state.id_log`). Locally there are no pages of blocks. There are snapshots of the filters, which lag
 what has been taken in and name the changelog offset from which on the ids have to be put in once more; and
-with ``confirm`` an entry for each id of the living buckets, written with its commit, by which hits are looked
-up. Without ``confirm`` no id is kept locally.
+with ``confirm`` runs of ids, by which hits are looked up (`processor.state.id_runs`). They lag too. A start
+reads the changelog from where the one or the other lacks something. Without ``confirm`` no id is kept locally.
 
-Invariant: with ``confirm`` every committed id of a bucket that lives is an entry whenever the table is settled.
-What is read of the changelog a second time changes filters only.
+Invariant: with ``confirm`` every committed id of a bucket that lives is in a run or in memory. What is read of
+the changelog a second time changes filters, and what is in memory of ids, and nothing else.
 """
 
 from __future__ import annotations
@@ -15,14 +15,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from processor.engine import id_entries
 from processor.engine.bloom_snapshot import Reader, UnreadableSnapshotError
 from processor.engine.clock import NEVER
 from processor.state.bloom_snapshots import Snapshots
+from processor.state.bulk import ForeignStateError
 from processor.state.id_log import IdLog
-from schemas.bloom_state import PIECE_KIND, SNAPSHOT_KEY, Snapshot
+from processor.state.id_runs import Runs
+from schemas.bloom_state import (
+    PIECE_KIND,
+    RUN_KIND,
+    RUN_PAGE_KIND,
+    SNAPSHOT_KEY,
+    Snapshot,
+    run_pages_before,
+)
 from schemas.changelog import CorruptStateError
 from schemas.id_changelog import (
     ID_PLACE_KIND,
@@ -41,7 +47,7 @@ if TYPE_CHECKING:
     from processor.engine.records import Columns
 
 PIECES_A_STEP = 4
-"""Pieces of filters that are read in one go: 4 MiB, some 10 ms."""
+"""Pieces of filters that are read in one go, or runs: 4 MiB, some 10 ms."""
 
 
 class BloomLog(IdLog):
@@ -58,14 +64,14 @@ class BloomLog(IdLog):
     def _forget(self) -> None:
         super()._forget()
         self._snapshots = Snapshots(self._filters)
-        self._entries: dict[bytes, bytes] = {}
+        self.runs = Runs(self._filters.window.expected)
         self._erased_bucket: int | None = None
         self._reached = 0
         # What was found on the disk: how far the changelog was taken in, from where it is to be read again (and
-        # whether that goes on), and the number below which all ids are entries.
+        # whether that goes on), and up to which number ids have been read or need not be.
         self._taken_to = self._from = 0
         self._again = False
-        self._entered_to = 0
+        self._read_to: int | None = None
 
     # ---------------------------------------------------------------- what is committed
 
@@ -88,16 +94,10 @@ class BloomLog(IdLog):
         """Keep no pages."""
 
     def _enter(self, rows: Rows) -> None:
-        """Make entries of those ids that have none and are of a bucket that lives."""
+        """Keep the ids of buckets that live so that hits can be looked up."""
         window = self._filters.window
-        if not window.confirm or not len(rows):
-            return
-        bucket = rows.reading_ms // window.bucket_ms
-        number = rows.first + np.arange(len(rows))
-        new = np.flatnonzero((number >= self._entered_to) & (bucket >= window.first_live(self.clock_ms)))
-        if new.size:
-            entries = id_entries.encode(bucket[new], rows.hash[new], rows.owner[new], rows.reading_ms[new])
-            self._entries.update(entries)
+        if window.confirm and len(rows):
+            self.runs.take(rows, rows.reading_ms // window.bucket_ms, window.first_live(self.clock_ms))
 
     # ---------------------------------------------------------------- what is taken over
 
@@ -110,6 +110,10 @@ class BloomLog(IdLog):
 
     def check(self) -> None:
         """See `Bulk.check`."""
+        if self._read_to is not None and self._read_to < self.index.next_number:
+            raise CorruptStateError(
+                f"ids from number {self._read_to} on are in no run, and were not found in the changelog"
+            )
         super().check()
         self._again = False
 
@@ -119,24 +123,37 @@ class BloomLog(IdLog):
         else:
             self._inside = inside  # its place is known
 
+    def _take_state(self, state: IdState) -> None:
+        if self._again and state.next_number < self.index.next_number and state.secret == self.secret:
+            return  # it is known
+        super()._take_state(state)
+
     def _take_rows(self, rows: Rows, pages: Pages) -> None:
-        super()._take_rows(rows, pages)
+        if not self._again or rows.first >= self.index.next_number:
+            super()._take_rows(rows, pages)
+        # Else they are in the filters.
+        if self._read_to is not None:
+            if rows.first > self._read_to:
+                raise ForeignStateError(
+                    f"ids from number {self._read_to} to {rows.first - 1} are in no run, nor in the changelog"
+                )
+            self._read_to = max(self._read_to, rows.first + len(rows))
         self._enter(rows)
 
     def load(self, items: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
-        """See `Bulk.load`. Entries are not read: each says by itself whether it is whole."""
+        """See `Bulk.load`. The pages of runs are not read: each says by itself whether it is whole."""
         state: IdState | None = None
         snapshot: Snapshot | None = None
         reader, count = Reader(), 0
         for key, value in items:
-            if key.startswith(id_entries.KIND):
+            if key.startswith(RUN_PAGE_KIND):
                 break  # they are the last
             if key == IDS_KEY:
                 state = IdState.decode(value)
             elif key == SNAPSHOT_KEY:
                 snapshot = Snapshot.decode(value)
-            elif key.startswith(PIECE_KIND):
-                _take_piece(reader, value)
+            elif key.startswith((PIECE_KIND, RUN_KIND)):
+                self._load_large(key, value, reader)
                 count += 1
                 if count % PIECES_A_STEP == 0:
                     yield
@@ -147,12 +164,26 @@ class BloomLog(IdLog):
             raise CorruptStateError("there is no record of ids")
         self.secret, self.clock_ms = state.secret, state.clock_ms
         self.trace = replace(state.trace, limits=())
-        self._said, self._floor, self._entered_to = state, state.floor, state.next_number
+        self._said, self._floor = state, state.floor
         self._snapshots.found(reader.pieces())
         # Without a snapshot the filters are made again from all of the changelog.
         if snapshot is not None:
             self._adopt(snapshot, reader, state)
+        if self._filters.window.confirm:
+            self._again_from(state)
         self._unsaved = False
+
+    def _again_from(self, state: IdState) -> None:
+        """Note which ids are in no run, and from where on they are read again."""
+        self._read_to = max(self.runs.since, state.floor)
+        if self._read_to < state.next_number:
+            self._from = min(self._from, self._places.of(self._read_to) or 0)
+
+    def _load_large(self, key: bytes, value: bytes, reader: Reader) -> None:
+        if key.startswith(RUN_KIND):
+            self.runs.load(key, value)
+        else:
+            _take_piece(reader, value)
 
     def _load_other(self, key: bytes, value: bytes) -> None:
         if key == ORIGIN_COPY_KEY:
@@ -181,7 +212,7 @@ class BloomLog(IdLog):
         self._begins, self._from = state.floor, snapshot.changelog_offset
 
     def resumes(self, changelog_offset: int) -> int:
-        """See `Bulk.resumes`: from where the snapshot was begun."""
+        """See `Bulk.resumes`: from where the snapshot was begun, or the first id lies that is in no run."""
         self._taken_to = self._reached = changelog_offset
         self._again = self._from < changelog_offset
         return min(changelog_offset, self._from)
@@ -191,23 +222,21 @@ class BloomLog(IdLog):
     def write(self, *, sweeping: bool = True) -> dict[bytes, bytes | None]:
         """See `Bulk.write`; filters only together with a mark."""
         changes = super().write(sweeping=sweeping)
-        changes.update(self._entries)
-        self._entries = {}
+        changes |= self.runs.changes()
         if sweeping:
             changes |= self._snapshots.changes(self._reached)
         return changes
 
     def erased(self) -> tuple[bytes, bytes] | None:
-        """See `Bulk.erased`: the entries of buckets that are dropped."""
+        """See `Bulk.erased`: the pages of buckets that are dropped."""
         if self.clock_ms == NEVER or not self._filters.window.confirm:
             return None
         live = self._filters.window.first_live(self.clock_ms)
         if self._erased_bucket is not None and live <= self._erased_bucket:
             return None
         self._erased_bucket = live
-        after = id_entries.bucket_key(live)
-        self._entries = {key: value for key, value in self._entries.items() if key >= after}
-        return id_entries.KIND, after
+        self.runs.drop(live)
+        return run_pages_before(live)
 
 
 def _take_piece(reader: Reader, piece: bytes) -> None:

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.engine import id_entries
 from processor.state.rocks import RocksStore
-from schemas.bloom_state import PIECE_KIND
+from schemas.bloom_state import PIECE_KIND, RUN_KIND, RUN_PAGE_KIND
 from schemas.changelog import POSITION_KEY
 from schemas.id_changelog import ID_BLOCK_KIND, ID_PAGE_KIND, IDS_KEY, ORIGIN_COPY_KEY, IdState, id_block_key
 from tests.support.disk import mounted, spoil
@@ -444,11 +443,19 @@ def test_metrics_say_at_which_rate_filters_take_a_new_id_for_an_old_one(
         assert 4_990 <= found["seqmark_ids{partition=0,pipeline=p}"] <= 5_000
 
 
-def lose_an_entry(folder: Path) -> None:
+def spoil_the_first(kind: bytes, folder: Path) -> None:
     store = RocksStore(folder)
-    key, value = next(iter(store.items(id_entries.KIND)))
+    key, value = next(iter(store.items(kind)))
     store.write({key: value[:-1] + bytes([value[-1] ^ 1])})
     store.close()
+
+
+def spoil_a_page_of_a_run(folder: Path) -> None:
+    spoil_the_first(RUN_PAGE_KIND, folder)
+
+
+def spoil_a_run(folder: Path) -> None:
+    spoil_the_first(RUN_KIND, folder)
 
 
 def lose_a_piece(folder: Path) -> None:
@@ -457,10 +464,14 @@ def lose_a_piece(folder: Path) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("damage", [lose_an_entry, lose_a_piece, cut_the_log, spoil_the_list, shutil.rmtree])
-def test_filters_and_entries_that_are_damaged_are_rebuilt_from_the_changelog(
-    broker: Broker, tmp_path: Path, damage: object
+@pytest.mark.parametrize(
+    "damage", [spoil_a_page_of_a_run, spoil_a_run, lose_a_piece, cut_the_log, spoil_the_list, shutil.rmtree]
+)
+def test_filters_and_runs_that_are_damaged_are_rebuilt_from_the_changelog(
+    broker: Broker, tmp_path: Path, damage: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Workers take it over: several runs of the 3,000 ids.
+    monkeypatch.setenv("SEQMARK_TEST_RUN_IDS", "500")
     config = judging(broker, tmp_path, IdRules(bloom=CONFIRMED))
     once = passed(config, *some(0, 3000))
     # The snapshot of what has passed is written with the commits after it.
@@ -473,7 +484,7 @@ def test_filters_and_entries_that_are_damaged_are_rebuilt_from_the_changelog(
     said = drained(config)
     found = [dict(each.headers)["id"] for each in read_topic(config.bootstrap_servers, config.sink)]
     assert found == [*once, *(b"more-%d" % number for number in range(4)), *names(3000, 3005)]
-    if damage in {lose_an_entry, lose_a_piece}:
+    if damage in {spoil_a_page_of_a_run, spoil_a_run, lose_a_piece}:
         assert "is corrupt" in said
     if damage is spoil_the_list:
         assert "is damaged, reading it anew" in said

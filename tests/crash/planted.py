@@ -398,7 +398,7 @@ MISTAKES = (
         "self._from = state.floor, snapshot.changelog_offset\n",
         "self._from = state.floor, 2**62\n",
         "tests/unit/test_bloom_log.py::"
-        "test_a_restart_reads_filters_from_the_disk_and_of_the_changelog_what_they_lack",
+        "test_a_restart_reads_filters_and_runs_from_the_disk_and_of_the_changelog_what_they_lack",
     ),
     Mistake(
         "a false positive of a later bucket hides the id in an earlier one",
@@ -411,8 +411,8 @@ MISTAKES = (
     Mistake(
         "the ids of a bucket are deleted before it is outside the window",
         "processor/state/bloom_log.py",
-        "        after = id_entries.bucket_key(live)\n",
-        "        after = id_entries.bucket_key(live + 1)\n",
+        "        return run_pages_before(live)\n",
+        "        return run_pages_before(live + 1)\n",
         "tests/unit/test_bloom_log.py::"
         "test_what_is_of_a_bucket_that_is_dropped_is_deleted_locally_and_in_the_changelog",
     ),

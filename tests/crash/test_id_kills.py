@@ -43,6 +43,12 @@ EACH_BACKEND = pytest.mark.parametrize(
 )
 
 
+@pytest.fixture(autouse=True)
+def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers write a bucket's 9,000 ids as some five runs, each with several commits."""
+    monkeypatch.setenv("SEQMARK_TEST_RUN_IDS", "2000")
+
+
 @EACH
 @pytest.mark.parametrize("step", Step)
 def test_a_kill_after_a_step_loses_and_repeats_no_id(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from processor.engine import bloom_snapshot
 from processor.engine.clock import NEVER
 from processor.engine.verdict import Verdict
-from processor.state import bloom_snapshots, id_log, id_places
+from processor.state import bloom_snapshots, id_log, id_places, id_runs
 from processor.state.memory import MemoryStore
 from tests.support.id_state import AHEAD_MS, NOW_MS, Came, IdPartition
 
@@ -162,8 +162,8 @@ def test_verdicts_owners_and_expiries_are_the_dictionarys_wherever_it_is_killed_
     st.sampled_from([1, 3, 50]),
     st.booleans(),
     st.booleans(),
-    st.sampled_from([1, 100]),
-    st.sampled_from([1, 64]),
+    st.sampled_from([(1, 1), (1, 64), (100, 1), (100, 64)]),
+    st.sampled_from([(1, 1), (7, 8), (64, 8), (1000, 8)]),
 )
 def test_bloom_filters_judge_as_the_dictionary_wherever_they_are_killed_and_restored(
     script: list[Step],
@@ -171,15 +171,19 @@ def test_bloom_filters_judge_as_the_dictionary_wherever_they_are_killed_and_rest
     bucket_ms: int,
     refresh: bool,  # noqa: FBT001 - hypothesis gives it by name
     confirm: bool,  # noqa: FBT001 - the same
-    place_ids: int,
-    bytes_an_id: int,
+    every: tuple[int, int],
+    run: tuple[int, int],
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(id_places, "PLACE_IDS", place_ids)
+        patch.setattr(id_places, "PLACE_IDS", every[0])
         # A snapshot now and then, or with each commit; of several pieces: most are killed in the middle.
-        patch.setattr(bloom_snapshots, "BYTES_AN_ID", bytes_an_id)
+        patch.setattr(bloom_snapshots, "BYTES_AN_ID", every[1])
         patch.setattr(bloom_snapshot, "PIECE_WORDS", 8)
         patch.setattr(bloom_snapshots, "BYTES_A_COMMIT", 200)
+        # Runs of one id, of some that take several commits to be written, or none that is ever full.
+        patch.setattr(id_runs, "LEAST_IDS", run[0])
+        patch.setattr(id_runs, "MOST_IDS", run[0])
+        patch.setattr(id_runs, "PORTIONS", run[1])
         # Confirmed, every second id is a false positive; without, none is, whatever the seed.
         rate = 0.4 if confirm else 1e-12
         bloom = {

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
-from processor.engine import bloom_snapshot, id_entries
+from processor.engine import bloom_snapshot
 from processor.engine.verdict import Verdict
 from processor.errors import RebuildError, StopError
-from processor.state import bloom_snapshots, id_places
+from processor.state import bloom_snapshots, id_places, id_runs
 from processor.state.memory import MemoryStore
 from processor.state.restore import restore
-from schemas.bloom_state import PIECE_KIND, SNAPSHOT_KEY, KeptFilter, Snapshot
+from schemas.bloom_state import (
+    PIECE_KIND,
+    RUN_KIND,
+    RUN_PAGE_KIND,
+    SNAPSHOT_KEY,
+    KeptFilter,
+    KeptRun,
+    Snapshot,
+    run_name,
+    run_pages_before,
+)
 from schemas.changelog import CorruptStateError, Origin
 from schemas.id_changelog import ID_BLOCK_KIND, ID_PAGE_KIND, IDS_KEY
 from tests.support.id_state import NOW_MS, Came, IdPartition
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
 HOUR_MS = 3_600_000
 EACH = 100
 """Ids of a commit."""
+RUN_IDS = 250
 BOTH = pytest.mark.parametrize("confirm", [True, False], ids=["confirmed", "unconfirmed"])
 
 
@@ -37,6 +46,9 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bloom_snapshot, "PIECE_WORDS", 128)
     monkeypatch.setattr(bloom_snapshots, "BYTES_A_COMMIT", 2048)
     monkeypatch.setattr(id_places, "PLACE_IDS", EACH)
+    # Of two commits and a half, written in two or three portions.
+    monkeypatch.setattr(id_runs, "LEAST_IDS", RUN_IDS)
+    monkeypatch.setattr(id_runs, "MOST_IDS", RUN_IDS)
 
 
 def ids(start: int, stop: int, timestamp: int = NOW_MS) -> list[Came]:
@@ -72,6 +84,17 @@ def snapshot(partition: IdPartition) -> Snapshot:
     return Snapshot.decode(partition.store.get(SNAPSHOT_KEY) or b"")
 
 
+def runs(partition: IdPartition) -> list[KeptRun]:
+    return [KeptRun.decode(key, value) for key, value in partition.store.items(RUN_KIND)]
+
+
+def needed(partition: IdPartition) -> int:
+    """Return the first changelog offset that a restart needs."""
+    blocks = partition.changelog.offsets(ID_BLOCK_KIND)
+    since = max((run.since for run in runs(partition)), default=1)
+    return min(snapshot(partition).changelog_offset, blocks[(since - 1) // EACH])
+
+
 def test_a_snapshot_is_what_was_written() -> None:
     filters = (KeptFilter(-3, 0, 5, 1), KeptFilter(2**40, 7, 2**40, 9))
     for some in ((), filters):
@@ -85,31 +108,6 @@ def test_a_snapshot_is_what_was_written() -> None:
         for wrong in (b"", value[:-1], value[:10], value + bytes(26)):
             with pytest.raises(CorruptStateError):
                 Snapshot.decode(wrong)
-
-
-def test_entries_are_read_back_and_sort_by_bucket() -> None:
-    dice = random.Random(5)
-    bucket = np.array([-(2**40), -1, 0, 1, 2**40], np.int64)
-    hashes = np.array([[dice.randrange(2**64) for _ in range(2)] for _ in bucket], np.uint64)
-    owner, reading = bucket + 7, bucket - 7
-    entries = id_entries.encode(bucket, hashes, owner, reading)
-    named = list(entries)
-    assert named == sorted(named) == id_entries.keys(bucket, hashes)
-    assert all(key.startswith(id_entries.bucket_key(int(at))) for key, at in zip(named, bucket, strict=True))
-    found = id_entries.decode(named, list(entries.values()))
-    assert [each.tolist() for each in found] == [owner.tolist(), reading.tolist()]
-
-
-def test_an_entry_that_is_not_whole_or_stands_under_another_key_is_refused() -> None:
-    one = np.zeros(1, np.int64)
-    ((key, value),) = id_entries.encode(one, np.ones((1, 2), np.uint64), one, one).items()
-    damaged = [value[:-1], value + b"\0", b""]
-    damaged += [value[:at] + bytes([value[at] ^ 1]) + value[at + 1 :] for at in range(len(value))]
-    for wrong in damaged:
-        with pytest.raises(id_entries.UnreadableEntryError):
-            id_entries.decode([key], [wrong])
-    with pytest.raises(id_entries.UnreadableEntryError):
-        id_entries.decode([id_entries.keys(one, np.zeros((1, 2), np.uint64))[0]], [value])
 
 
 @BOTH
@@ -131,31 +129,68 @@ def test_restarts_do_not_raise_the_rate(confirm: bool, refresh: bool) -> None:  
 
 
 @BOTH
-def test_ids_stand_in_the_changelog_in_blocks_and_locally_by_their_hash_or_not_at_all(
+def test_ids_stand_in_the_changelog_in_blocks_and_locally_in_runs_or_not_at_all(
     confirm: bool,  # noqa: FBT001 - a parameter
 ) -> None:
     partition = filled(confirm=confirm)
     assert len(partition.changelog.offsets(ID_BLOCK_KIND)) == 8
-    assert len(kept(partition, id_entries.KIND)) == (8 * EACH if confirm else 0)
+    # The third is being written.
+    assert [run.ids for run in runs(partition)] == ([RUN_IDS, RUN_IDS] if confirm else [])
+    assert bool(kept(partition, RUN_PAGE_KIND)) == confirm
     assert not kept(partition, ID_PAGE_KIND)
     assert kept(partition, PIECE_KIND)
 
 
 @BOTH
-def test_a_restart_reads_filters_from_the_disk_and_of_the_changelog_what_they_lack(
+def test_a_restart_reads_filters_and_runs_from_the_disk_and_of_the_changelog_what_they_lack(
     confirm: bool,  # noqa: FBT001 - a parameter
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     partition = filled(confirm=confirm)
-    last = snapshot(partition)
-    # The snapshot lags: it takes several commits.
-    assert 1 < last.next_number < 1 + 8 * EACH
+    # The snapshot lags: it takes several commits. Runs do too.
+    assert 1 < snapshot(partition).next_number < 1 + 8 * EACH
+    first = needed(partition) if confirm else snapshot(partition).changelog_offset
+    assert first > partition.changelog.offsets(ID_BLOCK_KIND)[3]
     # All in front of it can be deleted: it is not read again.
-    for at in range(last.changelog_offset):
+    for at in range(first):
         partition.changelog.rows[at] = None
     partition.open()
     assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
     assert verdicts(partition, ids(8 * EACH, 9 * EACH)) == {Verdict.PASS}
+    assert "anew" not in caplog.text
+
+
+def test_ids_that_are_in_no_run_and_not_in_the_changelog_are_missed(caplog: pytest.LogCaptureFixture) -> None:
+    partition = filled(confirm=True)
+    first = needed(partition)
+    held = partition.changelog.rows[first]
+    partition.changelog.rows[first] = None
+    with pytest.raises(StopError, match="are not there"):
+        partition.open()
+    # The local state was not believed; neither is a changelog that lacks a block.
+    assert "nor in the changelog" in caplog.text or "are in no run" in caplog.text
+    partition.changelog.rows[first] = held
+    partition.open()
+    assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
+
+
+def test_a_kill_in_the_middle_of_a_run_loses_no_id(caplog: pytest.LogCaptureFixture) -> None:
+    partition = begun(confirm=True, bucket=HOUR_MS)
+    partition.commit()
+    seen = 0
+    for number in range(12):
+        partition.take(ids(EACH * number, EACH * (number + 1)))
+        partition.commit()
+        begun_runs = {key[len(RUN_PAGE_KIND) : -4] for key in kept(partition, RUN_PAGE_KIND)}
+        if len(begun_runs) == len(runs(partition)):
+            continue
+        seen += 1
+        partition.open()
+        assert partition.judge.size()[0] == EACH * (number + 1)
+        assert verdicts(partition, ids(0, EACH * (number + 1))) == {Verdict.DUPLICATE}
+    assert seen > 1
+    # Each id came into one run, once.
+    assert {run.ids for run in runs(partition)} == {RUN_IDS}
     assert "anew" not in caplog.text
 
 
@@ -200,10 +235,11 @@ def test_what_is_of_a_bucket_that_is_dropped_is_deleted_locally_and_in_the_chang
     confirm: bool,  # noqa: FBT001 - a parameter
 ) -> None:
     partition = filled(confirm=confirm, window_ms=2, bucket=1)
-    live = {each.bucket for each in snapshot(partition).filters} | {NOW_MS + 5, NOW_MS + 6, NOW_MS + 7}
-    entries = kept(partition, id_entries.KIND)
-    assert all(any(key.startswith(id_entries.bucket_key(bucket)) for bucket in live) for key in entries)
-    assert len(entries) <= 3 * EACH
+    live = {NOW_MS + 5, NOW_MS + 6, NOW_MS + 7}
+    assert {run_name(key)[0] for key in kept(partition, RUN_KIND)} <= live
+    begin, end = run_pages_before(NOW_MS + 5)
+    assert not any(begin <= key < end for key in kept(partition, RUN_PAGE_KIND))
+    assert bool(kept(partition, RUN_PAGE_KIND)) == confirm
     first = PIECE_KIND + (NOW_MS + 5 + 2**63).to_bytes(8, "big")
     assert all(key >= first for key in kept(partition, PIECE_KIND))
     assert partition.trim()
@@ -255,19 +291,41 @@ def test_a_lost_snapshot_is_made_again_from_the_changelog(caplog: pytest.LogCapt
     assert "corrupt" not in caplog.text
 
 
-@pytest.mark.parametrize("cut", [True, False])
-def test_an_entry_that_goes_bad_is_no_reason_for_a_verdict(
-    cut: bool,  # noqa: FBT001 - a parameter
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+@pytest.mark.parametrize("harm", ["cut", "flipped", "gone", "another's"])
+def test_a_page_that_goes_bad_is_no_reason_for_a_verdict(harm: str, caplog: pytest.LogCaptureFixture) -> None:
     partition = filled(confirm=True)
-    key, value = list(partition.store.items(id_entries.KIND))[3]
-    partition.store.write({key: value[:-1] if cut else value[:-1] + bytes([value[-1] ^ 1])})
+    (key, value), (_, other) = list(partition.store.items(RUN_PAGE_KIND))[:2]
+    flipped = value[:-1] + bytes([value[-1] ^ 1])
+    partition.store.write(
+        {key: {"cut": value[:-1], "flipped": flipped, "gone": None, "another's": other}[harm]}
+    )
     with pytest.raises(RebuildError, match="local state"):
         partition.take(ids(0, 8 * EACH))
     assert "corrupt" in caplog.text
     partition.open()
     assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_run_that_is_not_whole_is_found_at_the_start(
+    cut: bool,  # noqa: FBT001 - a parameter
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    partition = filled(confirm=True)
+    key, value = next(iter(partition.store.items(RUN_KIND)))
+    partition.store.write({key: value[:-1] if cut else value[:40] + bytes([value[40] ^ 1]) + value[41:]})
+    partition.open()
+    assert "reading it anew" in caplog.text
+    assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
+
+
+def test_a_run_that_is_lost_is_found_by_the_ids_that_are_in_none(caplog: pytest.LogCaptureFixture) -> None:
+    partition = filled(confirm=True)
+    last = list(partition.store.items(RUN_KIND))[-1][0]
+    partition.store.write({last: None})
+    partition.open()
+    assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
+    assert "corrupt" not in caplog.text
 
 
 @BOTH
