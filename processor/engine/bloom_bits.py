@@ -46,7 +46,8 @@ def position(first, second, index, bits):  # type: ignore[no-untyped-def]  # inl
 
 
 @inlined
-def _is_set(words, at):  # type: ignore[no-untyped-def]  # inlined kernel
+def is_set(words, at):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Return a bit, 0 or 1."""
     return (words[at >> np.uint64(6)] >> (at & np.uint64(63))) & np.uint64(1)
 
 
@@ -79,7 +80,7 @@ def find(
         rows = min(ROWS, stop - start)
         for k in range(rows):
             first, second = hashes[start + k, 0], hashes[start + k, 1]
-            maybe[k] = _is_set(words, position(first, second, 0, size)) & _is_set(
+            maybe[k] = is_set(words, position(first, second, 0, size)) & is_set(
                 words, position(first, second, 1, size)
             )
         for k in range(rows):
@@ -88,7 +89,7 @@ def find(
                 continue
             all_set = True
             for index in range(AHEAD, count):
-                if _is_set(words, position(hashes[row, 0], hashes[row, 1], index, size)) == np.uint64(0):
+                if is_set(words, position(hashes[row, 0], hashes[row, 1], index, size)) == np.uint64(0):
                     all_set = False
                     break
             if all_set:

@@ -4,9 +4,9 @@ A run is some 100,000 ids of one bucket in the order of their hashes, on pages a
 (`processor.engine.block_pages`), each whole by itself. A page's number is ``run << 32 | place``: its run's
 number, and the place in the run of its first id; so a page that stands under another's key is refused.
 
-In memory there is of each page the first hash, its *fence*, 16 B; and of the run a Bloom filter of 10 bits an
-id. So a look-up of an id that is there reads the one page that has it, and of one that is not none, but for one
-run in 128.
+In memory (`processor.engine.run_shelf`) there is of each page the first hash, its *fence*, 16 B; and of the
+run a Bloom filter of 10 bits an id. So a look-up of an id that is there reads the one page that has it, and of
+one that is not none, but for one run in 128.
 
 Invariant: every byte of a page that is judged by has been checked, and every bound before it is read.
 """
@@ -38,7 +38,7 @@ _NONE = -1
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run as it is looked up in.
+    """A run, but for its pages.
 
     Attributes:
         number: Its own, which no other run of the partition has.
@@ -51,25 +51,6 @@ class Run:
     filter: Filter
     fences: NDArray[np.uint64]
     starts: NDArray[np.int64]
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all arrays."""
-        return self.filter.words.nbytes + self.fences.nbytes + self.starts.nbytes
-
-    def page_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return int64[k]: the one page that can have an id.
-
-        Args:
-            hashes: uint64[k, 2].
-        """
-        pages = np.empty(len(hashes), np.int64)
-        _page_of(self.fences, hashes, pages)
-        return pages
-
-    def page_number(self, page: int) -> int:
-        """Return the number that stands in a page."""
-        return self.number << PLACE_BITS | int(self.starts[page])
 
 
 class RunWriter:
@@ -163,21 +144,6 @@ def find(
 @inlined
 def _lower(first, second, other_first, other_second):  # type: ignore[no-untyped-def]  # inlined kernel
     return first < other_first or (first == other_first and second < other_second)
-
-
-@kernel
-def _page_of(fences: NDArray[np.uint64], hashes: NDArray[np.uint64], pages: NDArray[np.int64]) -> None:
-    """The last page whose fence is not above the id; the first one where there is none."""
-    for row in range(pages.size):
-        low: Int = 0
-        high: Int = fences.shape[0]
-        while high - low > 1:
-            middle = (low + high) >> 1
-            if _lower(hashes[row, 0], hashes[row, 1], fences[middle, 0], fences[middle, 1]):
-                high = middle
-            else:
-                low = middle
-        pages[row] = low
 
 
 @kernel

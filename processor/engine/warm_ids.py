@@ -19,6 +19,7 @@ from processor.engine.records import Columns
 from processor.engine.route import encode as encode_routed
 from processor.engine.route import share_out, take_off, targets
 from processor.engine.run_pages import RunWriter
+from processor.engine.run_shelf import Shelf
 
 KEY = bytes(9)
 
@@ -82,4 +83,7 @@ def _bloom(ids: Ids, readings: np.ndarray[tuple[int], np.dtype[np.int64]]) -> No
     writer = RunWriter(0, 0, *table.by_hash())
     pages = [page for _, page in writer.pages(2)]
     run = writer.finish()
-    run_pages.find(pages, run.starts, run.page_of(ids.hash), ids.hash)
+    shelf = Shelf()
+    shelf.add(run)
+    _, page = shelf.find(ids.hash, np.ones(2, np.int64))
+    run_pages.find(pages, run.starts, page, ids.hash)

@@ -15,15 +15,15 @@ store when what `Runs.changes` returns is.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from processor.engine import bloom_bits, run_pages
+from processor.engine import run_pages
 from processor.engine.bloom import Filter, Found
-from processor.engine.bloom_bits import NOWHERE
 from processor.engine.id_table import IdTable
 from processor.engine.run_pages import Run, RunWriter
+from processor.engine.run_shelf import NOWHERE, Shelf
 from schemas.bloom_state import KeptRun, run_key, run_name, run_page_key
 
 if TYPE_CHECKING:
@@ -41,8 +41,27 @@ LEAST_IDS = int(os.environ.get("SEQMARK_TEST_RUN_IDS", "16384"))
 """Of a run: its table takes 0.8 MB, 50 MB with 64 partitions."""
 MOST_IDS = max(LEAST_IDS, 262_144)
 """Of a run: its table takes 12 MB, and sorting it 20 ms."""
+_NOTHING = np.zeros(0, np.int64)
 PORTIONS = 8
 """Commits that a run is written with at most: 32,768 ids, some 4 ms each."""
+
+
+class _Wanted(NamedTuple):
+    """Which pages are to be read.
+
+    Attributes:
+        row: int64[k], of ids that may be in a run.
+        run: int64[k], its place on its shelf.
+        keys: Of p pages, each once.
+        number: int64[p], what stands in each.
+        which: int64[k], index of the page of each id.
+    """
+
+    row: NDArray[np.int64]
+    run: NDArray[np.int64]
+    keys: list[bytes]
+    number: NDArray[np.int64]
+    which: NDArray[np.int64]
 
 
 class Runs:
@@ -56,7 +75,7 @@ class Runs:
         self._most = min(max(expected_per_bucket // RUNS_A_BUCKET, LEAST_IDS), MOST_IDS)
         self._tables: list[IdTable] = []
         self._writer: RunWriter | None = None
-        self._runs: dict[int, list[Run]] = {}
+        self._shelves: dict[int, Shelf] = {}
         # By bucket: the number below which all of its ids are in runs.
         self._below: dict[int, int] = {}
         self._since = 0
@@ -67,8 +86,8 @@ class Runs:
     @property
     def size_bytes(self) -> int:
         """Bytes of all tables, filters and fences."""
-        runs = sum(run.size_bytes for some in self._runs.values() for run in some)
-        return runs + sum(table.size_bytes for table in self._tables)
+        shelves = sum(shelf.size_bytes for shelf in self._shelves.values())
+        return shelves + sum(table.size_bytes for table in self._tables)
 
     @property
     def since(self) -> int:
@@ -108,8 +127,8 @@ class Runs:
         if self._writer is not None and self._writer.bucket < live:
             self._writer = None
         self._tables = [table for table in self._tables if table.bucket >= live]
-        for bucket in [bucket for bucket in self._runs if bucket < live]:
-            self._gone += [run_key(bucket, run.number) for run in self._runs.pop(bucket)]
+        for bucket in [bucket for bucket in self._shelves if bucket < live]:
+            self._gone += [run_key(bucket, number) for number in self._shelves.pop(bucket).numbers]
         self._below = {bucket: number for bucket, number in self._below.items() if bucket >= live}
 
     # ---------------------------------------------------------------- what is written locally
@@ -145,7 +164,7 @@ class Runs:
         return self._tables[0].closed or len(self._tables[0]) >= self._most
 
     def _add(self, bucket: int, run: Run, below: int, since: int) -> None:
-        self._runs.setdefault(bucket, []).append(run)
+        self._shelves.setdefault(bucket, Shelf()).add(run)
         self._below[bucket] = max(below, self._below.get(bucket, 0))
         self._since = max(since, self._since)
         self._next = max(run.number + 1, self._next)
@@ -186,59 +205,41 @@ class Runs:
         left = np.flatnonzero(~found.known)
         asked = np.full(left.size, 2**62)
         while left.size:
-            asked = self._earlier(bucket[left], hashes[left], asked)
-            left, asked = left[asked != NOWHERE], asked[asked != NOWHERE]
-            self._find(bucket, hashes, left, asked, found, read)
-            missing = ~found.known[left]
-            left, asked = left[missing], asked[missing]
+            wanted = self._wanted(bucket[left], hashes[left], asked)
+            left, asked = left[wanted.row], wanted.run
+            if wanted.keys:
+                # A page that is missing is an empty one, which is cut.
+                pages = [page or b"" for page in read(wanted.keys)]
+                here, owners, readings = run_pages.find(pages, wanted.number, wanted.which, hashes[left])
+                found.known[left[here]] = True
+                owner[left[here]], reading[left[here]] = owners[here], readings[here]
+                left, asked = left[~here], asked[~here]
         return found
 
-    def _earlier(
+    def _wanted(
         self, bucket: NDArray[np.int64], hashes: NDArray[np.uint64], asked: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        """Return int64[k]: the latest run before one that was asked in which an id may be, or `NOWHERE`."""
-        maybe = np.full(bucket.size, NOWHERE, np.int64)
-        for each in np.unique(bucket).tolist():
-            rows = np.flatnonzero(bucket == each)
-            some, before = np.ascontiguousarray(hashes[rows]), asked[rows]
-            hit = np.full(rows.size, NOWHERE, np.int64)
-            for run in reversed(self._runs.get(each, ())):
-                one, skip = run.filter, before <= run.number
-                with np.errstate(over="ignore"):
-                    bloom_bits.find(one.words, one.bits, one.each, some, skip, rows.size, run.number, hit)
-            maybe[rows] = hit
-        return maybe
-
-    def _find(
-        self,
-        bucket: NDArray[np.int64],
-        hashes: NDArray[np.uint64],
-        rows: NDArray[np.int64],
-        number: NDArray[np.int64],
-        found: Found,
-        read: Read,
-    ) -> None:
-        """Read the pages of some rows, each in one run, and write what is found there."""
-        pages = np.empty(rows.size, np.int64)
+    ) -> _Wanted:
+        """Return the pages that ids may be on: of the latest run before the one that was asked."""
+        row, run = [_NOTHING], [_NOTHING]
+        number, which = [_NOTHING], [_NOTHING]
         keys: list[bytes] = []
-        numbers: list[int] = []
-        for each in np.unique(number).tolist():
-            mine = np.flatnonzero(number == each)
-            at = int(bucket[rows[mine[0]]])
-            run = next(run for run in self._runs[at] if run.number == each)
-            wanted, which = np.unique(
-                run.page_of(np.ascontiguousarray(hashes[rows[mine]])), return_inverse=True
-            )
-            pages[mine] = len(keys) + which
-            keys += [run_page_key(at, each, page) for page in wanted.tolist()]
-            numbers += [run.page_number(page) for page in wanted.tolist()]
-        if not keys:
-            return
-        # A page that is missing is an empty one, which is cut.
-        values = [value or b"" for value in read(keys)]
-        here, owner, reading = run_pages.find(values, np.array(numbers, np.int64), pages, hashes[rows])
-        found.known[rows[here]] = True
-        found.owner[rows[here]], found.reading_ms[rows[here]] = owner[here], reading[here]
+        for each in np.unique(bucket).tolist():
+            shelf = self._shelves.get(each)
+            if shelf is None:
+                continue
+            rows = np.flatnonzero(bucket == each)
+            runs, pages = shelf.find(np.ascontiguousarray(hashes[rows]), np.minimum(asked[rows], len(shelf)))
+            maybe = runs != NOWHERE
+            row.append(rows[maybe])
+            run.append(runs[maybe])
+            _, first, place = np.unique(pages[maybe], return_index=True, return_inverse=True)
+            of, at, stands = shelf.numbers_of(runs[maybe][first], pages[maybe][first])
+            which.append(place + len(keys))
+            number.append(stands)
+            keys += [run_page_key(each, *name) for name in zip(of.tolist(), at.tolist(), strict=True)]
+        return _Wanted(
+            np.concatenate(row), np.concatenate(run), keys, np.concatenate(number), np.concatenate(which)
+        )
 
 
 def _kept(run: Run, table: IdTable) -> bytes:
