@@ -3,6 +3,10 @@
 Opened in raw mode: otherwise values are unpickled, and code stored in a value would run (trap 13). Written
 through the write-ahead log without fsync: that survives the process being killed, and what a power loss
 takes is restored from the changelog.
+
+Keys that begin with `LATE` are in a column family of their own: pages that come in the order of their keys and
+are never written again. Beside values that are written anew all the time each compaction of these would write
+all of them again. One batch goes to both at once, by the one log.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from rocksdict import Options, Rdict, ReadOptions, WriteBatch
 from processor.state.store import CorruptStoreError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
     from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -26,6 +30,9 @@ WRITE_BUFFER_BYTES = 4 * 1024 * 1024
 LOG_FILES = 2
 READ_AHEAD_BYTES = 1024 * 1024
 """Of who reads all there is: half the time, and what others have in the cache stays there."""
+LATE = b"\xff"
+"""What the keys of the second family begin with: they are behind all others in byte order too."""
+_LATE_FAMILY = "late"
 
 _CORRUPT = ("Corruption", "Invalid argument", "Not implemented")
 """How RocksDB's messages begin where files do not say what they should, options and versions included. The lock
@@ -37,6 +44,7 @@ _GONE = "No such file or directory"
 def _options() -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
+    options.create_missing_column_families(True)
     options.set_write_buffer_size(WRITE_BUFFER_BYTES)
     options.set_max_write_buffer_number(2)
     options.set_keep_log_file_num(LOG_FILES)
@@ -66,19 +74,20 @@ class RocksStore:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._db = self._open()
+        self._open()
 
-    def _open(self) -> Rdict:
+    def _open(self) -> None:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            return Rdict(str(self._folder), _options())
+            self._db = Rdict(str(self._folder), _options(), column_families={_LATE_FAMILY: _options()})
+            self._late = self._db.get_column_family(_LATE_FAMILY)
         except Exception as error:  # rocksdict raises plain Exception
             raise _translated(self._folder, error) from error
 
     def get(self, key: bytes) -> bytes | None:
         """See `Store.get`."""
         try:
-            value: bytes | None = self._db.get(key)
+            value: bytes | None = self._of(key).get(key)
         except Exception as error:  # rocksdict raises plain Exception
             raise _translated(self._folder, error) from error
         return value
@@ -86,18 +95,32 @@ class RocksStore:
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """See `Store.get_many`."""
         try:
+            if all(key.startswith(LATE) for key in keys):
+                late: list[bytes | None] = self._late.get(list(keys))
+                return late
+            if any(key.startswith(LATE) for key in keys):
+                return [self.get(key) for key in keys]
             values: list[bytes | None] = self._db.get(list(keys))
+        except StoreError:
+            raise
         except Exception as error:  # rocksdict raises plain Exception
             raise _translated(self._folder, error) from error
         return values
+
+    def _of(self, key: bytes) -> Rdict:
+        return self._late if key.startswith(LATE) else self._db
 
     def items(self, prefix: bytes) -> Generator[tuple[bytes, bytes], None, None]:
         """See `Store.items`."""
         reading = ReadOptions()
         reading.set_readahead_size(READ_AHEAD_BYTES)
         reading.fill_cache(False)
+        for family in (self._late,) if prefix.startswith(LATE) else (self._db, self._late):
+            yield from self._read(family, prefix, reading)
+
+    def _read(self, family: Rdict, prefix: bytes, reading: ReadOptions) -> Iterator[tuple[bytes, bytes]]:
         try:
-            at = self._db.iter(reading)
+            at = family.iter(reading)
         except Exception as error:  # rocksdict raises plain Exception
             raise _translated(self._folder, error) from error
         try:
@@ -119,14 +142,18 @@ class RocksStore:
     def write(self, changes: Mapping[bytes, bytes | None], erased: tuple[bytes, bytes] | None = None) -> None:
         """See `Store.write`."""
         batch = WriteBatch(raw_mode=True)
-        if erased is not None:
-            batch.delete_range(*erased)
-        for key, value in changes.items():
-            if value is None:
-                batch.delete(key)
-            else:
-                batch.put(key, value)
         try:
+            late = self._db.get_column_family_handle(_LATE_FAMILY)
+            if erased is not None:
+                batch.delete_range(*erased, late if erased[0].startswith(LATE) else None)
+                if erased[1].startswith(LATE) and not erased[0].startswith(LATE):
+                    batch.delete_range(LATE, erased[1], late)
+            for key, value in changes.items():
+                family = late if key.startswith(LATE) else None
+                if value is None:
+                    batch.delete(key, family)
+                else:
+                    batch.put(key, value, family)
             self._db.write(batch)
         except Exception as error:  # rocksdict raises plain Exception
             raise _translated(self._folder, error) from error
@@ -135,11 +162,12 @@ class RocksStore:
         """See `Store.clear`: the folder is removed and made anew, whatever state it is in."""
         self.close()
         shutil.rmtree(self._folder, ignore_errors=True)
-        self._db = self._open()
+        self._open()
 
     def close(self) -> None:
         """See `Store.close`."""
         try:
+            self._late.close()
             self._db.close()
         except Exception as error:  # noqa: BLE001 - rocksdict raises plain Exception
             # What could not be written was said when it was tried, and is in the changelog. It is closed now.

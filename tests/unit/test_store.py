@@ -94,6 +94,20 @@ def test_what_is_erased_is_gone_and_what_is_put_with_it_is_there(store: Store) -
     assert store.get_many([b"\x00I2", b"\x00I3"]) == [None, b"old"]
 
 
+def test_keys_that_lie_apart_are_got_listed_and_erased_as_all_others(store: Store) -> None:
+    keys = [b"\x00a", b"b", b"\xfe", b"\xff", b"\xffa", b"\xffb"]
+    store.write({key: key for key in reversed(keys)})
+    assert [key for key, _ in store.items(b"")] == keys
+    assert [key for key, _ in store.items(b"\xff")] == keys[3:]
+    assert store.get(b"\xffa") == b"\xffa"
+    assert store.get_many([b"\xffb", b"b", b"\xffc"]) == [b"\xffb", b"b", None]
+    assert store.get_many([b"\xffb", b"\xff"]) == [b"\xffb", b"\xff"]
+    store.write({b"\xffb": None, b"\xffc": b""}, (b"\xff", b"\xffb"))
+    assert [key for key, _ in store.items(b"")] == [*keys[:3], b"\xffc"]
+    store.write({}, (b"b", b"\xffd"))
+    assert [key for key, _ in store.items(b"")] == keys[:1]
+
+
 def test_a_write_of_nothing_changes_nothing(store: Store) -> None:
     store.write({b"a": b"1"})
     store.write({})
