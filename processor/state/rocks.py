@@ -141,22 +141,26 @@ class RocksStore:
 
     def write(self, changes: Mapping[bytes, bytes | None], erased: tuple[bytes, bytes] | None = None) -> None:
         """See `Store.write`."""
-        batch = WriteBatch(raw_mode=True)
         try:
-            late = self._db.get_column_family_handle(_LATE_FAMILY)
-            if erased is not None:
-                batch.delete_range(*erased, late if erased[0].startswith(LATE) else None)
-                if erased[1].startswith(LATE) and not erased[0].startswith(LATE):
-                    batch.delete_range(LATE, erased[1], late)
-            for key, value in changes.items():
-                family = late if key.startswith(LATE) else None
-                if value is None:
-                    batch.delete(key, family)
-                else:
-                    batch.put(key, value, family)
-            self._db.write(batch)
+            self._db.write(self._batch(changes, erased))
         except Exception as error:  # rocksdict raises plain Exception
             raise _translated(self._folder, error) from error
+
+    def _batch(self, changes: Mapping[bytes, bytes | None], erased: tuple[bytes, bytes] | None) -> WriteBatch:
+        # A handle keeps the folder locked, and a traceback would hold one of `write`.
+        late = self._db.get_column_family_handle(_LATE_FAMILY)
+        batch = WriteBatch(raw_mode=True)
+        if erased is not None:
+            batch.delete_range(*erased, late if erased[0].startswith(LATE) else None)
+            if erased[1].startswith(LATE) and not erased[0].startswith(LATE):
+                batch.delete_range(LATE, erased[1], late)
+        for key, value in changes.items():
+            family = late if key.startswith(LATE) else None
+            if value is None:
+                batch.delete(key, family)
+            else:
+                batch.put(key, value, family)
+        return batch
 
     def clear(self) -> None:
         """See `Store.clear`: the folder is removed and made anew, whatever state it is in."""
@@ -166,12 +170,13 @@ class RocksStore:
 
     def close(self) -> None:
         """See `Store.close`."""
-        try:
-            self._late.close()
-            self._db.close()
-        except Exception as error:  # noqa: BLE001 - rocksdict raises plain Exception
-            # What could not be written was said when it was tried, and is in the changelog. It is closed now.
-            log.warning("closing %s: %s", self._folder, error)
+        late, self._late = self._late, self._db
+        for family in (late, self._db):
+            try:
+                family.close()
+            except Exception as error:  # noqa: BLE001 - rocksdict raises plain Exception
+                # What could not be written was said when it was tried, and is in the changelog.
+                log.warning("closing %s: %s", self._folder, error)
 
 
 def open_store(folder: Path) -> tuple[RocksStore, str | None]:

@@ -211,10 +211,10 @@ def test_only_what_is_corrupt_is_thrown_away(
     (tmp_path / "kept").write_bytes(b"")
     opened, refusals = Rdict, [said]
 
-    def refuse(*args: object) -> Rdict:
+    def refuse(*args: object, **named: object) -> Rdict:
         if refusals:
             raise Exception(refusals.pop())  # noqa: TRY002 - as rocksdict does
-        return opened(*args)
+        return opened(*args, **named)
 
     monkeypatch.setattr("processor.state.rocks.Rdict", refuse)
     if corrupt:
