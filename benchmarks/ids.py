@@ -189,9 +189,13 @@ def blocks(count: int) -> None:
             rows, _, pages = decode(block, KEY)
         with put:
             index.restore(rows, pages)
+    poured = Clock()
+    with poured:
+        index.pour()
     written.say("block written", count)
     read.say("block read", count)
-    put.say("restored into the index", count)
+    put.say("gathered for the index", count)
+    poured.say("poured into the index, all at once", count)
     print(f"{'block':<44} {size / count:7.1f} B an id")
 
 

@@ -119,7 +119,7 @@ def test_rows_renewed_time_and_again_take_the_room_of_their_ids_while_they_wait(
     monkeypatch.setattr(exact_index, "WAITING", 1_000)
     partition = ExactPartition(10, refresh=True)
     ids = ids_of(NAMES)
-    for reading in range(400):
+    for reading in range(120):
         partition.judge(ids, np.arange(60), np.full(60, reading))
         partition.commit(reading)
     index = ExactIndex(10, refresh=True)
@@ -129,13 +129,13 @@ def test_rows_renewed_time_and_again_take_the_room_of_their_ids_while_they_wait(
         index.restore(rows, pages)
         index.commit(None, clock, 1)
         sizes.append(len(index._gathered))
-    # 47,940 entries in all.
+    # 14,340 entries in all.
     assert max(sizes) <= 1_000 + 11 * 60 + 2 * 60
-    assert candidates(index, NAMES, 399) == candidates(partition.index, NAMES, 399)
-    judged = index.look_up(ids, np.full(60, 399))
+    assert candidates(index, NAMES, 119) == candidates(partition.index, NAMES, 119)
+    judged = index.look_up(ids, np.full(60, 119))
     assert judged.row.size >= 60
     partition.restart()
-    again = partition.judge(ids, np.arange(60), np.full(60, 399))
+    again = partition.judge(ids, np.arange(60), np.full(60, 119))
     assert (again.verdict == Verdict.DUPLICATE).all()
 
 
