@@ -413,8 +413,15 @@ MISTAKES = (
         "processor/state/bloom_log.py",
         "        return run_pages_before(live)\n",
         "        return run_pages_before(live + 1)\n",
-        "tests/unit/test_bloom_log.py::"
-        "test_what_is_of_a_bucket_that_is_dropped_is_deleted_locally_and_in_the_changelog",
+        "tests/unit/test_bloom_log.py::test_what_is_of_a_bucket_that_lives_is_not_deleted",
+    ),
+    Mistake(
+        "ids of a commit that a run has in part are taken to be in it",
+        "processor/state/id_runs.py",
+        "                table.below, table.since = rows.first + int(some[-1]) + 1, rows.first\n",
+        "                table.below = table.since = rows.first + int(some[-1]) + 1\n",
+        "tests/property/test_id_runs_model.py::"
+        "test_every_id_of_a_living_bucket_is_found_as_it_was_last_remembered_there_and_no_other",
     ),
     Mistake(
         "a restore from the local pages forgets the clock",

@@ -250,6 +250,13 @@ def test_what_is_of_a_bucket_that_is_dropped_is_deleted_locally_and_in_the_chang
     assert verdicts(partition, ids(0, 4 * EACH, NOW_MS)) == {Verdict.PASS}
 
 
+def test_what_is_of_a_bucket_that_lives_is_not_deleted() -> None:
+    partition = filled(confirm=True, window_ms=3, bucket=1)
+    oldest = NOW_MS + 5
+    assert oldest in {run_name(key)[0] for key in kept(partition, RUN_KIND)}
+    assert verdicts(partition, ids(5 * EACH, 8 * EACH, NOW_MS)) == {Verdict.DUPLICATE}
+
+
 def lose_a_piece(store: MemoryStore) -> None:
     store.write({next(iter(store.items(PIECE_KIND)))[0]: None})
 
