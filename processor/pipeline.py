@@ -117,6 +117,7 @@ class Partition:
         moved: Whether the position differs from the committed one.
         stable: The source's last stable offset, as it was last heard of.
         origin: Where this state begins, as long as that is not committed.
+        piece_bytes: So many inflated bytes of records are judged at a time; None: as many as the decoder opens.
     """
 
     number: int
@@ -127,6 +128,7 @@ class Partition:
     moved: bool = False
     stable: int = -1
     origin: Origin | None = None
+    piece_bytes: int | None = None
 
 
 @dataclass(slots=True)
@@ -206,7 +208,7 @@ class SlotPipeline:
         stop: StopError | None = None
         started, waited = self._clock(), 0.0
         try:
-            for piece in self._decoder.pieces(chunk):
+            for piece in self._decoder.pieces(chunk, partition.piece_bytes):
                 made = self._judge(partition, piece)
                 sent = self._clock()
                 await self._send(partition, made)

@@ -172,8 +172,12 @@ class Decoder:
             self._table = np.empty((most, records.BATCH_COLUMNS), np.int64)
         return records.walk(raw, self._table)
 
-    def pieces(self, chunk: Chunk) -> Iterator[Piece]:
+    def pieces(self, chunk: Chunk, most_bytes: int | None = None) -> Iterator[Piece]:
         """Yield the chunk's records piece by piece; the last may be empty and only move the position.
+
+        Args:
+            chunk: What one fetch has brought.
+            most_bytes: A piece is closed once it holds so much; None: `PIECE_BYTES`.
 
         Raises:
             UndecodableError: After the pieces before it have been yielded.
@@ -184,7 +188,7 @@ class Decoder:
         run = _Run.of(chunk, raw, table)
         at = 0
         while at < count:
-            piece, at, error = self._piece(chunk.position, run, at)
+            piece, at, error = self._piece(chunk.position, run, at, most_bytes or PIECE_BYTES)
             if piece.next_offset > chunk.position:
                 yield piece
             if error is not None:
@@ -197,17 +201,19 @@ class Decoder:
             # Brokers send a first batch whole, however large (KIP-74): a cut one has a forged length.
             raise UndecodableError(chunk.position, f"its length leaves the {raw.size:,} bytes that came")
 
-    def _piece(self, position: int, run: _Run, start: int) -> tuple[Piece, int, UndecodableError | None]:
+    def _piece(
+        self, position: int, run: _Run, start: int, most_bytes: int
+    ) -> tuple[Piece, int, UndecodableError | None]:
         """Open batches from ``start`` on until the piece is full; returns it and the next batch."""
         raw, table = run.raw, run.table
         rows = used = filled = 0
         spans = np.empty((len(table) - start, 3), np.int64)
         at = start
         error: UndecodableError | None = None
-        while at < len(table) and used < PIECE_BYTES:
+        while at < len(table) and used < most_bytes:
             if run.small[at]:
                 opened = small_batches.open_small(
-                    raw, table, run.small, at, self._scratch, used, PIECE_BYTES, spans, filled
+                    raw, table, run.small, at, self._scratch, used, most_bytes, spans, filled
                 )
                 if opened[0] > at:
                     at, used, filled = (int(number) for number in opened[:3])

@@ -380,6 +380,14 @@ def test_a_batch_that_only_fits_the_empty_buffer_begins_a_piece_of_its_own() -> 
     assert pieces == [(1, 1), (2, 1), (3, 1)]
 
 
+def test_a_piece_is_closed_where_whoever_takes_it_wants_no_more() -> None:
+    source = chunk(*(by_hand(run(first, first + 10)) for first in range(10, 60, 10)))
+    size = len(by_hand(run(10, 20))) - kernels.HEADER_BYTES
+    for most, cut in ((1, 1), (size, 1), (size + 1, 2), (10 * size, 5)):
+        pieces = [len(piece.columns) for piece in batches.DECODER.pieces(source, most)]
+        assert pieces == [10 * min(cut, 5 - at) for at in range(0, 5, cut)]
+
+
 def moved(batch: bytes, offset: int) -> bytes:
     """Return ``batch`` at another base offset, which the CRC does not cover."""
     return struct.pack(">q", offset) + batch[8:]
