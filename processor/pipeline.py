@@ -155,6 +155,9 @@ class SlotPipeline:
         clock: Monotonic seconds; for latencies only, never for judging.
     """
 
+    _routed = False
+    """Whether the records that come have been routed."""
+
     def __init__(
         self,
         name: str,
@@ -208,7 +211,7 @@ class SlotPipeline:
         stop: StopError | None = None
         started, waited = self._clock(), 0.0
         try:
-            for piece in self._decoder.pieces(chunk, partition.piece_bytes):
+            for piece in self._decoder.pieces(chunk, partition.piece_bytes, routed=self._routed):
                 made = self._judge(partition, piece)
                 sent = self._clock()
                 await self._send(partition, made)

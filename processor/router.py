@@ -218,6 +218,8 @@ class SecondHopPipeline(SlotPipeline):
         metrics: See there.
     """
 
+    _routed = True
+
     def __init__(
         self,
         hop: SecondHop,

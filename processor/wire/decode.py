@@ -36,6 +36,7 @@ from processor.engine.records import (
     Columns,
     Malformed,
 )
+from processor.engine.route import MORE_BYTES
 from processor.wire.codec import Codec, CodecError, inflate
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 MAX_INFLATED_BYTES = 64 * 1024 * 1024
 """The contract's bound for one batch."""
+ROUTED_BYTES = MORE_BYTES
+"""What a batch of one record may have more once it is routed; those of several are far smaller."""
 PIECE_BYTES = 8 * 1024 * 1024
 """A piece is closed once it holds this much: about 50,000 records of 150 B, 50 ms of work, so that the
 event loop answers heartbeats and health checks in between."""
@@ -122,6 +125,7 @@ class _Run:
         wanted: bool[b].
         intact: uint8[b], 1 where the CRC is known to be right.
         small: uint8[b], 1 where a kernel opens it: wanted, intact, and not compressed or by LZ4.
+        most: Bytes that one batch may inflate to.
     """
 
     raw: NDArray[np.uint8]
@@ -129,27 +133,28 @@ class _Run:
     wanted: NDArray[np.bool_]
     intact: NDArray[np.uint8]
     small: NDArray[np.uint8]
+    most: int
 
     @classmethod
-    def of(cls, chunk: Chunk, raw: NDArray[np.uint8], table: NDArray[np.int64]) -> _Run:
+    def of(cls, chunk: Chunk, raw: NDArray[np.uint8], table: NDArray[np.int64], most: int) -> _Run:
         """Look at a chunk's batches."""
         wanted = _wanted(table, chunk, raw)
         intact = np.empty(len(table), np.uint8)
         small_batches.check_small(raw, table, SMALL_BYTES, intact)
         codec = table[:, ATTRIBUTES] & CODEC_MASK
         small = wanted & ((codec == Codec.NONE) | (codec == Codec.LZ4)) & (table[:, COUNT] >= 0)
-        return cls(raw, table, wanted, intact, small.astype(np.uint8) & intact)
+        return cls(raw, table, wanted, intact, small.astype(np.uint8) & intact, most)
 
 
 class Decoder:
     """Opens chunks; owns the buffer that batches are inflated into.
 
-    One buffer of 64 MiB (and a little, so that "too large" is told from "just fits") serves all
-    partitions of a worker: memory is only touched as far as batches reach.
+    One buffer of 64 MiB (and a little, for what routing adds, and so that "too large" is told from "just fits")
+    serves all partitions of a worker: memory is only touched as far as batches reach.
     """
 
     def __init__(self) -> None:
-        self._scratch = np.empty(MAX_INFLATED_BYTES + 1, np.uint8)
+        self._scratch = np.empty(MAX_INFLATED_BYTES + ROUTED_BYTES + 1, np.uint8)
         self._table = np.empty((0, records.BATCH_COLUMNS), np.int64)
         self._columns = Columns.empty(0, self._scratch)
 
@@ -172,12 +177,13 @@ class Decoder:
             self._table = np.empty((most, records.BATCH_COLUMNS), np.int64)
         return records.walk(raw, self._table)
 
-    def pieces(self, chunk: Chunk, most_bytes: int | None = None) -> Iterator[Piece]:
+    def pieces(self, chunk: Chunk, most_bytes: int | None = None, *, routed: bool = False) -> Iterator[Piece]:
         """Yield the chunk's records piece by piece; the last may be empty and only move the position.
 
         Args:
             chunk: What one fetch has brought.
             most_bytes: A piece is closed once it holds so much; None: `PIECE_BYTES`.
+            routed: Whether its records have been routed: what could be decoded before must be now.
 
         Raises:
             UndecodableError: After the pieces before it have been yielded.
@@ -185,7 +191,7 @@ class Decoder:
         raw = np.frombuffer(chunk.data, np.uint8)
         count, stop, wrong = self._walk(raw)
         table = self._table[:count].copy()
-        run = _Run.of(chunk, raw, table)
+        run = _Run.of(chunk, raw, table, MAX_INFLATED_BYTES + (ROUTED_BYTES if routed else 0))
         at = 0
         while at < count:
             piece, at, error = self._piece(chunk.position, run, at, most_bytes or PIECE_BYTES)
@@ -222,7 +228,7 @@ class Decoder:
             try:
                 if not run.intact[at]:
                     _check_crc(raw, table[at])
-                size = self._open(raw, table[at].tolist(), used) if run.wanted[at] else 0
+                size = self._open(run, table[at].tolist(), used) if run.wanted[at] else 0
             except CodecError as failure:
                 if used:
                     break  # it may fit the whole buffer: it begins the next piece
@@ -237,15 +243,15 @@ class Decoder:
         piece, failed = self._scan(position, run, spans[:filled], rows, (start, at))
         return piece, at, failed or error
 
-    def _open(self, raw: NDArray[np.uint8], batch: list[int], used: int) -> int:
+    def _open(self, run: _Run, batch: list[int], used: int) -> int:
         """Inflate one batch behind the first ``used`` bytes of the buffer."""
         start, stop = batch[START], batch[START] + batch[SIZE]
         if batch[COUNT] < 0:
             raise CodecError("its record count is negative")
-        space = self._scratch[used:]
-        size = inflate(batch[ATTRIBUTES] & CODEC_MASK, raw[start + HEADER_BYTES : stop], space)
-        if size > MAX_INFLATED_BYTES:
-            raise CodecError(f"it inflates to more than {MAX_INFLATED_BYTES:,} bytes")
+        space = self._scratch[used : run.most + 1]
+        size = inflate(batch[ATTRIBUTES] & CODEC_MASK, run.raw[start + HEADER_BYTES : stop], space)
+        if size > run.most:
+            raise CodecError(f"it inflates to more than {run.most:,} bytes")
         return size
 
     def _scan(
