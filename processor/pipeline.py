@@ -34,6 +34,7 @@ from processor.engine.records import BASE_OFFSET, CRC
 from processor.engine.verdict import Fault, Verdict
 from processor.errors import RebuildError, StopError
 from processor.faults import Step, reached
+from processor.state.store import CorruptStoreError
 from processor.wire.decode import Piece, UndecodableError
 from processor.wire.encode import EncodedBatch, TooLargeError, plain_batch
 from processor.wire.quarantine import codec_of, mark_too_large, quarantine_batches
@@ -461,7 +462,7 @@ class SlotPipeline:
                 partition.judge.log.note_origin(partition.origin.encode())
             partition.table.hold(changes[partition.number], mark)
             if partition.table.due(self._clock()):
-                partition.table.settle(self._clock())
+                _settle(partition, self._clock())
             partition.moved = False
             partition.origin = None
         reached(Step.LOCAL, self.name)  # 6
@@ -473,7 +474,7 @@ class SlotPipeline:
         """Commit, and write what the local states hold back, so that the next start has little to read."""
         await self.commit()
         for partition in self.partitions.values():
-            partition.table.settle()
+            _settle(partition)
 
     def expendable(self) -> dict[int, int]:
         """Return, by partition, up to which changelog offset nobody needs it any more; each is told once."""
@@ -535,6 +536,20 @@ _DETAILS = {
     Fault.FIELD_TYPE: "the field has another type",
     Fault.OUT_OF_RANGE: "sequence or epoch does not fit 64 bits",
 }
+
+
+def _settle(partition: Partition, now_s: float | None = None) -> None:
+    """Write what is held.
+
+    Raises:
+        CorruptStoreError: The local state is not whole, and has been thrown away. Opened again it might look
+            whole, for not all of it is read then, and fail at the same place, again and again.
+    """
+    try:
+        partition.table.settle(now_s)
+    except CorruptStoreError:
+        partition.table.clear()
+        raise
 
 
 def new_position(next_offset: int, definition: bytes, state_id: bytes, slots: int) -> Position:

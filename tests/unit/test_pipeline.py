@@ -17,6 +17,7 @@ from processor.errors import RebuildError, StopError
 from processor.metrics import Metrics
 from processor.pipeline import Partition, SlotPipeline, Topics, new_position
 from processor.state.memory import MemoryStore
+from processor.state.store import CorruptStoreError, StoreError
 from processor.state.table import Table
 from processor.wire.encode import Encoder
 from schemas.changelog import (
@@ -101,6 +102,19 @@ class RecordingStore(MemoryStore):
 
     def write(self, changes: Mapping[bytes, bytes | None], erased: tuple[bytes, bytes] | None = None) -> None:
         self._said.append(f"local {self._name}")
+        super().write(changes, erased)
+
+
+class FailingStore(MemoryStore):
+    """A store whose disk fails at a write, once it holds something."""
+
+    def __init__(self, error: StoreError) -> None:
+        super().__init__()
+        self._error = error
+
+    def write(self, changes: Mapping[bytes, bytes | None], erased: tuple[bytes, bytes] | None = None) -> None:
+        if self.get(POSITION_KEY) is not None:
+            raise self._error
         super().write(changes, erased)
 
 
@@ -250,6 +264,24 @@ def test_a_commit_is_due_an_interval_after_the_one_before_began(commit_s: float,
     now[0] += commit_s
     slot.take(came(2, start=1))
     assert slot.pipeline.due_at(0.1) == pytest.approx(due_s)
+
+
+@pytest.mark.parametrize("kind", [CorruptStoreError, StoreError])
+@pytest.mark.parametrize("last", [False, True], ids=["commit", "finish"])
+def test_a_local_state_that_turns_out_corrupt_is_thrown_away_and_one_on_a_full_disk_is_not(
+    kind: type[StoreError],
+    last: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    slot = Slot()
+    store = FailingStore(kind("in the middle of a compaction"))
+    slot.add(0, store)
+    slot.take(came(1))
+    slot.commit()
+    slot.take(came(2, start=1))
+    with pytest.raises(kind):
+        asyncio.run(slot.pipeline.finish() if last else slot.pipeline.commit())
+    assert slot.said[-1] == "end", "it has committed all the same"
+    assert (store.get(POSITION_KEY) is None) == (kind is CorruptStoreError)
 
 
 def test_a_partition_that_did_not_move_writes_nothing() -> None:
