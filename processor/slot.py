@@ -281,17 +281,19 @@ class SlotRun:
     ) -> None:
         name = self._config.name
         folder = self._context.home.partition(name, tp.partition)
-        store, damage = open_store(folder)
-        if damage:
-            log.error("local state of %s:%s is damaged, reading it anew: %s", name, tp.partition, damage)
-        topics = await self._context.topics(self._config)
+        # Those that the pipeline works by: what it means has to be told by the same.
+        topics = self._topics
+        assert topics is not None  # noqa: S101 - `_open` has asked
         meaning = _definition(self._config, topics)
         judge = _judge(self._config)
-        table = Table(store, judge.log)
-        self._forget_foreign(table, tp, meaning)
         gauge = self._context.metrics.restore_ratio.labels(name, str(tp.partition))
         changelog = ChangelogPartition(link, self._context.decoder, topics.changelog, tp.partition)
+        store, damage = open_store(folder)
+        table = Table(store, judge.log)
         try:
+            if damage:
+                log.error("local state of %s:%s is damaged, reading it anew: %s", name, tp.partition, damage)
+            self._forget_foreign(table, tp, meaning)
             position = await self._restored(table, changelog, gauge.set, topics)
             started = position or await self._first_position(link, tp, limits, meaning)
             if self._context.exactly_once:
