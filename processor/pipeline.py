@@ -223,8 +223,8 @@ class SlotPipeline:
         except UndecodableError as error:
             stop = StopError(
                 f"{chunk.topic}:{chunk.partition}: {error}. Nothing from there on was taken in. To "
-                f"step over it: seqmark reset --pipeline {self.name} --to-offset {chunk.partition}:"
-                f"{'<next readable offset>' if error.next_offset is None else error.next_offset}"
+                f"step over it: "
+                f"{self._step_over(chunk.partition, error.next_offset or '<next readable offset>')}"
             )
         self._metrics.chunk_seconds.labels(self.name).observe(self._clock() - started - waited)
         if stop is not None:
@@ -393,14 +393,22 @@ class SlotPipeline:
             return StopError(
                 f"{where}: {code.code}: topic {self._topics.sink} needs max.message.bytes of at least "
                 f"{need} (it has {self._topics.sink_limit_bytes}), or set "
-                f"pipelines.quarantine for pipeline {self.name}"
+                f"pipelines.quarantine for pipeline {self._configured}"
             )
         return StopError(
             f"{where}: the record cannot be judged: {code.code} ({self._detail(code)}). Everything "
-            f"before it is committed. Set a quarantine topic for pipeline {self.name} to go on, or step "
-            f"over it: seqmark reset --pipeline {self.name} --to-offset {partition.number}:"
-            f"{int(piece.columns.offset[row]) + 1}"
+            f"before it is committed. Set a quarantine topic for pipeline {self._configured} to go on, or step "
+            f"over it: {self._step_over(partition.number, int(piece.columns.offset[row]) + 1)}"
         )
+
+    @property
+    def _configured(self) -> str:
+        """The name that the pipeline has in the config."""
+        return self.name
+
+    def _step_over(self, number: int, offset: int | str) -> str:
+        """Say how a partition is made to go on at an offset."""
+        return f"seqmark reset --pipeline {self.name} --to-offset {number}:{offset}"
 
     def _detail(self, code: Fault) -> str:
         return _DETAILS[code].format(limit=self._topics.sink_limit_bytes, sink=self._topics.sink)

@@ -23,6 +23,7 @@ from processor.engine import route
 from processor.engine.ids import HeaderPart, IdExtractor, KeyPart, ValuePart
 from processor.engine.verdict import Fault, Verdict
 from processor.errors import StopError
+from processor.hops import SUFFIX
 from processor.judge import Evidence, Judgement
 from processor.kafka.topic_plan import positions_topic
 from processor.pipeline import Made, SlotPipeline, Topics, before
@@ -163,7 +164,22 @@ def _part(part: IdPart) -> Part:
             return ValuePart(part.pointer)
 
 
-class FirstHopPipeline(SlotPipeline):
+class _HopPipeline(SlotPipeline):
+    """What both hops say to people."""
+
+    @property
+    def _configured(self) -> str:
+        return self.name.removesuffix(SUFFIX)
+
+    def _step_over(self, number: int, offset: int | str) -> str:
+        # A reset does not know routes yet; what is deleted in front the worker says is gone, and goes on.
+        return (
+            f"stop the workers and have kafka-delete-records.sh delete {self._topics.source}:{number} up to "
+            f"offset {offset}"
+        )
+
+
+class FirstHopPipeline(_HopPipeline):
     """Takes chunks of the source in and deals their records out; arguments are `SlotPipeline`'s."""
 
     def __init__(
@@ -206,7 +222,7 @@ class FirstHopPipeline(SlotPipeline):
             ) from error
 
 
-class SecondHopPipeline(SlotPipeline):
+class SecondHopPipeline(_HopPipeline):
     """Takes chunks of the internal topic in and judges their records.
 
     Args:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from processor.dedup import make_judge
+from processor.errors import StopError
 from processor.hops import FirstHop, SecondHop, hops
 from processor.metrics import Metrics
 from processor.pipeline import Partition, Topics, new_position
@@ -123,3 +126,21 @@ def test_whatever_can_be_decoded_can_be_decoded_once_it_is_routed() -> None:
     pipelines.judge(pipelines.route(came))
 
     assert [len(each.value or b"") for each in pipelines.output.records(SINK)] == [len(value)]
+
+
+@pytest.mark.parametrize(
+    ("damaged", "said"),
+    [(False, "Set a quarantine topic for pipeline routed to go on"), (True, "cannot be decoded")],
+)
+def test_what_a_route_stops_at_is_stepped_over_by_what_knows_routes(
+    damaged: bool,  # noqa: FBT001 - a parameter of the test
+    said: str,
+) -> None:
+    pipelines = Hops(quarantine=False)
+    batch = bytearray(by_hand([record(0, None)]))
+    batch[-1] ^= damaged
+    with pytest.raises(StopError) as caught:
+        asyncio.run(pipelines.first.take(chunk(bytes(batch))))
+    assert said in str(caught.value)
+    assert "have kafka-delete-records.sh delete routed.raw:0 up to offset 1" in str(caught.value)
+    assert "reset" not in str(caught.value)
