@@ -217,6 +217,8 @@ class Producer:
         """
         if self._id is None or not self._in_transaction or not self._added:
             return
+        # Whoever is at a commit of it still must not go on with that: what it tells would be of no transaction.
+        self._fail(RebuildError("aborted", "the transaction is aborted"))
         if self._pump_task is not None:
             # What is announced after the end would open another transaction.
             self._pump_task.cancel()
