@@ -90,6 +90,7 @@ async def restore(
 
     Raises:
         StopError: The changelog is shorter than what was known, or corrupt; or the local state cannot be read.
+        CorruptStoreError: The local state is not whole though it has just been made: to be thrown away.
         RebuildError: A transaction stays open on it, or Kafka does not answer.
     """
     limits = await settled(changelog, transaction_timeout_s)
@@ -109,6 +110,8 @@ async def restore(
                 await _aside(_checked(table.log))
             position = table.position()
         except (CorruptStateError, CorruptStoreError) as error:
+            if mark is None and isinstance(error, CorruptStoreError):
+                raise  # what was read just now from the changelog is whole, what was made of it is not
             if mark is None:
                 raise StopError(f"{changelog.name}: {error}") from error
             log.exception("local state of %s is corrupt, reading it anew", changelog.name)

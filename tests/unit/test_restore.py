@@ -13,6 +13,7 @@ from processor.state import restore as restoring
 from processor.state.memory import MemoryStore
 from processor.state.restore import ChangelogBounds, restore
 from processor.state.scope_log import ScopeLog
+from processor.state.store import CorruptStoreError
 from processor.state.table import Table
 from processor.wire.encode import EncodedBatch
 from schemas.changelog import (
@@ -215,6 +216,20 @@ def test_a_corrupt_local_value_makes_the_changelog_be_read_anew(key: bytes) -> N
     assert restored(Table(store), changelog) == position(20)
     assert holds(store, 20, 17, read_to=4)
     assert changelog.reads[-1] == 0
+
+
+class TornStore(MemoryStore):
+    """A store whose files are not whole any more once something is in them."""
+
+    def get(self, key: bytes) -> bytes | None:
+        if key == POSITION_KEY and super().get(key) is not None:
+            raise CorruptStoreError("block checksum mismatch")
+        return super().get(key)
+
+
+def test_a_local_state_that_is_corrupt_as_soon_as_it_is_made_is_not_said_to_be_the_changelog() -> None:
+    with pytest.raises(CorruptStoreError):
+        restored(Table(TornStore()), FakeChangelog(LOG))
 
 
 def test_local_values_without_a_mark_are_thrown_away() -> None:
