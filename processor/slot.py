@@ -36,6 +36,7 @@ from processor.kafka.trim import Trimmer
 from processor.kafka.upstream import taken_in
 from processor.pipeline import Partition, SlotPipeline, Topics, new_position
 from processor.router import FirstHopPipeline, RouteJudge, RouteTopics, SecondHopPipeline
+from processor.state.head import read_head
 from processor.state.restore import restore
 from processor.state.rocks import open_store
 from processor.state.store import CorruptStoreError
@@ -62,6 +63,8 @@ BACKOFF_LAST_S = 5.0
 ID_PIECE_BYTES = 1024 * 1024
 """Of ids, so many bytes of records are judged at a time: each that is known is confirmed by a page, which takes
 up to 8 us, and 6,000 of them 50 ms, for which the event loop answers nobody."""
+SOME_OFFSETS = 1000
+"""At the end of a topic of positions: some 500 commits, of which one that has not been aborted is enough."""
 CLOSE_S = 4.0
 """How long giving a slot up may wait for its last commit; SIGTERM has 10 s in all."""
 
@@ -368,10 +371,29 @@ class SlotRun:
                 f"recomputed from the source: {anew}; to begin anew at worker.start see 'Beginning anew' in "
                 "docs/operations.md."
             )
+        if isinstance(self._config, FirstHop):
+            await self._require_same_route(link, tp, meaning)
         # All that is in an internal topic has been taken out of the source.
         earliest = self._context.start == "earliest" or isinstance(self._config, SecondHop)
         offset = limits.start if earliest else limits.end
         return new_position(offset, meaning, os.urandom(16), self._context.slots)
+
+    async def _require_same_route(self, link: Link, tp: TopicPartition, meaning: bytes) -> None:
+        """Look whether ids go where the source's other partitions send them: a new one has no state to say so.
+
+        Raises:
+            StopError: They do not. Whoever works on the others stops for that, too, but maybe later.
+        """
+        assert self._topics is not None  # noqa: S101 - `_open` has asked
+        positions = self._topics.changelog
+        numbers = sorted(link.partitions(positions) - {tp.partition})
+        for other, ends in (await bounds(link, [TopicPartition(positions, each) for each in numbers])).items():
+            changelog = ChangelogPartition(link, self._context.decoder, positions, other.partition)
+            # Each commit writes a position, and all that are there mean the same.
+            head = await read_head(changelog, max(ends.start, ends.stable - SOME_OFFSETS), ends.stable)
+            if head.position is not None:
+                self._check_definition(TopicPartition(tp.topic, other.partition), head.position, meaning)
+                return
 
     def _forget_foreign(self, table: Table, tp: TopicPartition, meaning: bytes) -> None:
         """Throw a local state of another definition away: `_check_definition` sees the changelog's."""
