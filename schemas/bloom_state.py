@@ -42,6 +42,8 @@ SNAPSHOT_KEY = b"\x00E"
 PIECE_KIND = b"\x00F"
 RUN_KIND = b"\x00R"
 RUN_PAGE_KIND = b"\xffR"
+ENTRY_KIND = b"\xffI"
+"""Of builds before runs: a value for each id. Nobody would delete them."""
 _PIECE = struct.Struct(">QHI")
 _SNAPSHOT = struct.Struct(">BqQ")
 _FILTER = struct.Struct(">qHQQ")

@@ -22,6 +22,7 @@ from processor.state.bulk import ForeignStateError
 from processor.state.id_log import IdLog
 from processor.state.id_runs import Runs
 from schemas.bloom_state import (
+    ENTRY_KIND,
     PIECE_KIND,
     RUN_KIND,
     RUN_PAGE_KIND,
@@ -190,6 +191,8 @@ class BloomLog(IdLog):
             self._origin = value
         elif key.startswith(ID_PLACE_KIND):
             self._places.load(page_number(key), decode_place(key, value))
+        elif key.startswith(ENTRY_KIND):
+            raise CorruptStateError("its ids are not in runs: it is of an earlier build")
 
     def _adopt(self, snapshot: Snapshot, reader: Reader, state: IdState) -> None:
         """Take the snapshot's filters over, as far as they live."""

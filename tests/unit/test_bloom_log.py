@@ -15,6 +15,7 @@ from processor.state import bloom_snapshots, id_places, id_runs
 from processor.state.memory import MemoryStore
 from processor.state.restore import restore
 from schemas.bloom_state import (
+    ENTRY_KIND,
     PIECE_KIND,
     RUN_KIND,
     RUN_PAGE_KIND,
@@ -472,3 +473,13 @@ def test_a_worker_goes_on_from_what_a_reset_has_made_of_renewed_ids(seed: int, l
         if number % 10 == 9:
             partition.restate(Origin(partition.next_offset, 0))
             partition.open(MemoryStore())
+
+
+def test_the_entries_of_an_earlier_build_are_thrown_away_and_their_ids_are_known() -> None:
+    partition = filled(confirm=True)
+    entry = ENTRY_KIND + bytes(24)
+    partition.store.write({entry: bytes(16)})
+    partition.open()
+    assert partition.store.get(entry) is None
+    assert verdicts(partition, ids(0, 8 * EACH, NOW_MS + 8)) == {Verdict.DUPLICATE}
+    assert verdicts(partition, ids(8 * EACH, 9 * EACH, NOW_MS + 8)) == {Verdict.PASS}
