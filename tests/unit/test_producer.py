@@ -87,8 +87,9 @@ class Working:
         self.coordinator = NotedCoordinator()
         self.asked = self.coordinator.asked
         link: Any = NotedLink(self.asked)
-        self.producer: Any = Producer(link, "id", deadline_s=1)
-        self.producer._coordinator = self.coordinator
+        coordinator: Any = self.coordinator
+        self.producer = Producer(link, "id", deadline_s=1)
+        self.producer._coordinator = coordinator
 
         async def at_once(*arguments: object) -> None:
             del arguments
@@ -109,9 +110,9 @@ class Working:
         """Do what the steps of a commit do."""
         self.producer.begin(GROUP)
         self.producer.expect(CHANGELOG)
-        await self.producer.send(*SINK, [plain_batch([(b"k", b"v", 0, ())])])
+        await self.producer.send(SINK.topic, SINK.partition, [plain_batch([(b"k", b"v", 0, ())])])
         await self.producer.flush()
-        await self.producer.send(*CHANGELOG, [plain_batch([(b"k", b"v", 0, ())])])
+        await self.producer.send(CHANGELOG.topic, CHANGELOG.partition, [plain_batch([(b"k", b"v", 0, ())])])
         await self.producer.flush()
         await self.producer.add_offsets(GROUP, {SINK: offset})
         await self.producer.end(commit=True)

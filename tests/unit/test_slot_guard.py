@@ -147,7 +147,8 @@ def test_a_new_partition_of_a_routed_source_sends_ids_where_the_others_do_or_now
     async def run() -> None:
         work, _ = working()
         work._context.decoder = None
-        work._config = FirstHop.model_construct(name="p.route", source="raw", internal="internal", of="p")
+        hop: Any = {"name": "p.route", "source": "raw", "internal": "internal", "of": "p"}
+        work._config = FirstHop.model_construct(**hop)
         work._topics = SimpleNamespace(changelog="positions")
         await work._require_same_route(positions, TopicPartition("raw", 2), b"this definition.")
 
