@@ -123,8 +123,7 @@ class IdJudge(ABC):
             self._log.begin(os.urandom(SECRET_BYTES))
         assert self._log.secret is not None  # noqa: S101 - just seen to
         self._table = table
-        parts = [_part(each) for each in self._dedup.id]
-        self._extractor = IdExtractor(parts, self._log.secret, pass_missing=self._dedup.on_missing == "pass")
+        self._extractor = make_id_extractor(self._dedup, self._log.secret)
         self._clock_ms = self._log.clock_ms
         self._clock.begin(self._log.trace.since, self._log.trace.before_ms)
 
@@ -373,6 +372,11 @@ class InsertIds(IdJudge):
     def size(self) -> tuple[int, int]:
         """See `Judge.size`: ids, those included that are expired and not yet swept."""
         return len(self._index), self._index.size_bytes
+
+
+def make_id_extractor(dedup: InsertIdDedup, key: bytes) -> IdExtractor:
+    """Return what reads ids as the config says, and hashes them with a key of 16 bytes."""
+    return IdExtractor([_part(each) for each in dedup.id], key, pass_missing=dedup.on_missing == "pass")
 
 
 def _part(part: IdPart) -> Part:

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.engine import route
-from processor.engine.ids import HeaderPart, IdExtractor, KeyPart, ValuePart
 from processor.engine.verdict import Fault, Verdict
 from processor.errors import StopError
 from processor.hops import SUFFIX
+from processor.insert_id import make_id_extractor
 from processor.judge import Evidence, Judgement
 from processor.kafka.topic_plan import positions_topic
 from processor.pipeline import Made, SlotPipeline, Topics, before
@@ -31,7 +31,6 @@ from processor.wire.encode import TooLargeError
 from processor.wire.receipts import ANYWHERE, ReceiptEncoder
 from processor.wire.route import RouteEncoder, take_off
 from schemas.changelog import NO_BATCH
-from schemas.config.dedup import HeaderId, KeyId, ValueId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.id_receipts import IdGrounds
-    from processor.engine.ids import Part
     from processor.engine.receipts import Grounds
     from processor.engine.records import Columns
     from processor.hops import FirstHop, SecondHop
@@ -51,7 +49,6 @@ if TYPE_CHECKING:
     from processor.wire.decode import Decoder, Piece
     from processor.wire.encode import EncodedBatch, Encoder
     from schemas.config import InsertIdDedup, Settings
-    from schemas.config.dedup import IdPart
 
 _NOTHING = np.zeros(0, np.int64)
 
@@ -105,8 +102,7 @@ class RouteJudge:
     """Judges nothing: reads ids, by the hash that says where they go. See `processor.judge.Judge`."""
 
     def __init__(self, dedup: InsertIdDedup) -> None:
-        parts = [_part(each) for each in dedup.id]
-        self._extractor = IdExtractor(parts, route.ROUTE_KEY, pass_missing=dedup.on_missing == "pass")
+        self._extractor = make_id_extractor(dedup, route.ROUTE_KEY)
 
     @property
     def log(self) -> None:
@@ -152,16 +148,6 @@ class RouteJudge:
     def watermarks(self) -> Iterable[int]:
         """See `Judge.watermarks`."""
         return ()
-
-
-def _part(part: IdPart) -> Part:
-    match part:
-        case HeaderId():
-            return HeaderPart(part.name.encode())
-        case KeyId():
-            return KeyPart()
-        case ValueId():
-            return ValuePart(part.pointer)
 
 
 class _HopPipeline(SlotPipeline):

@@ -208,6 +208,21 @@ def decode(
 
 
 @kernel
+def count_ids(
+    data: NDArray[np.uint8], at: NDArray[np.int64], number: NDArray[np.int64], ids: NDArray[np.int64]
+) -> tuple[Int, Int]:
+    """Write how many ids each page has. Returns the one that is not whole, and a `Wrong` code."""
+    for page in range(number.size):
+        count, size, wrong = look_at(data, at[page], at[page + 1], number[page])
+        if wrong == 0 and at[page] + PAGE_HEAD_BYTES + count * size != at[page + 1]:
+            wrong = 1
+        if wrong != 0:
+            return page, wrong
+        ids[page] = count
+    return 0, 0
+
+
+@kernel
 def confirm(
     data: NDArray[np.uint8],
     at: NDArray[np.int64],
@@ -220,13 +235,9 @@ def confirm(
 ) -> tuple[Int, Int]:
     """Read single rows. Returns the page that is wrong, and a `Wrong` code."""
     ids = np.zeros(first.size, np.int64)
-    for page in range(first.size):
-        count, size, wrong = look_at(data, at[page], at[page + 1], first[page])
-        if wrong == 0 and at[page] + PAGE_HEAD_BYTES + count * size != at[page + 1]:
-            wrong = 1
-        if wrong != 0:
-            return page, wrong
-        ids[page] = count
+    page, wrong = count_ids(data, at, first, ids)
+    if wrong != 0:
+        return page, wrong
     for k in range(row.size):
         page = which[k]
         here = at[page]

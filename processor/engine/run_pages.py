@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.engine import bloom_bits
-from processor.engine.block_pages import PAGE_HEAD_BYTES, get, look_at
+from processor.engine.block_pages import PAGE_HEAD_BYTES, count_ids, get
 from processor.engine.blocks import Rows, UnreadableBlockError, Wrong, encode
 from processor.engine.bloom import Filter
 from processor.engine.jit import Int, inlined, kernel
@@ -159,13 +159,9 @@ def _find(
 ) -> tuple[Int, Int]:
     """Look ids up. Returns the page that is wrong, and a `Wrong` code."""
     ids = np.zeros(number.size, np.int64)
-    for page in range(number.size):
-        count, size, wrong = look_at(data, at[page], at[page + 1], number[page])
-        if wrong == 0 and at[page] + PAGE_HEAD_BYTES + count * size != at[page + 1]:
-            wrong = 1
-        if wrong != 0:
-            return page, wrong
-        ids[page] = count
+    page, wrong = count_ids(data, at, number, ids)
+    if wrong != 0:
+        return page, wrong
     for k in range(which.size):
         here = at[which[k]]
         count = ids[which[k]]

@@ -365,19 +365,25 @@ def test_two_workers_share_the_partitions_and_hand_them_over(
     assert len(read_topic(config.bootstrap_servers, config.sink)) == 2002
 
 
-def test_the_changelog_is_deleted_up_to_the_live_window_and_no_further(broker: Broker, tmp_path: Path) -> None:
-    config = judging(broker, tmp_path, IdRules(window="1s"))
-    servers, changelog = config.bootstrap_servers, config.changelog
-    clock = NOW_MS - DAY_MS
+def slide(config: WorkerConfig, clock: int) -> None:
+    """Have a worker take in 12 times 300 ids, 400 ms apart, until its changelog is deleted in front."""
+    servers = config.bootstrap_servers
     with start_worker(config, env={"SEQMARK_TEST_PLACE_IDS": "100"}) as worker:
         worker.wait_ready()
         for number in range(12):
             produce(servers, config.source, some(300 * number, 300 * (number + 1), clock + 400 * number))
             end = 300 * (number + 1)
             until(lambda end=end: len(read_topic(servers, config.sink)) == end, "all have passed")  # type: ignore[misc]
-        until(lambda: bounds(servers, changelog)[0] > 10, "what is expired is deleted")
+        until(lambda: bounds(servers, config.changelog)[0] > 10, "what is expired is deleted")
         worker.terminate()
         assert worker.wait() == 0
+
+
+def test_the_changelog_is_deleted_up_to_the_live_window_and_no_further(broker: Broker, tmp_path: Path) -> None:
+    config = judging(broker, tmp_path, IdRules(window="1s"))
+    servers, changelog = config.bootstrap_servers, config.changelog
+    clock = NOW_MS - DAY_MS
+    slide(config, clock)
     left = {row.key for row in read_topic(servers, changelog)}
     assert id_block_key(1) not in left
     assert {IDS_KEY, ORIGIN_COPY_KEY, POSITION_KEY} < left
@@ -507,15 +513,7 @@ def test_the_changelog_of_filters_is_deleted_up_to_the_first_live_bucket_and_no_
     config = judging(broker, tmp_path, IdRules(window="2s", bloom=bloom))
     servers, changelog = config.bootstrap_servers, config.changelog
     clock = (NOW_MS - DAY_MS) // 1000 * 1000
-    with start_worker(config, env={"SEQMARK_TEST_PLACE_IDS": "100"}) as worker:
-        worker.wait_ready()
-        for number in range(12):
-            produce(servers, config.source, some(300 * number, 300 * (number + 1), clock + 400 * number))
-            end = 300 * (number + 1)
-            until(lambda end=end: len(read_topic(servers, config.sink)) == end, "all have passed")  # type: ignore[misc]
-        until(lambda: bounds(servers, changelog)[0] > 10, "what is expired is deleted")
-        worker.terminate()
-        assert worker.wait() == 0
+    slide(config, clock)
     assert id_block_key(1) not in {row.key for row in read_topic(servers, changelog)}
 
     shutil.rmtree(config.state_dir)
