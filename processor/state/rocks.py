@@ -15,7 +15,7 @@ import logging
 import shutil
 from typing import TYPE_CHECKING
 
-from rocksdict import Options, Rdict, ReadOptions, WriteBatch
+from rocksdict import DBCompressionType, Options, Rdict, ReadOptions, WriteBatch
 
 from processor.state.store import CorruptStoreError, StoreError
 
@@ -48,6 +48,8 @@ def _options() -> Options:
     options.set_write_buffer_size(WRITE_BUFFER_BYTES)
     options.set_max_write_buffer_number(2)
     options.set_keep_log_file_num(LOG_FILES)
+    # Most bytes are hashes and filters, which cannot be made smaller; trying took 5 % of all CPU time.
+    options.set_compression_type(DBCompressionType.none())
     return options
 
 
