@@ -6,15 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from processor.errors import RebuildError, StopError
-from processor.hops import FirstHop
-from processor.kafka.topic_plan import changelog_topic, names, plan
+from processor.hop_work import work_of
+from processor.kafka.topic_plan import names, plan
 from processor.kafka.topics import connected, describe
-from processor.pipeline import Topics
-from processor.router import first_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from processor.hop_work import HopWork
     from processor.kafka.membership import Membership
     from processor.kafka.topic_plan import ClusterView
     from processor.metrics import Metrics
@@ -78,17 +77,17 @@ class Context:
         self.membership.rejoin()
 
     def look_again(self) -> None:
-        """Ask the broker anew at the next `topics`: at an assignment, and when a slot is rebuilt."""
+        """Ask the broker anew at the next `work`: at an assignment, and when a slot is rebuilt."""
         self._looked = None
 
-    async def topics(self, pipeline: Pipeline) -> Topics:
-        """Return a pipeline's topics with what they take, as the broker says since `look_again`.
+    async def work(self, hop: Pipeline) -> HopWork:
+        """Return the work on a hop, with its topics as the broker says since `look_again`.
 
         Raises:
             StopError: A topic is not as it must be.
             RebuildError: The broker does not say.
         """
-        return topics_for(self.settings, pipeline, await self._view())
+        return work_of(self.settings, hop, await self._view())
 
     async def compacted(self, topic: str) -> bool:
         """Whether a topic is compacted."""
@@ -129,29 +128,6 @@ async def look(settings: Settings) -> ClusterView:
     return view
 
 
-def topics_for(settings: Settings, pipeline: Pipeline, view: ClusterView) -> Topics:
-    """Return a pipeline's topics with what they take, or a hop's."""
-    if isinstance(pipeline, FirstHop):
-        return first_topics(settings, pipeline, view)
-    quarantine, duplicates = pipeline.quarantine, pipeline.duplicates
-    changelog = changelog_topic(settings, pipeline)
-    return Topics(
-        pipeline.source,
-        pipeline.sink,
-        quarantine,
-        changelog,
-        _limit_bytes(view, pipeline.sink),
-        _limit_bytes(view, quarantine) if quarantine else 0,
-        _limit_bytes(view, changelog),
-        duplicates,
-        _limit_bytes(view, duplicates) if duplicates else 0,
-    )
-
-
 def is_compacted(view: ClusterView, topic: str) -> bool:
     """Whether a topic is compacted."""
     return "compact" in view[topic].configs.get("cleanup.policy", "")
-
-
-def _limit_bytes(view: ClusterView, topic: str) -> int:
-    return int(view[topic].configs["max.message.bytes"])

@@ -26,6 +26,11 @@ EXIT_CONFIG = 2
 EXIT_VIOLATION = 3
 
 
+def reset_command(pipeline: str, to: str) -> str:
+    """Return the command that sets a stopped pipeline to another place, as messages name it."""
+    return f"seqmark reset -c FILE --pipeline {pipeline} {to}"
+
+
 class SeqmarkError(Exception):
     """Everything that Seqmark raises on purpose."""
 

@@ -32,7 +32,7 @@ import numpy as np
 
 from processor.engine.records import BASE_OFFSET, CRC
 from processor.engine.verdict import Fault, Verdict
-from processor.errors import RebuildError, StopError
+from processor.errors import RebuildError, StopError, reset_command
 from processor.faults import Step, reached
 from processor.state.store import CorruptStoreError
 from processor.wire.decode import Piece, UndecodableError
@@ -408,7 +408,7 @@ class SlotPipeline:
 
     def _step_over(self, number: int, offset: int | str) -> str:
         """Say how a partition is made to go on at an offset."""
-        return f"seqmark reset --pipeline {self.name} --to-offset {number}:{offset}"
+        return reset_command(self.name, f"--to-offset {number}:{offset}")
 
     def _detail(self, code: Fault) -> str:
         return _DETAILS[code].format(limit=self._topics.sink_limit_bytes, sink=self._topics.sink)

@@ -4,7 +4,7 @@ A `SlotRun` is one slot during one assignment. Its life, in the order of docs/ar
 
     fence     take the transactional id: the previous owner's open transaction ends, it can write no more
     restore   each partition's table, to the last stable offset of its changelog
-    position  the state says where the source goes on; the source is checked against it
+    position  the state says where the source goes on; the source is checked against it (`processor.opening`)
     fetch     chunks go through the slot's Faust channel to its agent, which calls `handle`
 
 Whatever fails inside a transaction ends in one of three reactions: rebuild (drop producer and tables, begin at
@@ -16,42 +16,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from processor.dedup import definition, judged_by, make_judge
 from processor.errors import FencedError, RebuildError, SeqmarkError, StopError
-from processor.hops import FirstHop, SecondHop, route_definition
-from processor.insert_id import IdJudge
-from processor.kafka.changelog import ChangelogPartition
 from processor.kafka.fetch import Fetcher, OutOfRangeError
-from processor.kafka.offsets import bounds, committed
+from processor.kafka.offsets import bounds
 from processor.kafka.output import AtLeastOnceOutput, ExactlyOnceOutput
 from processor.kafka.producer import Producer
 from processor.kafka.seam import KafkaError, Link, TopicPartition
-from processor.kafka.source import check_same_source
 from processor.kafka.trim import Trimmer
 from processor.kafka.upstream import taken_in
-from processor.pipeline import Partition, SlotPipeline, Topics, new_position
-from processor.router import FirstHopPipeline, RouteJudge, RouteTopics, SecondHopPipeline
-from processor.state.head import read_head
-from processor.state.restore import restore
-from processor.state.rocks import open_store
+from processor.opening import Opening, transactional_id
 from processor.state.store import CorruptStoreError
-from processor.state.table import Table
 from processor.wire.decode import Chunk
-from schemas.changelog import NO_TOPIC, CorruptStateError, Origin
-from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from processor.context import Context
-    from processor.judge import Judge
-    from processor.kafka.offsets import Bounds
-    from schemas.changelog import Position
+    from processor.hop_work import HopWork
+    from processor.pipeline import SlotPipeline, Topics
     from schemas.config import Pipeline
 
 log = logging.getLogger(__name__)
@@ -60,11 +46,6 @@ ROOM = 4
 """Chunks fetched ahead: at 1 MiB each, times slots, a bound for memory."""
 BACKOFF_FIRST_S = 0.1
 BACKOFF_LAST_S = 5.0
-ID_PIECE_BYTES = 1024 * 1024
-"""Of ids, so many bytes of records are judged at a time: each that is known is confirmed by a page, which takes
-up to 8 us, and 6,000 of them 50 ms, for which the event loop answers nobody."""
-SOME_OFFSETS = 1000
-"""At the end of a topic of positions: some 500 commits, of which one that has not been aborted is enough."""
 CLOSE_S = 4.0
 """How long giving a slot up may wait for its last commit; SIGTERM has 10 s in all."""
 
@@ -89,46 +70,6 @@ class Event:
     run: SlotRun
     epoch: int
     work: Chunk | Skip | Tick
-
-
-def transactional_id(application_id: str, pipeline: str, slot: int, slots: int) -> str:
-    """Return the id that fences a slot's owners: it always names the same partitions.
-
-    With another number of slots a slot has other partitions, so the number is in the id: fencing those
-    who worked with another number must not fence ourselves.
-    """
-    return f"{application_id}-{pipeline}-{slot}-of-{slots}"
-
-
-async def origin_at(link: Link, topics: Topics, number: int, source_offset: int) -> Origin:
-    """Return where source and outputs stand before what is taken in from ``source_offset`` on.
-
-    Nothing moves while it is asked: all who could write to partition ``number`` of the outputs are fenced.
-    """
-    names = [topics.sink, *filter(None, (topics.duplicates, topics.quarantine))]
-    ends = await bounds(link, [TopicPartition(name, number) for name in names])
-    offsets = {tp.topic: limits.end for tp, limits in ends.items()}
-    return Origin(
-        source_offset,
-        offsets[topics.sink],
-        offsets.get(topics.duplicates or "", NO_TOPIC),
-        offsets.get(topics.quarantine or "", NO_TOPIC),
-    )
-
-
-def _judge(config: Pipeline) -> Judge:
-    """Return a judge for one partition of a hop, with no state yet."""
-    if isinstance(config, FirstHop):
-        assert isinstance(config.dedup, InsertIdDedup)  # noqa: S101 - there is no other with route
-        return RouteJudge(config.dedup)
-    return make_judge(config)
-
-
-def _definition(config: Pipeline, topics: Topics) -> bytes:
-    """Return 16 bytes that change when the meaning of a hop's stored state changes."""
-    if isinstance(config, FirstHop) and isinstance(topics, RouteTopics):
-        return route_definition(config, topics.internal_partitions)
-    return definition(config)
 
 
 class SlotRun:
@@ -164,7 +105,7 @@ class SlotRun:
         self._links: list[Link] = []
         self._producer: Producer | None = None
         self._pipeline: SlotPipeline | None = None
-        self._topics: Topics | None = None
+        self._hop: HopWork | None = None
         self._positions: dict[TopicPartition, int] = {}
         self._targets: dict[int, int] = {}
         self._nothing_until: dict[int, tuple[int, int]] = {}
@@ -195,11 +136,12 @@ class SlotRun:
                 return
             except RebuildError as error:
                 if error.reason == "too_large":
-                    if refused is not None and refused == self._topics:
+                    topics = None if self._hop is None else self._hop.topics
+                    if refused is not None and refused == topics:
                         await self._drop("stop")
                         self._context.fail(StopError(f"{error}; limits were read again and have not changed"))
                         return
-                    refused = self._topics
+                    refused = topics
                 log.warning("%s: rebuilding: %s", self._id, error)
                 self._context.look_again()
                 await self._drop(error.reason)
@@ -224,37 +166,35 @@ class SlotRun:
         self._epoch += 1
         self._failed = asyncio.get_running_loop().create_future()
         self._room = asyncio.Semaphore(ROOM)
-        topics = self._topics = await self._context.topics(self._config)
+        hop = self._hop = await self._context.work(self._config)
+        topics = hop.topics
         link = await self._link("fetch", topics.source, *topics.written)
-        if isinstance(self._config.dedup, InsertIdDedup) and not isinstance(self._config, FirstHop):
+        if hop.deletes:
             # Of its own: a leader answers one request of a connection after the other, and one to delete waits
             # for its followers, which no fetch should.
             self._trim_link = await self._link("trim", topics.changelog, topics.source)
         self._producer = await self._fenced(self._id, topics, self._numbers)
-        pipeline = self._pipeline = self._hop(topics, self._output(self._producer, topics))
+        shared = self._context.decoder, self._context.encoder, self._context.metrics
+        pipeline = self._pipeline = hop.pipeline(self._output(self._producer, topics), *shared)
+
+        async def fence(identity: str, numbers: list[int]) -> Producer:
+            return await self._fenced(identity, topics, numbers)
+
+        opening = Opening(self._context, self._config.name, hop, link, fence)
         source = [TopicPartition(topics.source, number) for number in self._numbers]
         limits = await bounds(link, source)
         for tp in source:
             # The target of a drain is where the partition ended when it was assigned, not when rebuilt. That of
             # an internal topic is not known before all is in it: see `_upstream`.
-            if not isinstance(self._config, SecondHop):
+            if hop.upstream is None:
                 self._targets.setdefault(tp.partition, limits[tp].stable)
-            await self._open_partition(pipeline, link, tp, limits[tp])
+            await opening.partition(pipeline, tp, limits[tp])
         async with self._busy:
             await pipeline.commit()
         self._positions = {tp: pipeline.partitions[tp.partition].position.next_offset for tp in source}
         self.ready = True
         log.info("%s: ready, partitions %s", self._id, self._numbers)
         self._context.progressed()
-
-    def _hop(self, topics: Topics, output: ExactlyOnceOutput | AtLeastOnceOutput) -> SlotPipeline:
-        context = self._context
-        shared = context.decoder, context.encoder, context.metrics
-        if isinstance(topics, RouteTopics):
-            return FirstHopPipeline(self._config.name, topics, output, *shared)
-        if isinstance(self._config, SecondHop):
-            return SecondHopPipeline(self._config, topics, output, *shared)
-        return SlotPipeline(self._config.name, topics, output, *shared)
 
     async def _link(self, what: str, *topics: str) -> Link:
         link = await Link.open(self._context.options, f"{self._id}-{what}", topics)
@@ -278,148 +218,6 @@ class SlotRun:
         if self._context.exactly_once:
             return ExactlyOnceOutput(producer, self._context.application_id, topics.source)
         return AtLeastOnceOutput(producer, self._context.membership, topics.source)
-
-    async def _open_partition(
-        self, pipeline: SlotPipeline, link: Link, tp: TopicPartition, limits: Bounds
-    ) -> None:
-        name = self._config.name
-        folder = self._context.home.partition(name, tp.partition)
-        # Those that the pipeline works by: what it means has to be told by the same.
-        topics = self._topics
-        assert topics is not None  # noqa: S101 - `_open` has asked
-        meaning = _definition(self._config, topics)
-        judge = _judge(self._config)
-        gauge = self._context.metrics.restore_ratio.labels(name, str(tp.partition))
-        changelog = ChangelogPartition(link, self._context.decoder, topics.changelog, tp.partition)
-        store, damage = open_store(folder)
-        table = Table(store, judge.log)
-        try:
-            if damage:
-                log.error("local state of %s:%s is damaged, reading it anew: %s", name, tp.partition, damage)
-            self._forget_foreign(table, tp, meaning)
-            position = await self._restored(table, changelog, gauge.set, topics)
-            started = position or await self._first_position(link, tp, limits, meaning)
-            if self._context.exactly_once:
-                # Whose ids wrote this state: the next to restore it has to fence them, and no others.
-                started = replace(started, slots=self._context.slots)
-            self._check_definition(tp, started, meaning)
-            # Not before: under a mark there must be no state that was read as something else than it is.
-            table.settle()
-            judge.load(table)
-            partition = Partition(tp.partition, table, judge, started, stable=limits.stable)
-            if isinstance(judge, IdJudge):
-                partition.piece_bytes = ID_PIECE_BYTES
-            if position is None and not isinstance(self._config, FirstHop):
-                partition.origin = await origin_at(link, topics, tp.partition, started.next_offset)
-            pipeline.partitions[tp.partition] = partition
-        except CorruptStoreError as error:
-            # Where the restore has not looked: all of it is read from the changelog next time.
-            table.clear()
-            table.close()
-            raise RebuildError("local", f"local state: {error}") from error
-        except BaseException:
-            table.close()
-            raise
-        self._context.metrics.begin(name, tp.partition, started.next_offset, limits.stable)
-        if position is None:
-            pipeline.begin_at(partition)
-        elif position.next_offset < limits.start:
-            pipeline.skip(tp.partition, limits.start)
-        else:
-            await check_same_source(
-                link, tp, position, limits, compacted=await self._context.compacted(tp.topic)
-            )
-            # A first hop commits where it stands at each assignment: whoever drains the second one with another
-            # worker looks for it, and a group's offsets are forgotten after a week without members.
-            if started != position or isinstance(self._config, FirstHop):
-                pipeline.begin_at(partition)
-
-    async def _restored(
-        self,
-        table: Table,
-        changelog: ChangelogPartition,
-        show: Callable[[float], None],
-        topics: Topics,
-    ) -> Position | None:
-        def progress(done: int, total: int) -> None:
-            show(done / total if total else 1.0)
-
-        timeout_s = self._context.transaction_timeout_ms / 1000
-        position = await restore(table, changelog, timeout_s, progress)
-        if position is None or position.slots in (0, self._context.slots) or not self._context.exactly_once:
-            return position
-        # The state was written by workers with another number of slots: their id for this partition is
-        # another, so ours has not fenced them.
-        number = int(changelog.name.rpartition(":")[2])
-        other = transactional_id(
-            self._context.application_id, self._config.name, number % position.slots, position.slots
-        )
-        log.warning("%s was written with slots = %s: fencing %s", changelog.name, position.slots, other)
-        every = sorted(self._links[0].partitions(topics.source))
-        await (await self._fenced(other, topics, every[number % position.slots :: position.slots])).close()
-        return await restore(table, changelog, timeout_s, progress)
-
-    async def _first_position(self, link: Link, tp: TopicPartition, limits: Bounds, meaning: bytes) -> Position:
-        group = self._context.application_id
-        known = await committed(link, group, [tp])
-        if tp in known:
-            anew = self._reset(f"--to-offset {tp.partition}:{known[tp]}")
-            raise StopError(
-                f"{tp.topic}:{tp.partition}: the group {group} has committed offset {known[tp]}, but the "
-                "changelog holds no state: it was deleted, or the pipeline was renamed. Going on would "
-                "judge without memory. Restore the changelog, or set the name back; or have the state "
-                f"recomputed from the source: {anew}; to begin anew at worker.start see 'Beginning anew' in "
-                "docs/operations.md."
-            )
-        if isinstance(self._config, FirstHop):
-            await self._require_same_route(link, tp, meaning)
-        # All that is in an internal topic has been taken out of the source.
-        earliest = self._context.start == "earliest" or isinstance(self._config, SecondHop)
-        offset = limits.start if earliest else limits.end
-        return new_position(offset, meaning, os.urandom(16), self._context.slots)
-
-    async def _require_same_route(self, link: Link, tp: TopicPartition, meaning: bytes) -> None:
-        """Look whether ids go where the source's other partitions send them: a new one has no state to say so.
-
-        Raises:
-            StopError: They do not. Whoever works on the others stops for that, too, but maybe later.
-        """
-        assert self._topics is not None  # noqa: S101 - `_open` has asked
-        positions = self._topics.changelog
-        numbers = sorted(link.partitions(positions) - {tp.partition})
-        for other, ends in (await bounds(link, [TopicPartition(positions, each) for each in numbers])).items():
-            changelog = ChangelogPartition(link, self._context.decoder, positions, other.partition)
-            # Each commit writes a position, and all that are there mean the same.
-            head = await read_head(changelog, max(ends.start, ends.stable - SOME_OFFSETS), ends.stable)
-            if head.position is not None:
-                self._check_definition(TopicPartition(tp.topic, other.partition), head.position, meaning)
-                return
-
-    def _forget_foreign(self, table: Table, tp: TopicPartition, meaning: bytes) -> None:
-        """Throw a local state of another definition away: `_check_definition` sees the changelog's."""
-        with contextlib.suppress(CorruptStateError, CorruptStoreError):  # the restore finds that too
-            position = table.position()
-            if position is not None and position.definition != meaning:
-                log.warning("local state of %s:%s is of another definition", tp.topic, tp.partition)
-                table.clear()
-
-    def _check_definition(self, tp: TopicPartition, position: Position, meaning: bytes) -> None:
-        if position.definition != meaning:
-            keys, anew = ", ".join(judged_by(self._config)), self._reset("--to-earliest")
-            if isinstance(self._config, FirstHop):
-                keys = f"id, on_missing, the number of partitions of {self._config.internal}"
-            raise StopError(
-                f"pipeline {self._config.name}: its dedup definition differs from the one that its state of "
-                f"{tp.topic}:{tp.partition} was made with ({keys}). State of one definition means nothing "
-                f"under another: set the definition back, or have the state made anew: {anew}; see "
-                "'Reprocessing' and 'Beginning anew' in docs/operations.md."
-            )
-
-    def _reset(self, to: str) -> str:
-        """Return how a state is made anew from the source, where that can be done."""
-        if isinstance(self._config, FirstHop | SecondHop):
-            return "no command does that yet with route"
-        return f"seqmark reset --pipeline {self._config.name} {to}"
 
     # ---------------------------------------------------------------- working
 
@@ -447,13 +245,13 @@ class SlotRun:
         The target is the log's end then, not its last stable offset: what the group has committed may be on its
         way to being committed here, and lies below the end all the same.
         """
-        hop = self._config
-        if not self._context.drain or not isinstance(hop, SecondHop) or self._targets:
+        upstream = None if self._hop is None else self._hop.upstream
+        if not self._context.drain or upstream is None or self._targets:
             return
         try:
-            link = await self._link("upstream", hop.routed_from, hop.source)
-            await taken_in(link, self._context.application_id, hop.routed_from)
-            here = [TopicPartition(hop.source, number) for number in self._numbers]
+            link = await self._link("upstream", upstream, self._config.source)
+            await taken_in(link, self._context.application_id, upstream)
+            here = [TopicPartition(self._config.source, number) for number in self._numbers]
             ends = await bounds(link, here)
         except (SeqmarkError, KafkaError, TimeoutError, OSError) as error:
             self._fail(error)
@@ -549,12 +347,14 @@ class SlotRun:
 
     def _trim(self, pipeline: SlotPipeline) -> None:
         """Have deleted what the committed states need no more, from the changelogs and an internal topic."""
-        for number, offset in pipeline.expendable().items():
-            assert self._topics is not None and self._trim_link is not None  # noqa: S101, PT018 - of `_open`
-            self._trimmer.want(self._trim_link, TopicPartition(self._topics.changelog, number), offset)
-        for number, offset in pipeline.used_up().items():
-            assert self._topics is not None and self._trim_link is not None  # noqa: S101, PT018 - of `_open`
-            self._trimmer.want(self._trim_link, TopicPartition(self._topics.source, number), offset)
+        changelog, source = pipeline.expendable(), pipeline.used_up()
+        if not changelog and not source:
+            return
+        assert self._hop is not None and self._trim_link is not None  # noqa: S101, PT018 - of `_open`
+        topics = self._hop.topics
+        for topic, offsets in ((topics.changelog, changelog), (topics.source, source)):
+            for number, offset in offsets.items():
+                self._trimmer.want(self._trim_link, TopicPartition(topic, number), offset)
 
     def _put_tick(self, epoch: int) -> None:
         async def put() -> None:

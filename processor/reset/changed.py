@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from processor.dedup import definition, judged_by
 from processor.errors import Problem, StopError
+from processor.hop_work import how_to_reset
 from processor.kafka.changelog import ChangelogPartition
 from processor.kafka.options import client_options
 from processor.kafka.seam import KafkaError, Link
@@ -66,8 +67,9 @@ async def _of_pipeline(link: Link, view: ClusterView, what: tuple[int, Pipeline,
             keys = ", ".join(judged_by(pipeline))
             message = (
                 f"differs from what the state of {pipeline.source}:{number} was made with ({keys}): a worker "
-                "refuses that state. Set it back, or have the state made anew: seqmark reset --pipeline "
-                f"{pipeline.name}, see 'Reprocessing' in docs/operations.md"
+                "refuses that state. Set it back, or have the state made anew: "
+                f"{how_to_reset(pipeline, '--to-earliest')}; see 'Reprocessing' and 'Beginning anew' in "
+                "docs/operations.md"
             )
             return (Problem(f"pipelines.{index}.dedup", message),)
     return ()

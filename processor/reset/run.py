@@ -21,11 +21,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from processor.context import is_compacted, look, topics_for
+from processor.context import is_compacted, look
 from processor.dedup import definition, make_reset_judge, renewals_said
 from processor.errors import FencedError, RebuildError, StopError
 from processor.faults import Step as FaultStep
 from processor.faults import reached
+from processor.hop_work import topics_for
 from processor.insert_id import InsertIds
 from processor.kafka.changelog import ChangelogPartition
 from processor.kafka.coordinator import TransactionTimeoutError
@@ -37,10 +38,10 @@ from processor.kafka.producer import Producer
 from processor.kafka.seam import KafkaError, Link, TopicPartition, check_aiokafka
 from processor.kafka.source import check_same_source
 from processor.kafka.topics import ensure
+from processor.opening import origin_at, transactional_id
 from processor.pipeline import new_position
 from processor.reset.decide import Known, State, Step, ToTime, begin, decide, touched, wanted
 from processor.reset.replay import Replay, Replayed
-from processor.slot import origin_at, transactional_id
 from processor.state.head import Head, read_head
 from processor.state.memory import MemoryStore
 from processor.state.recording import Recording

@@ -98,7 +98,7 @@ def test_a_source_batch_that_cannot_be_decoded_stops_the_worker_which_names_how_
         assert sequences(read_topic(bootstrap, config.sink)) == list(range(20))
         assert group_offsets(bootstrap, config.application_id) == {(config.source, 0): 20}
         assert not open_transactions(bootstrap, config.application_id)
-        command = ended.stderr.rpartition("seqmark reset ")[2].split()
+        command = ended.stderr.rpartition("seqmark reset -c FILE ")[2].split()
         assert command == ["--pipeline", "p", "--to-offset", "0:30"]
 
         stepped = run_reset(config, *command[2:])
@@ -140,7 +140,7 @@ def test_a_source_batch_that_inflates_beyond_64_mib_stops_the_worker_before_it(
 
     assert ended.code == 1
     assert f"{config.source}:0: the batch at offset 2 cannot be decoded" in ended.stderr
-    assert "seqmark reset --pipeline p --to-offset 0:3\n" in ended.stderr
+    assert "seqmark reset -c FILE --pipeline p --to-offset 0:3\n" in ended.stderr
     assert sequences(read_topic(config.bootstrap_servers, config.sink)) == [1, 2]
 
 

@@ -273,7 +273,7 @@ def test_a_changelog_that_is_lost_is_made_anew_by_the_command_that_the_worker_na
     shutil.rmtree(config.state_dir)
     ended = run_drain(config)
     assert ended.code == 1
-    command = ended.stderr.rpartition("seqmark reset ")[2].partition(";")[0].split()
+    command = ended.stderr.rpartition("seqmark reset -c FILE ")[2].partition(";")[0].split()
 
     (line,) = done(run_reset(config, *command[2:]))
 
@@ -369,7 +369,7 @@ def test_a_record_that_cannot_be_judged_is_stepped_over_by_the_command_that_the_
     produce(config.bootstrap_servers, config.source, [new(1), new(2), bad, new(2), new(3)])
     ended = run_drain(config)
     assert ended.code == 1
-    command = ended.stderr.rpartition("seqmark reset ")[2].split()
+    command = ended.stderr.rpartition("seqmark reset -c FILE ")[2].split()
     assert command == ["--pipeline", "p", "--to-offset", "0:3"]
 
     (line,) = done(run_reset(config, *command[2:]))

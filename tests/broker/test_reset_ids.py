@@ -200,7 +200,7 @@ def test_a_changed_window_takes_over_where_the_ids_are_recomputed(broker: Broker
     changed = by(config, IdRules(window="1m"))
     refused = run_drain(changed)
     assert refused.code == 1
-    assert "seqmark reset --pipeline p --to-earliest" in refused.stderr.replace("\n", " ")
+    assert "seqmark reset -c FILE --pipeline p --to-earliest" in refused.stderr.replace("\n", " ")
     assert "pipelines.0.dedup" in warnings(changed)
     assert "pipelines.0.dedup" not in warnings(config)
 
@@ -211,6 +211,29 @@ def test_a_changed_window_takes_over_where_the_ids_are_recomputed(broker: Broker
     assert names == [b"id-%d" % number for number in range(10)]
     assert certificate(changed).code == 0
     assert "pipelines.0.dedup" not in warnings(changed)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(None, CONFIRMED), (CONFIRMED, None), (UNCONFIRMED, None)],
+    ids=["to bloom", "back", "confirmed"],
+)
+def test_a_changed_backend_takes_over_where_the_ids_are_recomputed(
+    broker: Broker, tmp_path: Path, before: dict[str, Any] | None, after: dict[str, Any] | None
+) -> None:
+    config = judging(broker, tmp_path, IdRules(bloom=before))
+    drained(config, *some(0, 20), *some(0, 10))
+    changed = by(config, IdRules(bloom=after))
+    assert run_drain(changed).code == 1
+
+    done(run_reset(changed, "--to-offset", "0:30"))
+
+    drained(changed, *some(0, 30))
+    names = [dict(record.headers)["id"] for record in sink(config)]
+    assert names == [b"id-%d" % number for number in range(30)]
+    shutil.rmtree(config.state_dir)
+    drained(changed, *some(0, 40))
+    assert len(sink(config)) == 40
 
 
 def test_how_far_records_are_believed_may_change_over_the_state(broker: Broker, tmp_path: Path) -> None:

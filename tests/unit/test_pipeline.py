@@ -561,7 +561,7 @@ def test_an_undecodable_batch_stops_after_the_batches_before_it_are_committed() 
     slot = Slot()
     said = slot.stops(chunk(by_hand([record(0, 1), record(1, 2)]), bytes(bad)))
     assert said.startswith("source:0: the batch at offset 2 cannot be decoded: its CRC-32C")
-    assert "seqmark reset --pipeline clicks --to-offset 0:" in said
+    assert "seqmark reset -c FILE --pipeline clicks --to-offset 0:" in said
     assert offsets(slot.output.records(SINK)) == [0, 1]
     assert slot.committed() == (2, 2)
 

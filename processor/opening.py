@@ -1,0 +1,235 @@
+"""How does a partition come to its state, and where does its source go on?
+
+The owner has fenced all others when this begins (docs/architecture.md, "restore" and "position"): the table is
+restored to the last stable offset of its changelog, the state in it says the position, and the source is
+checked against that. A partition without state begins where the config says; what cannot be gone on with by
+anybody's state stops the worker, and says how to go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from processor.errors import RebuildError, StopError
+from processor.insert_id import IdJudge
+from processor.kafka.changelog import ChangelogPartition
+from processor.kafka.offsets import bounds, committed
+from processor.kafka.seam import TopicPartition
+from processor.kafka.source import check_same_source
+from processor.pipeline import Partition, new_position
+from processor.state.head import read_head
+from processor.state.restore import restore
+from processor.state.rocks import open_store
+from processor.state.store import CorruptStoreError
+from processor.state.table import Table
+from schemas.changelog import NO_TOPIC, CorruptStateError, Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from processor.context import Context
+    from processor.hop_work import HopWork
+    from processor.kafka.offsets import Bounds
+    from processor.kafka.producer import Producer
+    from processor.kafka.seam import Link
+    from processor.pipeline import SlotPipeline, Topics
+    from schemas.changelog import Position
+
+log = logging.getLogger(__name__)
+
+ID_PIECE_BYTES = 1024 * 1024
+"""Of ids, so many bytes of records are judged at a time: each that is known is confirmed by a page, which takes
+up to 8 us, and 6,000 of them 50 ms, for which the event loop answers nobody."""
+SOME_OFFSETS = 1000
+"""At the end of a topic of positions: some 500 commits, of which one that has not been aborted is enough."""
+
+
+def transactional_id(application_id: str, pipeline: str, slot: int, slots: int) -> str:
+    """Return the id that fences a slot's owners: it always names the same partitions.
+
+    With another number of slots a slot has other partitions, so the number is in the id: fencing those
+    who worked with another number must not fence ourselves.
+    """
+    return f"{application_id}-{pipeline}-{slot}-of-{slots}"
+
+
+async def origin_at(link: Link, topics: Topics, number: int, source_offset: int) -> Origin:
+    """Return where source and outputs stand before what is taken in from ``source_offset`` on.
+
+    Nothing moves while it is asked: all who could write to partition ``number`` of the outputs are fenced.
+    """
+    names = [topics.sink, *filter(None, (topics.duplicates, topics.quarantine))]
+    ends = await bounds(link, [TopicPartition(name, number) for name in names])
+    offsets = {tp.topic: limits.end for tp, limits in ends.items()}
+    return Origin(
+        source_offset,
+        offsets[topics.sink],
+        offsets.get(topics.duplicates or "", NO_TOPIC),
+        offsets.get(topics.quarantine or "", NO_TOPIC),
+    )
+
+
+class Opening:
+    """Opens the partitions of one slot, one after the other, into its pipeline.
+
+    Args:
+        context: The worker's.
+        name: Of the hop.
+        work: On it.
+        link: Knows the topics of ``work``.
+        fence: Fences the owners of a transactional id, which wrote to the outputs of these source partitions.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        name: str,
+        work: HopWork,
+        link: Link,
+        fence: Callable[[str, list[int]], Awaitable[Producer]],
+    ) -> None:
+        self._context = context
+        self._name = name
+        self._work = work
+        self._topics = work.topics
+        self._link = link
+        self._fence = fence
+        self._meaning = work.definition
+
+    async def partition(self, pipeline: SlotPipeline, tp: TopicPartition, limits: Bounds) -> None:
+        """Open a partition and put it into the pipeline, which has to commit where it begins.
+
+        Args:
+            pipeline: The slot's.
+            tp: Of the source.
+            limits: Its.
+
+        Raises:
+            RebuildError: The local state is corrupt; it is thrown away.
+            StopError: State and source do not fit each other, or the config.
+        """
+        context, name = self._context, self._name
+        folder = context.home.partition(name, tp.partition)
+        judge = self._work.judge()
+        gauge = context.metrics.restore_ratio.labels(name, str(tp.partition))
+        changelog = ChangelogPartition(self._link, context.decoder, self._topics.changelog, tp.partition)
+        store, damage = open_store(folder)
+        table = Table(store, judge.log)
+        try:
+            if damage:
+                log.error("local state of %s:%s is damaged, reading it anew: %s", name, tp.partition, damage)
+            self._forget_foreign(table, tp)
+            position = await self._restored(table, changelog, gauge.set)
+            started = position or await self._first_position(tp, limits)
+            if context.exactly_once:
+                # Whose ids wrote this state: the next to restore it has to fence them, and no others.
+                started = replace(started, slots=context.slots)
+            self._check_definition(tp, started)
+            # Not before: under a mark there must be no state that was read as something else than it is.
+            table.settle()
+            judge.load(table)
+            partition = Partition(tp.partition, table, judge, started, stable=limits.stable)
+            if isinstance(judge, IdJudge):
+                partition.piece_bytes = ID_PIECE_BYTES
+            if position is None and not self._work.only_positions:
+                partition.origin = await origin_at(self._link, self._topics, tp.partition, started.next_offset)
+            pipeline.partitions[tp.partition] = partition
+        except CorruptStoreError as error:
+            # Where the restore has not looked: all of it is read from the changelog next time.
+            table.clear()
+            table.close()
+            raise RebuildError("local", f"local state: {error}") from error
+        except BaseException:
+            table.close()
+            raise
+        context.metrics.begin(name, tp.partition, started.next_offset, limits.stable)
+        if position is None:
+            pipeline.begin_at(partition)
+        elif position.next_offset < limits.start:
+            pipeline.skip(tp.partition, limits.start)
+        else:
+            await check_same_source(
+                self._link, tp, position, limits, compacted=await context.compacted(tp.topic)
+            )
+            # A first hop commits where it stands at each assignment: whoever drains the second one with another
+            # worker looks for it, and a group's offsets are forgotten after a week without members.
+            if started != position or self._work.only_positions:
+                pipeline.begin_at(partition)
+
+    async def _restored(
+        self, table: Table, changelog: ChangelogPartition, show: Callable[[float], None]
+    ) -> Position | None:
+        def progress(done: int, total: int) -> None:
+            show(done / total if total else 1.0)
+
+        context = self._context
+        timeout_s = context.transaction_timeout_ms / 1000
+        position = await restore(table, changelog, timeout_s, progress)
+        if position is None or position.slots in (0, context.slots) or not context.exactly_once:
+            return position
+        # The state was written by workers with another number of slots: their id for this partition is
+        # another, so ours has not fenced them.
+        number = int(changelog.name.rpartition(":")[2])
+        slot = number % position.slots
+        other = transactional_id(context.application_id, self._name, slot, position.slots)
+        log.warning("%s was written with slots = %s: fencing %s", changelog.name, position.slots, other)
+        every = sorted(self._link.partitions(self._topics.source))
+        await (await self._fence(other, every[slot :: position.slots])).close()
+        return await restore(table, changelog, timeout_s, progress)
+
+    async def _first_position(self, tp: TopicPartition, limits: Bounds) -> Position:
+        group = self._context.application_id
+        known = await committed(self._link, group, [tp])
+        if tp in known:
+            anew = self._work.reset(f"--to-offset {tp.partition}:{known[tp]}")
+            raise StopError(
+                f"{tp.topic}:{tp.partition}: the group {group} has committed offset {known[tp]}, but the "
+                "changelog holds no state: it was deleted, or the pipeline was renamed. Going on would "
+                "judge without memory. Restore the changelog, or set the name back; or have the state "
+                f"recomputed from the source: {anew}; to begin anew at worker.start see 'Beginning anew' in "
+                "docs/operations.md."
+            )
+        if self._work.only_positions:
+            await self._require_same_meaning(tp)
+        earliest = self._context.start == "earliest" or self._work.upstream is not None
+        offset = limits.start if earliest else limits.end
+        return new_position(offset, self._meaning, os.urandom(16), self._context.slots)
+
+    async def _require_same_meaning(self, tp: TopicPartition) -> None:
+        """Look whether ids go where the source's other partitions send them: a new one has no state to say so.
+
+        Raises:
+            StopError: They do not. Whoever works on the others stops for that, too, but maybe later.
+        """
+        positions = self._topics.changelog
+        numbers = sorted(self._link.partitions(positions) - {tp.partition})
+        ends = await bounds(self._link, [TopicPartition(positions, each) for each in numbers])
+        for other, limits in ends.items():
+            changelog = ChangelogPartition(self._link, self._context.decoder, positions, other.partition)
+            # Each commit writes a position, and all that are there mean the same.
+            head = await read_head(changelog, max(limits.start, limits.stable - SOME_OFFSETS), limits.stable)
+            if head.position is not None:
+                self._check_definition(TopicPartition(tp.topic, other.partition), head.position)
+                return
+
+    def _forget_foreign(self, table: Table, tp: TopicPartition) -> None:
+        """Throw a local state of another definition away: `_check_definition` sees the changelog's."""
+        with contextlib.suppress(CorruptStateError, CorruptStoreError):  # the restore finds that too
+            position = table.position()
+            if position is not None and position.definition != self._meaning:
+                log.warning("local state of %s:%s is of another definition", tp.topic, tp.partition)
+                table.clear()
+
+    def _check_definition(self, tp: TopicPartition, position: Position) -> None:
+        if position.definition != self._meaning:
+            anew = self._work.reset("--to-earliest")
+            raise StopError(
+                f"pipeline {self._name}: its dedup definition differs from the one that its state of "
+                f"{tp.topic}:{tp.partition} was made with ({self._work.judged_by}). State of one definition "
+                "means nothing under another: set the definition back, or have the state made anew: "
+                f"{anew}; see 'Reprocessing' and 'Beginning anew' in docs/operations.md."
+            )
