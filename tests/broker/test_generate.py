@@ -11,10 +11,9 @@ from click.testing import CliRunner
 
 from processor.cli import main
 from processor.generator import FAULTS, Options, make_stream
-from processor.generator import Record as Made
 from processor.settings import load
 from schemas.config import InsertIdDedup
-from tests.support.insert_id_rules import Model
+from tests.support.id_rules import IdModel, IdRules
 from tests.support.topics import create_topic, new, produce, read_topic, unique
 
 if TYPE_CHECKING:
@@ -160,11 +159,11 @@ def test_the_truth_of_ids_is_what_the_rules_say_of_what_a_plain_consumer_reads(c
     assert ended.exit_code == 0, ended.stderr
     dedup = load(case.config).pipelines[0].dedup
     assert isinstance(dedup, InsertIdDedup)
-    models = [Model(dedup, now_ms=START_MS + 86_400_000) for _ in range(3)]
+    models = [IdModel(IdRules.of(dedup), lambda: START_MS + 86_400_000) for _ in range(3)]
     records, truths = case.read(), case.truths()
     assert [(t["partition"], t["offset"]) for t in truths] == [(r.partition, r.offset) for r in records]
     for record, truth in zip(records, truths, strict=True):
-        said = models[record.partition].judge(Made(record.key, record.value, record.headers, record.timestamp))
+        said = models[record.partition].judge(record)
         assert truth["passes"] == (said.verdict == "pass")
         assert truth.get("quarantine", "") == (said.verdict if said.verdict in FAULTS else "")
     again = sum(truth["passes"] and truth["kind"] != "first" for truth in truths)

@@ -20,7 +20,8 @@ from tests.property.test_generated_streams import (
     records,
     same_in_pieces,
 )
-from tests.support.insert_id_rules import Model, Said, id_of
+from tests.support.id_rules import IdModel, IdRules, IdSaid, id_of
+from tests.support.topics import Record
 
 parts = st.lists(
     st.one_of(
@@ -70,9 +71,15 @@ def defined(*parts_: dict[str, str], **more: Any) -> InsertIdDedup:
     return InsertIdDedup.model_validate({"mode": "insert-id", "id": list(parts_), "window": "1h", **more})
 
 
-def said_of(part: Partition, dedup: InsertIdDedup, now_ms: int) -> list[Said]:
-    model = Model(dedup, now_ms)
-    return [model.judge(record) for record in records(part)]
+def consumed(part: Partition) -> list[Record]:
+    return [
+        Record(0, offset, made.key, made.value, made.headers, made.timestamp_ms, create_time=True)
+        for offset, made in enumerate(records(part))
+    ]
+
+
+def said_of(part: Partition, dedup: InsertIdDedup, now_ms: int) -> list[IdSaid]:
+    return IdModel(IdRules.of(dedup), lambda: now_ms).judge_all(consumed(part))
 
 
 @settings(deadline=None, max_examples=300)
@@ -179,7 +186,7 @@ def digits(part: bytes | str) -> bytes:
 def test_ids_differ_in_no_more_than_where_a_part_ends_or_how_it_is_written(parts_: Any) -> None:
     dedup = defined(*parts_)
     stream = make_stream(dedup, Options(900, 0.0, 1, 3, START_MS))
-    names = {id_of(record, dedup) for part in stream for record in records(part)}
+    names = {id_of(record, IdRules.of(dedup)) for part in stream for record in consumed(part)}
     assert len(names) == 900
     joined = Counter(b"".join(digits(part) for _, part in name) for name in names)
     # In each group of the same digits none is alone.

@@ -16,6 +16,7 @@ from tests.support.rules import FaultError, below, header_of, parsed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from schemas.config import InsertIdDedup
     from tests.support.topics import Record
     from tests.support.worker import PipelineConfig
 
@@ -37,6 +38,18 @@ class IdRules:
     on_missing: str = "quarantine"
     bloom: Mapping[str, Any] | None = None
     """Options of the bloom backend; None: exact."""
+
+    @classmethod
+    def of(cls, dedup: InsertIdDedup) -> IdRules:
+        """Return the rules of a config with the exact backend that has been read."""
+        return cls(
+            tuple(part.model_dump(by_alias=True) for part in dedup.id),
+            f"{dedup.window // 1000}s",
+            dedup.time,
+            f"{dedup.max_ahead // 1000}s",
+            dedup.refresh,
+            dedup.on_missing,
+        )
 
     @property
     def confirmed(self) -> bool:
@@ -124,7 +137,7 @@ class IdModel:
                     return IdSaid(str(fault))
                 missing = True
             else:
-                parts.append((type(part).__name__, part))
+                parts.append(_named(part))
         now_ms = self._now_ms()
         reading = now_ms if rules.time == "arrival" else min(record.timestamp, now_ms + _ms(rules.max_ahead))
         self.clock_ms = max(self.clock_ms, reading)
@@ -171,6 +184,11 @@ class BucketIdModel(IdModel):
         return IdSaid("duplicate" if known else "pass")
 
 
+def id_of(record: Record, rules: IdRules) -> tuple[Any, ...]:
+    """Return a record's id; a string and a number of the same text are two."""
+    return tuple(_named(_part(record, place)) for place in rules.id)
+
+
 def shown(record: Record, rules: IdRules) -> list[Any]:
     """Return an id as a receipt shows it."""
     return [_shown(_part(record, place)) for place in rules.id]
@@ -185,8 +203,12 @@ def _shown(part: Any) -> Any:
         return {"base64": base64.b64encode(part).decode()}
 
 
+def _named(part: Any) -> tuple[str, Any]:
+    return type(part).__name__, part
+
+
 def _part(record: Record, place: Mapping[str, str]) -> Any:
-    """Return bytes, a string, or a `Number` (in a tuple with its kind, so that they differ)."""
+    """Return bytes, a string, or a `Number`."""
     if place["from"] == "header":
         try:
             return header_of(record, place["name"])
