@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 from processor.errors import FencedError, RebuildError, StopError
 from processor.kafka.coordinator import FENCED, Coordinator
 from processor.kafka.markers import settle, take
+from processor.kafka.produce_request import BatchesRequest
 from processor.kafka.seam import (
     Kafka,
     KafkaError,
     Link,
-    ProduceRequest,
     TopicPartition,
     error_name,
 )
@@ -299,16 +299,16 @@ class Producer:
         task.add_done_callback(self._tasks.discard)
 
     async def _produce(self, node: int, batches: dict[TopicPartition, EncodedBatch]) -> None:
-        topics: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
+        topics: dict[str, list[tuple[int, tuple[bytes | memoryview, ...]]]] = defaultdict(list)
         for tp, batch in batches.items():
             sequence = self._sequence[tp]
             # Kafka wraps to 0 after 2^31 - 1, aiokafka to a negative number (trap 14).
             self._sequence[tp] = (sequence + batch.count) % SEQUENCES
             identity = (self._coordinator.producer_id, self._coordinator.epoch)
-            data = batch.build(*identity, sequence, transactional=self.transactional)
-            topics[tp.topic].append((tp.partition, data))
+            parts = batch.parts(*identity, sequence, transactional=self.transactional)
+            topics[tp.topic].append((tp.partition, parts))
         timeout_ms = int(self._deadline_s * 1000)
-        request = ProduceRequest(self._id, ACKS_ALL, timeout_ms, list(topics.items()))
+        request = BatchesRequest(self._id, ACKS_ALL, timeout_ms, list(topics.items()))
         try:
             response = await self._link.request(node, request, timeout_s=self._deadline_s)
             for topic, parts in response.topics:

@@ -154,6 +154,7 @@ _EXPECTED: Mapping[Any, tuple[str, ...]] = {
         "self", "max_wait_time", "min_bytes", "max_bytes", "isolation_level", "topics", "rack_id",
     ),
     ProduceRequest.__init__: ("self", "transactional_id", "required_acks", "timeout", "topics"),
+    ProduceRequest.build: ("self", "request_struct_class"),
     InitProducerIdRequest.__init__: ("self", "transactional_id", "transaction_timeout_ms"),
     AddPartitionsToTxnRequest.__init__: (
         "self", "transactional_id", "producer_id", "producer_epoch", "topics",

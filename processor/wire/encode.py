@@ -87,6 +87,12 @@ class EncodedBatch:
 
     def build(self, producer_id: int, producer_epoch: int, base_sequence: int, *, transactional: bool) -> bytes:
         """Return the whole batch with a new CRC-32C; partition leader epoch is -1, base offset 0."""
+        return b"".join(self.parts(producer_id, producer_epoch, base_sequence, transactional=transactional))
+
+    def parts(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, *, transactional: bool
+    ) -> tuple[bytes, bytes | memoryview]:
+        """Return the same in two parts, header and payload, so that the payload is not copied."""
         header = bytearray(
             _HEADER.pack(
                 0,
@@ -107,7 +113,7 @@ class EncodedBatch:
         crc = google_crc32c.value(bytes(header[_CRC_FROM:]))
         crc = google_crc32c.extend(crc, np.frombuffer(self.payload, np.uint8))
         struct.pack_into(">I", header, 17, crc)
-        return b"".join((header, self.payload))
+        return bytes(header), self.payload
 
 
 class Encoder:
