@@ -5,6 +5,9 @@
 PYTHON ?=
 CANDIDATES := python3.13 python3.12 python3.11 python3 python
 
+# Processes that share the tests: brokers, databases and Spark wait much of the time.
+WORKERS ?= 2
+
 VENV := .venv
 BIN := $(VENV)/bin
 UV ?= uv
@@ -24,8 +27,8 @@ venv: $(STAMP) ## make .venv from the lock (the others do so by themselves)
 demo: $(STAMP) ## the whole way on an embedded broker, checked against the known truth
 	@$(BIN)/seqmark demo $(ARGS)
 
-test: $(STAMP) ## the whole test suite, against a real broker and a real Spark
-	@$(BIN)/python -m pytest $(ARGS)
+test: $(STAMP) ## the whole test suite, against a real broker and a real Spark; WORKERS=0: in one process
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 # All of them run, so that one call tells everything that is wrong.
 check: $(STAMP) ## format, lint, types, import layers, generated pages, compose file

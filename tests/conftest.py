@@ -1,5 +1,6 @@
 """Fixtures of all tests; each is made where its part is at home."""
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.broker import broker, own_broker
@@ -13,6 +14,18 @@ __all__ = ["broker", "database", "own_broker", "own_postgres", "postgres"]
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 if settings.get_current_profile_name() == "default":
     settings.load_profile("any machine")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say which tests one process of several has to run: those of a file, and all that use Spark.
+
+    Brokers, databases and what files share are made once a process, a Spark in one of them only, for it takes
+    the most memory. It begins with those: they take minutes, and nobody should wait for them at the end.
+    """
+    for item in items:
+        spark = item.get_closest_marker("spark") is not None
+        item.add_marker(pytest.mark.xdist_group("spark" if spark else item.nodeid.partition("::")[0]))
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
 
 
 def pytest_sessionfinish() -> None:
