@@ -11,7 +11,7 @@ class Pipeline(Table):
 
     name: Name = Field(description="Its name, in internal topics, metrics and receipts.")
     source: Topic = Field(description="Topic with duplicates; no other pipeline may read it.")
-    sink: Topic = Field(description="Topic without; the same partitions in the same order.")
+    sink: Topic = Field(description="Topic without; the same partitions in the same order, but with `route`.")
     duplicates: Topic | None = Field(
         default=None, description="Topic for one receipt per dropped record; not set: none."
     )

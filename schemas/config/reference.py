@@ -170,6 +170,17 @@ def _below(annotation: Any, step: str | int) -> Any:
     return None
 
 
+def _marks(annotation: Any) -> list[Any]:
+    """Return what stands in Annotated, inside of unions too."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        inner, *marks = get_args(annotation)
+        return [*marks, *_marks(inner)]
+    if origin in {Union, types.UnionType}:
+        return [mark for part in get_args(annotation) for mark in _marks(part)]
+    return []
+
+
 def _is_model(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
@@ -181,9 +192,10 @@ def _tag(model: type[BaseModel]) -> tuple[str, str]:
 
 
 def _type_text(field: FieldInfo) -> str:
-    if any(isinstance(mark, DurationMark) for mark in field.metadata):
+    marks = [*field.metadata, *_marks(field.annotation)]
+    if any(isinstance(mark, DurationMark) for mark in marks):
         return "duration"
-    if any(isinstance(mark, SizeMark) for mark in field.metadata):
+    if any(isinstance(mark, SizeMark) for mark in marks):
         return "size"
     words = []
     for each in _members(field.annotation):
