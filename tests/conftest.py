@@ -16,16 +16,20 @@ if settings.get_current_profile_name() == "default":
     settings.load_profile("any machine")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Say which tests one process of several has to run: those of a file, and all that use Spark.
 
-    Brokers, databases and what files share are made once a process, a Spark in one of them only, for it takes
-    the most memory. It begins with those: they take minutes, and nobody should wait for them at the end.
+    Brokers, databases and what the tests of a file share are made once a process, a Spark in one of them only,
+    for it takes the most memory. xdist reads the mark before any hook that sees all items is called.
     """
-    for item in items:
-        spark = item.get_closest_marker("spark") is not None
-        item.add_marker(pytest.mark.xdist_group("spark" if spark else item.nodeid.partition("::")[0]))
-    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+    spark = item.get_closest_marker("spark") is not None
+    item.add_marker(pytest.mark.xdist_group("spark" if spark else item.nodeid.partition("::")[0]))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let one process of several begin with Spark, so that nobody waits for it at the end."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("spark") is None)
 
 
 def pytest_sessionfinish() -> None:
