@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 # Tests run each query for seconds: what the second compiler would make faster is over before it is done.
-SHORT = "-XX:TieredStopAtLevel=1"
+# That leaves 48 MB for compiled code, which all the queries of a run fill.
+SHORT = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 
 
 @pytest.fixture(scope="session")
