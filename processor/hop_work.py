@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from processor.dedup import definition, judged_by, make_judge
 from processor.errors import reset_command
 from processor.hops import FirstHop, SecondHop, route_definition
-from processor.kafka.topic_plan import changelog_topic
+from processor.kafka.topic_plan import changelog_topic, limit_bytes
 from processor.pipeline import SlotPipeline, Topics
 from processor.router import FirstHopPipeline, RouteJudge, RouteTopics, SecondHopPipeline, first_topics
 from schemas.config import InsertIdDedup
@@ -147,13 +147,9 @@ def topics_for(settings: Settings, hop: Pipeline, view: ClusterView) -> Topics:
         hop.sink,
         quarantine,
         changelog,
-        _limit_bytes(view, hop.sink),
-        _limit_bytes(view, quarantine) if quarantine else 0,
-        _limit_bytes(view, changelog),
+        limit_bytes(view, hop.sink),
+        limit_bytes(view, quarantine) if quarantine else 0,
+        limit_bytes(view, changelog),
         duplicates,
-        _limit_bytes(view, duplicates) if duplicates else 0,
+        limit_bytes(view, duplicates) if duplicates else 0,
     )
-
-
-def _limit_bytes(view: ClusterView, topic: str) -> int:
-    return int(view[topic].configs["max.message.bytes"])

@@ -25,7 +25,7 @@ from processor.errors import StopError
 from processor.hops import SUFFIX
 from processor.insert_id import make_id_extractor
 from processor.judge import Evidence, Judgement
-from processor.kafka.topic_plan import positions_topic
+from processor.kafka.topic_plan import limit_bytes, positions_topic
 from processor.pipeline import Made, SlotPipeline, Topics, before
 from processor.wire.encode import TooLargeError
 from processor.wire.receipts import ANYWHERE, ReceiptEncoder
@@ -80,19 +80,16 @@ def first_topics(settings: Settings, hop: FirstHop, view: ClusterView) -> RouteT
     """Return a first hop's topics with what they take."""
     positions = positions_topic(settings, hop.of)
 
-    def limit(topic: str) -> int:
-        return int(view[topic].configs["max.message.bytes"])
-
     return RouteTopics(
         source=hop.source,
         sink=hop.sink,
         quarantine=hop.quarantine,
         changelog=positions,
-        sink_limit_bytes=limit(hop.sink),
-        quarantine_limit_bytes=limit(hop.quarantine) if hop.quarantine else 0,
-        changelog_limit_bytes=limit(positions),
+        sink_limit_bytes=limit_bytes(view, hop.sink),
+        quarantine_limit_bytes=limit_bytes(view, hop.quarantine) if hop.quarantine else 0,
+        changelog_limit_bytes=limit_bytes(view, positions),
         internal=hop.internal,
-        internal_limit_bytes=limit(hop.internal),
+        internal_limit_bytes=limit_bytes(view, hop.internal),
         internal_partitions=view[hop.internal].partitions,
         quarantine_partitions=view[hop.quarantine].partitions if hop.quarantine else 1,
     )

@@ -137,6 +137,11 @@ def topics_of(settings: Settings, pipeline: Pipeline) -> Iterator[tuple[Purpose,
         yield Purpose.POSITIONS, positions_topic(settings, pipeline.name)
 
 
+def limit_bytes(cluster: ClusterView, topic: str) -> int:
+    """Return the largest batch that a topic takes; it must be there."""
+    return int(cluster[topic].configs["max.message.bytes"])
+
+
 def names(settings: Settings) -> list[str]:
     """Return all topics of all pipelines, each once."""
     found = {pipeline.source: None for pipeline in settings.pipelines}
