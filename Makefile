@@ -5,8 +5,9 @@
 PYTHON ?=
 CANDIDATES := python3.13 python3.12 python3.11 python3 python
 
-# Processes that share the tests, each with a broker of its own; 0: none but pytest's.
-WORKERS ?= 0
+# Processes that share the tests, each with a broker of its own: two for the whole suite, and none but
+# pytest's own (0) for a selection.
+WORKERS ?= $(if $(ARGS),0,2)
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -27,7 +28,7 @@ venv: $(STAMP) ## make .venv from the lock (the others do so by themselves)
 demo: $(STAMP) ## the whole way on an embedded broker, checked against the known truth
 	@$(BIN)/seqmark demo $(ARGS)
 
-test: $(STAMP) ## the whole test suite, against a real broker and a real Spark; WORKERS=2: two processes share it
+test: $(STAMP) ## the whole test suite, against a real broker and a real Spark; ARGS=tests/unit, WORKERS=0: one process
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 # All of them run, so that one call tells everything that is wrong.
