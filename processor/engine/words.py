@@ -12,29 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from processor.engine.crc_word import crc_byte, crc_word
 from processor.engine.jit import Int, inlined, kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-_CRC32C = 0x82F63B78
-"""Castagnoli's polynomial, bits reversed (RFC 3720, appendix B.4)."""
-
-
-def _crc_tables() -> NDArray[np.uint32]:
-    """Return uint32[8, 256] for slicing by 8 (Kounavis and Berry, 2005)."""
-    tables = np.zeros((8, 256), np.uint32)
-    for byte in range(256):
-        crc = byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (_CRC32C if crc & 1 else 0)
-        tables[0, byte] = crc
-    for k in range(1, 8):
-        tables[k] = tables[0][tables[k - 1] & 255] ^ (tables[k - 1] >> 8)
-    return tables
-
-
-_TABLES = _crc_tables()
 
 
 @inlined
@@ -50,6 +32,22 @@ def le64(data, at):  # type: ignore[no-untyped-def]  # inlined kernel
         | (np.uint64(data[p + np.uint64(5)]) << np.uint64(40))
         | (np.uint64(data[p + np.uint64(6)]) << np.uint64(48))
         | (np.uint64(data[p + np.uint64(7)]) << np.uint64(56))
+    )
+
+
+@inlined
+def be64(data, at):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Load 8 bytes, the first one highest; otherwise as `le64`."""
+    p = np.uint64(at)
+    return (
+        np.uint64(data[p + np.uint64(7)])
+        | (np.uint64(data[p + np.uint64(6)]) << np.uint64(8))
+        | (np.uint64(data[p + np.uint64(5)]) << np.uint64(16))
+        | (np.uint64(data[p + np.uint64(4)]) << np.uint64(24))
+        | (np.uint64(data[p + np.uint64(3)]) << np.uint64(32))
+        | (np.uint64(data[p + np.uint64(2)]) << np.uint64(40))
+        | (np.uint64(data[p + np.uint64(1)]) << np.uint64(48))
+        | (np.uint64(data[p]) << np.uint64(56))
     )
 
 
@@ -113,20 +111,9 @@ def siphash(data: NDArray[np.uint8], at: Int, size: Int, key: NDArray[np.uint64]
 def crc32c(data: NDArray[np.uint8], at: Int, size: Int, before: Int) -> Int:
     """Return the CRC-32C of ``data[at:at + size]`` behind bytes whose CRC-32C is ``before`` (0: none)."""
     crc = np.uint64(before) ^ np.uint64(0xFFFFFFFF)
-    byte = np.uint64(255)
     whole = size >> 3
     for k in range(whole):
-        word = le64(data, at + 8 * k) ^ crc
-        crc = np.uint64(
-            _TABLES[7, word & byte]
-            ^ _TABLES[6, (word >> np.uint64(8)) & byte]
-            ^ _TABLES[5, (word >> np.uint64(16)) & byte]
-            ^ _TABLES[4, (word >> np.uint64(24)) & byte]
-            ^ _TABLES[3, (word >> np.uint64(32)) & byte]
-            ^ _TABLES[2, (word >> np.uint64(40)) & byte]
-            ^ _TABLES[1, (word >> np.uint64(48)) & byte]
-            ^ _TABLES[0, word >> np.uint64(56)]
-        )
+        crc = crc_word(crc, le64(data, at + 8 * k))
     for k in range(8 * whole, size):
-        crc = np.uint64(_TABLES[0, (crc ^ np.uint64(data[at + k])) & byte]) ^ (crc >> np.uint64(8))
+        crc = crc_byte(crc, np.uint64(data[np.uint64(at + k)]))
     return crc ^ np.uint64(0xFFFFFFFF)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processor.engine import scopes
+from processor.engine.crc_word import crc_word_by_tables
 from processor.engine.reorder import ring_bits as engine_ring_bits
 from processor.engine.scope_records import Unreadable
 from processor.engine.scope_table import ScopeTable, UnreadableScopeError
@@ -62,6 +63,15 @@ def test_the_kernels_checksum_is_crc_32c(data: bytes, before: bytes) -> None:
     array = np.frombuffer(data + b"\0", np.uint8).copy()
     start = np.uint64(google_crc32c.value(before))
     assert int(crc32c(array, 0, len(data), start)) == google_crc32c.value(before + data)
+
+
+@settings(deadline=None)
+@given(st.binary(min_size=8, max_size=8))
+def test_a_machine_without_an_instruction_for_it_has_the_same_checksum(data: bytes) -> None:
+    word = np.frombuffer(data, "<u8")[0]
+    inverted = np.uint64(0xFFFFFFFF)
+    after = crc_word_by_tables(inverted, word)  # type: ignore[no-untyped-call]
+    assert int(after ^ inverted) == google_crc32c.value(data)
 
 
 def test_the_kernels_hash_is_siphash_1_3_of_all_bytes() -> None:
