@@ -6,7 +6,7 @@ a CRC-32C last::
     key       b"I"            the state of the ids, one a partition, written with every commit
               b"B" u64        changelog only: a block of ids, by the number of its first
               b"o"            the origin once more, as it stands under its own key
-              b"\x00I" u64    local state only: a page of ids, by the number of its first
+              b"\xffP" u64    local state only: a page of ids, by the number of its first
               b"\x00J" u64    local state only: from which changelog offset on ids from that number on lie
 
     ids       | version u8 = 2 | secret 16 B | clock i64 | next number u64 | floor u64 | trace ... | crc u32 |
@@ -36,7 +36,7 @@ from schemas.clock_trace import ClockTrace
 IDS_KEY = b"I"
 ID_BLOCK_KIND = b"B"
 ORIGIN_COPY_KEY = b"o"
-ID_PAGE_KIND = b"\x00I"
+ID_PAGE_KIND = b"\xffP"
 ID_PLACE_KIND = b"\x00J"
 SECRET_BYTES = 16
 _IDS = struct.Struct(">B16sqQQ")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -46,9 +48,21 @@ def worker(config: Path, *, drain: bool) -> None:
     # Until the worker itself listens to them: nothing is in flight, it can end at once with exit 0.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
+    allow_open_files()
     settings = load(config)
     require_supported(settings)
     asyncio.run(_run(settings, drain=drain))
+
+
+def allow_open_files() -> None:
+    """Let this process open as many files as it is allowed to at most, as the JVM and Go do by themselves.
+
+    RocksDB keeps its files open, some 250 for a billion bytes of ids; the usual 1,024 are for programs that
+    call select(2), which nothing here does.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # where a system has a lower limit than it says
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -108,6 +108,17 @@ def test_a_command_does_not_import_the_others() -> None:
     assert loaded.isdisjoint({"numba", "faust", "aiokafka", "numpy", "processor.commands.broker"})
 
 
+def test_a_worker_may_open_as_many_files_as_the_system_lets_it() -> None:
+    program = (
+        "import resource as r; from processor.commands.worker import allow_open_files\n"
+        "most = r.getrlimit(r.RLIMIT_NOFILE)[1]\n"
+        "r.setrlimit(r.RLIMIT_NOFILE, (64, most)); allow_open_files()\n"
+        "print(r.getrlimit(r.RLIMIT_NOFILE) == (most, most))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
 def test_python_m_processor_is_seqmark() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "processor", "check", "-c", "no-such-file"],
