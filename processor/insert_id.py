@@ -38,7 +38,7 @@ from processor.engine.renewed_index import RenewedIndex
 from processor.engine.verdict import Verdict
 from processor.errors import RebuildError, StopError
 from processor.judge import Evidence, Judgement, Times
-from processor.state.id_log import PAGES_A_STEP, IdLog
+from processor.state.id_log import PAGES_A_STEP, IdLog, fitting
 from processor.state.store import CorruptStoreError, StoreError
 from processor.wire.encode import plain_batch
 from schemas.clock_trace import ClockTrace
@@ -268,24 +268,16 @@ class InsertIds(IdJudge):
         # What filters have written of renewed ids is read by a reset.
         kind = RenewedIndex if dedup.refresh and dedup.backend == "bloom" else ExactIndex
         self._index = kind(dedup.window, refresh=dedup.refresh)
-        super().__init__(dedup, IdLog(self._index, self._pour), now_ms, recorded)
+        super().__init__(dedup, IdLog(self._index, self._index), now_ms, recorded)
         self._restated = False
         self._recalled: list[tuple[int, int]] | None = []
-
-    def _pour(self) -> None:
-        try:
-            self._index.pour()
-        except MemoryError as error:
-            raise StopError(f"the ids of one partition do not fit: {error}") from error
 
     def _decided(self, ids: Ids, offset: NDArray[np.int64], reading_ms: NDArray[np.int64]) -> IdJudgement:
         """Judge a chunk's records in order, and stage what is remembered."""
         wanted = self._index.look_up(ids, reading_ms)
         confirmed = self._confirmed(wanted)
-        try:
+        with fitting():
             return self._index.judge(ids, offset, reading_ms, wanted, confirmed)
-        except MemoryError as error:
-            raise StopError(f"the ids of one partition do not fit: {error}") from error
 
     def _confirmed(self, wanted: Candidates) -> Confirmed:
         """Read the candidates' pages. All that is committed is in the store, see `IdLog.due`."""

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.engine.jit import Int, inlined, kernel
-from processor.engine.words import crc32c
+from processor.engine.words import be64, crc32c
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,6 +61,18 @@ def get(data, at, count):  # type: ignore[no-untyped-def]  # inlined kernel
     for get_j in range(count):
         got = (got << np.uint64(8)) | np.uint64(data[np.uint64(at + get_j)])
     return got
+
+
+@inlined
+def mask_of(width):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Return which bits of 8 bytes are those of an integer of ``width`` bytes, 0 to 8."""
+    return np.uint64(0) if width == 0 else np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - 8 * width)
+
+
+@inlined
+def ending(data, stop, mask):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Read the big-endian integer that ends before ``stop``; in a page there are always 8 bytes before that."""
+    return be64(data, stop - 8) & mask
 
 
 @kernel
@@ -156,6 +168,20 @@ def look_at(data: NDArray[np.uint8], at: Int, limit: Int, number: Int) -> tuple[
     return ids, size, 0
 
 
+@inlined
+def last_reading(data, at, ids):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Return the highest reading of a page that has been looked at."""
+    reading_width = np.int64(data[at + 4])
+    reading_mask = mask_of(reading_width)
+    reading_at = at + PAGE_HEAD_BYTES + ids * (HASH_BYTES + np.int64(data[at + 3]))
+    reading_most = np.uint64(0)
+    for reading_k in range(ids):
+        reading_most = max(
+            reading_most, ending(data, reading_at + reading_width * (reading_k + 1), reading_mask)
+        )
+    return np.int64(get(data, at + 22, 8)) + np.int64(reading_most)
+
+
 @kernel
 def decode(
     data: NDArray[np.uint8],
@@ -183,22 +209,21 @@ def decode(
         widths = (np.int64(data[at + 3]), np.int64(data[at + 4]), np.int64(data[at + 5]))
         bases = (np.int64(get(data, at + 14, 8)), np.int64(get(data, at + 22, 8)))
         body = at + PAGE_HEAD_BYTES
-        last: Int = bases[1]
+        page_last[page] = last_reading(data, at, ids)
+        masks = (mask_of(widths[0]), mask_of(widths[1]), mask_of(widths[2]))
         for k in range(ids):
-            hashes[row + k, 0] = get(data, body + 16 * k, 8)
-            hashes[row + k, 1] = get(data, body + 16 * k + 8, 8)
+            hashes[row + k, 0] = be64(data, body + 16 * k)
+            hashes[row + k, 1] = be64(data, body + 16 * k + 8)
         body += 16 * ids
         for k in range(ids):
-            owner[row + k] = bases[0] + np.int64(get(data, body + widths[0] * k, widths[0]))
+            owner[row + k] = bases[0] + np.int64(ending(data, body + widths[0] * (k + 1), masks[0]))
         body += widths[0] * ids
         for k in range(ids):
-            reading[row + k] = bases[1] + np.int64(get(data, body + widths[1] * k, widths[1]))
-            last = max(last, np.int64(reading[row + k]))
+            reading[row + k] = bases[1] + np.int64(ending(data, body + widths[1] * (k + 1), masks[1]))
         body += widths[1] * ids
         for k in range(ids):
-            back = np.int64(get(data, body + widths[2] * k, widths[2]))
+            back = np.int64(ending(data, body + widths[2] * (k + 1), masks[2]))
             supersedes[row + k] = NONE if back == 0 else first + row + k - back
-        page_last[page] = last
         at += PAGE_HEAD_BYTES + ids * size
         row += ids
     page_at[page_first.size] = at

@@ -95,6 +95,11 @@ class Pages:
     last_ms: NDArray[np.int64]
     at: NDArray[np.int64]
 
+    @classmethod
+    def empty(cls, count: int) -> Pages:
+        """Return room for so many."""
+        return cls(np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count + 1, np.int64))
+
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
@@ -170,7 +175,7 @@ def decode(data: bytes, key: bytes) -> tuple[Rows, int, Pages]:
         if wrong:
             raise UnreadableBlockError(f"block {key!r}", wrong)
         rows = _empty(first, count)
-        found = Pages(np.empty(pages, np.int64), np.empty(pages, np.int64), np.empty(pages + 1, np.int64))
+        found = Pages.empty(pages)
         wrong = _read(array, BLOCK_BYTES, rows, found)
     if wrong:
         raise UnreadableBlockError(f"block {key!r}", wrong)
@@ -192,18 +197,31 @@ def decode_pages(pages: Sequence[bytes], first: int) -> tuple[Rows, Pages]:
     Raises:
         UnreadableBlockError: One is not whole, or does not go on from the one before it.
     """
+    data, count = strung(pages, first)
+    rows, found = _empty(first, count), Pages.empty(len(pages))
+    with np.errstate(over="ignore"):
+        wrong = _read(data, 0, rows, found)
+    if wrong:
+        raise UnreadableBlockError(named(len(pages), first), wrong)
+    return rows, found
+
+
+def strung(pages: Sequence[bytes], first: int) -> tuple[NDArray[np.uint8], int]:
+    """Return consecutive pages in one piece, and how many ids they say that they have.
+
+    Raises:
+        UnreadableBlockError: So many cannot be in so few bytes.
+    """
     count = sum(int.from_bytes(page[1:3], "big") for page in pages)
     data = np.frombuffer(b"".join(pages), np.uint8)
-    wrong = Wrong.CUT
-    if len(pages) * PAGE_HEAD_BYTES + count * HASH_BYTES <= data.size:
-        rows = _empty(first, count)
-        numbers, last = np.empty((2, len(pages)), np.int64)
-        found = Pages(numbers, last, np.empty(len(pages) + 1, np.int64))
-        with np.errstate(over="ignore"):
-            wrong = _read(data, 0, rows, found)
-        if not wrong:
-            return rows, found
-    raise UnreadableBlockError(f"page {first}" if len(pages) == 1 else f"pages from {first} on", wrong)
+    if len(pages) * PAGE_HEAD_BYTES + count * HASH_BYTES > data.size:
+        raise UnreadableBlockError(named(len(pages), first), Wrong.CUT)
+    return data, count
+
+
+def named(pages: int, first: int) -> str:
+    """Say to a person which pages are meant."""
+    return f"page {first}" if pages == 1 else f"pages from {first} on"
 
 
 def joined(some: Sequence[Pages]) -> Pages | None:

@@ -24,17 +24,19 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import numpy as np
 
 from processor.engine import exact, extents
-from processor.engine.blocks import Rows
+from processor.engine.blocks import Pages, Rows, UnreadableBlockError, Wrong, named, strung
 from processor.engine.clock import NEVER
 from processor.engine.exact import INFO, OWNER, READING, SUPERSEDES
 from processor.engine.extents import DEPTH, EXTENTS, FLOOR, LINE, NEXT, OCCUPIED, SPLITS, STAGED, WANT
-from processor.engine.gathered import NONE, WAITING, Gathered, pour, tables_for
+from processor.engine.gathered import NONE, WAITING, Gathered, pour, skim, tables_for
 from processor.engine.id_judgement import IdJudgement
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-    from processor.engine.blocks import Confirmed, Pages
+    from processor.engine.blocks import Confirmed
     from processor.engine.ids import Ids
     from processor.engine.jit import Int
 
@@ -290,14 +292,46 @@ class ExactIndex:
             ValueError: Its numbers lie below those taken over before, or something is staged.
             MemoryError: More ids than one partition can have.
         """
+        self._begin(rows.first)
+        self._gathered.take(rows.hash, rows.supersedes, rows.first, self.floor)
+        self._taken(rows.first + len(rows), pages)
+
+    def restore_pages(self, pages: Sequence[bytes], first: int) -> NDArray[np.int64]:
+        """Take over committed pages as the local state keeps them: as `restore`, without reading all of them.
+
+        Args:
+            pages: At least one; each begins with the number after the last one of the page before it.
+            first: The number that the first one stands under.
+
+        Returns:
+            int64[p], the number that each begins with.
+
+        Raises:
+            UnreadableBlockError: One is not whole; what has been taken over is good for nothing then.
+            ValueError: As `restore`.
+            MemoryError: The same.
+        """
+        data, ids = strung(pages, first)
+        self._begin(first)
+        found = Pages.empty(len(pages))
+        wrong = Wrong(self._gathered.take_pages(data, first, self.floor, ids, found))
+        if wrong:
+            raise UnreadableBlockError(named(len(pages), first), wrong)
+        self._taken(first + ids, found)
+        return found.first
+
+    def _begin(self, number: int) -> None:
+        """Look whether rows from this number on can be taken over."""
         if self._meta[NEXT] != self._meta[STAGED]:
             raise ValueError("a block cannot be taken over while ids are staged")
-        if rows.first < self.next_number:
-            raise ValueError(f"a block begins at number {rows.first}, expected {self.next_number} or more")
+        if number < self.next_number:
+            raise ValueError(f"a block begins at number {number}, expected {self.next_number} or more")
         if self._front == self._pages:
-            self._meta[FLOOR] = rows.first
-        self._gathered.take(rows.hash, rows.supersedes, rows.first, self.floor)
-        self._meta[[STAGED, NEXT]] = rows.first + len(rows)
+            self._meta[FLOOR] = number
+
+    def _taken(self, after: int, pages: Pages) -> None:
+        """Note that what is gathered goes up to the number ``after``."""
+        self._meta[[STAGED, NEXT]] = after
         self._add_pages(pages)
         if len(self._gathered) > WAITING + self.next_number - self.floor:
             self.pour()
@@ -312,6 +346,10 @@ class ExactIndex:
             return
         if not self._meta[OCCUPIED]:
             self._make_tables(min(len(self._gathered), self.next_number - self.floor))
+            with np.errstate(over="ignore"):
+                skim(
+                    self._slots, self._directory, self._prefix, self._used, self._meta, *self._gathered.chains()
+                )
         at = np.array([0, NONE, 0], np.int64)
         with np.errstate(over="ignore"):
             while not pour(*self._table, *self._gathered.chains(), at):

@@ -24,9 +24,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from processor.engine.block_pages import HASH_BYTES, PAGE_HEAD_BYTES, ending, last_reading, look_at, mask_of
 from processor.engine.exact import place, seek
 from processor.engine.extents import (
     BUCKETS,
+    DEPTH,
     FLOOR,
     FULL,
     LINE,
@@ -40,10 +42,13 @@ from processor.engine.extents import (
     home_of,
     tag_of,
 )
-from processor.engine.jit import Int, kernel
+from processor.engine.jit import Int, inlined, kernel
+from processor.engine.words import be64
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from processor.engine.blocks import Pages
 
 GROUP_BITS = 8
 GROUPS = 1 << GROUP_BITS
@@ -72,9 +77,11 @@ class Gathered:
     def __init__(self) -> None:
         self._arena: NDArray[np.uint64] = np.zeros(0, np.uint64)
         self._following: NDArray[np.int32] = np.zeros(0, np.int32)
-        # Of each group: its first block, its last, entries in that. The last row: blocks used, entries.
-        self._chain: NDArray[np.int64] = np.full((GROUPS + 1, 3), NONE, np.int64)
+        # Of each group: its first block, its last, entries in that, whether one says what it takes the place
+        # of. The last row: blocks used, entries.
+        self._chain: NDArray[np.int64] = np.full((GROUPS + 1, 4), NONE, np.int64)
         self._chain[GROUPS] = 0
+        self._chain[:, 3] = 0
 
     def __len__(self) -> int:
         """Entries that wait: one for each row, and one more where that takes the place of another."""
@@ -94,14 +101,36 @@ class Gathered:
             number: The first one's.
             floor: Rows below this number are expired.
         """
+        self._make_room_for(len(hashes))
+        with np.errstate(over="ignore"):
+            gather(*self.chains(), hashes, supersedes, number, floor)
+
+    def take_pages(self, data: NDArray[np.uint8], number: int, floor: int, rows: int, found: Pages) -> int:
+        """Gather the ids of consecutive pages; of what else stands there only the readings are looked at.
+
+        Args:
+            data: The pages, one behind the other.
+            number: The first id's.
+            floor: Rows below this number are expired.
+            rows: How many ids the pages say that they have.
+            found: Written: where the pages are.
+
+        Returns:
+            A `Wrong` code. If that is not 0, some ids have been gathered all the same.
+        """
+        self._make_room_for(rows)
+        with np.errstate(over="ignore"):
+            return int(
+                gather_pages(*self.chains(), data, number, floor, rows, found.first, found.last_ms, found.at)
+            )
+
+    def _make_room_for(self, rows: int) -> None:
         # Each group may begin a block, and be left with an unfilled one.
-        most = int(self._chain[GROUPS, 0]) + GROUPS + -(-2 * len(hashes) // BLOCK)
+        most = int(self._chain[GROUPS, 0]) + GROUPS + -(-2 * rows // BLOCK)
         if self._following.size < most:
             most += most // 8
             self._arena.resize(most * BLOCK, refcheck=False)
             self._following.resize(most, refcheck=False)
-        with np.errstate(over="ignore"):
-            gather(self._arena, self._following, self._chain, hashes, supersedes, number, floor)
 
     def chains(self) -> tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.int64]]:
         """Return what `pour` reads."""
@@ -124,6 +153,36 @@ def tables_for(ids: int, buckets: int, tag_bits: int) -> tuple[int, Tables]:
     )
 
 
+@inlined
+def _add(arena, following, chain, add_hash, add_number, add_before, floor):  # type: ignore[no-untyped-def]
+    """Add a row to its group; there are blocks enough."""
+    add_group = np.int64(add_hash >> np.uint64(64 - GROUP_BITS))
+    add_bits = (((add_hash >> np.uint64(36)) & np.uint64(0xFFFFF)) << np.uint64(42)) | (
+        (add_hash & np.uint64((1 << HOME_BITS) - 1)) << np.uint64(32)
+    )
+    add_entries = 1
+    if add_before >= floor:
+        add_entries = 2
+        chain[add_group, 3] = 1
+    for add_k in range(add_entries):
+        add_used = chain[add_group, 2]
+        if add_used == BLOCK or add_used < 0:
+            add_block = chain[GROUPS, 0]
+            chain[GROUPS, 0] = add_block + 1
+            if add_used < 0:
+                chain[add_group, 0] = add_block
+            else:
+                following[chain[add_group, 1]] = np.int32(add_block)
+            chain[add_group, 1] = add_block
+            add_used = np.int64(0)
+        add_put = add_bits | (np.uint64(add_number) & LOW)
+        if add_k + 1 < add_entries:
+            add_put = add_bits | BEFORE | (np.uint64(add_before) & LOW)
+        arena[np.uint64(chain[add_group, 1] * BLOCK + add_used)] = add_put
+        chain[add_group, 2] = add_used + 1
+    chain[GROUPS, 1] += add_entries
+
+
 @kernel
 def gather(
     arena: NDArray[np.uint64],
@@ -136,33 +195,122 @@ def gather(
 ) -> None:
     """Add rows to their groups; there are blocks enough."""
     for row in range(hashes.shape[0]):
-        first = hashes[row, 0]
-        group = np.int64(first >> np.uint64(64 - GROUP_BITS))
-        bits = (((first >> np.uint64(36)) & np.uint64(0xFFFFF)) << np.uint64(42)) | (
-            (first & np.uint64((1 << HOME_BITS) - 1)) << np.uint64(32)
-        )
-        entry = bits | (np.uint64(number + row) & LOW)
-        before = supersedes[row]
-        entries = 1
-        if before >= floor:
-            entries = 2
-        for k in range(entries):
-            used = chain[group, 2]
-            if used == BLOCK or used < 0:
-                block = chain[GROUPS, 0]
-                chain[GROUPS, 0] = block + 1
-                if used < 0:
-                    chain[group, 0] = block
-                else:
-                    following[chain[group, 1]] = np.int32(block)
-                chain[group, 1] = block
-                used = np.int64(0)
-            put = entry
-            if k + 1 < entries:
-                put = bits | BEFORE | (np.uint64(before) & LOW)
-            arena[chain[group, 1] * BLOCK + used] = put
-            chain[group, 2] = used + 1
-        chain[GROUPS, 1] += entries
+        _add(arena, following, chain, hashes[row, 0], number + row, supersedes[row], floor)
+
+
+@kernel
+def gather_pages(
+    arena: NDArray[np.uint64],
+    following: NDArray[np.int32],
+    chain: NDArray[np.int64],
+    data: NDArray[np.uint8],
+    number: Int,
+    floor: Int,
+    rows: Int,
+    page_first: NDArray[np.int64],
+    page_last: NDArray[np.int64],
+    page_at: NDArray[np.int64],
+) -> Int:
+    """Add the rows of as many pages as ``page_first`` has places, see `processor.engine.block_pages.decode`."""
+    at: Int = np.int64(0)
+    row: Int = np.int64(0)
+    for page in range(page_first.size):
+        ids, size, wrong = look_at(data, at, data.size, number + row)
+        if wrong != 0:
+            return wrong
+        if row + ids > rows:
+            return 4
+        page_first[page] = number + row
+        page_at[page] = at
+        body = at + PAGE_HEAD_BYTES
+        stop = body + ids * size
+        width = np.int64(data[at + 5])
+        mask = mask_of(width)
+        for k in range(ids):
+            before = np.int64(NONE)
+            if width != 0:
+                back = np.int64(ending(data, stop - width * (ids - k - 1), mask))
+                if back != 0:
+                    before = number + row + k - back
+            _add(arena, following, chain, be64(data, body + HASH_BYTES * k), number + row + k, before, floor)
+        page_last[page] = last_reading(data, at, ids)
+        at = stop
+        row += ids
+    page_at[page_first.size] = at
+    if row != rows:
+        return 4
+    return 0 if at == data.size else 1
+
+
+@kernel
+def skim(
+    slots: NDArray[np.uint64],
+    directory: NDArray[np.uint32],
+    prefix: NDArray[np.uint32],
+    used: NDArray[np.int32],
+    meta: NDArray[np.int64],
+    arena: NDArray[np.uint64],
+    following: NDArray[np.int32],
+    chain: NDArray[np.int64],
+) -> None:
+    """Put of what was gathered what finds room at its home in empty extents, and leave the rest for `pour`.
+
+    Here nothing has to be read of a bucket but how many it has, which is counted in the first-level cache: a
+    slot is only written, and nobody waits for its memory. A group with rows that take the place of others is
+    left as it is, and so is everything where there are fewer extents than groups.
+
+    Args:
+        slots: As in `processor.engine.extents`, all empty, each extent as deep as the directory.
+        directory: The same.
+        prefix: The same.
+        used: The same.
+        meta: The same.
+        arena: Of `Gathered`, written.
+        following: The same.
+        chain: The same, written.
+    """
+    if meta[DEPTH] < GROUP_BITS:
+        return
+    floor = np.uint64(meta[FLOOR])
+    span = np.uint64(meta[NEXT] - meta[FLOOR])
+    buckets = meta[BUCKETS]
+    extents = np.int64(1) << (meta[DEPTH] - GROUP_BITS)
+    counts = np.zeros(extents * buckets, np.uint8)
+    full = np.zeros(extents, np.int64)
+    for group in range(GROUPS):
+        if chain[group, 0] < 0 or chain[group, 3] != 0:
+            continue
+        counts[:] = 0
+        for k in range(extents):
+            full[k] = full_of(prefix[group * extents + k], buckets * LINE)
+        high = np.uint64(group) << np.uint64(64 - GROUP_BITS)
+        block, kept_block, kept = chain[group, 0], chain[group, 0], np.int64(0)
+        while block >= 0:
+            last = block == chain[group, 1]
+            stop = chain[group, 2] if last else np.int64(BLOCK)
+            for within in range(stop):
+                entry = arena[np.uint64(block * BLOCK + within)]
+                low = entry & LOW
+                if ((low - floor) & LOW) >= span:
+                    continue
+                first = high | (((entry >> np.uint64(42)) & np.uint64(0xFFFFF)) << np.uint64(36))
+                first |= (entry >> np.uint64(32)) & np.uint64((1 << HOME_BITS) - 1)
+                extent, bucket = home_of(first, directory, meta)
+                here = np.uint64((extent - group * extents) * buckets + bucket)
+                count = np.int64(counts[here])
+                if count < LINE and used[extent] < full[extent - group * extents]:
+                    slots[np.uint64((extent * buckets + bucket) * LINE + count)] = tag_of(first, meta) | low
+                    counts[here] = np.uint8(count + 1)
+                    used[extent] += 1
+                    continue
+                if kept == BLOCK:
+                    kept_block, kept = np.int64(following[kept_block]), np.int64(0)
+                arena[np.uint64(kept_block * BLOCK + kept)] = entry
+                kept += 1
+            block = np.int64(NONE) if last else np.int64(following[block])
+        chain[group, 1], chain[group, 2] = kept_block, kept
+    for extent in range(GROUPS * extents):
+        meta[OCCUPIED] += np.int64(used[extent])
 
 
 @kernel

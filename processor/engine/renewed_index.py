@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.engine import exact, extents
+from processor.engine.blocks import decode_pages
 from processor.engine.exact import NONE
 from processor.engine.exact_index import ExactIndex
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from processor.engine.blocks import Pages, Rows
@@ -45,6 +48,12 @@ class RenewedIndex(ExactIndex):
         supersedes = np.maximum(self._before(rows.hash), _within(rows))
         super().restore(replace(rows, supersedes=supersedes), pages)
         self.pour()  # the next rows are looked for among these
+
+    def restore_pages(self, pages: Sequence[bytes], first: int) -> NDArray[np.int64]:
+        """See `ExactIndex.restore_pages`; here the whole hashes are needed."""
+        rows, found = decode_pages(pages, first)
+        self.restore(rows, found)
+        return found.first
 
     def _before(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return int64[n]: under which number each id is remembered, or `NONE`."""

@@ -14,12 +14,13 @@ settled. Pages without a mark say nothing (see `processor.state.restore`).
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from processor.engine.blocks import UnreadableBlockError, decode, decode_pages, joined
+from processor.engine.blocks import UnreadableBlockError, decode, joined
 from processor.engine.clock import NEVER
 from processor.errors import StopError
 from processor.state.bulk import ForeignStateError
@@ -42,7 +43,9 @@ from schemas.id_changelog import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from processor.engine.blocks import Pages, Rows
     from processor.engine.records import Columns
@@ -88,6 +91,27 @@ class Index(Protocol):
         ...
 
 
+class PagedIndex(Index, Protocol):
+    """One that is made again from the pages of the local store: `ExactIndex`."""
+
+    def restore_pages(self, pages: Sequence[bytes], first: int) -> NDArray[np.int64]:
+        """Take over committed pages as the local state keeps them; return the number that each begins with."""
+        ...
+
+    def pour(self) -> None:
+        """Put what was taken over where it is looked up: nothing more comes."""
+        ...
+
+
+@contextmanager
+def fitting() -> Iterator[None]:
+    """Say it to the operator when more ids are taken over than one partition can have."""
+    try:
+        yield
+    except MemoryError as error:
+        raise StopError(f"the ids of one partition do not fit: {error}") from error
+
+
 class IdLog:
     """The ids of one partition: where they are kept, and the index over them.
 
@@ -99,12 +123,12 @@ class IdLog:
 
     Args:
         index: Empty.
-        poured: Called when nothing more is taken over.
+        paged: The same, if the local store keeps its pages.
     """
 
-    def __init__(self, index: Index, poured: Callable[[], None] | None = None) -> None:
+    def __init__(self, index: Index, paged: PagedIndex | None = None) -> None:
         self.index = index
-        self._poured = poured
+        self._paged = paged
         self._forget()
 
     def _forget(self) -> None:
@@ -279,16 +303,18 @@ class IdLog:
         self._expire(state.clock_ms, 0)
 
     def _take_rows(self, rows: Rows, pages: Pages) -> None:
-        if self._begins is None:
-            self._begins = rows.first
-        elif rows.first != self.index.next_number:
-            raise ForeignStateError(
-                f"ids from number {rows.first} on follow, and {self.index.next_number} should be the next"
-            )
-        try:
+        self._goes_on(rows.first)
+        with fitting():
             self.index.restore(rows, pages)
-        except MemoryError as error:
-            raise StopError(f"the ids of one partition do not fit: {error}") from error
+
+    def _goes_on(self, first: int) -> None:
+        """Look whether ids from this number on are the next ones."""
+        if self._begins is None:
+            self._begins = first
+        elif first != self.index.next_number:
+            raise ForeignStateError(
+                f"ids from number {first} on follow, and {self.index.next_number} should be the next"
+            )
 
     def _expire(self, clock_ms: int, ids: int) -> None:
         self.clock_ms = max(self.clock_ms, clock_ms)
@@ -322,14 +348,16 @@ class IdLog:
         self._unsaved = False
 
     def _load_pages(self, some: Sequence[tuple[bytes, bytes]]) -> None:
+        assert self._paged is not None  # noqa: S101 - nobody else writes pages
         numbers = [page_number(key) for key, _ in some]
+        self._goes_on(numbers[0])
         try:
-            rows, pages = decode_pages([value for _, value in some], numbers[0])
+            with fitting():
+                begins = self._paged.restore_pages([value for _, value in some], numbers[0])
         except UnreadableBlockError as error:
             raise CorruptStateError(str(error)) from error
-        if pages.first.tolist() != numbers:
+        if begins.tolist() != numbers:
             raise CorruptStateError(f"pages from {numbers[0]} on do not stand under their numbers")
-        self._take_rows(rows, pages)
 
     def resumes(self, changelog_offset: int) -> int:
         """See `Bulk.resumes`."""
@@ -339,8 +367,9 @@ class IdLog:
         """See `Bulk.check`: from the first living id to the last one all must be there."""
         if self.empty:
             return
-        if self._poured is not None:
-            self._poured()
+        if self._paged is not None:
+            with fitting():
+                self._paged.pour()
         said = self._said
         if said is None or said.next_number != self.index.next_number:
             raise CorruptStateError("there are ids behind the last record of their state")

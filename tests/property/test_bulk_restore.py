@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processor.engine import exact_index
-from processor.engine.blocks import Pages, Rows, decode
+from processor.engine.blocks import Pages, Rows, UnreadableBlockError, decode
 from processor.engine.exact_index import ExactIndex
-from processor.engine.extents import EXTENTS, LINE, OCCUPIED
+from processor.engine.extents import DEPTH, EXTENTS, LINE, OCCUPIED
+from processor.engine.gathered import GROUP_BITS
 from processor.engine.verdict import Verdict
 from tests.support.ids import KEY, ExactPartition, hashes_of, ids_of
 
@@ -33,6 +35,11 @@ def candidates(index: ExactIndex, hashes: NDArray[np.uint64], clock: int) -> set
     """Return which rows could be which numbers."""
     found = index.look_up(ids_of(hashes), np.full(len(hashes), clock))
     return set(zip(found.row.tolist(), found.number.tolist(), strict=True))
+
+
+def cut(block: bytes, pages: Pages) -> list[bytes]:
+    """Return the pages of a block."""
+    return [block[at:end] for at, end in pairwise(pages.at.tolist())]
 
 
 def looked_over(index: ExactIndex) -> None:
@@ -75,11 +82,14 @@ def test_a_restored_index_lists_the_candidates_that_the_stream_has_left(
         for rows, _, pages in blocks
     )
     gone = data.draw(st.integers(0, int(dead)))
-    expiring = data.draw(st.booleans())
+    expiring, by_pages = data.draw(st.booleans()), data.draw(st.booleans())
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(exact_index, "WAITING", waiting)
-        for rows, at_ms, pages in blocks[gone:]:
-            restored.restore(rows, pages)
+        for (rows, at_ms, pages), block in zip(blocks[gone:], partition.blocks[gone:], strict=True):
+            if by_pages:
+                assert restored.restore_pages(cut(block, pages), rows.first).tolist() == pages.first.tolist()
+            else:
+                restored.restore(rows, pages)
             if expiring:
                 restored.commit(None, at_ms, 1)
     restored.commit(None, clock, 1)
@@ -88,6 +98,43 @@ def test_a_restored_index_lists_the_candidates_that_the_stream_has_left(
     assert (restored.next_number, restored.floor) == (partition.index.next_number, partition.index.floor)
     assert candidates(restored, NAMES, clock) == candidates(partition.index, NAMES, clock)
     looked_over(restored)
+
+
+@pytest.mark.parametrize("renewed", [0, 30], ids=["plain", "renewed"])
+@pytest.mark.parametrize("expired", [0, 700], ids=["living", "expired"])
+def test_ids_of_more_extents_than_groups_find_their_places_at_once(renewed: int, expired: int) -> None:
+    hashes = np.random.default_rng(11).integers(0, 2**64, (4_000, 2), np.uint64)
+    partition = ExactPartition(100, refresh=True, bucket_bits=1)
+    for start in range(0, 4_000, 500):
+        clock = 0 if start < expired else 60 + start // 500
+        partition.judge(ids_of(hashes[start : start + 500]), start + np.arange(500), np.full(500, clock))
+        partition.commit(clock)
+    again = hashes[3_000 : 3_000 + renewed]
+    partition.judge(ids_of(again), 5_000 + np.arange(renewed), np.full(renewed, 70))
+    now = 101 if expired else 71
+    partition.commit(now)
+    assert (partition.index.floor > 1) == bool(expired)
+    index = ExactIndex(100, refresh=True, bucket_bits=1)
+    for block in partition.blocks:
+        rows, _, pages = decode(block, KEY)
+        index.restore_pages(cut(block, pages), rows.first)
+    index.commit(None, now)
+    assert len(index) == (4_000 if not expired else 3_000)
+    assert index._meta[DEPTH] > GROUP_BITS
+    looked_over(index)
+    assert candidates(index, hashes, now) == candidates(partition.index, hashes, now)
+
+
+def test_pages_that_do_not_go_on_from_each_other_are_refused() -> None:
+    partition = ExactPartition(10, refresh=False)
+    partition.judge(ids_of(hashes_of([b"%d" % k for k in range(600)])), np.arange(600), np.zeros(600, np.int64))
+    partition.commit(0)
+    block, pages = partition.blocks[0], decode(partition.blocks[0], KEY)[2]
+    whole = cut(block, pages)
+    assert len(whole) > 2
+    for wrong in (whole[::2], [whole[0][:-1], whole[1]], [whole[0], whole[1] + b"\0"], [whole[1]]):
+        with pytest.raises(UnreadableBlockError):
+            ExactIndex(10, refresh=False).restore_pages(wrong, 1)
 
 
 def test_many_ids_are_poured_without_a_split_and_grow_on_as_ever() -> None:
