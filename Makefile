@@ -6,7 +6,7 @@ PYTHON ?=
 CANDIDATES := python3.13 python3.12 python3.11 python3 python
 
 # Processes that share the tests, each with a broker of its own: two for the whole suite, and none but
-# pytest's own (0) for a selection.
+# pytest's own (0) where ARGS says something.
 WORKERS ?= $(if $(ARGS),0,2)
 
 VENV := .venv

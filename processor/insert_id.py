@@ -38,7 +38,7 @@ from processor.engine.renewed_index import RenewedIndex
 from processor.engine.verdict import Verdict
 from processor.errors import RebuildError, StopError
 from processor.judge import Evidence, Judgement, Times
-from processor.state.id_log import PAGES_A_STEP, IdLog, fitting
+from processor.state.id_log import PAGES_A_STEP, IdLog, refusing_too_many
 from processor.state.store import CorruptStoreError, StoreError
 from processor.wire.encode import plain_batch
 from schemas.clock_trace import ClockTrace
@@ -276,7 +276,7 @@ class InsertIds(IdJudge):
         """Judge a chunk's records in order, and stage what is remembered."""
         wanted = self._index.look_up(ids, reading_ms)
         confirmed = self._confirmed(wanted)
-        with fitting():
+        with refusing_too_many():
             return self._index.judge(ids, offset, reading_ms, wanted, confirmed)
 
     def _confirmed(self, wanted: Candidates) -> Confirmed:

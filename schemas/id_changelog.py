@@ -37,6 +37,8 @@ IDS_KEY = b"I"
 ID_BLOCK_KIND = b"B"
 ORIGIN_COPY_KEY = b"o"
 ID_PAGE_KIND = b"\xffP"
+EARLIER_PAGE_KIND = b"\x00I"
+"""What builds before the first release kept pages under."""
 ID_PLACE_KIND = b"\x00J"
 SECRET_BYTES = 16
 _IDS = struct.Struct(">B16sqQQ")

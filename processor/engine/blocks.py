@@ -3,7 +3,7 @@
 The layout is drawn in `processor.engine.block_pages`. A block is what one commit adds to the changelog; its
 pages are what the local state keeps, each under its first number.
 
-Invariant: what is not whole is refused with `UnreadableBlockError`, never read in part.
+Invariant: what is not whole is refused with `UnreadableBlockError`; nothing that was read of it counts.
 """
 
 from __future__ import annotations
@@ -197,16 +197,16 @@ def decode_pages(pages: Sequence[bytes], first: int) -> tuple[Rows, Pages]:
     Raises:
         UnreadableBlockError: One is not whole, or does not go on from the one before it.
     """
-    data, count = strung(pages, first)
+    data, count = in_one_piece(pages, first)
     rows, found = _empty(first, count), Pages.empty(len(pages))
     with np.errstate(over="ignore"):
         wrong = _read(data, 0, rows, found)
     if wrong:
-        raise UnreadableBlockError(named(len(pages), first), wrong)
+        raise UnreadableBlockError(page_name(len(pages), first), wrong)
     return rows, found
 
 
-def strung(pages: Sequence[bytes], first: int) -> tuple[NDArray[np.uint8], int]:
+def in_one_piece(pages: Sequence[bytes], first: int) -> tuple[NDArray[np.uint8], int]:
     """Return consecutive pages in one piece, and how many ids they say that they have.
 
     Raises:
@@ -215,11 +215,11 @@ def strung(pages: Sequence[bytes], first: int) -> tuple[NDArray[np.uint8], int]:
     count = sum(int.from_bytes(page[1:3], "big") for page in pages)
     data = np.frombuffer(b"".join(pages), np.uint8)
     if len(pages) * PAGE_HEAD_BYTES + count * HASH_BYTES > data.size:
-        raise UnreadableBlockError(named(len(pages), first), Wrong.CUT)
+        raise UnreadableBlockError(page_name(len(pages), first), Wrong.CUT)
     return data, count
 
 
-def named(pages: int, first: int) -> str:
+def page_name(pages: int, first: int) -> str:
     """Say to a person which pages are meant."""
     return f"page {first}" if pages == 1 else f"pages from {first} on"
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import numpy as np
 
 from processor.engine import exact, extents
-from processor.engine.blocks import Pages, Rows, UnreadableBlockError, Wrong, named, strung
+from processor.engine.blocks import Rows, UnreadableBlockError, Wrong, in_one_piece, page_name
 from processor.engine.clock import NEVER
 from processor.engine.exact import INFO, OWNER, READING, SUPERSEDES
 from processor.engine.extents import DEPTH, EXTENTS, FLOOR, LINE, NEXT, OCCUPIED, SPLITS, STAGED, WANT
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from processor.engine.blocks import Confirmed
+    from processor.engine.blocks import Confirmed, Pages
     from processor.engine.ids import Ids
     from processor.engine.jit import Int
 
@@ -269,7 +269,7 @@ class ExactIndex:
         if pages is None and self._meta[NEXT] != self._meta[STAGED]:
             raise ValueError("staged ids are committed without the pages that they stand in")
         if pages is not None:
-            self._add_pages(pages)
+            self._add_pages(pages.first, pages.last_ms)
         self._meta[STAGED] = self._meta[NEXT]
         if self._staged.shape[0] > FEW:
             self._staged = np.zeros((0, 2), np.uint64)
@@ -294,31 +294,28 @@ class ExactIndex:
         """
         self._begin(rows.first)
         self._gathered.take(rows.hash, rows.supersedes, rows.first, self.floor)
-        self._taken(rows.first + len(rows), pages)
+        self._taken(rows.first + len(rows), pages.first, pages.last_ms)
 
-    def restore_pages(self, pages: Sequence[bytes], first: int) -> NDArray[np.int64]:
+    def restore_pages(self, pages: Sequence[bytes], first: NDArray[np.int64]) -> None:
         """Take over committed pages as the local state keeps them: as `restore`, without reading all of them.
 
         Args:
             pages: At least one; each begins with the number after the last one of the page before it.
-            first: The number that the first one stands under.
-
-        Returns:
-            int64[p], the number that each begins with.
+            first: int64[p], the number that each stands under.
 
         Raises:
             UnreadableBlockError: One is not whole; what has been taken over is good for nothing then.
             ValueError: As `restore`.
             MemoryError: The same.
         """
-        data, ids = strung(pages, first)
-        self._begin(first)
-        found = Pages.empty(len(pages))
-        wrong = Wrong(self._gathered.take_pages(data, first, self.floor, ids, found))
+        begins = int(first[0])
+        data, ids = in_one_piece(pages, begins)
+        self._begin(begins)
+        last_ms = np.empty(len(pages), np.int64)
+        wrong = Wrong(self._gathered.take_pages(data, ids, first, self.floor, last_ms))
         if wrong:
-            raise UnreadableBlockError(named(len(pages), first), wrong)
-        self._taken(first + ids, found)
-        return found.first
+            raise UnreadableBlockError(page_name(len(pages), begins), wrong)
+        self._taken(begins + ids, first, last_ms)
 
     def _begin(self, number: int) -> None:
         """Look whether rows from this number on can be taken over."""
@@ -329,10 +326,10 @@ class ExactIndex:
         if self._front == self._pages:
             self._meta[FLOOR] = number
 
-    def _taken(self, after: int, pages: Pages) -> None:
-        """Note that what is gathered goes up to the number ``after``."""
+    def _taken(self, after: int, first: NDArray[np.int64], last_ms: NDArray[np.int64]) -> None:
+        """Note that what is gathered goes up to the number ``after``, and its pages."""
         self._meta[[STAGED, NEXT]] = after
-        self._add_pages(pages)
+        self._add_pages(first, last_ms)
         if len(self._gathered) > WAITING + self.next_number - self.floor:
             self.pour()
 
@@ -392,12 +389,12 @@ class ExactIndex:
             self._page_last = self._page_last[self._front : self._pages].copy()
             self._front, self._pages = 0, left
 
-    def _add_pages(self, pages: Pages) -> None:
-        after = self._pages + pages.first.size
+    def _add_pages(self, first: NDArray[np.int64], last_ms: NDArray[np.int64]) -> None:
+        after = self._pages + first.size
         self._page_first = _grown(self._page_first, after)
         self._page_last = _grown(self._page_last, after)
-        self._page_first[self._pages : after] = pages.first
-        self._page_last[self._pages : after] = pages.last_ms
+        self._page_first[self._pages : after] = first
+        self._page_last[self._pages : after] = last_ms
         self._pages = after
 
     def _make_room_for(self, rows: int) -> None:

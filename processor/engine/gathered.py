@@ -48,8 +48,6 @@ from processor.engine.words import be64
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from processor.engine.blocks import Pages
-
 GROUP_BITS = 8
 GROUPS = 1 << GROUP_BITS
 """256 groups of 12.5 million ids have a megabyte of extents each, half a second-level cache; and 256 lines that
@@ -77,11 +75,9 @@ class Gathered:
     def __init__(self) -> None:
         self._arena: NDArray[np.uint64] = np.zeros(0, np.uint64)
         self._following: NDArray[np.int32] = np.zeros(0, np.int32)
-        # Of each group: its first block, its last, entries in that, whether one says what it takes the place
-        # of. The last row: blocks used, entries.
-        self._chain: NDArray[np.int64] = np.full((GROUPS + 1, 4), NONE, np.int64)
+        # Of each group: its first block, its last, entries in that. The last row: blocks used, entries.
+        self._chain: NDArray[np.int64] = np.full((GROUPS + 1, 3), NONE, np.int64)
         self._chain[GROUPS] = 0
-        self._chain[:, 3] = 0
 
     def __len__(self) -> int:
         """Entries that wait: one for each row, and one more where that takes the place of another."""
@@ -105,24 +101,29 @@ class Gathered:
         with np.errstate(over="ignore"):
             gather(*self.chains(), hashes, supersedes, number, floor)
 
-    def take_pages(self, data: NDArray[np.uint8], number: int, floor: int, rows: int, found: Pages) -> int:
-        """Gather the ids of consecutive pages; of what else stands there only the readings are looked at.
+    def take_pages(
+        self,
+        data: NDArray[np.uint8],
+        rows: int,
+        number: NDArray[np.int64],
+        floor: int,
+        last_ms: NDArray[np.int64],
+    ) -> int:
+        """Gather the ids of consecutive pages; of owners nothing is read.
 
         Args:
             data: The pages, one behind the other.
-            number: The first id's.
+            rows: How many ids they say that they have.
+            number: int64[p], each one's first.
             floor: Rows below this number are expired.
-            rows: How many ids the pages say that they have.
-            found: Written: where the pages are.
+            last_ms: int64[p], written: each one's highest reading.
 
         Returns:
             A `Wrong` code. If that is not 0, some ids have been gathered all the same.
         """
         self._make_room_for(rows)
         with np.errstate(over="ignore"):
-            return int(
-                gather_pages(*self.chains(), data, number, floor, rows, found.first, found.last_ms, found.at)
-            )
+            return int(gather_pages(*self.chains(), data, rows, number, floor, last_ms))
 
     def _make_room_for(self, rows: int) -> None:
         # Each group may begin a block, and be left with an unfilled one.
@@ -133,7 +134,7 @@ class Gathered:
             self._following.resize(most, refcheck=False)
 
     def chains(self) -> tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.int64]]:
-        """Return what `pour` reads."""
+        """Return what kernels work on."""
         return self._arena, self._following, self._chain
 
 
@@ -163,7 +164,6 @@ def _add(arena, following, chain, add_hash, add_number, add_before, floor):  # t
     add_entries = 1
     if add_before >= floor:
         add_entries = 2
-        chain[add_group, 3] = 1
     for add_k in range(add_entries):
         add_used = chain[add_group, 2]
         if add_used == BLOCK or add_used < 0:
@@ -181,6 +181,14 @@ def _add(arena, following, chain, add_hash, add_number, add_before, floor):  # t
         arena[np.uint64(chain[add_group, 1] * BLOCK + add_used)] = add_put
         chain[add_group, 2] = add_used + 1
     chain[GROUPS, 1] += add_entries
+
+
+@inlined
+def _first_of(of_group, of_entry):  # type: ignore[no-untyped-def]
+    """Return the first word of an entry's hash, as far as slots need it."""
+    of_first = np.uint64(of_group) << np.uint64(64 - GROUP_BITS)
+    of_first |= ((of_entry >> np.uint64(42)) & np.uint64(0xFFFFF)) << np.uint64(36)
+    return of_first | ((of_entry >> np.uint64(32)) & np.uint64((1 << HOME_BITS) - 1))
 
 
 @kernel
@@ -204,24 +212,20 @@ def gather_pages(
     following: NDArray[np.int32],
     chain: NDArray[np.int64],
     data: NDArray[np.uint8],
-    number: Int,
-    floor: Int,
     rows: Int,
-    page_first: NDArray[np.int64],
-    page_last: NDArray[np.int64],
-    page_at: NDArray[np.int64],
+    number: NDArray[np.int64],
+    floor: Int,
+    last_ms: NDArray[np.int64],
 ) -> Int:
-    """Add the rows of as many pages as ``page_first`` has places, see `processor.engine.block_pages.decode`."""
+    """Add the rows of pages, see `Gathered.take_pages`; there are blocks enough for so many."""
     at: Int = np.int64(0)
     row: Int = np.int64(0)
-    for page in range(page_first.size):
-        ids, size, wrong = look_at(data, at, data.size, number + row)
+    for page in range(number.size):
+        ids, size, wrong = look_at(data, at, data.size, number[page])
         if wrong != 0:
             return wrong
-        if row + ids > rows:
+        if row + ids > rows or number[page] != number[0] + row:
             return 4
-        page_first[page] = number + row
-        page_at[page] = at
         body = at + PAGE_HEAD_BYTES
         stop = body + ids * size
         width = np.int64(data[at + 5])
@@ -231,12 +235,11 @@ def gather_pages(
             if width != 0:
                 back = np.int64(ending(data, stop - width * (ids - k - 1), mask))
                 if back != 0:
-                    before = number + row + k - back
-            _add(arena, following, chain, be64(data, body + HASH_BYTES * k), number + row + k, before, floor)
-        page_last[page] = last_reading(data, at, ids)
+                    before = number[page] + k - back
+            _add(arena, following, chain, be64(data, body + HASH_BYTES * k), number[page] + k, before, floor)
+        last_ms[page] = last_reading(data, at, ids)
         at = stop
         row += ids
-    page_at[page_first.size] = at
     if row != rows:
         return 4
     return 0 if at == data.size else 1
@@ -256,8 +259,8 @@ def skim(
     """Put of what was gathered what finds room at its home in empty extents, and leave the rest for `pour`.
 
     Here nothing has to be read of a bucket but how many it has, which is counted in the first-level cache: a
-    slot is only written, and nobody waits for its memory. A group with rows that take the place of others is
-    left as it is, and so is everything where there are fewer extents than groups.
+    slot is only written, and nobody waits for its memory. A row that takes the place of another is left, whose
+    slot may be anywhere, and so is everything where there are fewer extents than groups.
 
     Args:
         slots: As in `processor.engine.extents`, all empty, each extent as deep as the directory.
@@ -278,31 +281,32 @@ def skim(
     counts = np.zeros(extents * buckets, np.uint8)
     full = np.zeros(extents, np.int64)
     for group in range(GROUPS):
-        if chain[group, 0] < 0 or chain[group, 3] != 0:
+        if chain[group, 0] < 0:
             continue
         counts[:] = 0
         for k in range(extents):
             full[k] = full_of(prefix[group * extents + k], buckets * LINE)
-        high = np.uint64(group) << np.uint64(64 - GROUP_BITS)
         block, kept_block, kept = chain[group, 0], chain[group, 0], np.int64(0)
+        renews = False
         while block >= 0:
             last = block == chain[group, 1]
             stop = chain[group, 2] if last else np.int64(BLOCK)
             for within in range(stop):
                 entry = arena[np.uint64(block * BLOCK + within)]
                 low = entry & LOW
-                if ((low - floor) & LOW) >= span:
-                    continue
-                first = high | (((entry >> np.uint64(42)) & np.uint64(0xFFFFF)) << np.uint64(36))
-                first |= (entry >> np.uint64(32)) & np.uint64((1 << HOME_BITS) - 1)
-                extent, bucket = home_of(first, directory, meta)
-                here = np.uint64((extent - group * extents) * buckets + bucket)
-                count = np.int64(counts[here])
-                if count < LINE and used[extent] < full[extent - group * extents]:
-                    slots[np.uint64((extent * buckets + bucket) * LINE + count)] = tag_of(first, meta) | low
-                    counts[here] = np.uint8(count + 1)
-                    used[extent] += 1
-                    continue
+                after, renews = renews, entry & BEFORE != np.uint64(0)
+                if not after and not renews:
+                    if ((low - floor) & LOW) >= span:
+                        continue
+                    first = _first_of(group, entry)
+                    extent, bucket = home_of(first, directory, meta)
+                    here = np.uint64((extent - group * extents) * buckets + bucket)
+                    count = np.int64(counts[here])
+                    if count < LINE and used[extent] < full[extent - group * extents]:
+                        slots[np.uint64((extent * buckets + bucket) * LINE + count)] = tag_of(first, meta) | low
+                        counts[here] = np.uint8(count + 1)
+                        used[extent] += 1
+                        continue
                 if kept == BLOCK:
                     kept_block, kept = np.int64(following[kept_block]), np.int64(0)
                 arena[np.uint64(kept_block * BLOCK + kept)] = entry
@@ -351,7 +355,6 @@ def pour(
     while group < GROUPS:
         if block < 0:
             block, within = chain[group, 0], np.int64(0)
-        high = np.uint64(group) << np.uint64(64 - GROUP_BITS)
         before = np.int64(NONE)
         while block >= 0:
             stop = np.int64(BLOCK)
@@ -371,8 +374,7 @@ def pour(
                 if not alive:
                     before = np.int64(NONE)
                     continue
-                first = high | (((entry >> np.uint64(42)) & np.uint64(0xFFFFF)) << np.uint64(36))
-                first |= (entry >> np.uint64(32)) & np.uint64((1 << HOME_BITS) - 1)
+                first = _first_of(group, entry)
                 slot: Int = np.int64(NONE)
                 if before >= 0:
                     slot = seek(slots, directory, meta, first, before)

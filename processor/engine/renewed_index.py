@@ -49,11 +49,9 @@ class RenewedIndex(ExactIndex):
         super().restore(replace(rows, supersedes=supersedes), pages)
         self.pour()  # the next rows are looked for among these
 
-    def restore_pages(self, pages: Sequence[bytes], first: int) -> NDArray[np.int64]:
+    def restore_pages(self, pages: Sequence[bytes], first: NDArray[np.int64]) -> None:
         """See `ExactIndex.restore_pages`; here the whole hashes are needed."""
-        rows, found = decode_pages(pages, first)
-        self.restore(rows, found)
-        return found.first
+        self.restore(*decode_pages(pages, int(first[0])))
 
     def _before(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return int64[n]: under which number each id is remembered, or `NONE`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from processor.engine import clock, run_pages
-from processor.engine.blocks import confirm, decode, decode_page, encode
+from processor.engine.blocks import confirm, decode, encode
 from processor.engine.bloom import BloomWindow, Found
 from processor.engine.exact_index import ExactIndex
 from processor.engine.id_receipts import IdGrounds, IdReceiptText, id_lists
@@ -62,11 +62,11 @@ def _exact(ids: Ids, readings: np.ndarray[tuple[int], np.dtype[np.int64]]) -> No
             block, where = encode(rows, 0, KEY)
             pages = [block[where.at[0] :]]
             index.commit(where, 0, 1)
-            decode_page(pages[0], rows.first)
             restored = ExactIndex(1, refresh=True, bucket_bits=1)
             read, _, where = decode(block, KEY)
             restored.restore(read, where)
             restored.pour()
+            ExactIndex(1, refresh=True).restore_pages(pages, where.first)
 
 
 def _bloom(ids: Ids, readings: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:

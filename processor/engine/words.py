@@ -1,7 +1,7 @@
 """How are bytes read eight at a time, hashed and checksummed inside kernels?
 
-Three things that have to look at every byte of a scope: loads of 8 bytes, a keyed hash, a checksum. numba
-has no fast one of any of them, so they are written here, for short inputs.
+Three things that have to look at every byte of a scope or a page: loads of 8 bytes, a keyed hash, a checksum
+(whose step is in `processor.engine.crc_word`). numba has no fast one of any of them.
 
 Invariant: none reads beyond the span it is given. Words are little-endian whatever the machine.
 """

@@ -28,6 +28,7 @@ from processor.state.id_places import Places
 from schemas.changelog import CorruptStateError
 from schemas.clock_trace import ClockTrace
 from schemas.id_changelog import (
+    EARLIER_PAGE_KIND,
     ID_BLOCK_KIND,
     ID_PAGE_KIND,
     ID_PLACE_KIND,
@@ -94,8 +95,8 @@ class Index(Protocol):
 class PagedIndex(Index, Protocol):
     """One that is made again from the pages of the local store: `ExactIndex`."""
 
-    def restore_pages(self, pages: Sequence[bytes], first: int) -> NDArray[np.int64]:
-        """Take over committed pages as the local state keeps them; return the number that each begins with."""
+    def restore_pages(self, pages: Sequence[bytes], first: NDArray[np.int64]) -> None:
+        """Take over committed pages as the local state keeps them, each under its first number."""
         ...
 
     def pour(self) -> None:
@@ -104,7 +105,7 @@ class PagedIndex(Index, Protocol):
 
 
 @contextmanager
-def fitting() -> Iterator[None]:
+def refusing_too_many() -> Iterator[None]:
     """Say it to the operator when more ids are taken over than one partition can have."""
     try:
         yield
@@ -304,7 +305,7 @@ class IdLog:
 
     def _take_rows(self, rows: Rows, pages: Pages) -> None:
         self._goes_on(rows.first)
-        with fitting():
+        with refusing_too_many():
             self.index.restore(rows, pages)
 
     def _goes_on(self, first: int) -> None:
@@ -331,6 +332,8 @@ class IdLog:
                 self._origin = value
             if key.startswith(ID_PLACE_KIND):
                 self._places.load(page_number(key), decode_place(key, value))
+            if key.startswith(EARLIER_PAGE_KIND):
+                raise CorruptStateError("its pages are of an earlier build")
             if not key.startswith(ID_PAGE_KIND):
                 continue
             some.append((key, value))
@@ -349,15 +352,14 @@ class IdLog:
 
     def _load_pages(self, some: Sequence[tuple[bytes, bytes]]) -> None:
         assert self._paged is not None  # noqa: S101 - nobody else writes pages
-        numbers = [page_number(key) for key, _ in some]
-        self._goes_on(numbers[0])
         try:
-            with fitting():
-                begins = self._paged.restore_pages([value for _, value in some], numbers[0])
-        except UnreadableBlockError as error:
+            first = np.array([page_number(key) for key, _ in some], np.int64)
+            self._goes_on(int(first[0]))
+            with refusing_too_many():
+                self._paged.restore_pages([value for _, value in some], first)
+        except (UnreadableBlockError, ValueError, OverflowError) as error:
+            # The last two: a key has a number that cannot be.
             raise CorruptStateError(str(error)) from error
-        if begins.tolist() != numbers:
-            raise CorruptStateError(f"pages from {numbers[0]} on do not stand under their numbers")
 
     def resumes(self, changelog_offset: int) -> int:
         """See `Bulk.resumes`."""
@@ -368,7 +370,7 @@ class IdLog:
         if self.empty:
             return
         if self._paged is not None:
-            with fitting():
+            with refusing_too_many():
                 self._paged.pour()
         said = self._said
         if said is None or said.next_number != self.index.next_number:

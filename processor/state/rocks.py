@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 WRITE_BUFFER_BYTES = 4 * 1024 * 1024
 """RocksDB's 64 MiB a database would be 4 GiB for 64 partitions."""
+LOG_BYTES = 16 * 1024 * 1024
+"""A file of the write-ahead log stays until both families have been written since: without a bound, 64 MiB."""
 LOG_FILES = 2
 READ_AHEAD_BYTES = 1024 * 1024
 """Of who reads all there is: half the time, and what others have in the cache stays there."""
@@ -48,6 +50,7 @@ def _options() -> Options:
     options.set_write_buffer_size(WRITE_BUFFER_BYTES)
     options.set_max_write_buffer_number(2)
     options.set_keep_log_file_num(LOG_FILES)
+    options.set_max_total_wal_size(LOG_BYTES)
     # Most bytes are hashes and filters, which cannot be made smaller; trying took 5 % of all CPU time.
     options.set_compression_type(DBCompressionType.none())
     return options

@@ -367,7 +367,7 @@ MISTAKES = (
     Mistake(
         "a block of ids is taken over that does not go on from the one before",
         "processor/state/id_log.py",
-        "        elif rows.first != self.index.next_number:\n",
+        "        elif first != self.index.next_number:\n",
         "        elif False:\n",
         "tests/unit/test_id_log.py::test_a_commit_that_is_missing_in_between_is_refused",
     ),

@@ -14,7 +14,8 @@ from processor.engine import exact_index
 from processor.engine.blocks import Pages, Rows, UnreadableBlockError, decode
 from processor.engine.exact_index import ExactIndex
 from processor.engine.extents import DEPTH, EXTENTS, LINE, OCCUPIED
-from processor.engine.gathered import GROUP_BITS
+from processor.engine.gathered import GROUP_BITS, GROUPS
+from processor.engine.renewed_index import RenewedIndex
 from processor.engine.verdict import Verdict
 from tests.support.ids import KEY, ExactPartition, hashes_of, ids_of
 
@@ -87,7 +88,7 @@ def test_a_restored_index_lists_the_candidates_that_the_stream_has_left(
         patched.setattr(exact_index, "WAITING", waiting)
         for (rows, at_ms, pages), block in zip(blocks[gone:], partition.blocks[gone:], strict=True):
             if by_pages:
-                assert restored.restore_pages(cut(block, pages), rows.first).tolist() == pages.first.tolist()
+                restored.restore_pages(cut(block, pages), pages.first)
             else:
                 restored.restore(rows, pages)
             if expiring:
@@ -100,24 +101,34 @@ def test_a_restored_index_lists_the_candidates_that_the_stream_has_left(
     looked_over(restored)
 
 
-@pytest.mark.parametrize("renewed", [0, 30], ids=["plain", "renewed"])
+@pytest.mark.parametrize("groups", [256, 2])
+@pytest.mark.parametrize("renewed", [0, 900], ids=["plain", "renewed"])
 @pytest.mark.parametrize("expired", [0, 700], ids=["living", "expired"])
-def test_ids_of_more_extents_than_groups_find_their_places_at_once(renewed: int, expired: int) -> None:
+def test_ids_of_more_extents_than_groups_find_their_places_at_once(
+    expired: int, renewed: int, groups: int
+) -> None:
     hashes = np.random.default_rng(11).integers(0, 2**64, (4_000, 2), np.uint64)
+    if groups == 2:  # blocks one behind the other in each, and more than one of what finds no room
+        hashes[:, 0] &= np.uint64(0x80FFFFFFFFFFFFFF)
     partition = ExactPartition(100, refresh=True, bucket_bits=1)
     for start in range(0, 4_000, 500):
         clock = 0 if start < expired else 60 + start // 500
         partition.judge(ids_of(hashes[start : start + 500]), start + np.arange(500), np.full(500, clock))
         partition.commit(clock)
-    again = hashes[3_000 : 3_000 + renewed]
-    partition.judge(ids_of(again), 5_000 + np.arange(renewed), np.full(renewed, 70))
+    # Each once or twice.
+    for again in (hashes[3_000 : 3_000 + renewed], hashes[3_000 : 3_000 + renewed // 2]):
+        clock = partition.clock + 1
+        partition.judge(ids_of(again), 5_000 + np.arange(len(again)), np.full(len(again), clock))
+        partition.commit(clock)
     now = 101 if expired else 71
     partition.commit(now)
     assert (partition.index.floor > 1) == bool(expired)
     index = ExactIndex(100, refresh=True, bucket_bits=1)
     for block in partition.blocks:
-        rows, _, pages = decode(block, KEY)
-        index.restore_pages(cut(block, pages), rows.first)
+        pages = decode(block, KEY)[2]
+        index.restore_pages(cut(block, pages), pages.first)
+    if groups == 2:
+        assert index._gathered.chains()[1].size > 2 + GROUPS
     index.commit(None, now)
     assert len(index) == (4_000 if not expired else 3_000)
     assert index._meta[DEPTH] > GROUP_BITS
@@ -125,16 +136,38 @@ def test_ids_of_more_extents_than_groups_find_their_places_at_once(renewed: int,
     assert candidates(index, hashes, now) == candidates(partition.index, hashes, now)
 
 
+@pytest.mark.parametrize("kind", [ExactIndex, RenewedIndex])
+def test_pages_restore_what_their_block_does(kind: type[ExactIndex]) -> None:
+    partition = ExactPartition(100, refresh=True)
+    ids = hashes_of([b"%d" % k for k in range(600)])
+    for clock in (0, 1):
+        partition.judge(ids_of(ids), np.arange(600), np.full(600, clock))
+        partition.commit(clock)
+    by_rows, by_pages = kind(100, refresh=True), kind(100, refresh=True)
+    for block in partition.blocks:
+        rows, _, pages = decode(block, KEY)
+        by_rows.restore(rows, pages)
+        by_pages.restore_pages(cut(block, pages), pages.first)
+    assert len(by_pages) == len(by_rows) == 600
+    assert candidates(by_pages, ids, 1) == candidates(by_rows, ids, 1) == candidates(partition.index, ids, 1)
+
+
 def test_pages_that_do_not_go_on_from_each_other_are_refused() -> None:
     partition = ExactPartition(10, refresh=False)
     partition.judge(ids_of(hashes_of([b"%d" % k for k in range(600)])), np.arange(600), np.zeros(600, np.int64))
     partition.commit(0)
     block, pages = partition.blocks[0], decode(partition.blocks[0], KEY)[2]
-    whole = cut(block, pages)
+    whole, first = cut(block, pages), pages.first
     assert len(whole) > 2
-    for wrong in (whole[::2], [whole[0][:-1], whole[1]], [whole[0], whole[1] + b"\0"], [whole[1]]):
+    for wrong, numbers in (
+        (whole[::2], first[::2]),
+        ([whole[0][:-1], whole[1]], first[:2]),
+        ([whole[0], whole[1] + b"\0"], first[:2]),
+        ([whole[1]], first[:1]),
+        (whole[:2], first[:2] + np.array([0, 1])),
+    ):
         with pytest.raises(UnreadableBlockError):
-            ExactIndex(10, refresh=False).restore_pages(wrong, 1)
+            ExactIndex(10, refresh=False).restore_pages(wrong, numbers)
 
 
 def test_many_ids_are_poured_without_a_split_and_grow_on_as_ever() -> None:

@@ -17,6 +17,7 @@ from processor.state.memory import MemoryStore
 from processor.state.restore import restore
 from schemas.changelog import LOCAL_KEY, CorruptStateError, Origin
 from schemas.id_changelog import (
+    EARLIER_PAGE_KIND,
     ID_BLOCK_KIND,
     ID_PAGE_KIND,
     IDS_KEY,
@@ -156,7 +157,21 @@ def age_state(store: MemoryStore) -> None:
     store.write({IDS_KEY: IdState(state.secret, state.clock_ms, state.next_number - 1, 1).encode()})
 
 
+def misname(number: int) -> Callable[[MemoryStore], None]:
+    def damage(store: MemoryStore) -> None:
+        key, page = list(store.items(ID_PAGE_KIND))[0 if number == 0 else -1]
+        store.write({key: None, ID_PAGE_KIND + number.to_bytes(8, "big"): page})
+
+    return damage
+
+
+def write_as_earlier_builds_did(store: MemoryStore) -> None:
+    for key, page in list(store.items(ID_PAGE_KIND)):
+        store.write({key: None, EARLIER_PAGE_KIND + key[len(ID_PAGE_KIND) :]: page})
+
+
 DAMAGES = [cut, flip, swap, lose(0), lose(3), lose(-1), lose_state, age_state]
+DAMAGES += [misname(0), misname(2**64 - 1), write_as_earlier_builds_did]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
