@@ -115,5 +115,5 @@ def crc32c(data: NDArray[np.uint8], at: Int, size: Int, before: Int) -> Int:
     for k in range(whole):
         crc = crc_word(crc, le64(data, at + 8 * k))
     for k in range(8 * whole, size):
-        crc = crc_byte(crc, np.uint64(data[np.uint64(at + k)]))
+        crc = crc_byte(crc, np.uint64(data[at + k]))
     return crc ^ np.uint64(0xFFFFFFFF)
