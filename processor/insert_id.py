@@ -38,7 +38,8 @@ from processor.engine.renewed_index import RenewedIndex
 from processor.engine.verdict import Verdict
 from processor.errors import RebuildError, StopError
 from processor.judge import Evidence, Judgement, Times
-from processor.state.id_log import PAGES_A_STEP, IdLog, refusing_too_many
+from processor.state.exact_log import PAGES_A_STEP, ExactLog
+from processor.state.id_log import refusing_too_many
 from processor.state.store import CorruptStoreError, StoreError
 from processor.wire.encode import plain_batch
 from schemas.clock_trace import ClockTrace
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from processor.engine.id_judgement import IdJudgement
     from processor.engine.ids import Ids, Part
     from processor.engine.records import Columns
+    from processor.state.id_log import IdLog
     from processor.state.table import Table
     from processor.wire.encode import EncodedBatch
     from schemas.config import InsertIdDedup
@@ -268,7 +270,7 @@ class InsertIds(IdJudge):
         # What filters have written of renewed ids is read by a reset.
         kind = RenewedIndex if dedup.refresh and dedup.backend == "bloom" else ExactIndex
         self._index = kind(dedup.window, refresh=dedup.refresh)
-        super().__init__(dedup, IdLog(self._index, self._index), now_ms, recorded)
+        super().__init__(dedup, ExactLog(self._index), now_ms, recorded)
         self._restated = False
         self._recalled: list[tuple[int, int]] | None = []
 

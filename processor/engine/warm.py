@@ -24,6 +24,7 @@ def warm() -> None:
     data.flags.writeable = False  # fetched bytes are read-only, which is a type of its own to numba
     table = np.zeros((1, records.BATCH_COLUMNS), np.int64)
     records.walk(data, table)
+    table[0, records.SIZE] = data.size  # a batch of no records
     scratch = np.zeros(64, np.uint8)
     columns = records.Columns.empty(1, scratch)
     records.scan(

@@ -31,14 +31,7 @@ from schemas.bloom_state import (
     run_pages_before,
 )
 from schemas.changelog import CorruptStateError
-from schemas.id_changelog import (
-    ID_PLACE_KIND,
-    IDS_KEY,
-    ORIGIN_COPY_KEY,
-    IdState,
-    decode_place,
-    page_number,
-)
+from schemas.id_changelog import IDS_KEY, IdState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -187,12 +180,9 @@ class BloomLog(IdLog):
             _take_piece(reader, value)
 
     def _load_other(self, key: bytes, value: bytes) -> None:
-        if key == ORIGIN_COPY_KEY:
-            self._origin = value
-        elif key.startswith(ID_PLACE_KIND):
-            self._places.load(page_number(key), decode_place(key, value))
-        elif key.startswith(ENTRY_KIND):
+        if key.startswith(ENTRY_KIND):
             raise CorruptStateError("its ids are not in runs: it is of an earlier build")
+        super()._load_other(key, value)
 
     def _adopt(self, snapshot: Snapshot, reader: Reader, state: IdState) -> None:
         """Take the snapshot's filters over, as far as they live."""

@@ -1,19 +1,15 @@
 """How do millions of ids survive a restart?
 
-In the changelog as one block a commit, or a few, and in the local store as the pages of those blocks, each
-under the number of its first id: what is written is never changed, and goes from the front when it is expired.
-Pages are also what a candidate is confirmed by, so they are written right after each commit; in memory is only
-the index (`processor.engine.exact_index`), which is made again from the pages, or from the blocks.
+In the changelog as one block a commit, or a few: that is the same for all backends and is read and written
+here. What the local store has of them differs (`processor.state.exact_log`, `processor.state.bloom_log`).
 
-Numbers have no gaps. So a page or a block that is missing is found: in front by the state's record, which says
-from which number on ids are alive, in between and at the end by the numbers themselves.
-
-Invariant: every page that the index knows of, and that is not expired, is in the store whenever the table is
-settled. Pages without a mark say nothing (see `processor.state.restore`).
+Numbers have no gaps. So a block that is missing is found, and so is a page: in front by the state's record,
+which says from which number on ids are alive, in between and at the end by the numbers themselves.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
@@ -28,9 +24,7 @@ from processor.state.id_places import Places
 from schemas.changelog import CorruptStateError
 from schemas.clock_trace import ClockTrace
 from schemas.id_changelog import (
-    EARLIER_PAGE_KIND,
     ID_BLOCK_KIND,
-    ID_PAGE_KIND,
     ID_PLACE_KIND,
     IDS_KEY,
     ORIGIN_COPY_KEY,
@@ -38,7 +32,6 @@ from schemas.id_changelog import (
     block_number,
     decode_place,
     encode_place,
-    id_page_key,
     id_place_key,
     page_number,
 )
@@ -46,16 +39,9 @@ from schemas.id_changelog import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from processor.engine.blocks import Pages, Rows
     from processor.engine.records import Columns
 
-PAGES_A_STEP = 256
-"""Pages that are read in one go: 45,000 ids, some 10 ms."""
-ERASED_IDS = 65_536
-"""Expired ids that make it worth while to delete their pages, some 1.5 MB: a range that is deleted costs every
-look-up a little until RocksDB has compacted it away."""
 NOTHING_BOUND = ClockTrace(0, NEVER)
 """Of a partition that has no state yet: since its first record timestamps alone have moved the clock."""
 SWEPT_RECORDS = 2_000
@@ -92,18 +78,6 @@ class Index(Protocol):
         ...
 
 
-class PagedIndex(Index, Protocol):
-    """One that is made again from the pages of the local store: `ExactIndex`."""
-
-    def restore_pages(self, pages: Sequence[bytes], first: NDArray[np.int64]) -> None:
-        """Take over committed pages as the local state keeps them, each under its first number."""
-        ...
-
-    def pour(self) -> None:
-        """Put what was taken over where it is looked up: nothing more comes."""
-        ...
-
-
 @contextmanager
 def refusing_too_many() -> Iterator[None]:
     """Say it to the operator when more ids are taken over than one partition can have."""
@@ -113,7 +87,7 @@ def refusing_too_many() -> Iterator[None]:
         raise StopError(f"the ids of one partition do not fit: {error}") from error
 
 
-class IdLog:
+class IdLog(ABC):
     """The ids of one partition: where they are kept, and the index over them.
 
     Attributes:
@@ -124,21 +98,17 @@ class IdLog:
 
     Args:
         index: Empty.
-        paged: The same, if the local store keeps its pages.
     """
 
-    def __init__(self, index: Index, paged: PagedIndex | None = None) -> None:
+    def __init__(self, index: Index) -> None:
         self.index = index
-        self._paged = paged
         self._forget()
 
     def _forget(self) -> None:
         self.secret: bytes | None = None
         self.clock_ms = NEVER
         self.trace = NOTHING_BOUND
-        self._pages: dict[bytes, bytes] = {}
         self._unsaved = False
-        self._erased = 0
         # Of what was taken over: the first number that there is anything of, and the last state's record.
         self._begins: int | None = None
         self._said: IdState | None = None
@@ -224,10 +194,9 @@ class IdLog:
         expendable, self._expendable = self._expendable, None
         return expendable
 
+    @abstractmethod
     def _keep(self, block: bytes, pages: Pages) -> None:
-        at = pages.at.tolist()
-        for k, first in enumerate(pages.first.tolist()):
-            self._pages[id_page_key(first)] = block[at[k] : at[k + 1]]
+        """Keep of a committed block what the local store is to have of it."""
 
     # ---------------------------------------------------------------- what is taken over
 
@@ -321,45 +290,16 @@ class IdLog:
         self.clock_ms = max(self.clock_ms, clock_ms)
         self.index.commit(None, self.clock_ms, 1 + ids // SWEPT_RECORDS)
 
+    @abstractmethod
     def load(self, items: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
-        """See `Bulk.load`. Every page is read, so one that is not whole is found now."""
-        state: IdState | None = None
-        some: list[tuple[bytes, bytes]] = []
-        for key, value in items:
-            if key == IDS_KEY:
-                state = IdState.decode(value)
-            if key == ORIGIN_COPY_KEY:
-                self._origin = value
-            if key.startswith(ID_PLACE_KIND):
-                self._places.load(page_number(key), decode_place(key, value))
-            if key.startswith(EARLIER_PAGE_KIND):
-                raise CorruptStateError("its pages are of an earlier build")
-            if not key.startswith(ID_PAGE_KIND):
-                continue
-            some.append((key, value))
-            if len(some) == PAGES_A_STEP:
-                self._load_pages(some)
-                some = []
-                yield
-        if some:
-            self._load_pages(some)
-            yield
-        if state is None:
-            raise CorruptStateError("there is no record of ids")
-        self._take_state(state)
-        self.check()
-        self._unsaved = False
+        """See `Bulk.load`."""
 
-    def _load_pages(self, some: Sequence[tuple[bytes, bytes]]) -> None:
-        assert self._paged is not None  # noqa: S101 - nobody else writes pages
-        try:
-            first = np.array([page_number(key) for key, _ in some], np.int64)
-            self._goes_on(int(first[0]))
-            with refusing_too_many():
-                self._paged.restore_pages([value for _, value in some], first)
-        except (UnreadableBlockError, ValueError, OverflowError) as error:
-            # The last two: a key has a number that cannot be.
-            raise CorruptStateError(str(error)) from error
+    def _load_other(self, key: bytes, value: bytes) -> None:
+        """Take what the local store keeps of every backend's log beside the ids."""
+        if key == ORIGIN_COPY_KEY:
+            self._origin = value
+        elif key.startswith(ID_PLACE_KIND):
+            self._places.load(page_number(key), decode_place(key, value))
 
     def resumes(self, changelog_offset: int) -> int:
         """See `Bulk.resumes`."""
@@ -369,9 +309,6 @@ class IdLog:
         """See `Bulk.check`: from the first living id to the last one all must be there."""
         if self.empty:
             return
-        if self._paged is not None:
-            with refusing_too_many():
-                self._paged.pour()
         said = self._said
         if said is None or said.next_number != self.index.next_number:
             raise CorruptStateError("there are ids behind the last record of their state")
@@ -407,10 +344,9 @@ class IdLog:
     # ---------------------------------------------------------------- what is written locally
 
     def write(self, *, sweeping: bool = True) -> dict[bytes, bytes | None]:
-        """See `Bulk.write`; before a restore has come to a state's record, only pages."""
+        """See `Bulk.write`; before a restore has come to a state's record, next to nothing."""
         del sweeping
-        changes: dict[bytes, bytes | None] = {**self._pages}
-        self._pages = {}
+        changes: dict[bytes, bytes | None] = {}
         if self.secret is not None:
             changes[IDS_KEY] = self._state(self.clock_ms, self.trace).encode()
         if self._origin is not None:
@@ -421,11 +357,6 @@ class IdLog:
         self._unsaved = False
         return changes
 
+    @abstractmethod
     def erased(self) -> tuple[bytes, bytes] | None:
-        """See `Bulk.erased`: pages whose ids are all expired."""
-        floor = self.index.floor
-        if floor - self._erased < ERASED_IDS:
-            return None
-        first, self._erased = self._erased, floor
-        self._pages = {key: page for key, page in self._pages.items() if page_number(key) >= floor}
-        return id_page_key(first), id_page_key(floor)
+        """See `Bulk.erased`."""

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from processor.engine import bloom_snapshot
 from processor.engine.clock import NEVER
 from processor.engine.verdict import Verdict
-from processor.state import bloom_snapshots, id_log, id_places, id_runs
+from processor.state import bloom_snapshots, exact_log, id_places, id_runs
 from processor.state.memory import MemoryStore
 from tests.support.id_state import AHEAD_MS, NOW_MS, Came, IdPartition
 
@@ -149,7 +149,7 @@ def test_verdicts_owners_and_expiries_are_the_dictionarys_wherever_it_is_killed_
     erased_ids: int,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(id_log, "ERASED_IDS", erased_ids)
+        patch.setattr(exact_log, "ERASED_IDS", erased_ids)
         patch.setattr(id_places, "PLACE_IDS", 1 + erased_ids // 1000)
         partition = IdPartition(window=window_ms, refresh=refresh)
         go_through(script, partition, Dictionary(window_ms, refresh=refresh))

@@ -11,7 +11,7 @@ import pytest
 from processor.engine.blocks import decode_page
 from processor.engine.verdict import Verdict
 from processor.errors import RebuildError, StopError
-from processor.state import id_log, id_places
+from processor.state import exact_log, id_places
 from processor.state.head import read_head
 from processor.state.memory import MemoryStore
 from processor.state.restore import restore
@@ -118,7 +118,7 @@ def test_a_changelog_that_takes_no_id_at_all_is_named() -> None:
 
 
 def test_pages_of_expired_ids_are_deleted_from_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(id_log, "ERASED_IDS", EACH)
+    monkeypatch.setattr(exact_log, "ERASED_IDS", EACH)
     partition = filled(window_ms=1)
     assert page_number(pages(partition)[0][0]) > 3 * EACH
     partition.open()
