@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from benchmarks.measure import FailedError
 from benchmarks.options import Options
 from benchmarks.plots import draw
 from benchmarks.redis_ids import run_redis
-from benchmarks.results import Results, machine
+from benchmarks.results import Results, commit, machine
 from benchmarks.run import Bench
 from benchmarks.spark import run_spark
 from processor.commands.console import say, table_on_stdout
@@ -51,7 +52,8 @@ def main() -> int:
     signal.signal(
         signal.SIGTERM, _interrupt
     )  # so that what was started is ended, and what was measured is kept
-    results = Results(options.kind, machine=machine(), repetitions=options.repetitions)
+    results = Results(options.kind, commit=commit(), machine=machine(), repetitions=options.repetitions)
+    began_s = time.monotonic()
     try:
         with tempfile.TemporaryDirectory(prefix="seqmark-bench-") as folder, cluster(say) as (servers, broker):
             Bench(options, results, servers, broker, Path(folder)).run()
@@ -66,6 +68,7 @@ def main() -> int:
         results.kind = "ids-unfinished" if options.ids else "unfinished"
         say(f"stopped: {str(error) or 'interrupted'}; what was measured is in {results.keep()}", "bold red")
         return EXIT_FAILED
+    results.minutes = (time.monotonic() - began_s) / 60
     file = results.keep()
     show(results)
     pictures = draw(results, file.parent, results.kind)

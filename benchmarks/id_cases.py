@@ -1,7 +1,8 @@
 """Which cases with ids are measured, who takes part in each, and what has to come out?
 
 The rows of issue 7, of ``make bench ARGS=ids``. Records are as those of the other cases, but for the id; the
-window is seven days, in which all of a load lies. In cases named by a number of ids the state is real: the same
+window is seven days, in which all of a load lies and over which its timestamps are spread, so that in the end
+eight daily buckets have a filter. In cases named by a number of ids the state is real: the same
 process has taken in as many records before the million that is measured, and a resend repeats any of them, so
 that no system finds what it needs among what it has just seen. That takes seconds for a million ids, and
 minutes for a hundred million.
@@ -9,8 +10,10 @@ minutes for a hundred million.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from benchmarks.cases import Case
-from benchmarks.load import Load
+from benchmarks.load import DAY_MS, Load
 from benchmarks.peers import ID_PEERS
 
 HEADER = "ids-header"
@@ -27,19 +30,25 @@ GROWN = 0.7
 LEAST_CONFIRMED = 350_000
 """With Bloom filters that are confirmed."""
 MEASURED = 1_000_000
+SPREAD_MS = int(6.9 * DAY_MS)
+
+
+def _spread(load: Load) -> Load:
+    """Return the load with timestamps over most of the window."""
+    return replace(load, step_ms=int(SPREAD_MS // (load.share(0) * (1 - load.duplicates))))
 
 
 def _load(millions: float) -> Load:
     """Return a load that leaves so many million ids in the window, random ones of 16 bytes."""
     records = int((millions * 1e6 + MEASURED) / 0.95)
-    return Load(records=records, ids="binary", far=True, measured=MEASURED)
+    return _spread(Load(records=records, ids="binary", far=True, measured=MEASURED))
 
 
 ID_CASES = (
     Case(
         HEADER,
         "header, UUID of 36 B",
-        Load(ids="text"),
+        _spread(Load(ids="text")),
         least=LEAST,
         peers=ID_PEERS,
         rounds=(99, 99),
@@ -50,14 +59,14 @@ ID_CASES = (
     Case(
         "ids-binary",
         "header, 16 random bytes",
-        Load(ids="binary"),
+        _spread(Load(ids="binary")),
         least=LEAST,
         quick=False,
     ),
     Case(
         JSON,
         "JSON, two parts",
-        Load(ids="json"),
+        _spread(Load(ids="json")),
         least=250_000,
         peers=("kafka_streams",),
     ),

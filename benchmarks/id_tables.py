@@ -71,35 +71,22 @@ def _median(figures: Sequence[Figures], what: Callable[[Figures], float]) -> str
 
 
 def sizes(results: Results) -> Rows:
-    """List bytes an id: of each system at the largest window that it was measured with."""
+    """List bytes an id: of each system at each window that it was measured with."""
     rows = []
     order = dict.fromkeys(entry for name in SIZES for entry in systems(results, name))
     for system, guarantee in order:
         found = [figures for name in SIZES if (figures := results.of(name, system, guarantee))]
-        if not found:
-            continue
-        small, large = found[0], found[-1]
-        ids = large[0].ids
-        grown = None
-        if ids > small[0].ids:
-            more = _of(large, lambda each: each.peak_rss_bytes) - _of(small, lambda each: each.peak_rss_bytes)
-            grown = more / (ids - small[0].ids)
-        peak = _of(large, lambda each: each.peak_rss_bytes)
-        rows.append(
-            (
-                results.systems.get(system, system),
-                f"{ids:,}",
-                NONE if grown is None else f"{grown:.1f}",
-                f"{peak / ids:.0f}",
-                *(
-                    f"{value / ids:.1f}" if value else NONE
-                    for value in (
-                        _of(large, lambda each: each.local_bytes),
-                        _of(large, lambda each: each.remote_bytes),
-                    )
-                ),
+        for figures in found:
+            ids, fewest = figures[0].ids, found[0][0].ids
+            peak, least = (_of(each, lambda each: each.peak_rss_bytes) for each in (figures, found[0]))
+            parts = (
+                (peak - least) / (ids - fewest) if ids > fewest else 0,
+                peak / ids,
+                _of(figures, lambda each: each.local_bytes) / ids,
+                _of(figures, lambda each: each.remote_bytes) / ids,
             )
-        )
+            name = results.systems.get(system, system)
+            rows.append((name, f"{ids:,}", *(f"{part:.1f}" if part else NONE for part in parts)))
     for name, each in results.redis.items():
         if "bytes" in each:
             rows.append((name, f"{each['ids']:,}", f"{each['bytes'] / each['ids']:.1f}", NONE, NONE, NONE))

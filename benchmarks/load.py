@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 BATCH_BYTES = 256 * 1024
 START_MS = 1_760_000_000_000
+DAY_MS = 86_400_000
 FIRST = 1_000_000_000
 """The sequence of a partition's first record: 10 digits, and so are all that follow."""
 RESEND_LAST = 50
@@ -66,6 +67,7 @@ class Load:
             None: they have a sequence in a header.
         far: Whether a resend repeats any earlier record of its partition, not only one of the last few.
         measured: How many of the last records are looked at, the others only fill the state; None: half.
+        step_ms: From the timestamp of one number to that of the next.
         seed: Same seed, same input.
     """
 
@@ -79,6 +81,7 @@ class Load:
     ids: IdPlace | None = None
     far: bool = False
     measured: int | None = None
+    step_ms: int = 1
     seed: int = 7
 
     def share(self, partition: int) -> int:
@@ -103,6 +106,14 @@ class Load:
     def all_passing(self) -> int:
         """Return how many records pass: with ids that is how many of them there are."""
         return sum(self.passing(partition) for partition in range(self.partitions))
+
+    def stamps(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the timestamps of the records with these numbers, int64[n], ms."""
+        return START_MS + numbers * self.step_ms
+
+    def a_day(self, partition: int) -> int:
+        """Return how many of a partition's numbers have timestamps of one day, at most."""
+        return min(self.passing(partition), -(-DAY_MS // self.step_ms))
 
     @cached_property
     def form(self) -> Form:
@@ -161,7 +172,7 @@ class Load:
         step = max(1, CHUNK // self.batch_records) * self.batch_records
         for at in range(0, numbers.size, step):
             chunk = numbers[at : at + step]
-            columns = as_columns(self.bodies(partition, chunk), START_MS + chunk)
+            columns = as_columns(self.bodies(partition, chunk), self.stamps(chunk))
             for first in range(0, chunk.size, self.batch_records):
                 rows = np.arange(first, min(first + self.batch_records, chunk.size))
                 yield encoded(columns, rows, self.codec)

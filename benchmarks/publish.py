@@ -34,8 +34,9 @@ def machine(results: Results) -> str:
     """Say when and where it was measured."""
     found = results.machine
     part = "" if results.kind in {"latest", "ids"} else f"**Only a part, from a {results.kind} run.** "
+    made = f", of commit {results.commit}, in {results.minutes:.0f} minutes," if results.commit else ""
     return part + (
-        f"Measured on {results.at[:10]} with {found['cores']} cores ({found['cpu']}), "
+        f"Measured on {results.at[:10]}{made} with {found['cores']} cores ({found['cpu']}), "
         f"{found['memory_bytes'] / 2**30:.0f} GiB of memory, Python {found['python']}, broker on the same "
         f"machine; {results.repetitions} repetitions, medians with their range."
     )

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import platform
+import shutil
 import statistics
+import subprocess
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -76,6 +78,8 @@ class Results:
     Attributes:
         kind: Name of its file.
         at: When it began, UTC.
+        minutes: How long it took.
+        commit: Of the checkout, with a + where that was changed; empty where git does not say.
         machine: What it ran on.
         repetitions: Of each system in the standard case.
         systems: Name with version, by module name.
@@ -91,6 +95,8 @@ class Results:
 
     kind: str
     at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    minutes: float = 0.0
+    commit: str = ""
     machine: dict[str, Any] = field(default_factory=dict)
     repetitions: int = 1
     systems: dict[str, str] = field(default_factory=dict)
@@ -171,6 +177,21 @@ def machine() -> dict[str, Any]:
         "system": platform.system(),
         "python": platform.python_version(),
     }
+
+
+def commit() -> str:
+    """Return what is measured, as `Results.commit` has it."""
+    git = shutil.which("git")
+    if git is None:
+        return ""
+    said = subprocess.run(
+        [git, "describe", "--always", "--exclude=*", "--dirty=+"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return said.stdout.strip()
 
 
 def _cpu() -> str:

@@ -132,7 +132,7 @@ class Bench:
         peer = self._systems[turn.system]
         job = self._job(turn.case, turn.system, turn.guarantee, source, load.partitions)
         if load.ids is not None:
-            job = replace(job, ids=load.ids, expected=load.passing(0))
+            job = replace(job, ids=load.ids, expected=load.a_day(0))
         if not peer.supports(job):
             return None
         asyncio.run(create(self._servers, job.sink, job.partitions))

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.load import START_MS
 from processor.kafka.offsets import bounds
 from processor.kafka.seam import Link, TopicPartition
 from processor.verify.reading import Reader
@@ -115,6 +114,6 @@ def read_numbers(columns: Columns, load: Load, partition: int, *, timestamps: bo
     numbers = load.carried(bodies)
     if bool((numbers < 0).any()) or not np.array_equal(bodies, load.bodies(partition, np.maximum(numbers, 0))):
         raise WrongOutputError(f"partition {partition}: a record's key, value or headers are not as they were")
-    if timestamps and not np.array_equal(columns.timestamp, START_MS + numbers):
+    if timestamps and not np.array_equal(columns.timestamp, load.stamps(numbers)):
         raise WrongOutputError(f"partition {partition}: a record's timestamp is not as it was")
     return numbers

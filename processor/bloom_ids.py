@@ -34,6 +34,19 @@ if TYPE_CHECKING:
     from schemas.config import InsertIdDedup
 
 
+def window_of(dedup: InsertIdDedup) -> BloomWindow:
+    """Return the filters of one partition, none of them begun."""
+    options = dedup.bloom_options
+    return BloomWindow(
+        dedup.window,
+        options.bucket,
+        options.expected_per_bucket,
+        options.false_positive_rate,
+        refresh=dedup.refresh,
+        confirm=options.confirm,
+    )
+
+
 class BloomIds(IdJudge):
     """Mode ``insert-id`` with the bloom backend: see `processor.judge.Judge`.
 
@@ -43,15 +56,7 @@ class BloomIds(IdJudge):
     """
 
     def __init__(self, dedup: InsertIdDedup, now_ms: Callable[[], int] = worker_clock_ms) -> None:
-        options = dedup.bloom_options
-        self._window = BloomWindow(
-            dedup.window,
-            options.bucket,
-            options.expected_per_bucket,
-            options.false_positive_rate,
-            refresh=dedup.refresh,
-            confirm=options.confirm,
-        )
+        self._window = window_of(dedup)
         self._index = BloomIndex(self._window)
         self._kept = BloomLog(self._index)
         super().__init__(dedup, self._kept, now_ms)

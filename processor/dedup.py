@@ -285,5 +285,10 @@ def definition(pipeline: Pipeline) -> bytes:
     fields = pipeline.dedup.model_dump(
         mode="json", by_alias=True, exclude_defaults=True, exclude=set(FREE_KEYS)
     )
+    if isinstance(pipeline.dedup, InsertIdDedup) and pipeline.dedup.backend == "bloom":
+        # As it is meant, however much of it is written down.
+        options = pipeline.dedup.bloom_options.model_dump(mode="json", exclude_defaults=True)
+        fields.pop("bloom", None)
+        fields |= {"bloom": options} if options else {}
     canonical = orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
     return hashlib.blake2b(canonical, digest_size=16, person=b"seqmark").digest()

@@ -74,18 +74,8 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> Settings:
     return settings
 
 
-def unsupported(settings: Settings) -> list[Problem]:
-    """Return what the contract has and this version has not: an entry goes when its feature lands."""
-    found: list[Problem] = []
-    for pipeline in settings.pipelines:
-        if isinstance(pipeline.dedup, InsertIdDedup) and settings.worker.guarantee != "exactly_once":
-            message = f'{settings.worker.guarantee} {_LATER} with insert-id: use "exactly_once"'
-            found.append(Problem("worker.guarantee", message))
-    return list(dict.fromkeys(found))
-
-
 def require_provable(settings: Settings, names: Collection[str]) -> None:
-    """Refuse to prove pipelines whose verdicts do not follow from the rules: filters that nobody confirms.
+    """Refuse to prove what cannot be yet: routed pipelines, and filters that nobody confirms.
 
     Args:
         settings: The whole config.
@@ -94,31 +84,41 @@ def require_provable(settings: Settings, names: Collection[str]) -> None:
     Raises:
         ConfigError: With every such pipeline.
     """
-    problems = [
+    # Verdicts of filters that nobody confirms do not follow from the rules.
+    unconfirmed = [
         Problem(f"pipelines.{index}.dedup.bloom.confirm", f"verify of a pipeline without it {_LATER}")
-        for index, pipeline in enumerate(settings.pipelines)
-        if pipeline.name in names
-        and isinstance(pipeline.dedup, InsertIdDedup)
-        and pipeline.dedup.backend == "bloom"
-        and not pipeline.dedup.bloom_options.confirm
+        for index, dedup in _with_ids(settings, names)
+        if dedup.backend == "bloom" and not dedup.bloom_options.confirm
     ]
-    if problems:
-        raise ConfigError(problems)
+    _refuse(_routed(settings, "verify", names) + unconfirmed)
 
 
 def require_unrouted(settings: Settings, what: str, names: Collection[str]) -> None:
-    """Refuse pipelines with ``route``, where a command does not know them yet; see `require_sequences`.
+    """Refuse pipelines with ``route``, where a command does not know them yet.
 
     Raises:
         ConfigError: With every such pipeline.
     """
-    problems = [
+    _refuse(_routed(settings, what, names))
+
+
+def _routed(settings: Settings, what: str, names: Collection[str]) -> list[Problem]:
+    return [
         Problem(f"pipelines.{index}.dedup.route", f"{what} of a pipeline with route {_LATER}")
-        for index, pipeline in enumerate(settings.pipelines)
-        if pipeline.name in names
-        and isinstance(pipeline.dedup, InsertIdDedup)
-        and pipeline.dedup.route is not None
+        for index, dedup in _with_ids(settings, names)
+        if dedup.route is not None
     ]
+
+
+def _with_ids(settings: Settings, names: Collection[str]) -> list[tuple[int, InsertIdDedup]]:
+    return [
+        (index, pipeline.dedup)
+        for index, pipeline in enumerate(settings.pipelines)
+        if pipeline.name in names and isinstance(pipeline.dedup, InsertIdDedup)
+    ]
+
+
+def _refuse(problems: list[Problem]) -> None:
     if problems:
         raise ConfigError(problems)
 
@@ -128,17 +128,14 @@ def sink_problems(settings: Settings) -> list[Problem]:
     return [Problem(key, message) for key, message in sink_faults(settings)]
 
 
-def require_supported(settings: Settings) -> None:
-    """Refuse to run what this version cannot, or nothing at all.
+def require_pipelines(settings: Settings) -> None:
+    """Refuse to run nothing at all.
 
     Raises:
-        ConfigError: With everything that `unsupported` found, or where there is no pipeline.
+        ConfigError: There is no pipeline.
     """
-    problems = unsupported(settings)
     if not settings.pipelines:
-        problems.append(Problem("pipelines", "there is none: add a [[pipelines]] table"))
-    if problems:
-        raise ConfigError(problems)
+        raise ConfigError([Problem("pipelines", "there is none: add a [[pipelines]] table")])
 
 
 class _Merged(PydanticBaseSettingsSource):

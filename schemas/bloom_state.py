@@ -34,9 +34,14 @@ place of that id in the run; the words are those of the run's filter.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from schemas.changelog import CorruptStateError, opened, sealed
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 SNAPSHOT_KEY = b"\x00E"
 PIECE_KIND = b"\x00F"
@@ -178,6 +183,15 @@ def run_name(key: bytes) -> tuple[int, int]:
 def run_page_key(bucket: int, number: int, page: int) -> bytes:
     """Return the key of a page of a run."""
     return RUN_PAGE_KIND + _RUN_PAGE.pack(bucket + _BIAS, number, page)
+
+
+def run_page_keys(bucket: NDArray[np.int64], number: NDArray[np.int64], page: NDArray[np.int64]) -> list[bytes]:
+    """Return the keys of several pages, as `run_page_key` does of one."""
+    names = np.empty(bucket.size, [("kind", "S2"), ("bucket", ">u8"), ("number", ">u8"), ("page", ">u4")])
+    names["kind"], names["bucket"] = RUN_PAGE_KIND, bucket.astype(np.uint64) + np.uint64(_BIAS)
+    names["number"], names["page"] = number, page
+    data, size = names.tobytes(), names.itemsize
+    return [data[at : at + size] for at in range(0, len(data), size)]
 
 
 def run_pages_before(bucket: int) -> tuple[bytes, bytes]:

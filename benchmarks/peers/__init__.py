@@ -74,7 +74,7 @@ class Job:
         folder: Exists and is empty; state, logs and checkpoints go there.
         ids: Where the id is, in place of a sequence: what counts then is whether it came in the source
             partition within the last `WINDOW_DAYS`. `sequence` and `scope` say nothing then.
-        expected: Ids in the window of a partition, for systems that reserve room.
+        expected: Ids of a day and a partition, for systems that reserve room.
     """
 
     bootstrap_servers: str

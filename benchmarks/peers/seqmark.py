@@ -12,7 +12,7 @@ from benchmarks.peers import COMMIT_MS, FIELD, HEADER, ID_FIELDS, ID_HEADER, WIN
 from processor.engine.warm import warm
 from processor.engine.warm_ids import warm_ids
 from processor.errors import ConfigError
-from processor.settings import load, require_supported
+from processor.settings import load, require_pipelines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +91,7 @@ class Seqmark:
                 nobody, "raw", "clean", "b", 1, "exactly_once", "header", "partition", Path(folder), "text"
             )
             try:
-                require_supported(load(self._config(job)))
+                require_pipelines(load(self._config(job)))
             except ConfigError as error:
                 return f"the config is refused: {error}"
         return None

@@ -18,7 +18,8 @@ from processor.errors import (
     SeqmarkError,
     StopError,
 )
-from processor.settings import load, sink_problems, unsupported
+from processor.settings import load, sink_problems
+from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +55,7 @@ def check(ctx: click.Context, config: Path, *, as_json: bool) -> None:
 def _config(config: Path) -> tuple[list[Finding], int]:
     try:
         settings = load(config)
-        problems = unsupported(settings) + sink_problems(settings)
+        problems = sink_problems(settings)
     except ConfigError as error:
         problems = list(error.problems)
         settings = None
@@ -69,13 +70,32 @@ def _config(config: Path) -> tuple[list[Finding], int]:
         return [Finding("problem", problem) for problem in error.problems], EXIT_CONFIG
     except UnreachableError as error:
         note = Problem("kafka.bootstrap_servers", f"the topics were not checked: {error}")
-        return [Finding("info", note)], EXIT_DONE
+        return [Finding("info", note), *_filters(settings)], EXIT_DONE
     except StopError as error:
         return [Finding("problem", Problem("kafka", str(error)))], EXIT_FAILED
     findings, code = _topics(settings, report)
+    findings += _filters(settings)
     if code == EXIT_DONE:
         findings += _states(settings)
     return findings, code
+
+
+def _filters(settings: Settings) -> list[Finding]:
+    """Say for each pipeline with Bloom filters what memory they take, whether ids come or not."""
+    found = []
+    for index, pipeline in enumerate(settings.pipelines):
+        if not isinstance(pipeline.dedup, InsertIdDedup) or pipeline.dedup.backend != "bloom":
+            continue
+        from processor.bloom_ids import window_of  # noqa: PLC0415 - as above
+
+        window = window_of(pipeline.dedup)
+        size = window.sized(0, 0).bits // 8
+        note = (
+            f"a partition has up to {window.most_live} filters of {size / 1e6:,.1f} MB, "
+            f"{window.most_live * size / 1e6:,.0f} MB together: each as its bucket begins"
+        )
+        found.append(Finding("info", Problem(f"pipelines.{index}.dedup.bloom", note)))
+    return found
 
 
 def _states(settings: Settings) -> list[Finding]:

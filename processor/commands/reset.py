@@ -14,7 +14,7 @@ from processor.commands.options import config_option, json_option
 from processor.commands.progress import bar
 from processor.errors import ConfigError, Problem
 from processor.reset.decide import State, ToEarliest, ToOffsets, ToTime
-from processor.settings import load, nearest, require_supported, require_unrouted
+from processor.settings import load, nearest, require_pipelines, require_unrouted
 from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def reset(  # noqa: PLR0913 - one argument an option
     """
     target = _target(to_earliest=to_earliest, to_time=to_time, to_offsets=to_offsets)
     settings = load(config)
-    require_supported(settings)
+    require_pipelines(settings)
     chosen = _pipeline(settings, pipeline)
     require_unrouted(settings, "reset", [chosen.name])
     asyncio.run(_run(settings, chosen, target, forget=forget, dry=dry_run, as_json=as_json))

@@ -12,7 +12,7 @@ from processor.commands.console import count, result, say, table_on_stdout
 from processor.commands.options import config_option, json_option
 from processor.commands.progress import bar
 from processor.errors import EXIT_DONE, EXIT_VIOLATION, ConfigError, Problem
-from processor.settings import load, require_provable, require_supported, require_unrouted
+from processor.settings import load, require_pipelines, require_provable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,10 +37,9 @@ def verify(ctx: click.Context, config: Path, *, pipeline: str | None, as_json: b
     first offsets a partition; 1: something cannot be read; 0: all is proved.
     """
     settings = load(config)
-    require_supported(settings)
+    require_pipelines(settings)
     chosen = _pipelines(settings, pipeline)
     names = [each.name for each in chosen]
-    require_unrouted(settings, "verify", names)
     require_provable(settings, names)
     began = time.monotonic()
     reports = asyncio.run(_verify(settings, chosen, _tell if as_json else lambda _: None))

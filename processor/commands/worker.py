@@ -17,7 +17,7 @@ from processor.commands import live
 from processor.commands.console import say, say_problems
 from processor.commands.options import config_option
 from processor.errors import EXIT_DONE, SeqmarkError
-from processor.settings import load, require_supported
+from processor.settings import load, require_pipelines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ def worker(config: Path, *, drain: bool) -> None:
         signal.signal(number, _end)
     allow_open_files()
     settings = load(config)
-    require_supported(settings)
+    require_pipelines(settings)
     asyncio.run(_run(settings, drain=drain))
 
 

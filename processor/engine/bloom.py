@@ -335,11 +335,15 @@ class BloomWindow:
             last.ids += stop - begun
             begun = stop
 
-    def _begin(self, bucket: int, order: int) -> Filter:
-        """Begin a filter: see above how it is sized."""
+    def sized(self, bucket: int, order: int) -> Filter:
+        """Return one that begins, without its words: see above how it is sized."""
         capacity = self.expected if order == 0 else (self.expected << (order - 1)) // FIRST_FURTHER
         rate = self.bucket_rate * FIRST_SHARE * (1 - FIRST_SHARE) ** order
-        begun = Filter.sized(bucket, order, max(capacity, FEWEST_IDS), rate)
+        return Filter.sized(bucket, order, max(capacity, FEWEST_IDS), rate)
+
+    def _begin(self, bucket: int, order: int) -> Filter:
+        """Begin a filter."""
+        begun = self.sized(bucket, order)
         size = -(-begun.bits // 64)
         if order == 0 and self._spare.size == size:
             self._spare[self._clean :] = 0

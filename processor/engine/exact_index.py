@@ -18,6 +18,7 @@ of copying them. What is committed is changed by nothing that `drop` does not ta
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -47,7 +48,7 @@ Table: TypeAlias = (
     "NDArray[np.int64]]"
 )
 """Slots, directory, depth, prefix, used and meta, as `processor.engine.extents` has them."""
-BUCKET_BITS = 10
+BUCKET_BITS = int(os.environ.get("SEQMARK_TEST_BUCKET_BITS", "10"))
 """An extent of 1,024 buckets is 64 KiB: split in some 30 us, and 50 million ids have 10,000 of them, whose
 directory is in the second-level cache."""
 TAG_BITS = 28

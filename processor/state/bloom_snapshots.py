@@ -11,6 +11,7 @@ Invariant: a piece is written in the same step as a state that has all of its id
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from processor.engine import bloom_snapshot
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 BYTES_AN_ID = 64
 """Written for each new id at most. A restart puts the ids since the last snapshot in once more, some 0.8 us
 each: with a filter of 120 MB 1.9 million ids, 1.5 s."""
+LEAST_IDS = int(os.environ.get("SEQMARK_TEST_SNAPSHOT_IDS", "262144"))
+"""Since the last snapshot, before a new one is made of filters that have only grown: 0.2 s of a restart. Small
+ones, of 2 MB, would be written every 33,000 ids otherwise, which is dearer than putting ids into them."""
 BYTES_A_COMMIT = 2 * 1024 * 1024
 """Written with a commit, some ms: small filters at once, those of 120 MB with 60 commits."""
 FEW_RECORDS = 1_000
@@ -111,7 +115,8 @@ class Snapshots:
         size = sum(each.words.nbytes for each in grown)
         ids = self._index.next_number - last.next_number
         begun = {each.bucket for each in grown} - {each.bucket for each in last.filters}
-        return ids * BYTES_AN_ID >= size or records >= MANY_RECORDS or bool(begun)
+        many = ids >= LEAST_IDS and ids * BYTES_AN_ID >= size
+        return many or records >= MANY_RECORDS or bool(begun)
 
     def _begin(self, changelog_offset: int) -> None:
         index = self._index

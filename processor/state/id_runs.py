@@ -24,7 +24,7 @@ from processor.engine.bloom import Filter, Found
 from processor.engine.id_table import IdTable
 from processor.engine.run_pages import Run, RunWriter
 from processor.engine.run_shelf import NOWHERE, Shelf
-from schemas.bloom_state import KeptRun, run_key, run_name, run_page_key
+from schemas.bloom_state import KeptRun, run_key, run_name, run_page_key, run_page_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -220,26 +220,26 @@ class Runs:
         self, bucket: NDArray[np.int64], hashes: NDArray[np.uint64], asked: NDArray[np.int64]
     ) -> _Wanted:
         """Return the pages that ids may be on: of the latest run before the one that was asked."""
-        row, run = [_NOTHING], [_NOTHING]
-        number, which = [_NOTHING], [_NOTHING]
-        keys: list[bytes] = []
-        for each in np.unique(bucket).tolist():
-            shelf = self._shelves.get(each)
+        order = np.argsort(bucket, kind="stable")
+        ranked, before = bucket[order], asked[order]
+        sought = hashes[order]
+        run = np.full(order.size, NOWHERE, np.int64)
+        number, place, stands = np.empty((3, order.size), np.int64)
+        ends = [*np.flatnonzero(ranked[1:] != ranked[:-1]) + 1, order.size]
+        for start, stop in zip([0, *ends[:-1]], ends, strict=True):
+            shelf = self._shelves.get(int(ranked[start]))
             if shelf is None:
                 continue
-            rows = np.flatnonzero(bucket == each)
-            runs, pages = shelf.find(np.ascontiguousarray(hashes[rows]), np.minimum(asked[rows], len(shelf)))
-            maybe = runs != NOWHERE
-            row.append(rows[maybe])
-            run.append(runs[maybe])
-            _, first, place = np.unique(pages[maybe], return_index=True, return_inverse=True)
-            of, at, stands = shelf.numbers_of(runs[maybe][first], pages[maybe][first])
-            which.append(place + len(keys))
-            number.append(stands)
-            keys += [run_page_key(each, *name) for name in zip(of.tolist(), at.tolist(), strict=True)]
-        return _Wanted(
-            np.concatenate(row), np.concatenate(run), keys, np.concatenate(number), np.concatenate(which)
-        )
+            here = slice(start, stop)
+            run[here], page = shelf.find(sought[here], np.minimum(before[here], len(shelf)))
+            there = start + np.flatnonzero(run[here] != NOWHERE)
+            number[there], place[there], stands[there] = shelf.numbers_of(run[there], page[there - start])
+        maybe = np.flatnonzero(run != NOWHERE)
+        # What stands in a page is said of no other one, in no bucket.
+        stands, first, which = np.unique(stands[maybe], return_index=True, return_inverse=True)
+        pages = maybe[first]
+        keys = run_page_keys(ranked[pages], number[pages], place[pages])
+        return _Wanted(order[maybe], run[maybe], keys, stands, which)
 
 
 def _kept(run: Run, table: IdTable) -> bytes:

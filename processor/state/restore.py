@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from processor.errors import RebuildError, StopError
+from processor.faults import Restoring, reached
 from processor.state.bulk import ForeignStateError
 from processor.state.store import CorruptStoreError
 from schemas.changelog import ORIGIN_KEY, POSITION_KEY, CorruptStateError, LocalMark, Position, check_entry
@@ -139,7 +140,11 @@ async def _require_whole(table: Table, changelog: Changelog, limits: ChangelogBo
     async for columns, _ in changelog.columns(limits.start, limits.stable):
         if bulk.require_begun(columns):
             return
-    raise StopError(
+    raise StopError(_nothing_left(changelog))
+
+
+def _nothing_left(changelog: Changelog) -> str:
+    return (
         f"{changelog.name} holds no state any more, only the local state does: its records were deleted (by "
         "retention, DeleteRecords, or another cleanup.policy), and whoever takes this partition over would "
         "have no memory. Restore the topic from a copy, or see 'Beginning anew' in docs/operations.md"
@@ -187,6 +192,8 @@ def _usable_mark(table: Table, changelog: Changelog, limits: ChangelogBounds) ->
         # Nothing is written without a mark: whatever lies here is not ours.
         if next(table.items(b""), None) is not None:
             table.clear()
+        if limits.stable > limits.start:
+            log.info("there is no local state of %s, reading all of it", changelog.name)
         return None
     if mark.changelog_offset > limits.end:
         raise StopError(
@@ -195,6 +202,8 @@ def _usable_mark(table: Table, changelog: Changelog, limits: ChangelogBounds) ->
             "the next records could be judged wrongly. Restore the topic, or see 'Beginning anew' in "
             "docs/operations.md."
         )
+    if limits.start >= limits.stable:
+        raise StopError(_nothing_left(changelog))
     if mark.changelog_offset < limits.start:
         log.warning("%s has moved past the local state, reading it anew", changelog.name)
         table.clear()
@@ -228,6 +237,7 @@ async def _aside(steps: Generator[None, None, None]) -> None:
     def work() -> None:
         with closing(steps):
             for _ in steps:
+                reached(Restoring.LOADED)
                 if cancelled:
                     return
 
@@ -321,6 +331,7 @@ async def _take_in_bulk(
                 table.stage()
             else:
                 table.apply(held, LocalMark(at, state_id))
+        reached(Restoring.TAKEN_IN)
         progress(at - start, stop - start)
     if held or bulk.unsaved or (mark is not None and at != mark.changelog_offset):
         table.hold(held, LocalMark(max(at, stop), state_id))

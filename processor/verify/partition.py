@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.dedup import make_judge
-from processor.engine.clock_trace import RecordedClock
 from processor.engine.verdict import Fault, Verdict
 from processor.insert_id import InsertIds
 from processor.state.memory import MemoryStore
 from processor.state.scope_log import ScopeLog
 from processor.state.table import Table
+from processor.verify.believed import BelievedClock
 from processor.verify.by_word import ROWS, ByWord
 from processor.verify.history import History
 from processor.verify.quarantine import QuarantineCheck
@@ -86,7 +86,7 @@ class PartitionCheck:
         known: tuple[int, int] | None = None,
     ) -> None:
         self.partition = report.partition
-        self._judge = _fresh_judge(pipeline, clock)
+        self._judge = _fresh_judge(pipeline, clock, report.partition)
         self._by_word: ByWord | None = None
         if known is not None and isinstance(pipeline.dedup, InsertIdDedup):
             assert isinstance(self._judge, InsertIds)  # noqa: S101 - in this mode it is
@@ -209,15 +209,15 @@ class PartitionCheck:
             await check.finish()
 
 
-def _fresh_judge(pipeline: Pipeline, clock: PartitionClock | None) -> Judge:
+def _fresh_judge(pipeline: Pipeline, clock: PartitionClock | None, number: int) -> Judge:
     """Return a judge that knows nothing yet.
 
     Ids are judged by the exact backend, whichever the worker has: one that confirms says the same.
     """
     if not isinstance(pipeline.dedup, InsertIdDedup):
         return make_judge(pipeline)
-    nothing = np.zeros((2, 0), np.int64)
-    alone = RecordedClock(*nothing, arrival=pipeline.dedup.time == "arrival")
-    judge = InsertIds(pipeline.dedup, recorded=clock or alone)
+    # Of `arrival` something is always known, see `processor.verify.limits`.
+    name = f"{pipeline.source}:{number}"
+    judge = InsertIds(pipeline.dedup, recorded=clock or BelievedClock(name, pipeline.dedup.max_ahead))
     judge.load(Table(MemoryStore(), judge.log))
     return judge

@@ -8,6 +8,8 @@ from schemas.config.values import DurationMs, Pointer, Table, Text, WholeNumber,
 
 _MINUTE_MS = 60_000
 _DAY_MS = 86_400_000
+MOST_VALUE_PARTS = 62
+"""Parts of an id that stand in the value: what one scan of it looks for."""
 
 
 def _scope(value: str) -> str:
@@ -100,10 +102,13 @@ IdPart = HeaderId | KeyId | ValueId
 class BloomOptions(Table):
     """The table ``bloom``: one filter per partition and bucket of time."""
 
-    false_positive_rate: Annotated[float, Field(gt=0, lt=0.5)] = Field(
+    false_positive_rate: Annotated[float, Field(ge=1e-15, lt=0.5)] = Field(
         default=1e-9, description="Promised rate over the whole window."
     )
-    bucket: DurationMs = Field(default=_DAY_MS, description="Time that one filter covers; it is dropped whole.")
+    bucket: DurationMs = Field(
+        default=_DAY_MS,
+        description="Time that one filter covers; it is dropped whole. Not set: no longer than the window.",
+    )
     expected_per_bucket: Annotated[WholeNumber, Field(ge=1)] = Field(
         default=20_000_000, description="Ids per partition and bucket that a filter is sized for."
     )
@@ -148,7 +153,10 @@ class InsertIdDedup(Table):
     @property
     def bloom_options(self) -> BloomOptions:
         """The options of the bloom backend, defaults where none are given."""
-        return self.bloom or BloomOptions()
+        options = self.bloom or BloomOptions()
+        if "bucket" in options.model_fields_set:
+            return options
+        return options.model_copy(update={"bucket": min(options.bucket, self.window)})
 
 
 Dedup = WatermarkDedup | InsertIdDedup

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from schemas.config.dedup import BloomOptions, InsertIdDedup
+from schemas.config.dedup import MOST_VALUE_PARTS, BloomOptions, InsertIdDedup
 from schemas.config.kafka import Kafka
 from schemas.config.pipeline import Pipeline
 from schemas.config.sink_rules import sink_violations
@@ -56,6 +56,7 @@ def violations(raw: Mapping[str, Any]) -> Iterator[Violation]:
     yield from _internal(worker, pipelines)
     for index, each in enumerate(_tables(raw.get("pipelines"))):
         yield from _dedup(("pipelines", index, "dedup"), _table(each.get("dedup")))
+    yield from _guarantee(worker, _tables(raw.get("pipelines")))
 
 
 def _kafka(kafka: Right, written: Mapping[str, Any]) -> Iterator[Violation]:
@@ -91,6 +92,13 @@ def _worker(worker: Right) -> Iterator[Violation]:
         limit = worker.get(key)
         if commit is not None and limit is not None and limit <= commit:
             yield ("worker", key), f"must be greater than commit_interval_ms ({commit})"
+
+
+def _guarantee(worker: Right, pipelines: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
+    modes = {_table(each.get("dedup")).get("mode") for each in pipelines}
+    if worker.get("guarantee") == "at_least_once" and "insert-id" in modes:
+        message = 'at_least_once is not available in this version yet with insert-id: use "exactly_once"'
+        yield ("worker", "guarantee"), message
 
 
 def _unique(table: str, key: str, elements: Sequence[Right]) -> Iterator[Violation]:
@@ -192,9 +200,15 @@ def _dedup(where: Where, written: Mapping[str, Any]) -> Iterator[Violation]:
     bloom = written.get("bloom")
     if bloom is not None and dedup.get("backend") == "exact":
         yield (*where, "bloom"), 'has no effect with backend "exact"; write backend = "bloom"'
+    values = [part for part in _tables(written.get("id")) if part.get("from") == "value"]
+    if len(values) > MOST_VALUE_PARTS:
+        yield (
+            (*where, "id"),
+            f"has {len(values)} parts in the value, at most {MOST_VALUE_PARTS} are read of one",
+        )
     bucket = _right(BloomOptions, bloom).get("bucket")
     window = dedup.get("window")
-    if isinstance(bloom, Mapping) and bucket and window and bucket > window:
+    if "bucket" in _table(bloom) and bucket and window and bucket > window:
         message = f"must not be longer than the window ({duration_text(window)})"
         yield (*where, "bloom", "bucket"), message
 

@@ -202,11 +202,15 @@ def cut_the_log(folder: Path) -> None:
         log.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
 
 
+def remove(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
 def spoil_the_list(folder: Path) -> None:
     (folder / "CURRENT").write_bytes(b"noise")
 
 
-@pytest.mark.parametrize("damage", [lose_a_page, spoil_a_page, cut_the_log, spoil_the_list, shutil.rmtree])
+@pytest.mark.parametrize("damage", [lose_a_page, spoil_a_page, cut_the_log, spoil_the_list, remove])
 def test_a_local_state_that_is_damaged_is_rebuilt_from_the_changelog(
     broker: Broker, tmp_path: Path, damage: object
 ) -> None:
@@ -223,6 +227,9 @@ def test_a_local_state_that_is_damaged_is_rebuilt_from_the_changelog(
         assert "is corrupt" in said
     if damage is spoil_the_list:
         assert "is damaged, reading it anew" in said
+    if damage is remove:
+        assert "there is no local state" in said
+    # A log that is cut leaves an earlier state, whole: what came since is read, as after every kill.
 
 
 def spoil_values(folder: Path) -> None:
@@ -315,6 +322,7 @@ def test_a_changelog_that_ends_before_the_local_state_is_refused(broker: Broker,
     ended = run_drain(config)
     assert ended.code == 1
     assert "was deleted or cut" in ended.stderr
+    assert "Restore the topic, or see 'Beginning anew'" in ended.stderr
 
 
 @pytest.mark.parametrize(

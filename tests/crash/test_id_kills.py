@@ -2,7 +2,7 @@
 
 Ids are kept otherwise than watermarks: blocks of a commit's ids in the changelog, pages of them in the local
 store, an index in memory that is made again at each start. The window is a second of the stream, some 10,000
-records, so that ids expire all the time.
+records, so that ids expire all the time; the index begins with 64 slots, so that it grows all the time too.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.faults import Step
-from tests.support.crash import Scene, seeded
+from processor.faults import Restoring, Step
+from tests.support.crash import READY, Scene, seeded
 from tests.support.id_rules import IdRules
 from tests.support.members import Members
 
@@ -44,9 +44,11 @@ EACH_BACKEND = pytest.mark.parametrize(
 
 
 @pytest.fixture(autouse=True)
-def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let workers write a bucket's 9,000 ids as some five runs, each with several commits."""
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers write a bucket's 9,000 ids as some five runs, each with several commits; see above."""
     monkeypatch.setenv("SEQMARK_TEST_RUN_IDS", "2000")
+    monkeypatch.setenv("SEQMARK_TEST_BUCKET_BITS", "3")
+    monkeypatch.setenv("SEQMARK_TEST_SNAPSHOT_IDS", "0")
 
 
 @EACH
@@ -86,6 +88,32 @@ def test_a_kill_and_a_restart_from_the_changelog_alone_lose_and_repeat_no_id(
         scene.drain(state="without")
         feed.send_again()
         scene.drain(state="without again")
+        scene.assert_exactly_once()
+
+
+@EACH
+@pytest.mark.parametrize("moment", Restoring)
+def test_kills_while_it_restores_lose_and_repeat_no_id(
+    broker: Broker, tmp_path: Path, moment: Restoring, rules: IdRules
+) -> None:
+    dice = seeded()
+    # From the local state of the one that was killed first, or from the changelog alone, later ones from what
+    # the killed restores have left.
+    state = "a" if moment is Restoring.LOADED else "anew"
+    with Scene(broker.bootstrap_servers, tmp_path, rules=rules) as scene:
+        feed = scene.feed(dice)
+        feed.send(FIRST_RECORDS)
+        with feed:
+            worker = scene.worker(fault=f"{Step.ENDED}:{dice.randrange(10, 20)}")
+            assert worker.wait() == -signal.SIGKILL, worker.stderr
+            for times in (1, 2, 1):
+                worker = scene.worker(state=state, fault=f"{moment}:{times}")
+                assert worker.wait() == -signal.SIGKILL, worker.stderr
+                assert READY not in worker.stderr
+        feed.send_again()
+
+        scene.drain(state=state)
+
         scene.assert_exactly_once()
 
 

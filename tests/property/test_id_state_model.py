@@ -180,6 +180,7 @@ def test_bloom_filters_judge_as_the_dictionary_wherever_they_are_killed_and_rest
         patch.setattr(bloom_snapshots, "BYTES_AN_ID", every[1])
         patch.setattr(bloom_snapshot, "PIECE_WORDS", 8)
         patch.setattr(bloom_snapshots, "BYTES_A_COMMIT", 200)
+        patch.setattr(bloom_snapshots, "LEAST_IDS", 0)
         # Runs of one id, of some that take several commits to be written, or none that is ever full.
         patch.setattr(id_runs, "LEAST_IDS", run[0])
         patch.setattr(id_runs, "MOST_IDS", run[0])

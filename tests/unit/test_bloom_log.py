@@ -47,6 +47,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut filters of some KB into pieces, so that a snapshot takes several commits."""
     monkeypatch.setattr(bloom_snapshot, "PIECE_WORDS", 128)
     monkeypatch.setattr(bloom_snapshots, "BYTES_A_COMMIT", 2048)
+    monkeypatch.setattr(bloom_snapshots, "LEAST_IDS", 0)
     monkeypatch.setattr(id_places, "PLACE_IDS", EACH)
     # Of two commits and a half, written in two or three portions.
     monkeypatch.setattr(id_runs, "LEAST_IDS", RUN_IDS)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from processor.settings import load, require_supported, sink_problems
+from processor.settings import load, require_pipelines, sink_problems
 from schemas.config import ParquetOutput, PostgresOutput, Settings
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +57,7 @@ def test_the_worker_runs_a_config_that_loads_and_meets_the_broker(services: dict
     worker, kafka = services["worker"], services["kafka"]
 
     settings = config_of(worker)
-    require_supported(settings)
+    require_pipelines(settings)
 
     listeners = kafka["environment"]["KAFKA_ADVERTISED_LISTENERS"]
     assert f"INTERNAL://{settings.kafka.bootstrap_servers}" in listeners

@@ -10,7 +10,10 @@ import pytest
 from pydantic import ValidationError
 
 from processor.commands.configuration_docs import _COMPLETE, page
+from processor.dedup import definition
+from processor.engine.json_scan import MOST_POINTERS
 from schemas.config import InsertIdDedup, Settings, ValueSource, WatermarkDedup
+from schemas.config.dedup import MOST_VALUE_PARTS
 from schemas.config.reference import keys, place
 
 ROOT = Path(__file__).parents[2]
@@ -80,6 +83,34 @@ def test_the_bloom_table_may_be_left_out() -> None:
     dedup = Settings.model_validate(insert_id(backend="bloom")).pipelines[0].dedup
     assert isinstance(dedup, InsertIdDedup)
     assert dedup.bloom_options.false_positive_rate == 1e-9
+
+
+@pytest.mark.parametrize("bloom", [None, {}, {"confirm": False}])
+def test_a_bucket_that_is_not_set_is_a_day_or_a_shorter_window(bloom: dict[str, Any] | None) -> None:
+    for window, bucket in (("1h", 3_600_000), ("1d", 86_400_000), ("7d", 86_400_000)):
+        changes: dict[str, Any] = {"backend": "bloom", "window": window}
+        dedup = Settings.model_validate(insert_id(**changes, **({} if bloom is None else {"bloom": bloom})))
+        options = dedup.pipelines[0].dedup
+        assert isinstance(options, InsertIdDedup)
+        assert options.bloom_options.bucket == bucket
+
+
+def test_a_definition_is_what_is_meant_however_much_of_it_is_written_down() -> None:
+    def of(window: str, bloom: dict[str, Any] | None) -> bytes:
+        changes: dict[str, Any] = {"backend": "bloom", "window": window}
+        config = insert_id(**changes, **({} if bloom is None else {"bloom": bloom}))
+        return definition(Settings.model_validate(config).pipelines[0])
+
+    whole = {"false_positive_rate": 1e-9, "bucket": "1d", "expected_per_bucket": 20_000_000, "confirm": True}
+    assert of("7d", None) == of("7d", {}) == of("7d", whole) == of("7d", {"confirm": True})
+    assert of("1h", None) == of("1h", {"bucket": "1h"})
+    others: list[dict[str, Any]] = [{"bucket": "1h"}, {"confirm": False}, {"expected_per_bucket": 5}]
+    others.append({"false_positive_rate": 1e-3})
+    assert len({of("7d", None), *(of("7d", other) for other in others)}) == 5
+
+
+def test_as_many_parts_may_stand_in_the_value_as_are_read_of_it() -> None:
+    assert MOST_VALUE_PARTS == MOST_POINTERS
 
 
 def test_secrets_do_not_show_in_a_printed_config() -> None:
@@ -172,6 +203,8 @@ def test_a_reorder_window_has_at_most_65536_numbers(wrong: int) -> None:
         ({"backend": "exact", "bloom": {}}, "bloom"),
         ({"backend": "bloom", "window": "1h", "bloom": {"bucket": "2h"}}, "bloom.bucket"),
         ({"backend": "bloom", "bloom": {"false_positive_rate": 0}}, "bloom.false_positive_rate"),
+        ({"backend": "bloom", "bloom": {"false_positive_rate": 1e-323}}, "bloom.false_positive_rate"),
+        ({"id": [{"from": "value", "pointer": f"/{n}"} for n in range(63)]}, "id"),
         ({"route": "by-key"}, "route"),
     ],
 )

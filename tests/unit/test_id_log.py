@@ -275,10 +275,15 @@ def test_so_it_is_where_the_local_state_has_them_and_that_is_kept(few_places: No
     partition.open()
 
 
-def test_so_it_is_where_nothing_is_left_of_the_changelog_but_the_local_state_is_whole(few_places: None) -> None:
+@pytest.mark.parametrize("opened", [False, True])
+def test_so_it_is_where_nothing_is_left_of_the_changelog_but_the_local_state_is_whole(
+    few_places: None,
+    opened: bool,  # noqa: FBT001 - a parameter
+) -> None:
     del few_places
     partition = filled()
-    partition.open()  # its mark is the changelog's end now, so that nothing seems to be missing
+    if opened:
+        partition.open()  # its mark is the changelog's end now, so that nothing seems to be missing
     whole = content(partition)
     partition.changelog.start = len(partition.changelog.rows)
     with pytest.raises(StopError, match="only the local state does"):

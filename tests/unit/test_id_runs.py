@@ -13,7 +13,7 @@ from processor.engine.blocks import UnreadableBlockError
 from processor.engine.id_table import IdTable
 from processor.engine.run_pages import Run, RunWriter
 from processor.engine.run_shelf import NOWHERE, Shelf
-from schemas.bloom_state import KeptRun, run_key, run_name, run_page_key, run_pages_before
+from schemas.bloom_state import KeptRun, run_key, run_name, run_page_key, run_page_keys, run_pages_before
 from schemas.changelog import CorruptStateError
 
 if TYPE_CHECKING:
@@ -156,6 +156,12 @@ def test_a_run_is_what_was_written_and_one_of_which_any_byte_is_damaged_is_refus
             KeptRun.decode(other, value)
     with pytest.raises(CorruptStateError):
         run_name(key[:-1])
+
+
+def test_the_keys_of_several_pages_are_those_of_each() -> None:
+    names = [(bucket, number, page) for bucket in (-2, 0, 3) for number in (1, 2**40) for page in (0, 300)]
+    assert run_page_keys(*np.array(names, np.int64).T) == [run_page_key(*name) for name in names]
+    assert run_page_keys(*np.zeros((3, 0), np.int64)) == []
 
 
 def test_pages_sort_by_bucket_and_those_of_earlier_buckets_are_one_range() -> None:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from processor import cli
-from processor.settings import load, require_supported
+from processor.settings import load, require_pipelines
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -36,7 +36,7 @@ def test_a_config_example_loads_and_can_be_run(example: str, tmp_path: Path) -> 
 
     settings = load(path, secrets)
 
-    require_supported(settings)
+    require_pipelines(settings)
     assert settings.pipelines
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from processor.engine.clock_trace import RecordedClock
+from processor.errors import StopError
 from schemas.clock_trace import NO_LIMIT
 from tests.support.compared import compared, renumber
 from tests.support.corruptions import WHEN
@@ -92,6 +93,16 @@ def test_a_record_from_the_future_is_believed_as_far_as_the_worker_did() -> None
     assert report.ok, details(report)
     # Without what the worker has noted of it, the future would have come.
     assert (3, "receipt_forged") in found(judged(topics, 2, rules))
+
+
+def test_where_nothing_says_how_far_records_were_believed_none_may_be_far_ahead() -> None:
+    rules = IdRules(window="1h", max_ahead="1s")
+    near = [of(b"a"), of(b"b", 1_000), of(b"c", 500), of(b"a", 2_000), of(b"d", 3_000)]
+    report = compared(id_topics(near, rules), 2, pipeline=id_pipeline(rules))
+    assert report.ok, details(report)
+    far = [*near, of(b"e", 4_001)]
+    with pytest.raises(StopError, match=r"offset 5 .* whether the worker believed it is not known"):
+        compared(id_topics(far, rules), 2, pipeline=id_pipeline(rules))
 
 
 def test_by_arrival_the_clock_is_what_the_worker_read() -> None:
