@@ -151,7 +151,9 @@ def scaled(case: Case, records: int) -> Case:
     measured = case.load.measured
     if measured is not None:
         measured = min(measured, records // 2)
-    return replace(case, load=replace(case.load, records=records, measured=measured))
+    # Ids go on being spread over the window.
+    step_ms = case.load.step_ms * case.load.records // records if case.load.ids else case.load.step_ms
+    return replace(case, load=replace(case.load, records=records, measured=measured, step_ms=step_ms))
 
 
 def choose_peers(names: str, among: tuple[str, ...] = PEERS) -> list[str]:

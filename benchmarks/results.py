@@ -184,14 +184,14 @@ def commit() -> str:
     git = shutil.which("git")
     if git is None:
         return ""
-    said = subprocess.run(
-        [git, "describe", "--always", "--exclude=*", "--dirty=+"],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return said.stdout.strip()
+
+    def said(*words: str) -> str:
+        ran = subprocess.run([git, *words], cwd=RESULTS.parents[1], capture_output=True, text=True, check=False)
+        return ran.stdout.strip()
+
+    # The results of one benchmark are no change to the next.
+    changed = said("status", "--porcelain", "--", ".", ":!benchmarks/results")
+    return said("rev-parse", "--short", "HEAD") + ("+" if changed else "")
 
 
 def _cpu() -> str:

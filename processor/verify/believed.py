@@ -1,7 +1,9 @@
 """What does a partition's clock read where nothing says how far records were believed?
 
-That is where there is no changelog of the state: then timestamps alone say it, as long as none of them is so
-far ahead that a worker may have held it back.
+That is where there is no changelog of the state: then timestamps alone say it. A record that lies far ahead of
+those before it is one of the future, which a worker held back, or the first after a quiet spell. Which of the
+two is told by those behind it: after a quiet spell none lies far behind it. Where some do, it is not known. A
+clock that creeps ahead, by less than `max_ahead` a record, is not noticed.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ class BelievedClock(RecordedClock):
         super().__init__(*np.zeros((2, 0), np.int64), arrival=False)
         self._name = name
         self._max_ahead_ms = max_ahead_ms
+        # The highest reading that a record has led far ahead to.
+        self._led_ms = NEVER
 
     def read(
         self,
@@ -43,16 +47,20 @@ class BelievedClock(RecordedClock):
         """See `PartitionClock.read`.
 
         Raises:
-            StopError: A record is so far ahead of the clock before it that the worker may not have believed it.
+            StopError: A record lies far behind one that lay far ahead.
         """
         found = super().read(clock_ms, offset, timestamp_ms, fault)
         before = np.append(np.int64(clock_ms), found.reading_ms[:-1])
-        known = before != NEVER
-        ahead = np.flatnonzero(known & (found.reading_ms - np.where(known, before, 0) > self._max_ahead_ms))
-        if ahead.size:
+        far = (before == NEVER) | (found.reading_ms - np.maximum(before, 0) > self._max_ahead_ms)
+        led = np.maximum.accumulate(np.append(np.int64(self._led_ms), np.where(far, found.reading_ms, NEVER)))[
+            1:
+        ]
+        behind = np.flatnonzero((fault == 0) & (timestamp_ms < np.maximum(led, 0) - self._max_ahead_ms))
+        if behind.size:
             raise StopError(
                 f"{self._name}: the changelog says nothing of the partition's clock, and the record at offset "
-                f"{offset[ahead[0]]} is more than max_ahead ahead of those before it: whether the worker "
-                "believed it is not known, so nothing can be proved from there on"
+                f"{offset[behind[0]]} lies more than max_ahead behind one before it, which lay as far ahead: "
+                "whether the worker believed that one is not known, so nothing can be proved from there on"
             )
+        self._led_ms = int(led[-1]) if led.size else self._led_ms
         return found

@@ -95,8 +95,8 @@ def _worker(worker: Right) -> Iterator[Violation]:
 
 
 def _guarantee(worker: Right, pipelines: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
-    modes = {_table(each.get("dedup")).get("mode") for each in pipelines}
-    if worker.get("guarantee") == "at_least_once" and "insert-id" in modes:
+    with_ids = any(_table(each.get("dedup")).get("mode") == "insert-id" for each in pipelines)
+    if with_ids and worker.get("guarantee") == "at_least_once":
         message = 'at_least_once is not available in this version yet with insert-id: use "exactly_once"'
         yield ("worker", "guarantee"), message
 

@@ -197,6 +197,14 @@ def test_what_is_not_built_yet_is_refused_by_name(file: Path, more: str) -> None
     assert problems.keys() == {"worker.guarantee", "worker.web_port"}
 
 
+def test_a_mode_that_is_no_string_is_a_mistake_like_others(file: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(file, {"SEQMARK_PIPELINES__0__DEDUP": '{mode=["insert-id"]}', "SEQMARK_WORKER__WEB_PORT": "-1"})
+    keys = {problem.key for problem in caught.value.problems}
+    assert "worker.web_port" in keys
+    assert any(key.startswith("pipelines.0.dedup") for key in keys)
+
+
 def test_only_filters_that_nobody_confirms_cannot_be_proved(file: Path) -> None:
     ids = 'mode="insert-id",id=[{from="key"}],window="1d"'
     for more in ("", ',backend="bloom"', ',backend="bloom",bloom={confirm=true}'):

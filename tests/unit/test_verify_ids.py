@@ -97,12 +97,17 @@ def test_a_record_from_the_future_is_believed_as_far_as_the_worker_did() -> None
 
 def test_where_nothing_says_how_far_records_were_believed_none_may_be_far_ahead() -> None:
     rules = IdRules(window="1h", max_ahead="1s")
-    near = [of(b"a"), of(b"b", 1_000), of(b"c", 500), of(b"a", 2_000), of(b"d", 3_000)]
-    report = compared(id_topics(near, rules), 2, pipeline=id_pipeline(rules))
-    assert report.ok, details(report)
-    far = [*near, of(b"e", 4_001)]
-    with pytest.raises(StopError, match=r"offset 5 .* whether the worker believed it is not known"):
-        compared(id_topics(far, rules), 2, pipeline=id_pipeline(rules))
+    near = [of(b"a", 900), of(b"b", 1_000), of(b"c"), of(b"a", 2_000), of(b"d", 3_000)]
+    # A quiet spell, which nothing lies far behind.
+    near += [of(b"e", 600_000), of(b"f", 599_000), of(b"a", 600_500)]
+    for piece in (1, 2, 100):
+        report = compared(id_topics(near, rules), piece, pipeline=id_pipeline(rules))
+        assert report.ok, details(report)
+    for late in ([*near, of(b"g", 598_999)], [of(b"a", 600_000), *near]):
+        at = len(near) if late[0] == near[0] else 1
+        for piece in (1, 2, 100):
+            with pytest.raises(StopError, match=rf"offset {at} .* whether the worker believed"):
+                compared(id_topics(late, rules), piece, pipeline=id_pipeline(rules))
 
 
 def test_by_arrival_the_clock_is_what_the_worker_read() -> None:
