@@ -108,7 +108,7 @@ def test_duplicates_have_room_for_an_id_beside_the_key_that_it_may_be() -> None:
     limits = []
     for bytes_ in ("2000000", "1000000000"):
         source = replace(SOURCE, configs={**SOURCE.configs, "max.message.bytes": bytes_})
-        made = wanted(plan(insert_id(), {"events.raw": source}))
+        made = wanted(plan(insert_id(), {"clicks.raw": source}))
         limits.append(int(made[Purpose.DUPLICATES]["max.message.bytes"]))
     assert limits == [3 * 2_000_000 + 64 * 1024, 2**31 - 1]
 
