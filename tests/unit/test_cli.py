@@ -149,6 +149,17 @@ def test_check_gives_programs_a_line_a_problem() -> None:
     assert all(line.keys() == {"key", "level", "message"} for line in lines)
 
 
+def test_check_says_what_memory_filters_take() -> None:
+    ids = '{mode="insert-id",id=[{from="key"}],window="7d",backend="bloom"}'
+    env = NOBODY | {"SEQMARK_PIPELINES__0__DEDUP": ids}
+    result = seqmark("check", "--json", "-c", CLICKS, env=env)
+    assert result.exit_code == 0
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    (said,) = [line["message"] for line in lines if line["key"] == "pipelines.0.dedup.bloom"]
+    # 20 million ids a day at 48.1 bits each, in eight filters.
+    assert "up to 8 filters of 120.2 MB, 961 MB together" in said
+
+
 def test_check_names_what_this_version_cannot_run() -> None:
     ids = '{mode="insert-id",id=[{from="key"}],window="1d",route="by-id"}'
     env = {"SEQMARK_PIPELINES__0__DEDUP": ids, "SEQMARK_WORKER__GUARANTEE": "at_least_once"}
