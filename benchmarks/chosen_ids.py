@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.ids import CHUNK, DAY_MS, HOUR_MS, Clock
+from benchmarks.ids import CHUNK, DAY_MS, HOUR_MS, Clock, ids_with
 from processor.engine import extents
 from processor.engine.blocks import Confirmed, Pages
 from processor.engine.bloom import BloomWindow
 from processor.engine.bloom_bits import NOWHERE
 from processor.engine.exact_index import ExactIndex
-from processor.engine.ids import Ids
 from processor.engine.jit import kernel
 from processor.engine.siphash import KEY_BYTES, siphash128, words_of_key
 
@@ -60,18 +59,12 @@ def chosen(count: int) -> NDArray[np.int64]:
     return np.concatenate(found)[:count]
 
 
-def _ids(hashed: NDArray[np.uint64]) -> Ids:
-    none = np.zeros((1, len(hashed)), np.int64)
-    fault = np.zeros(len(hashed), np.uint8)
-    return Ids(hashed, fault, fault.astype(np.bool_), fault[None], none, none)
-
-
 def exact(what: str, numbers: NDArray[np.int64], secret: bytes) -> None:
     """Judge ids that are all new, and say what that took and how far they lie from their homes."""
     index, clock, key = ExactIndex(HOUR_MS, refresh=False), Clock(), words_of_key(secret)
     others = 0
     for start in range(0, numbers.size, CHUNK):
-        ids = _ids(hashes(numbers[start : start + CHUNK], key))
+        ids = ids_with(hashes(numbers[start : start + CHUNK], key))
         rows = ids.fault.size
         zero = np.zeros(rows, np.int64)
         with clock:
@@ -104,7 +97,7 @@ def bloom(what: str, numbers: NDArray[np.int64], secret: bytes) -> None:
     window.commit(7 * DAY_MS)
     wrong = 0
     for start in range(half, numbers.size, CHUNK):
-        ids = _ids(hashes(numbers[start : start + CHUNK], key))
+        ids = ids_with(hashes(numbers[start : start + CHUNK], key))
         wrong += int((window.look_up(ids, np.full(ids.fault.size, 7 * DAY_MS)) != NOWHERE).sum())
     tried = numbers.size - half
     print(

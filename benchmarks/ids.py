@@ -74,9 +74,14 @@ def hashes_of(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 def ids_of(numbers: NDArray[np.int64]) -> Ids:
     """Return ids as an extractor would."""
-    none = np.zeros((1, numbers.size), np.int64)
-    fault = np.zeros(numbers.size, np.uint8)
-    return Ids(hashes_of(numbers), fault, fault.astype(np.bool_), fault[None], none, none)
+    return ids_with(hashes_of(numbers))
+
+
+def ids_with(hashes: NDArray[np.uint64]) -> Ids:
+    """Return ids that have these hashes, uint64[n, 2]."""
+    none = np.zeros((1, len(hashes)), np.int64)
+    fault = np.zeros(len(hashes), np.uint8)
+    return Ids(hashes, fault, fault.astype(np.bool_), fault[None], none, none)
 
 
 def columns() -> Columns:

@@ -52,9 +52,8 @@ class BelievedClock(RecordedClock):
         found = super().read(clock_ms, offset, timestamp_ms, fault)
         before = np.append(np.int64(clock_ms), found.reading_ms[:-1])
         far = (before == NEVER) | (found.reading_ms - np.maximum(before, 0) > self._max_ahead_ms)
-        led = np.maximum.accumulate(np.append(np.int64(self._led_ms), np.where(far, found.reading_ms, NEVER)))[
-            1:
-        ]
+        leads = np.where(far, found.reading_ms, np.int64(NEVER))
+        led = np.maximum(np.maximum.accumulate(leads), self._led_ms)
         behind = np.flatnonzero((fault == 0) & (timestamp_ms < np.maximum(led, 0) - self._max_ahead_ms))
         if behind.size:
             raise StopError(
