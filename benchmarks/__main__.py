@@ -1,6 +1,6 @@
 """How fast is Seqmark on this machine, and how fast are others? `make bench` prints tables, keeps figures.
 
-Variables choose: ``QUICK=1`` (a quarter of the records, once), ``PEERS=none`` or
+Variables choose: ``QUICK=1`` (an eighth of the records, once), ``PEERS=none`` or
 ``PEERS=kafka_streams,flink``, ``CASES=standard,json``, ``RECORDS=200000`` (at most so many), ``REPEAT=3``,
 ``SPARK=0`` and ``LATENCY=0`` leave those parts out. What is left out stays out of the tables too:
 ``benchmarks/results/latest.json`` is only written by a whole run, ``quick.json`` by a quick one,

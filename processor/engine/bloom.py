@@ -78,7 +78,7 @@ class Filter:
     @classmethod
     def sized(cls, bucket: int, order: int, capacity: int, rate: float) -> Filter:
         """Size one, without its words; one that would be larger than `MOST_BITS` is made for fewer ids."""
-        each = max(bloom_bits.AHEAD, round(-math.log2(rate)))
+        each = max(bloom_bits.FIRST, round(-math.log2(rate)))
         # For just as many bits of an id: a share of rate^(1/k) of all bits is set when it is full.
         per_id = -each / math.log1p(-(rate ** (1 / each)))
         capacity = min(capacity, int(bloom_bits.MOST_BITS / per_id) - 1)
@@ -89,6 +89,32 @@ class Filter:
     def rate(self) -> float:
         """The rate at which it takes a new id for one of its own, by the bits that are set."""
         return float((self.set / self.bits) ** self.each)
+
+    def put(self, hashes: NDArray[np.uint64], start: int, stop: int) -> None:
+        """Put ids of rows of uint64[n, 2] into it; those that are there already only count once more."""
+        with np.errstate(over="ignore"):
+            self.set += int(bloom_bits.add(self.words, self.bits, self.each, hashes, start, stop))
+        self.ids += stop - start
+
+    def find(
+        self,
+        hashes: NDArray[np.uint64],
+        mixed: NDArray[np.uint64],
+        skip: NDArray[np.bool_],
+        stop: int,
+        hit: NDArray[np.int64],
+    ) -> None:
+        """Note in ``hit`` which rows are in it, see `bloom_bits.find`; ``mixed`` is of `mixed_bits`."""
+        with np.errstate(over="ignore"):
+            bloom_bits.find(self.words, self.bits, self.each, hashes, mixed, skip, stop, self.bucket, hit)
+
+
+def mixed_bits(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return what all filters look at first: uint64[2, n] of uint64[n, 2]."""
+    mixed = np.empty((bloom_bits.FIRST, len(hashes)), np.uint64)
+    with np.errstate(over="ignore"):
+        bloom_bits.mix(hashes, mixed)
+    return mixed
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +231,11 @@ class BloomWindow:
         """
         hit = np.full(ids.fault.size, bloom_bits.NOWHERE, np.int64)
         skip = (ids.fault != 0) | ids.unjudged
-        with np.errstate(over="ignore"):
-            for each in sorted(self.filters, key=lambda each: -each.bucket):
-                # Readings never fall: from some row on all records are past the bucket's end.
-                stop = int(np.searchsorted(reading_ms, self.ends_ms(each.bucket)))
-                bloom_bits.find(each.words, each.bits, each.each, ids.hash, skip, stop, each.bucket, hit)
+        mixed = mixed_bits(ids.hash)
+        for each in sorted(self.filters, key=lambda each: -each.bucket):
+            # Readings never fall: from some row on all records are past the bucket's end.
+            stop = int(np.searchsorted(reading_ms, self.ends_ms(each.bucket)))
+            each.find(ids.hash, mixed, skip, stop, hit)
         return hit
 
     def judge(
@@ -314,10 +340,8 @@ class BloomWindow:
         for each in self.filters:
             rows = np.flatnonzero(lacking & (bucket == each.bucket))
             hit = np.full(rows.size, bloom_bits.NOWHERE, np.int64)
-            skip = np.zeros(rows.size, np.bool_)
             wanted = np.ascontiguousarray(hashes[rows])
-            with np.errstate(over="ignore"):
-                bloom_bits.find(each.words, each.bits, each.each, wanted, skip, rows.size, each.bucket, hit)
+            each.find(wanted, mixed_bits(wanted), np.zeros(rows.size, np.bool_), rows.size, hit)
             lacking[rows] = hit == bloom_bits.NOWHERE
         return lacking
 
@@ -330,9 +354,7 @@ class BloomWindow:
             if last is None or last.ids >= last.capacity:
                 last = self._begin(bucket, 0 if last is None else last.order + 1)
             stop = min(len(hashes), begun + last.capacity - last.ids)
-            with np.errstate(over="ignore"):
-                last.set += int(bloom_bits.add(last.words, last.bits, last.each, hashes, begun, stop))
-            last.ids += stop - begun
+            last.put(hashes, begun, stop)
             begun = stop
 
     def sized(self, bucket: int, order: int) -> Filter:

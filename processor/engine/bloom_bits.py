@@ -25,24 +25,36 @@ if TYPE_CHECKING:
 NOWHERE = -(2**63)
 MOST_BITS = 2**32
 """Positions are 32 bits: 512 MiB a filter, 87 million ids at 1e-9."""
-AHEAD = 2
-"""Bits of an id that are looked at without branching: half of all bits are set, so three in four new ids are
-told by them, and their loads wait for memory together."""
+FIRST = 2
+"""Bits of an id that are mixed once for all filters, and looked at in all rows without branching: in a full one
+half of all bits are set, so three in four new ids are told by them, and loads wait for memory together."""
+AHEAD = 4
+"""Bits of which that is so of those rows that are left: of new ids one in sixteen goes on bit by bit."""
 ROWS = 256
-"""Rows whose first bits are looked at together."""
+"""Rows whose bits are looked at together."""
+
+
+@inlined
+def _mixed(first, second, index):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Return the 64 bits that an id's bit of that index is placed by."""
+    mix = first + np.uint64(index) * second
+    mix = (mix ^ (mix >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mix = (mix ^ (mix >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mix ^ (mix >> np.uint64(31))
+
+
+@inlined
+def _placed(mixed, bits):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Return mixed * bits / 2^64, of two halves: no division, and evenly spread."""
+    high = (mixed >> np.uint64(32)) * bits
+    low = ((mixed & np.uint64(0xFFFFFFFF)) * bits) >> np.uint64(32)
+    return (high + low) >> np.uint64(32)
 
 
 @inlined
 def position(first, second, index, bits):  # type: ignore[no-untyped-def]  # inlined kernel
     """Return the position of an id's bit of that index, from 0 to ``bits`` - 1, both at most `MOST_BITS`."""
-    mixed = first + np.uint64(index) * second
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed ^= mixed >> np.uint64(31)
-    # mixed * bits / 2^64, of two halves: no division, and evenly spread.
-    high = (mixed >> np.uint64(32)) * bits
-    low = ((mixed & np.uint64(0xFFFFFFFF)) * bits) >> np.uint64(32)
-    return (high + low) >> np.uint64(32)
+    return _placed(_mixed(first, second, index), bits)
 
 
 @inlined
@@ -52,11 +64,20 @@ def is_set(words, at):  # type: ignore[no-untyped-def]  # inlined kernel
 
 
 @kernel
+def mix(hashes: NDArray[np.uint64], mixed: NDArray[np.uint64]) -> None:
+    """Mix ids' first bits, which any filter places by its own size: uint64[n, 2] to uint64[`FIRST`, n]."""
+    for index in range(FIRST):
+        for row in range(hashes.shape[0]):
+            mixed[index, row] = _mixed(hashes[row, 0], hashes[row, 1], index)
+
+
+@kernel
 def find(
     words: NDArray[np.uint64],
     bits: Int,
     count: Int,
     hashes: NDArray[np.uint64],
+    mixed: NDArray[np.uint64],
     skip: NDArray[np.bool_],
     stop: Int,
     bucket: Int,
@@ -67,28 +88,40 @@ def find(
     Args:
         words: uint64[m], the filter.
         bits: Its size.
-        count: Bits of an id, at least `AHEAD`.
+        count: Bits of an id, at least `FIRST`.
         hashes: uint64[n, 2].
+        mixed: uint64[`FIRST`, n], what `mix` makes of them.
         skip: bool[n], rows that are not looked up.
         stop: Row after the last one.
         bucket: The filter's.
         hit: int64[n], set to the bucket where the row is in it; rows that are in a later one are passed over.
     """
     size = np.uint64(bits)
-    maybe = np.empty(ROWS, np.uint64)
+    left = np.empty(ROWS, np.int64)
+    told = np.empty(ROWS, np.uint64)
     for start in range(0, stop, ROWS):
         rows = min(ROWS, stop - start)
         for k in range(rows):
-            first, second = hashes[start + k, 0], hashes[start + k, 1]
-            maybe[k] = is_set(words, position(first, second, 0, size)) & is_set(
-                words, position(first, second, 1, size)
+            told[k] = is_set(words, _placed(mixed[0, start + k], size)) & is_set(
+                words, _placed(mixed[1, start + k], size)
             )
+        maybe: Int = 0
         for k in range(rows):
-            row = start + k
-            if maybe[k] == np.uint64(0) or skip[row] or hit[row] >= bucket:
+            left[maybe] = start + k
+            maybe += np.int64(told[k])
+        ahead = min(AHEAD, count)
+        for index in range(FIRST, ahead):
+            some, maybe = maybe, 0
+            for k in range(some):
+                row = left[k]
+                left[maybe] = row
+                maybe += np.int64(is_set(words, position(hashes[row, 0], hashes[row, 1], index, size)))
+        for k in range(maybe):
+            row = left[k]
+            if skip[row] or hit[row] >= bucket:
                 continue
             all_set = True
-            for index in range(AHEAD, count):
+            for index in range(ahead, count):
                 if is_set(words, position(hashes[row, 0], hashes[row, 1], index, size)) == np.uint64(0):
                     all_set = False
                     break
@@ -108,10 +141,14 @@ def add(
     """Put the ids of rows ``start`` to ``stop`` into a filter. Returns how many bits were not set before."""
     size = np.uint64(bits)
     new = np.int64(0)
+    # All positions of an id first: that has no branch and no memory to wait for, and LLVM does several at once.
+    places = np.empty(count, np.uint64)
     for row in range(start, stop):
         first, second = hashes[row, 0], hashes[row, 1]
         for index in range(count):
-            at = position(first, second, index, size)
+            places[index] = position(first, second, index, size)
+        for index in range(count):
+            at = places[index]
             word = words[at >> np.uint64(6)]
             bit = np.uint64(1) << (at & np.uint64(63))
             new += np.int64(word & bit == np.uint64(0))

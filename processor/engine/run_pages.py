@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine import bloom_bits
 from processor.engine.block_pages import PAGE_HEAD_BYTES, count_ids, get
 from processor.engine.blocks import Rows, UnreadableBlockError, Wrong, encode
 from processor.engine.bloom import Filter
@@ -97,10 +96,7 @@ class RunWriter:
         number = (self._number << PLACE_BITS) + start
         rows = Rows(number, self._hash[part], self._owner[part], self._reading_ms[part], none)
         block, pages = encode(rows, 0, b"")
-        one = self._filter
-        with np.errstate(over="ignore"):
-            one.set += int(bloom_bits.add(one.words, one.bits, one.each, self._hash, start, stop))
-        one.ids += stop - start
+        self._filter.put(self._hash, start, stop)
         self._begun = stop
         first = sum(each.size for each in self._starts)
         self._starts.append(pages.first - (self._number << PLACE_BITS))

@@ -14,7 +14,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 from processor.state.memory import MemoryStore
-from processor.state.rocks import RocksStore, open_store
+from processor.state.rocks import CACHE, CACHE_BYTES, LATE, RocksStore, open_store
 from processor.state.store import CorruptStoreError, StoreError
 from tests.support.disk import mounted, spoil
 
@@ -246,6 +246,24 @@ def test_flipped_bytes_in_a_file_of_values_are_corruption_when_they_are_read(tmp
         store.clear()
     assert list(store.items(b"")) == []
     store.close()
+
+
+def test_what_was_read_takes_no_more_memory_with_many_stores_than_with_one(tmp_path: Path) -> None:
+    most = 4 * 1024 * 1024
+    CACHE.set_capacity(most)
+    try:
+        for number in range(3):
+            each = [[prefix + b"%d" % key for key in range(2_000)] for prefix in (b"", LATE)]
+            filled = RocksStore(tmp_path / str(number))
+            filled.write({key: os.urandom(4096) for keys in each for key in keys})
+            filled.close()
+            store = RocksStore(tmp_path / str(number))
+            for keys in each:
+                assert None not in store.get_many(keys)
+                assert most // 2 < CACHE.get_usage() <= most
+            store.close()
+    finally:
+        CACHE.set_capacity(CACHE_BYTES)
 
 
 def test_a_disk_that_is_full_is_no_corruption_and_what_was_written_is_there_when_it_has_room() -> None:
