@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from benchmarks.id_cases import FACTORS, GROWN, HEADER, ID_CASES, LEAST_CONFIRMED, SIZES
 from benchmarks.peers import BLOOM, SEQMARK
 from benchmarks.results import median
-from benchmarks.tables import NONE, WORDS, Rows, half, halves, reached, rounded, steady
+from benchmarks.tables import NONE, WORDS, Rows, half, halves, reached, rounded, steady, steady_rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,6 +66,16 @@ def rates(results: Results) -> Rows:
     return Rows(titles, rows, 3)
 
 
+def short(results: Results) -> Rows:
+    """List all systems with ten million ids in the window."""
+    case = SIZES[1]
+    rows = [
+        (results.systems.get(system, system), WORDS[guarantee], halves(results.of(case, system, guarantee)))
+        for system, guarantee in systems(results, case)
+    ]
+    return Rows(("system", "guarantee", "records per CPU second"), rows, 2)
+
+
 def _median(figures: Sequence[Figures], what: Callable[[Figures], float]) -> str:
     return rounded(median(figures, what))
 
@@ -115,9 +125,9 @@ def promises(results: Results) -> Rows:
             good = reached(own if steady(confirmed) else None, LEAST_CONFIRMED, None)
             name = f"{case.title}, Bloom filters confirmed"
             rows.append((name, rounded(LEAST_CONFIRMED), rounded(own), good))
-    ours = median(results.of(HEADER, SEQMARK), half)
+    ours = steady_rate(results, HEADER, SEQMARK)
     for system, factor in FACTORS.items():
-        theirs = median(results.of(HEADER, system), half)
+        theirs = steady_rate(results, HEADER, system)
         if ours and theirs:
             value = ours / theirs
             name = f"ahead of {results.systems.get(system, system)}, exactly once both"

@@ -33,13 +33,24 @@ if TYPE_CHECKING:
     from processor.wire.encode import EncodedBatch
 
 TICK_S = 0.01
-WARM_S = 20.0
-"""Of the offered load that is not looked at: caches fill, JVMs compile. The broker's takes 0.2 to 0.3 of a
-core for some 15 s of such small requests, whatever it has done before; p99 is up to twice as long then."""
 FIRST_S = 120.0
 """How long a system may take to start and let the first records through."""
 TAIL_S = 30.0
 """How long it may take, once all is offered, to catch up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """For how long a load is offered.
+
+    Attributes:
+        warm_s: Not looked at: caches fill, JVMs compile. The broker's takes 0.2 to 0.3 of a core for some 15 s
+            of such small requests, whatever it has done before; p99 is up to twice as long then.
+        counted_s: Looked at.
+    """
+
+    warm_s: float
+    counted_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +60,15 @@ class Offer:
     Attributes:
         ticks: By tick a batch a partition, without its time.
         passing: Records that must become visible.
+        warm_s: Of this time from the beginning records are not looked at.
     """
 
     ticks: list[list[EncodedBatch]]
     passing: int
+    warm_s: float
 
 
-def make_offer(load: Load, rate: int) -> Offer:
+def make_offer(load: Load, rate: int, warm_s: float) -> Offer:
     """Cut a load into ticks; its first tick only shows that the system is there."""
     each = max(1, round(rate * TICK_S / load.partitions))
     lanes: list[list[EncodedBatch]] = []
@@ -73,11 +86,11 @@ def make_offer(load: Load, rate: int) -> Offer:
         lanes.append(lane)
     count = min(map(len, lanes))
     passing = sum(int(load.numbers(number)[: count * each].max()) + 1 for number in range(load.partitions))
-    return Offer([list(tick) for tick in zip(*(lane[:count] for lane in lanes), strict=True)], passing)
+    return Offer([list(tick) for tick in zip(*(lane[:count] for lane in lanes), strict=True)], passing, warm_s)
 
 
-def measure_latency(peer: Peer, job: Job, rate: int, seconds: float) -> tuple[int, NDArray[np.int64]]:
-    """Offer a rate to a system for some seconds, `WARM_S` beside, with the standard case's records.
+def measure_latency(peer: Peer, job: Job, rate: int, times: Times) -> tuple[int, NDArray[np.int64]]:
+    """Offer a rate to a system for some time, with the standard case's records.
 
     Returns:
         How many records were looked at, and by milliseconds how many took so long, int64[longest + 1].
@@ -85,8 +98,8 @@ def measure_latency(peer: Peer, job: Job, rate: int, seconds: float) -> tuple[in
     Raises:
         FailedError: It ended, lost records, or did not catch up.
     """
-    load = Load(records=int(rate * (seconds + WARM_S)), partitions=job.partitions)
-    offer = make_offer(load, rate)
+    load = Load(records=int(rate * (times.warm_s + times.counted_s)), partitions=job.partitions)
+    offer = make_offer(load, rate, times.warm_s)
     with running(peer.command(job), peer.environment(job), job.folder / "log") as process:
         found = asyncio.run(_follow(process, job, offer))
     return int(found.sum()), found
@@ -96,7 +109,7 @@ async def _follow(process: subprocess.Popen[bytes], job: Job, offer: Offer) -> N
     link = await Link.open({"bootstrap_servers": job.bootstrap_servers}, "bench-visible", [job.sink])
     failure: list[Exception] = []
     go = asyncio.Event()
-    times: dict[str, float] = {}
+    when: dict[str, float] = {}
     loop = asyncio.get_running_loop()
 
     async def send() -> None:
@@ -106,15 +119,15 @@ async def _follow(process: subprocess.Popen[bytes], job: Job, offer: Offer) -> N
         await _send_tick(producer, job, offer.ticks[0], time.time())
         await producer.flush()
         asyncio.run_coroutine_threadsafe(go.wait(), loop).result(FIRST_S + 5)
-        times["began"] = began = time.time()
+        when["began"] = began = time.time()
         for number, tick in enumerate(offer.ticks[1:]):
-            if "given up" in times:
+            if "given up" in when:
                 break
             due = began + number * TICK_S
             await asyncio.sleep(max(0.0, due - time.time()))
             await _send_tick(producer, job, tick, due)
         await producer.flush()
-        times["ended"] = time.time()
+        when["ended"] = time.time()
         await producer.close()
 
     def sending() -> None:
@@ -126,9 +139,9 @@ async def _follow(process: subprocess.Popen[bytes], job: Job, offer: Offer) -> N
     thread = Thread(target=sending, name="offer")
     thread.start()
     try:
-        return await _read(process, link, job, offer, go, times, failure)
+        return await _read(process, link, job, offer, go, when, failure)
     finally:
-        times["given up"] = time.time()  # where all was read nothing is left to send
+        when["given up"] = time.time()  # where all was read nothing is left to send
         go.set()
         await link.close()
         await asyncio.to_thread(thread.join)
@@ -147,7 +160,7 @@ async def _read(
     job: Job,
     offer: Offer,
     go: asyncio.Event,
-    times: dict[str, float],
+    when: dict[str, float],
     failure: list[Exception],
 ) -> NDArray[np.int64]:
     fetcher, decoder = Fetcher(link), Decoder()
@@ -167,8 +180,8 @@ async def _read(
                 positions[tp] = piece.next_offset
                 stamps = piece.columns.timestamp
                 seen += stamps.size
-                if "began" in times:
-                    took = now_ms - stamps[stamps >= (times["began"] + WARM_S) * 1000]
+                if "began" in when:
+                    took = now_ms - stamps[stamps >= (when["began"] + offer.warm_s) * 1000]
                     counted = np.bincount(np.maximum(took, 0), minlength=found.size)
                     counted[: found.size] += found
                     found = counted
@@ -177,8 +190,8 @@ async def _read(
         if seen and not go.is_set():
             go.set()
             deadline = time.time() + len(offer.ticks) * TICK_S + FIRST_S
-        if "ended" in times:
-            deadline = min(deadline, times["ended"] + TAIL_S)
+        if "ended" in when:
+            deadline = min(deadline, when["ended"] + TAIL_S)
     return found
 
 

@@ -27,7 +27,7 @@ class Options:
     """What to measure.
 
     Attributes:
-        quick: An eighth of everything, once; of peers, and of delays, what each promises at best.
+        quick: An eighth of the records, once; peers, and delays, with each system's best guarantee only.
         cases: With the number of records that they are to have.
         peers: Module names.
         records: At most so many in any case; None: as the cases say.

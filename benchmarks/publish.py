@@ -92,6 +92,7 @@ _ID_BLOCKS: dict[str, Callable[[Results], str]] = {
     "ids-rates": lambda results: tables.markdown(id_tables.rates(results)),
     "ids-bytes": lambda results: tables.markdown(id_tables.sizes(results)),
     "ids-promises": lambda results: tables.markdown(id_tables.promises(results)),
+    "ids-short": lambda results: tables.markdown(id_tables.short(results)),
     "ids-settings": lambda results: tables.markdown(tables.settings(results)),
 }
 

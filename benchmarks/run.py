@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ import psutil
 
 from benchmarks.cases import STANDARD, scaled, turns
 from benchmarks.cluster import create, remove
-from benchmarks.latency import measure_latency, percentile
+from benchmarks.latency import Times, measure_latency, percentile
 from benchmarks.load import produce
 from benchmarks.measure import FailedError, measure
 from benchmarks.peers import BLOOM, RECEIPTS, SEQMARK, Job, find_peer
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     from benchmarks.results import Results
 
 LATENCY_SYSTEMS = (SEQMARK, "kafka_streams", "flink")
-LATENCY_S = 15.0
-QUICK_LATENCY_S = 5.0
+LATENCY = Times(warm_s=20.0, counted_s=15.0)
+QUICK_LATENCY = Times(warm_s=5.0, counted_s=5.0)
 LATENCY_PARTITIONS = 4
 CORES_LEAST = 4
 """Two for the worker, two for the broker and all else."""
@@ -49,6 +50,15 @@ def lacking(case: Case, memory_bytes: int, disk_bytes: int) -> str:
         if free < wanted << 30:
             return f"it takes {wanted} GiB of {what}, and {free / 2**30:.0f} are free"
     return ""
+
+
+def _prepared(name: str) -> tuple[Peer | None, str]:
+    """Return a system that has all that it needs, and why it cannot take part; empty where it can."""
+    try:
+        peer = find_peer(name)
+    except ImportError as error:
+        return None, f"its module cannot be imported: {error}"
+    return peer, peer.prepare(say) or ""
 
 
 class Bench:
@@ -92,15 +102,14 @@ class Bench:
 
     def _prepare(self) -> None:
         beside = BLOOM if self._options.ids else (RECEIPTS,)
-        for name in (SEQMARK, *beside, *self._options.peers):
-            try:
-                peer = find_peer(name)
-            except ImportError as error:
-                self._results.missing[name] = f"its module cannot be imported: {error}"
-                continue
-            if reason := peer.prepare(say):
+        names = (SEQMARK, *beside, *self._options.peers)
+        # Some compile and some wait for the network, for half a minute each, once.
+        with ThreadPoolExecutor(len(names)) as pool:
+            found = list(pool.map(_prepared, names))
+        for name, (peer, reason) in zip(names, found, strict=True):
+            if peer is None or reason:
                 self._results.missing[name] = reason
-                say(f"{peer.name} does not take part: {reason}", "yellow")
+                say(f"{peer.name if peer else name} does not take part: {reason}", "yellow")
             else:
                 self._systems[name] = peer
                 self._results.systems[name] = peer.name
@@ -110,7 +119,7 @@ class Bench:
         self._results.records[case.name] = case.load.records
         sources: dict[int, str] = {}
         guarantees = {
-            name: self._guarantees(peer, shorter=name != SEQMARK) for name, peer in self._systems.items()
+            name: self.guarantees(peer, brief=name != SEQMARK) for name, peer in self._systems.items()
         }
         for turn in turns(case, guarantees, self._options.repetitions):
             limit = self._options.limit(self._systems[turn.system].record_limit)
@@ -122,9 +131,9 @@ class Bench:
                 self._results.runs.append(run)
         self._remove("bench-source-")
 
-    def _guarantees(self, peer: Peer, *, shorter: bool) -> Sequence[Guarantee]:
-        """Return what a system is measured with: all that it promises, or the best of it in a quick run."""
-        return peer.guarantees[:1] if self._options.quick and shorter else peer.guarantees
+    def guarantees(self, peer: Peer, *, brief: bool) -> Sequence[Guarantee]:
+        """Return what a system is measured with: all that it promises; in a ``brief`` quick run the best."""
+        return peer.guarantees[:1] if self._options.quick and brief else peer.guarantees
 
     def _produce(self, topic: str, load: Load) -> str:
         asyncio.run(create(self._servers, topic, load.partitions))
@@ -184,7 +193,7 @@ class Bench:
         case = next((case for case in self._options.cases if case.name == STANDARD), None)
         if case is None:
             return
-        for guarantee in self._guarantees(peer, shorter=True):
+        for guarantee in self.guarantees(peer, brief=True):
             rate = median(self._results.of(STANDARD, system, guarantee), lambda figures: figures.half_wall_rate)
             if rate is None:
                 continue
@@ -195,8 +204,8 @@ class Bench:
             half = int(rate / 2)
             say(f"from produce to visible: {peer.name}, {guarantee}, {half:,} records a second")
             try:
-                seconds = QUICK_LATENCY_S if self._options.quick else LATENCY_S
-                records, found = measure_latency(peer, job, half, seconds)
+                times = QUICK_LATENCY if self._options.quick else LATENCY
+                records, found = measure_latency(peer, job, half, times)
             except FailedError as error:
                 say(f"{peer.name}: {error}", "bold red")
                 continue

@@ -173,15 +173,15 @@ def reached(value: float | None, least: float | None, aim: float | None) -> str:
 def promises(results: Results) -> Rows:
     """List what issue 6 asks for beside rates."""
     rows = []
-    ours = median(results.of(STANDARD, SEQMARK), half)
+    ours = steady_rate(results, STANDARD, SEQMARK)
     for system, factor in FACTORS.items():
-        theirs = median(results.of(STANDARD, system), half)
+        theirs = steady_rate(results, STANDARD, system)
         value = ours / theirs if ours and theirs else None
         name = results.systems.get(system, system)
         rows.append(
             (f"ahead of {name}, exactly once both", f"{factor:.0f} times", *_judged(value, factor, "times"))
         )
-    loose = median(results.of(STANDARD, SEQMARK, "at_least_once"), half)
+    loose = steady_rate(results, STANDARD, SEQMARK, "at_least_once")
     cost = 1 - ours / loose if ours and loose else None
     shown = NONE if cost is None else f"{cost:.0%}"
     good = NONE if cost is None else "yes" if cost <= COST_OF_EXACTNESS else "no"
@@ -191,7 +191,8 @@ def promises(results: Results) -> Rows:
     bound = COMMIT_MS + LATENCY_OVER_MS
     p99 = next((each.p99_ms for each in results.latency if (each.system, each.guarantee) == OURS), None)
     shown = NONE if p99 is None else f"{p99:.0f} ms"
-    good = NONE if p99 is None else "yes" if p99 <= bound else "no"
+    # A quick run's broker is not warm yet, and a part may be of one.
+    good = NONE if p99 is None or results.kind != "latest" else "yes" if p99 <= bound else "no"
     rows.append(("p99 from produce to visible at half load", f"{bound} ms at most", shown, good))
     gain = results.cores.get("factor")
     why = results.cores.get("missing", "not measured")
@@ -199,6 +200,12 @@ def promises(results: Results) -> Rows:
         ("wall rate with a second core", "1.6 times", *(_judged(gain, 1.6, "times") if gain else (why, NONE)))
     )
     return Rows(("promise", "target", "measured", "reached"), rows, 4)
+
+
+def steady_rate(results: Results, case: str, system: str, guarantee: str = "exactly_once") -> float | None:
+    """Return what a system did in the second half; None where that was too short to be compared."""
+    figures = results.of(case, system, guarantee)
+    return median(figures, half) if steady(figures) else None
 
 
 def _judged(value: float | None, least: float, unit: str) -> tuple[str, str]:

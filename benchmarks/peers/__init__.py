@@ -109,7 +109,7 @@ class Peer(Protocol):
 
     @property
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """Those that it can give."""
+        """Those that it can give, the best first."""
 
     @property
     def record_limit(self) -> int | None:

@@ -92,8 +92,8 @@ def _filters(settings: Settings) -> list[Finding]:
         size = window.sized(0, 0).bits // 8
         note = (
             f"a partition has up to {window.most_live} filters of {size / 1e6:,.1f} MB, "
-            f"{window.most_live * size / 1e6:,.0f} MB together, each as its bucket begins; more of them if "
-            "more ids come than expected_per_bucket"
+            f"{window.most_live * size / 1e6:,.0f} MB together, each made ready while the bucket before fills; "
+            "more of them if more ids come than expected_per_bucket"
         )
         found.append(Finding("info", Problem(f"pipelines.{index}.dedup.bloom", note)))
     return found

@@ -110,7 +110,7 @@ class Filter:
 
 
 def mixed_bits(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return what all filters look at first: uint64[2, n] of uint64[n, 2]."""
+    """Return what all filters look at first, uint64[`bloom_bits.FIRST`, n], of hashes, uint64[n, 2]."""
     mixed = np.empty((bloom_bits.FIRST, len(hashes)), np.uint64)
     with np.errstate(over="ignore"):
         bloom_bits.mix(hashes, mixed)

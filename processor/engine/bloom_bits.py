@@ -29,7 +29,8 @@ FIRST = 2
 """Bits of an id that are mixed once for all filters, and looked at in all rows without branching: in a full one
 half of all bits are set, so three in four new ids are told by them, and loads wait for memory together."""
 AHEAD = 4
-"""Bits of which that is so of those rows that are left: of new ids one in sixteen goes on bit by bit."""
+"""So many bits, the first `FIRST` among them, are looked at without branching, in rows that those leave: of new
+ids one in sixteen goes on bit by bit."""
 ROWS = 256
 """Rows whose bits are looked at together."""
 
@@ -97,26 +98,27 @@ def find(
         hit: int64[n], set to the bucket where the row is in it; rows that are in a later one are passed over.
     """
     size = np.uint64(bits)
+    ahead = min(AHEAD, count)
+    maybe = np.empty(ROWS, np.uint64)
     left = np.empty(ROWS, np.int64)
-    told = np.empty(ROWS, np.uint64)
     for start in range(0, stop, ROWS):
         rows = min(ROWS, stop - start)
         for k in range(rows):
-            told[k] = is_set(words, _placed(mixed[0, start + k], size)) & is_set(
-                words, _placed(mixed[1, start + k], size)
-            )
-        maybe: Int = 0
+            maybe[k] = is_set(words, _placed(mixed[0, start + k], size))
+        for index in range(1, FIRST):
+            for k in range(rows):
+                maybe[k] &= is_set(words, _placed(mixed[index, start + k], size))
+        more: Int = 0
         for k in range(rows):
-            left[maybe] = start + k
-            maybe += np.int64(told[k])
-        ahead = min(AHEAD, count)
+            left[more] = start + k
+            more += np.int64(maybe[k])
         for index in range(FIRST, ahead):
-            some, maybe = maybe, 0
+            some, more = more, 0
             for k in range(some):
                 row = left[k]
-                left[maybe] = row
-                maybe += np.int64(is_set(words, position(hashes[row, 0], hashes[row, 1], index, size)))
-        for k in range(maybe):
+                left[more] = row
+                more += np.int64(is_set(words, position(hashes[row, 0], hashes[row, 1], index, size)))
+        for k in range(more):
             row = left[k]
             if skip[row] or hit[row] >= bucket:
                 continue

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WRITE_BUFFER_BYTES = 4 * 1024 * 1024
-"""RocksDB's 64 MiB a database would be 4 GiB for 64 partitions."""
+"""Up to two for each family: 16 MiB a partition. RocksDB's own 64 MiB would be 16 GiB for 64 partitions."""
 LOG_BYTES = 16 * 1024 * 1024
 """A file of the write-ahead log stays until both families have been written since: without a bound, 64 MiB."""
 LOG_FILES = 2

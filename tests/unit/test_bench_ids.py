@@ -337,6 +337,7 @@ def test_the_page_has_all_blocks_of_ids() -> None:
     assert all(
         f"<!-- bench:{name} -->" in text for name in ("ids-rates", "ids-bytes", "ids-promises", "ids-plot")
     )
+    assert "<!-- bench:ids-short -->" in (publish.ROOT / "README.md").read_text()
 
 
 def test_promises_are_judged_against_the_targets() -> None:

@@ -99,7 +99,7 @@ def test_a_record_of_another_partition_or_time_is_noticed() -> None:
 def test_an_offer_has_the_rate_in_each_tick_and_knows_what_passes() -> None:
     load = Load(records=10_000, partitions=4)
 
-    offer = make_offer(load, 20_000)
+    offer = make_offer(load, 20_000, 1.0)
 
     assert {batch.count for tick in offer.ticks for batch in tick} == {50}
     assert {len(tick) for tick in offer.ticks} == {4}

@@ -18,6 +18,7 @@ from benchmarks.options import Options
 from benchmarks.peers import PEERS, SEQMARK, Job, find_peer
 from benchmarks.plots import draw
 from benchmarks.results import Latency, Results, Run, Spread
+from benchmarks.run import Bench
 from benchmarks.tree import Tree, running
 
 if TYPE_CHECKING:
@@ -88,6 +89,15 @@ def test_other_cases_have_seqmark_exactly_once_and_one_peer_once() -> None:
     assert found.count((SEQMARK, "exactly_once")) == 3
     assert found.count(("kafka_streams", "exactly_once")) == 1
     assert len(found) == 4
+
+
+@pytest.mark.parametrize(("quick", "peers"), [("0", 2), ("1", 1)])
+def test_a_quick_run_has_of_peers_what_they_promise_at_best(tmp_path: Path, quick: str, peers: int) -> None:
+    bench = Bench(Options.read({"QUICK": quick}), results(), "h:1", None, tmp_path)
+    both = find_peer(SEQMARK)
+
+    assert bench.guarantees(both, brief=True) == BOTH[:peers]
+    assert bench.guarantees(both, brief=False) == BOTH
 
 
 def test_the_cases_are_those_of_the_issue() -> None:
@@ -189,6 +199,15 @@ def test_the_promises_compare_runs_of_the_same_results() -> None:
     assert found["what exactly once costs against at least once"] == ("5%", "yes")
     assert found["p99 from produce to visible at half load"] == ("251 ms", "no")
     assert found["wall rate with a second core"] == ("not measured", "-")
+
+
+def test_what_was_too_short_to_be_measured_keeps_no_promise_and_breaks_none() -> None:
+    short = results()
+    short.kind = "quick"
+    for run in results().runs:
+        short.runs.append(replace(run, figures=made(5_000_000.0)))
+
+    assert {row[3] for row in tables.promises(short).rows} == {"-"}
 
 
 def test_a_failed_run_has_no_figures_but_a_line() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from processor.engine import bloom_bits, bloom_snapshot
-from processor.engine.bloom import BloomWindow, Filter
+from processor.engine.bloom import BloomWindow, Filter, mixed_bits
 from processor.engine.bloom_snapshot import UnreadableSnapshotError
 from processor.engine.siphash import siphash128, words_of_key
 from tests.support.ids import ids_of
@@ -101,6 +101,34 @@ def test_the_filter_of_a_dropped_bucket_is_cleaned_and_used_again() -> None:
             old = ids_of(random_hashes(80, seed=2))
             assert (bloom.look_up(old, reading) == bloom_bits.NOWHERE).all()
     assert len(set(sizes[2:])) == 1
+
+
+@pytest.mark.parametrize("each", [2, 3, 4, 5, 6, 48])
+@pytest.mark.parametrize("stop", [0, 1, 256, 300, 700])
+def test_what_is_found_is_what_all_bits_say_of_the_rows_that_are_asked(each: int, stop: int) -> None:
+    # A quarter of the bits is set, so that false positives are many where an id has few bits.
+    words = np.random.default_rng(1).integers(0, 2**64, (2, 400), np.uint64)
+    one = Filter(5, 0, 400, 400 * 64, each, words=words[0] & words[1])
+    hashes = random_hashes(700, seed=2)
+    one.put(hashes, 100, 400)
+    skip = np.arange(700) % 7 == 0
+    before = np.where(np.arange(700) % 5 == 0, np.arange(700) % 3 + 4, bloom_bits.NOWHERE)
+
+    hit = before.copy()
+    one.find(hashes, mixed_bits(hashes), skip, stop, hit)
+
+    expected = before.copy()
+    for row in range(stop):
+        first, second = hashes[row]
+        with np.errstate(over="ignore"):
+            places = [
+                int(bloom_bits.position(first, second, index, np.uint64(one.bits)))  # type: ignore[no-untyped-call]
+                for index in range(each)
+            ]
+        if all(int(one.words[at // 64]) >> at % 64 & 1 for at in places) and not skip[row]:
+            expected[row] = max(before[row], 5)
+    assert hit.tolist() == expected.tolist()
+    assert stop < 400 or (hit[100:400][~skip[100:400]] >= 5).all()
 
 
 def test_a_filter_is_never_larger_than_its_positions_reach() -> None:

@@ -259,6 +259,8 @@ def test_what_was_read_takes_no_more_memory_with_many_stores_than_with_one(tmp_p
             filled.close()
             store = RocksStore(tmp_path / str(number))
             for keys in each:
+                CACHE.set_capacity(0)
+                CACHE.set_capacity(most)
                 assert None not in store.get_many(keys)
                 assert most // 2 < CACHE.get_usage() <= most
             store.close()
