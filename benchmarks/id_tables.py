@@ -66,16 +66,6 @@ def rates(results: Results) -> Rows:
     return Rows(titles, rows, 3)
 
 
-def short(results: Results) -> Rows:
-    """List all systems with ten million ids in the window."""
-    case = SIZES[1]
-    rows = [
-        (results.systems.get(system, system), WORDS[guarantee], halves(results.of(case, system, guarantee)))
-        for system, guarantee in systems(results, case)
-    ]
-    return Rows(("system", "guarantee", "records per CPU second"), rows, 2)
-
-
 def _median(figures: Sequence[Figures], what: Callable[[Figures], float]) -> str:
     return rounded(median(figures, what))
 

@@ -14,19 +14,21 @@ from typing import TYPE_CHECKING
 
 from benchmarks import id_tables, tables
 from benchmarks.cases import STANDARD
+from benchmarks.id_cases import SIZES
 from benchmarks.plots import draw, windows
 from benchmarks.results import RESULTS, Results, median
 from processor.commands.console import say
 from processor.errors import EXIT_FAILED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("docs/benchmarks.md", "README.md")
 PICTURES = ROOT / "docs" / "images"
 LATEST = RESULTS / "latest.json"
 LATEST_IDS = RESULTS / "ids.json"
+TEN_MILLION = SIZES[1]
 _BLOCK = re.compile(r"(<!-- bench:(?P<name>[a-z-]+) -->\n).*?(<!-- /bench -->)", re.DOTALL)
 
 
@@ -42,11 +44,11 @@ def machine(results: Results) -> str:
     )
 
 
-def short(results: Results) -> str:
-    """Return the README's form: each system at its best guarantee, a line each."""
+def short(results: Results, case: str, entries: Iterable[tuple[str, str]]) -> str:
+    """Return the README's form of a case: a line for each system and guarantee."""
     rows = []
-    for system, guarantee in tables.entries(results):
-        rate = median(results.of(STANDARD, system, guarantee), tables.half)
+    for system, guarantee in entries:
+        rate = median(results.of(case, system, guarantee), tables.half)
         rows.append((results.systems.get(system, system), tables.WORDS[guarantee], tables.rounded(rate)))
     return tables.markdown(tables.Rows(("system", "guarantee", "records per CPU second"), rows, 2))
 
@@ -66,7 +68,7 @@ def missing(results: Results) -> str:
 _BLOCKS: dict[str, Callable[[Results], str]] = {
     "machine": machine,
     "noise": tables.noise,
-    "short": short,
+    "short": lambda results: short(results, STANDARD, tables.entries(results)),
     "missing": missing,
     "standard": lambda results: tables.markdown(tables.standard(results)),
     "cases": lambda results: tables.markdown(tables.cases(results)),
@@ -92,7 +94,7 @@ _ID_BLOCKS: dict[str, Callable[[Results], str]] = {
     "ids-rates": lambda results: tables.markdown(id_tables.rates(results)),
     "ids-bytes": lambda results: tables.markdown(id_tables.sizes(results)),
     "ids-promises": lambda results: tables.markdown(id_tables.promises(results)),
-    "ids-short": lambda results: tables.markdown(id_tables.short(results)),
+    "ids-short": lambda results: short(results, TEN_MILLION, id_tables.systems(results, TEN_MILLION)),
     "ids-settings": lambda results: tables.markdown(tables.settings(results)),
 }
 
