@@ -33,7 +33,7 @@ MEASURED = 1_000_000
 SPREAD_MS = int(6.9 * DAY_MS)
 
 
-def _spread(load: Load) -> Load:
+def spread(load: Load) -> Load:
     """Return the load with timestamps over most of the window."""
     return replace(load, step_ms=int(SPREAD_MS // (load.share(0) * (1 - load.duplicates))))
 
@@ -41,14 +41,14 @@ def _spread(load: Load) -> Load:
 def _load(millions: float) -> Load:
     """Return a load that leaves so many million ids in the window, random ones of 16 bytes."""
     records = int((millions * 1e6 + MEASURED) / 0.95)
-    return _spread(Load(records=records, ids="binary", far=True, measured=MEASURED))
+    return spread(Load(records=records, ids="binary", far=True, measured=MEASURED))
 
 
 ID_CASES = (
     Case(
         HEADER,
         "header, UUID of 36 B",
-        _spread(Load(ids="text")),
+        spread(Load(ids="text")),
         least=LEAST,
         peers=ID_PEERS,
         rounds=(99, 99),
@@ -59,14 +59,14 @@ ID_CASES = (
     Case(
         "ids-binary",
         "header, 16 random bytes",
-        _spread(Load(ids="binary")),
+        spread(Load(ids="binary")),
         least=LEAST,
         quick=False,
     ),
     Case(
         JSON,
         "JSON, two parts",
-        _spread(Load(ids="json")),
+        spread(Load(ids="json")),
         least=250_000,
         peers=("kafka_streams",),
     ),

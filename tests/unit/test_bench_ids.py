@@ -15,6 +15,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from benchmarks import id_tables, publish
 from benchmarks.cases import choose, scaled, turns
 from benchmarks.id_cases import HEADER, ID_CASES, SIZES
+from benchmarks.id_restore import Start, start_of, told
 from benchmarks.load import DAY_MS, START_MS, Load, as_columns
 from benchmarks.measure import FailedError, Figures, Sample, figures, state_bytes
 from benchmarks.options import Options
@@ -347,3 +348,24 @@ def test_promises_are_judged_against_the_targets() -> None:
     assert rows["10 million ids before"] == ("500,000", "400,000", "no: 80% of it")
     assert rows["100 million ids before"] == ("280,000", "300,000", "yes")
     assert rows["ahead of Kafka Streams 4, exactly once both"] == ("7 times", "10.0 times", "yes")
+
+
+def _logged(at: str, message: str) -> str:
+    return json.dumps({"time": f"2026-11-22T10:00:{at}+00:00", "level": "info", "message": message}) + "\n"
+
+
+def test_a_start_is_over_when_each_partition_is_ready() -> None:
+    began_s = 1_795_341_600.0  # 2026-11-22T10:00:00Z
+    log = "not JSON\n" + _logged("01.500", "there is no local state of changelog:1, reading all of it")
+    log += _logged("01.600", "there is no local state of changelog:0, reading all of it")
+    log += _logged("03.000", "clicks-0: ready, partitions [0, 2]") + _logged(
+        "03.100", "x-3: ready, partitions []"
+    )
+
+    assert start_of(log, began_s, 3) is None
+    last = start_of(log + _logged("03.500", "clicks-1: ready, partitions [1]"), began_s, 3)
+    assert last is not None
+
+    assert last == Start(process_s=3.5, restore_s=2.0)
+    assert start_of(log, began_s, 2) == Start(process_s=3.0, restore_s=1.5)
+    assert told("from the changelog", [last], 4_000_000).endswith("restored in 2.0 s: 2.0 million ids a second")
