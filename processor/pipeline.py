@@ -550,14 +550,14 @@ def _settle(partition: Partition, now_s: float | None = None) -> None:
     """Write what is held.
 
     Raises:
-        CorruptStoreError: The local state is not whole, and has been thrown away. Opened again it might look
+        RebuildError: The local state is not whole, and has been thrown away. Opened again it might look
             whole, for not all of it is read then, and fail at the same place, again and again.
     """
     try:
         partition.table.settle(now_s)
-    except CorruptStoreError:
+    except CorruptStoreError as error:
         partition.table.clear()
-        raise
+        raise RebuildError("local", f"local state: {error}") from error
 
 
 def new_position(next_offset: int, definition: bytes, state_id: bytes, slots: int) -> Position:

@@ -3,17 +3,21 @@
 The same as they make of it in a worker: read_committed, whole batches, the same judge, a record that cannot be
 judged or is too large for the sink changes nothing. Only, nothing is written. A batch that cannot be decoded is
 stepped over, which is said: a worker has stopped at it, and got behind it by a reset.
+
+What the sink takes may have been changed since. Of records that a worker has been past, those were too large
+that the quarantine calls so.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from processor.engine.records import BASE_OFFSET, CRC
+from processor.engine.verdict import Fault
 from processor.errors import RebuildError, StopError
 from processor.insert_id import InsertIds
 from processor.kafka.fetch import Fetcher, OutOfRangeError
@@ -23,6 +27,8 @@ from schemas.changelog import NO_BATCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
     from processor.judge import Judge
     from processor.kafka.seam import Link, TopicPartition
@@ -54,6 +60,33 @@ class Replayed:
     batch_crc: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """Which records were too large for the sink when a worker took them in?
+
+    Attributes:
+        before: The source offset that it had come to: of those from there on the sink's limit decides.
+        offsets: Those below it that the quarantine calls too large, int64[n], in any order.
+        whole: False where the quarantine may have held more: then the limit decides there too.
+    """
+
+    before: int = 0
+    offsets: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    whole: bool = True
+
+    def mark(self, encoder: Encoder, piece: Piece, fault: NDArray[np.uint8], limit_bytes: int) -> None:
+        """Give those of a piece their code in ``fault``, before they are judged."""
+        past = int(np.searchsorted(piece.columns.offset, self.before))
+        others = fault[:past].copy()
+        mark_too_large(encoder, piece, fault, limit_bytes)
+        if self.whole:
+            fault[:past] = others
+        fault[:past][np.isin(piece.columns.offset[:past], self.offsets)] = Fault.TOO_LARGE
+
+
+NONE_KNOWN = TooLarge()
+
+
 class Replay:
     """Feeds source records to judges.
 
@@ -63,6 +96,7 @@ class Replay:
         encoder: Measures what may be too large for the sink.
         sink_limit_bytes: What the sink takes.
         advance: Called with the number of offsets done since its last call.
+        too_large: What is known of records that were too large.
     """
 
     def __init__(
@@ -72,12 +106,14 @@ class Replay:
         encoder: Encoder,
         sink_limit_bytes: int,
         advance: Callable[[int], None],
+        too_large: TooLarge = NONE_KNOWN,
     ) -> None:
         self._link = link
         self._decoder = decoder
         self._encoder = encoder
         self._limit_bytes = sink_limit_bytes
         self._advance = advance
+        self._too_large = too_large
 
     async def run(
         self, tp: TopicPartition, span: tuple[int, int], judge: Judge, *, to_the_end: bool
@@ -140,7 +176,7 @@ class Replay:
         if not rows:
             return
         evidence = judge.extract(columns)
-        mark_too_large(self._encoder, piece, evidence.fault, self._limit_bytes)
+        self._too_large.mark(self._encoder, piece, evidence.fault, self._limit_bytes)
         evidence = evidence.before(rows)
         judge.judge(evidence)
         if isinstance(judge, InsertIds):

@@ -33,7 +33,9 @@ async def read_head(changelog: Changelog, start: int, stop: int, head: Head = He
         StopError: It is corrupt.
         RebuildError: It is not to be had.
     """
-    async for columns, _ in changelog.columns(start, stop):
+    async for found, _ in changelog.columns(start, stop):
+        # A fetch brings what lies behind, too.
+        columns = found.rows(0, int(found.offset.searchsorted(stop)))
         try:
             position, origin = _last(columns, POSITION_KEY), _last(columns, ORIGIN_KEY)
             copy = _last(columns, ORIGIN_COPY_KEY)

@@ -28,6 +28,7 @@ import numpy as np
 from processor.errors import RebuildError, StopError
 from processor.faults import Restoring, reached
 from processor.state.bulk import ForeignStateError
+from processor.state.head import read_head
 from processor.state.store import CorruptStoreError
 from schemas.changelog import ORIGIN_KEY, POSITION_KEY, CorruptStateError, LocalMark, Position, check_entry
 
@@ -43,6 +44,9 @@ log = logging.getLogger(__name__)
 WRITE_BYTES = 4 * 1024 * 1024
 """Local writes while restoring are cut into pieces of this size."""
 NO_STATE = b"\x00" * 16
+FOREIGN = "local state of %s belongs to another changelog, reading anew"
+LOOK_BACK = 64
+"""Offsets in front of a mark in which the last position is looked for: only aborted batches take more."""
 
 
 class ChangelogBounds(NamedTuple):
@@ -96,7 +100,7 @@ async def restore(
     """
     limits = await settled(changelog, transaction_timeout_s)
     mark = _usable_mark(table, changelog, limits)
-    if mark is not None and not await _loaded(table, changelog):
+    if mark is not None and not await _loaded(table, changelog, limits.start, mark):
         mark = None
     while True:
         start = limits.start if mark is None else max(limits.start, _resumes(table, mark))
@@ -120,7 +124,7 @@ async def restore(
             table.clear()
             continue
         if mark is not None and (position is None or position.state_id != mark.state_id or not seen):
-            log.warning("local state of %s belongs to another changelog, reading anew", changelog.name)
+            log.warning(FOREIGN, changelog.name)
             mark = None
             table.clear()
             continue
@@ -211,8 +215,22 @@ def _usable_mark(table: Table, changelog: Changelog, limits: ChangelogBounds) ->
     return mark
 
 
-async def _loaded(table: Table, changelog: Changelog) -> bool:
-    """Read the local state that is kept in bulk; clear the table if it is not right."""
+async def _same_state(changelog: Changelog, start: int, mark: LocalMark) -> bool:
+    """Tell whether what stands in front of the mark is of the mark's state; also where nothing tells.
+
+    Behind the mark there may be no position: changelogs of partitions to which nothing has come are all alike
+    but for their states.
+    """
+    head = await read_head(changelog, max(start, mark.changelog_offset - LOOK_BACK), mark.changelog_offset)
+    return head.position is None or head.position.state_id == mark.state_id
+
+
+async def _loaded(table: Table, changelog: Changelog, start: int, mark: LocalMark) -> bool:
+    """Read the local state that is kept in bulk; clear the table if it is not right or another changelog's."""
+    if not await _same_state(changelog, start, mark):
+        log.warning(FOREIGN, changelog.name)
+        table.clear()
+        return False
     try:
         await _aside(table.load_log())
     except (CorruptStateError, CorruptStoreError):

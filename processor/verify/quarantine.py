@@ -14,7 +14,7 @@ import numpy as np
 from processor.engine.verdict import Fault
 from processor.verify.align import LOOK_AHEAD, Aligner, Line, Step
 from processor.verify.report import Rule
-from processor.wire.quarantine import read_record
+from processor.wire.quarantine import OURS, called, read_record, source_offset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from processor.verify.tape import Tape
     from processor.wire.quarantine import Header
 
-OURS = (b"seqmark.error", b"seqmark.detail", b"seqmark.source")
-"""The headers behind the record's own, in this order."""
 _MOST_SHOWN = 60
 
 
@@ -80,7 +78,7 @@ class QuarantineCheck(Aligner):
 
     def called_too_large(self, columns: Columns) -> list[int]:
         """Return the source offsets of the records that ``columns`` of the quarantine call too large."""
-        return _too_large(self.lines(columns, 0, len(columns)))
+        return [where for _, where in called(columns, Fault.TOO_LARGE, self._source)]
 
     async def expect(self, columns: Columns, rows: NDArray[np.int64], fault: NDArray[np.uint8]) -> None:
         """Compare the ``rows`` that cannot be judged with what comes next; ``fault`` says why, of all rows."""
@@ -108,16 +106,10 @@ class QuarantineCheck(Aligner):
                 yield Line(offset, ("unreadable", offset), content)
                 continue
             code, _, position = (content for _, content in ours)
-            where = self._offset(position)
+            where = source_offset(position, self._source)
             problem = "" if where is not None else f"seqmark.source is {_text(position)}, not of {self._source}"
             held = _held(_text(code), key, value, timestamp, headers[: -len(OURS)], problem)
             yield Line(offset, ("unreadable", offset) if where is None else where, held)
-
-    def _offset(self, position: bytes | None) -> int | None:
-        source, _, digits = (position or b"").decode(errors="replace").rpartition(":")
-        if source != self._source or not digits.isascii() or not digits.isdigit() or len(digits) > 19:
-            return None
-        return int(digits)
 
     def count(self, records: int) -> None:
         """See `Aligner.count`."""

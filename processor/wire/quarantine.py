@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 Header = tuple[str | bytes, bytes | None]
 Item = tuple[bytes | None, bytes | None, int, list[Header]]
 
+OURS = (b"seqmark.error", b"seqmark.detail", b"seqmark.source")
+"""The headers behind the record's own, in this order."""
 BATCH_BYTES = 256 * 1024
+MOST_DIGITS = 19
+"""Of an offset."""
 EXPANSION_BYTES = 128
 """What cannot be compressed grows: by frames (gzip 18 bytes, LZ4 11, xerial 20, a little per block) and, in
 snappy's worst case, by a sixth. A record within that of the limit is measured, not guessed."""
@@ -45,6 +49,33 @@ def read_record(columns: Columns, row: int) -> Item:
         int(columns.timestamp[row]),
         _headers(tail),
     )
+
+
+def source_offset(position: bytes | None, source: str) -> int | None:
+    """Return the offset that a header ``seqmark.source`` names; None: none of ``topic:partition``."""
+    named, _, digits = (position or b"").decode(errors="replace").rpartition(":")
+    if named != source or not digits.isascii() or not digits.isdigit() or len(digits) > MOST_DIGITS:
+        return None
+    return int(digits)
+
+
+def called(columns: Columns, fault: Fault, source: str) -> list[tuple[int, int]]:
+    """Return the records of a quarantine that have a code: their offsets there, and in the source.
+
+    Args:
+        columns: Of the quarantine.
+        fault: Whose code.
+        source: ``topic:partition``; records of any other are left out.
+    """
+    found = []
+    for row in range(len(columns)):
+        headers = read_record(columns, row)[3][-len(OURS) :]
+        if tuple(name for name, _ in headers) != OURS or headers[0][1] != fault.code.encode():
+            continue
+        where = source_offset(headers[2][1], source)
+        if where is not None:
+            found.append((int(columns.offset[row]), where))
+    return found
 
 
 def _span(columns: Columns, start: int, length: int) -> bytes | None:

@@ -19,6 +19,7 @@ from processor.settings import load
 from tests.support.reset import remembered, run_reset
 from tests.support.topics import (
     New,
+    alter_topic,
     create_topic,
     delete_records,
     delete_topic,
@@ -251,6 +252,62 @@ def test_records_that_were_quarantined_are_left_out_of_the_state_once_more(
     assert (line["records"], line["unjudged"]) == (4, 2)
     drain(config)
     assert passed(config) == [1, 2, 3, 3]
+
+
+@pytest.mark.parametrize("now", ["1000000", "3000"], ids=["more", "less"])
+def test_what_was_too_large_then_is_left_out_and_nothing_else_whatever_the_sink_takes_now(
+    broker: Broker, tmp_path: Path, now: str
+) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path).with_quarantine()
+    create_topic(config.bootstrap_servers, config.sink, 1, {"max.message.bytes": "10000"})
+    noise = bytes(range(256))
+    records = [new(1), new(100, value=noise * 80), new(7, value=noise * 20), new(8)]
+    produce(config.bootstrap_servers, config.source, records)
+    drain(config)
+    assert passed(config) == [1, 7, 8]
+    alter_topic(config.bootstrap_servers, config.sink, **{"max.message.bytes": now})
+
+    (line,) = done(run_reset(config, "--to-offset", "0:3"))
+
+    assert (line["records"], line["unjudged"]) == (3, 1)
+    assert remembered(config).scopes[b"W"].sequence == 7
+    # Once more: what the quarantine tells of is of before a reset now, as its record is.
+    drain(config)
+    assert passed(config) == [1, 7, 8, 8]
+    (line,) = done(run_reset(config, "--to-offset", "0:2"))
+    assert line["unjudged"] == 1
+    assert remembered(config).scopes[b"W"].sequence == 1
+
+
+def test_what_was_too_large_and_has_passed_since_is_remembered(broker: Broker, tmp_path: Path) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path).with_quarantine()
+    create_topic(config.bootstrap_servers, config.sink, 1, {"max.message.bytes": "10000"})
+    produce(config.bootstrap_servers, config.source, [new(1), new(100, value=bytes(range(256)) * 80), new(101)])
+    drain(config)
+    alter_topic(config.bootstrap_servers, config.sink, **{"max.message.bytes": "1000000"})
+    done(run_reset(config, "--to-earliest"))
+    drain(config)
+    assert passed(config) == [1, 101, 1, 100, 101]
+
+    (line,) = done(run_reset(config, "--to-offset", "0:2"))
+
+    assert line["unjudged"] == 0
+    assert remembered(config).scopes[b"W"].sequence == 100
+
+
+def test_where_the_quarantine_has_forgotten_the_sink_says_what_was_too_large(
+    broker: Broker, tmp_path: Path
+) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path).with_quarantine()
+    create_topic(config.bootstrap_servers, config.sink, 1, {"max.message.bytes": "10000"})
+    produce(config.bootstrap_servers, config.source, [new(1), new(100, value=bytes(range(256)) * 80), new(2)])
+    drain(config)
+    delete_records(config.bootstrap_servers, config.quarantine, 1)
+
+    (line,) = done(run_reset(config, "--to-offset", "0:2"))
+
+    assert line["unjudged"] == 1
+    assert remembered(config).scopes[b"W"].sequence == 1
 
 
 def test_a_partition_that_no_worker_has_read_gets_a_position_too(broker: Broker, tmp_path: Path) -> None:

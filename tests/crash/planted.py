@@ -195,6 +195,14 @@ MISTAKES = (
         "tests/unit/test_restore.py::test_a_local_state_of_another_changelog_is_thrown_away",
     ),
     Mistake(
+        "a local state is believed where nothing behind its mark says whose it is",
+        "processor/state/restore.py",
+        "head.position.state_id == mark.state_id",
+        "mark",
+        "tests/unit/test_restore.py::"
+        "test_a_local_state_of_another_changelog_is_thrown_away_if_nothing_behind_it_says_whose",
+    ),
+    Mistake(
         "of equal keys in a JSON object the first counts",
         "processor/engine/json_scan.py",
         "                            if same:\n                                mask |=",
@@ -318,6 +326,15 @@ MISTAKES = (
         "np.searchsorted(columns.offset, stop)",
         "np.searchsorted(columns.offset, stop + 1)",
         "tests/unit/test_reset.py::test_records_from_the_end_on_change_nothing_wherever_in_a_batch_it_lies",
+    ),
+    Mistake(
+        "a reset asks the sink of now what was too large then",
+        "processor/reset/replay.py",
+        "        if self.whole:\n            fault[:past] = others\n",
+        "",
+        "tests/broker/test_reset.py::"
+        "test_what_was_too_large_then_is_left_out_and_nothing_else_whatever_the_sink_takes_now",
+        broker=True,
     ),
     Mistake(
         "a second reset forgets what the first one knew",

@@ -82,7 +82,9 @@ class FakeChangelog:
 
     async def columns(self, start: int, stop: int) -> AsyncIterator[tuple[Columns, int]]:
         async for items, after in self.read(start, stop):
-            yield columns_of(items)[0], after
+            columns, _ = columns_of(items)
+            columns.offset[:] = after - 1
+            yield columns, after
 
 
 def restored(table: Table, changelog: FakeChangelog, timeout_s: float = 60) -> Position | None:
@@ -106,6 +108,8 @@ def caught_up(entries: list[Entry]) -> MemoryStore:
     return store
 
 
+LOOK = 0
+"""Where is read first, if there is a mark: what is in front of it, for whose state that is."""
 MARKER: Entry = None
 LOG: list[Entry] = [commit(10, 7), MARKER, commit(20, 17), MARKER, commit(30, 27), MARKER]
 
@@ -140,7 +144,7 @@ def test_a_table_that_lags_is_caught_up_from_where_it_stands() -> None:
         changelog = FakeChangelog(LOG)
         assert restored(Table(store), changelog) == position(30)
         assert holds(store, 30, 27, read_to=6)
-        assert changelog.reads == [known]
+        assert changelog.reads == [LOOK, known]
 
 
 ORIGIN: Entry = {ORIGIN_KEY: Origin(5, 0).encode()}
@@ -240,12 +244,42 @@ def test_local_values_without_a_mark_are_thrown_away() -> None:
     assert holds(store, 30, 27, read_to=6)
 
 
-def test_a_local_state_of_another_changelog_is_thrown_away() -> None:
+@pytest.mark.parametrize(("look_back", "reads"), [(64, [LOOK, 0]), (1, [1, 2, 0])])
+def test_a_local_state_of_another_changelog_is_thrown_away(
+    look_back: int, reads: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restoring, "LOOK_BACK", look_back)
     store = caught_up([commit(90, 87, OTHER), MARKER])
     changelog = FakeChangelog(LOG)
     assert restored(Table(store), changelog) == position(30)
     assert holds(store, 30, 27, read_to=6)
-    assert changelog.reads == [2, 0]
+    assert changelog.reads == reads
+
+
+@pytest.mark.parametrize("more", [[], [MARKER, MARKER]], ids=["as long", "markers behind"])
+def test_a_local_state_of_another_changelog_is_thrown_away_if_nothing_behind_it_says_whose(
+    more: list[Entry],
+) -> None:
+    store = caught_up([commit(90, 87, OTHER), MARKER])
+    changelog = FakeChangelog([commit(10, 7), MARKER, *more])
+    assert restored(Table(store), changelog) == position(10)
+    assert holds(store, 10, 7, read_to=2 + len(more))
+    scopes = MemoryStore()
+    table = scoped(scopes)
+    restored(table, FakeChangelog([scoped_commit(90, {b"z": 9}, OTHER), MARKER]))
+    table.settle()
+    again = scoped(scopes)
+    assert restored(again, FakeChangelog([*SCOPED[:2], *more])) == position(10)
+    assert watermarks(again) == {b"a": 1, b"b": 1}
+
+
+def test_a_local_state_is_believed_if_nothing_tells_whose_the_changelog_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(restoring, "LOOK_BACK", 2)
+    store = caught_up([*LOG, *[MARKER] * 3])
+    assert restored(Table(store), FakeChangelog([*LOG, *[MARKER] * 5])) == position(30)
+    assert holds(store, 30, 27, read_to=11)
 
 
 def test_a_mark_whose_position_belongs_to_another_state_is_not_believed() -> None:
@@ -290,7 +324,7 @@ def test_an_interrupted_restore_is_finished_by_the_next(
     changelog.break_after = None
     assert restored(Table(store), changelog) == position(30)
     assert holds(store, 30, 27, read_to=6)
-    assert changelog.reads == [0, broken_at]
+    assert changelog.reads == [0, *([LOOK] if broken_at else []), broken_at]
 
 
 def test_an_interrupted_restore_of_a_compacted_changelog_is_not_taken_for_a_whole_one(
@@ -324,13 +358,13 @@ def scoped(store: MemoryStore) -> Table:
     return Table(store, ScopeLog(ScopeTable(bytes(16), epoch=False, window=0)))
 
 
-def scoped_commit(next_offset: int, scopes: dict[bytes, int]) -> Entry:
+def scoped_commit(next_offset: int, scopes: dict[bytes, int], state_id: bytes = STATE) -> Entry:
     """Return what a worker with many scopes writes with one commit."""
     entry: dict[bytes, bytes | None] = {
         watermark_key(scope): ScopeValue(number).encode(watermark_key(scope))
         for scope, number in scopes.items()
     }
-    return {**entry, POSITION_KEY: position(next_offset).encode()}
+    return {**entry, POSITION_KEY: position(next_offset, state_id).encode()}
 
 
 def watermarks(table: Table) -> dict[bytes, int]:
@@ -364,7 +398,7 @@ def test_scopes_are_restored_from_the_changelog_and_from_local_blocks_at_any_poi
         again = scoped(store)
         assert restored(again, changelog) == position(30)
         assert watermarks(again) == ALL
-        assert changelog.reads == [known]
+        assert changelog.reads == [*([LOOK] if known else []), known]
 
 
 def test_scopes_of_before_a_reset_are_forgotten() -> None:
@@ -405,7 +439,7 @@ def test_a_corrupt_block_makes_the_changelog_be_read_anew() -> None:
     again, changelog = scoped(store), FakeChangelog(SCOPED)
     assert restored(again, changelog) == position(30)
     assert watermarks(again) == ALL
-    assert changelog.reads == [0]
+    assert changelog.reads == [LOOK, 0]
 
 
 def test_a_local_state_of_the_other_form_is_read_anew() -> None:
@@ -416,7 +450,7 @@ def test_a_local_state_of_the_other_form_is_read_anew() -> None:
     again.settle()
     plain = FakeChangelog(SCOPED)
     restored(Table(store), plain)
-    assert (changelog.reads, plain.reads) == ([0], [0])
+    assert (changelog.reads, plain.reads) == ([LOOK, 0], [LOOK, 0])
 
 
 def test_scopes_of_another_definition_stop_the_worker_with_what_to_do() -> None:
