@@ -4,14 +4,13 @@ The same as they make of it in a worker: read_committed, whole batches, the same
 judged or is too large for the sink changes nothing. Only, nothing is written. A batch that cannot be decoded is
 stepped over, which is said: a worker has stopped at it, and got behind it by a reset.
 
-What the sink takes may have been changed since. Of records that a worker has been past, those were too large
-that the quarantine calls so.
+What the sink takes may have been changed since: those that the quarantine calls too large are left out, too.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,9 +25,7 @@ from processor.wire.quarantine import mark_too_large
 from schemas.changelog import NO_BATCH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Collection
 
     from processor.judge import Judge
     from processor.kafka.seam import Link, TopicPartition
@@ -60,33 +57,6 @@ class Replayed:
     batch_crc: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TooLarge:
-    """Which records were too large for the sink when a worker took them in?
-
-    Attributes:
-        before: The source offset that it had come to: of those from there on the sink's limit decides.
-        offsets: Those below it that the quarantine calls too large, int64[n], in any order.
-        whole: False where the quarantine may have held more: then the limit decides there too.
-    """
-
-    before: int = 0
-    offsets: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    whole: bool = True
-
-    def mark(self, encoder: Encoder, piece: Piece, fault: NDArray[np.uint8], limit_bytes: int) -> None:
-        """Give those of a piece their code in ``fault``, before they are judged."""
-        past = int(np.searchsorted(piece.columns.offset, self.before))
-        others = fault[:past].copy()
-        mark_too_large(encoder, piece, fault, limit_bytes)
-        if self.whole:
-            fault[:past] = others
-        fault[:past][np.isin(piece.columns.offset[:past], self.offsets)] = Fault.TOO_LARGE
-
-
-NONE_KNOWN = TooLarge()
-
-
 class Replay:
     """Feeds source records to judges.
 
@@ -96,7 +66,7 @@ class Replay:
         encoder: Measures what may be too large for the sink.
         sink_limit_bytes: What the sink takes.
         advance: Called with the number of offsets done since its last call.
-        too_large: What is known of records that were too large.
+        too_large: Source offsets of records that were too large for the sink when a worker came to them.
     """
 
     def __init__(
@@ -106,14 +76,14 @@ class Replay:
         encoder: Encoder,
         sink_limit_bytes: int,
         advance: Callable[[int], None],
-        too_large: TooLarge = NONE_KNOWN,
+        too_large: Collection[int] = (),
     ) -> None:
         self._link = link
         self._decoder = decoder
         self._encoder = encoder
         self._limit_bytes = sink_limit_bytes
         self._advance = advance
-        self._too_large = too_large
+        self._too_large = np.array(list(too_large), np.int64)
 
     async def run(
         self, tp: TopicPartition, span: tuple[int, int], judge: Judge, *, to_the_end: bool
@@ -176,7 +146,8 @@ class Replay:
         if not rows:
             return
         evidence = judge.extract(columns)
-        self._too_large.mark(self._encoder, piece, evidence.fault, self._limit_bytes)
+        mark_too_large(self._encoder, piece, evidence.fault, self._limit_bytes)
+        evidence.fault[np.isin(columns.offset, self._too_large)] = Fault.TOO_LARGE
         evidence = evidence.before(rows)
         judge.judge(evidence)
         if isinstance(judge, InsertIds):

@@ -21,8 +21,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from processor.context import is_compacted, look
 from processor.dedup import definition, make_reset_judge, renewals_said
 from processor.engine.verdict import Fault
@@ -44,7 +42,7 @@ from processor.kafka.topics import ensure
 from processor.opening import origin_at, transactional_id
 from processor.pipeline import new_position
 from processor.reset.decide import Known, State, Step, ToTime, begin, decide, touched, wanted
-from processor.reset.replay import Replay, Replayed, TooLarge
+from processor.reset.replay import Replay, Replayed
 from processor.state.head import Head, read_head
 from processor.state.memory import MemoryStore
 from processor.state.recording import Recording
@@ -53,7 +51,7 @@ from processor.state.table import Table
 from processor.wire.decode import Decoder
 from processor.wire.encode import Encoder, plain_batch
 from processor.wire.quarantine import called
-from schemas.changelog import NO_BATCH, NO_TOPIC, ORIGIN_KEY, POSITION_KEY, Origin
+from schemas.changelog import NO_BATCH, ORIGIN_KEY, POSITION_KEY
 from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
@@ -64,7 +62,7 @@ if TYPE_CHECKING:
     from processor.kafka.topic_plan import ClusterView
     from processor.pipeline import Topics
     from processor.reset.decide import Target
-    from schemas.changelog import Position
+    from schemas.changelog import Origin, Position
     from schemas.config import Pipeline, Settings
 
 TIMEOUT_MS = 900_000
@@ -111,7 +109,6 @@ class Reset:
         self._definition = definition(self._config)
         self._producers: dict[int, Producer] = {}
         self._positions: dict[int, Position | None] = {}
-        self._origins: dict[int, Origin | None] = {}
         self._least_ms: dict[int, int] = {}
 
     async def plan(self, target: Target, *, forget: bool, fence: bool) -> list[Step]:
@@ -147,7 +144,7 @@ class Reset:
             except StopError as error:
                 refused.append(str(error))
                 continue
-            self._positions[number], self._origins[number] = head
+            self._positions[number] = head.position
             steps.append(step)
         if refused:
             raise StopError("nothing was changed:\n" + "\n".join(refused))
@@ -297,7 +294,7 @@ class Reset:
                 judge.recall(await self._noted(step))
             position = replace(position, batch_offset=before.batch_offset, batch_crc=before.batch_crc)
         judge.load(table)
-        limit_bytes, too_large = self._topics.sink_limit_bytes, await self._too_large(step)
+        limit_bytes, too_large = self._topics.sink_limit_bytes, await self._too_large(step.partition)
         replay = Replay(self._link, self._decoder, Encoder(), limit_bytes, advance, too_large)
         done = await replay.run(
             TopicPartition(self._topics.source, step.partition),
@@ -312,24 +309,15 @@ class Reset:
             self._require_window(step.partition, judge)
         return _Made(judge, position, Done(step, done))
 
-    async def _too_large(self, step: Step) -> TooLarge:
-        """Return what the quarantine says of what is recomputed: the sink may take more or less now."""
-        number, name = step.partition, self._topics.quarantine
-        position, origin = self._positions[number], self._origins[number] or Origin(0, 0)
-        if step.state is not State.RECOMPUTED or position is None:
-            return TooLarge()
-        if name is None:
-            return TooLarge(position.next_offset, whole=origin.quarantine_offset == NO_TOPIC)
-        quarantine, offsets = ChangelogPartition(self._link, self._decoder, name, number), []
-        limits = await quarantine.bounds()
-        async for columns, _ in quarantine.columns(limits.start, limits.stable):
-            for at, offset in called(columns, Fault.TOO_LARGE, f"{self._topics.source}:{number}"):
-                # What stands there of before a reset may have passed since.
-                if (at >= origin.quarantine_offset) == (offset >= origin.source_offset):
-                    offsets.append(offset)
-        first = origin.quarantine_offset if step.judge_from >= origin.source_offset else 0
-        whole = limits.start <= max(first, 0)
-        return TooLarge(position.next_offset, np.array(offsets, np.int64), whole)
+    async def _too_large(self, number: int) -> list[int]:
+        """Return the source offsets that the quarantine calls too large: the sink may take more now."""
+        name, found = self._topics.quarantine, []
+        if name is not None:
+            quarantine = ChangelogPartition(self._link, self._decoder, name, number)
+            limits = await quarantine.bounds()
+            async for columns, _ in quarantine.columns(limits.start, limits.stable):
+                found += called(columns, Fault.TOO_LARGE, f"{self._topics.source}:{number}")
+        return found
 
     async def _noted(self, step: Step) -> list[tuple[int, int]] | None:
         """Return what the changelog says of the clock since the state began; None: not all is there."""

@@ -78,7 +78,7 @@ class QuarantineCheck(Aligner):
 
     def called_too_large(self, columns: Columns) -> list[int]:
         """Return the source offsets of the records that ``columns`` of the quarantine call too large."""
-        return [where for _, where in called(columns, Fault.TOO_LARGE, self._source)]
+        return called(columns, Fault.TOO_LARGE, self._source)
 
     async def expect(self, columns: Columns, rows: NDArray[np.int64], fault: NDArray[np.uint8]) -> None:
         """Compare the ``rows`` that cannot be judged with what comes next; ``fault`` says why, of all rows."""

@@ -31,6 +31,7 @@ Item = tuple[bytes | None, bytes | None, int, list[Header]]
 OURS = (b"seqmark.error", b"seqmark.detail", b"seqmark.source")
 """The headers behind the record's own, in this order."""
 BATCH_BYTES = 256 * 1024
+MOST_OFFSET = 2**63 - 1
 MOST_DIGITS = 19
 """Of an offset."""
 EXPANSION_BYTES = 128
@@ -56,11 +57,12 @@ def source_offset(position: bytes | None, source: str) -> int | None:
     named, _, digits = (position or b"").decode(errors="replace").rpartition(":")
     if named != source or not digits.isascii() or not digits.isdigit() or len(digits) > MOST_DIGITS:
         return None
-    return int(digits)
+    offset = int(digits)
+    return offset if offset <= MOST_OFFSET else None
 
 
-def called(columns: Columns, fault: Fault, source: str) -> list[tuple[int, int]]:
-    """Return the records of a quarantine that have a code: their offsets there, and in the source.
+def called(columns: Columns, fault: Fault, source: str) -> list[int]:
+    """Return the source offsets of those records of a quarantine that have a code.
 
     Args:
         columns: Of the quarantine.
@@ -74,7 +76,7 @@ def called(columns: Columns, fault: Fault, source: str) -> list[tuple[int, int]]
             continue
         where = source_offset(headers[2][1], source)
         if where is not None:
-            found.append((int(columns.offset[row]), where))
+            found.append(where)
     return found
 
 

@@ -16,6 +16,7 @@ from processor.reset import run
 from processor.reset.decide import ToEarliest
 from processor.reset.run import opened
 from processor.settings import load
+from tests.support.certificate import certificate
 from tests.support.reset import remembered, run_reset
 from tests.support.topics import (
     New,
@@ -54,6 +55,7 @@ pytestmark = pytest.mark.broker
 EPOCH = {"from": "header", "name": "epoch", "format": "int64"}
 HOUR_MS = 3_600_000
 WHEN = 1_700_000_000_000
+NOISE = bytes(range(256))
 
 
 def drain(config: WorkerConfig) -> str:
@@ -241,9 +243,8 @@ def test_records_that_were_quarantined_are_left_out_of_the_state_once_more(
 ) -> None:
     config = new_config(broker.bootstrap_servers, tmp_path).with_quarantine()
     create_topic(config.bootstrap_servers, config.sink, 1, {"max.message.bytes": "10000"})
-    noise = bytes(range(256)) * 80
     unjudgeable = New(b"key", b"value", (), WHEN)
-    records = [new(1), new(100, value=noise), unjudgeable, new(2), new(3)]
+    records = [new(1), new(100, value=NOISE * 80), unjudgeable, new(2), new(3)]
     produce(config.bootstrap_servers, config.source, records)
     drain(config)
 
@@ -254,45 +255,57 @@ def test_records_that_were_quarantined_are_left_out_of_the_state_once_more(
     assert passed(config) == [1, 2, 3, 3]
 
 
-@pytest.mark.parametrize("now", ["1000000", "3000"], ids=["more", "less"])
-def test_what_was_too_large_then_is_left_out_and_nothing_else_whatever_the_sink_takes_now(
-    broker: Broker, tmp_path: Path, now: str
+def test_what_was_too_large_then_is_left_out_whatever_the_sink_takes_now(
+    broker: Broker, tmp_path: Path
 ) -> None:
     config = new_config(broker.bootstrap_servers, tmp_path).with_quarantine()
     create_topic(config.bootstrap_servers, config.sink, 1, {"max.message.bytes": "10000"})
-    noise = bytes(range(256))
-    records = [new(1), new(100, value=noise * 80), new(7, value=noise * 20), new(8)]
-    produce(config.bootstrap_servers, config.source, records)
+    produce(config.bootstrap_servers, config.source, [new(1), new(100, value=NOISE * 80), new(7), new(8)])
     drain(config)
     assert passed(config) == [1, 7, 8]
-    alter_topic(config.bootstrap_servers, config.sink, **{"max.message.bytes": now})
+    alter_topic(config.bootstrap_servers, config.sink, **{"max.message.bytes": "1000000"})
 
     (line,) = done(run_reset(config, "--to-offset", "0:3"))
 
     assert (line["records"], line["unjudged"]) == (3, 1)
     assert remembered(config).scopes[b"W"].sequence == 7
-    # Once more: what the quarantine tells of is of before a reset now, as its record is.
+    produce(config.bootstrap_servers, config.source, [new(100)])
     drain(config)
-    assert passed(config) == [1, 7, 8, 8]
-    (line,) = done(run_reset(config, "--to-offset", "0:2"))
-    assert line["unjudged"] == 1
-    assert remembered(config).scopes[b"W"].sequence == 1
+    assert passed(config) == [1, 7, 8, 8, 100]
+    assert certificate(config).code == 0
 
 
-def test_what_was_too_large_and_has_passed_since_is_remembered(broker: Broker, tmp_path: Path) -> None:
+def test_so_it_is_where_the_changelog_is_lost(broker: Broker, tmp_path: Path) -> None:
     config = new_config(broker.bootstrap_servers, tmp_path).with_quarantine()
     create_topic(config.bootstrap_servers, config.sink, 1, {"max.message.bytes": "10000"})
-    produce(config.bootstrap_servers, config.source, [new(1), new(100, value=bytes(range(256)) * 80), new(101)])
+    produce(config.bootstrap_servers, config.source, [new(1), new(100, value=NOISE * 80), new(7)])
+    drain(config)
+    alter_topic(config.bootstrap_servers, config.sink, **{"max.message.bytes": "1000000"})
+    delete_topic(config.bootstrap_servers, config.changelog)
+    shutil.rmtree(config.state_dir)
+
+    (line,) = done(run_reset(config, "--to-offset", "0:3"))
+
+    assert (line["state"], line["unjudged"]) == ("recomputed", 1)
+    assert remembered(config).scopes[b"W"].sequence == 7
+
+
+def test_what_was_too_large_and_has_passed_since_may_pass_once_more(broker: Broker, tmp_path: Path) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path).with_quarantine()
+    create_topic(config.bootstrap_servers, config.sink, 1, {"max.message.bytes": "10000"})
+    produce(config.bootstrap_servers, config.source, [new(1), new(100, value=NOISE * 80), new(50)])
     drain(config)
     alter_topic(config.bootstrap_servers, config.sink, **{"max.message.bytes": "1000000"})
     done(run_reset(config, "--to-earliest"))
     drain(config)
-    assert passed(config) == [1, 101, 1, 100, 101]
+    assert passed(config) == [1, 50, 1, 100]
 
     (line,) = done(run_reset(config, "--to-offset", "0:2"))
 
-    assert line["unjudged"] == 0
-    assert remembered(config).scopes[b"W"].sequence == 100
+    assert line["unjudged"] == 1
+    drain(config)
+    assert passed(config) == [1, 50, 1, 100, 50]
+    assert certificate(config).code == 0
 
 
 def test_where_the_quarantine_has_forgotten_the_sink_says_what_was_too_large(
@@ -300,7 +313,7 @@ def test_where_the_quarantine_has_forgotten_the_sink_says_what_was_too_large(
 ) -> None:
     config = new_config(broker.bootstrap_servers, tmp_path).with_quarantine()
     create_topic(config.bootstrap_servers, config.sink, 1, {"max.message.bytes": "10000"})
-    produce(config.bootstrap_servers, config.source, [new(1), new(100, value=bytes(range(256)) * 80), new(2)])
+    produce(config.bootstrap_servers, config.source, [new(1), new(100, value=NOISE * 80), new(2)])
     drain(config)
     delete_records(config.bootstrap_servers, config.quarantine, 1)
 

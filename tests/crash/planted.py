@@ -330,10 +330,9 @@ MISTAKES = (
     Mistake(
         "a reset asks the sink of now what was too large then",
         "processor/reset/replay.py",
-        "        if self.whole:\n            fault[:past] = others\n",
+        "        evidence.fault[np.isin(columns.offset, self._too_large)] = Fault.TOO_LARGE\n",
         "",
-        "tests/broker/test_reset.py::"
-        "test_what_was_too_large_then_is_left_out_and_nothing_else_whatever_the_sink_takes_now",
+        "tests/broker/test_reset.py::test_what_was_too_large_then_is_left_out_whatever_the_sink_takes_now",
         broker=True,
     ),
     Mistake(
