@@ -438,7 +438,8 @@ class SlotPipeline:
         """Make everything taken in since the last commit last: steps 2 to 6.
 
         Raises:
-            RebuildError, FencedError, StopError: It has not committed, or that is not known.
+            RebuildError, FencedError, StopError: It has not committed, or that is not known; or it has, and the
+                local state, which is not whole, is thrown away.
         """
         if self.begun_at is None:
             return

@@ -21,7 +21,7 @@ from processor.errors import RebuildError, StopError
 from processor.insert_id import InsertIds
 from processor.kafka.fetch import Fetcher, OutOfRangeError
 from processor.wire.decode import UndecodableError
-from processor.wire.quarantine import mark_too_large
+from processor.wire.quarantine import mark_named, mark_too_large
 from schemas.changelog import NO_BATCH
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ class Replay:
         encoder: Measures what may be too large for the sink.
         sink_limit_bytes: What the sink takes.
         advance: Called with the number of offsets done since its last call.
-        too_large: Source offsets of records that were too large for the sink when a worker came to them.
+        too_large: Offset and timestamp of source records that were too large for the sink when a worker came to
+            them.
     """
 
     def __init__(
@@ -76,14 +77,14 @@ class Replay:
         encoder: Encoder,
         sink_limit_bytes: int,
         advance: Callable[[int], None],
-        too_large: Collection[int] = (),
+        too_large: Collection[tuple[int, int]] = (),
     ) -> None:
         self._link = link
         self._decoder = decoder
         self._encoder = encoder
         self._limit_bytes = sink_limit_bytes
         self._advance = advance
-        self._too_large = np.array(list(too_large), np.int64)
+        self._too_large = too_large
 
     async def run(
         self, tp: TopicPartition, span: tuple[int, int], judge: Judge, *, to_the_end: bool
@@ -147,7 +148,7 @@ class Replay:
             return
         evidence = judge.extract(columns)
         mark_too_large(self._encoder, piece, evidence.fault, self._limit_bytes)
-        evidence.fault[np.isin(columns.offset, self._too_large)] = Fault.TOO_LARGE
+        mark_named(columns, self._too_large, evidence.fault, Fault.TOO_LARGE)
         evidence = evidence.before(rows)
         judge.judge(evidence)
         if isinstance(judge, InsertIds):

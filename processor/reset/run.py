@@ -294,7 +294,7 @@ class Reset:
                 judge.recall(await self._noted(step))
             position = replace(position, batch_offset=before.batch_offset, batch_crc=before.batch_crc)
         judge.load(table)
-        limit_bytes, too_large = self._topics.sink_limit_bytes, await self._too_large(step.partition)
+        limit_bytes, too_large = self._topics.sink_limit_bytes, await self._too_large(step)
         replay = Replay(self._link, self._decoder, Encoder(), limit_bytes, advance, too_large)
         done = await replay.run(
             TopicPartition(self._topics.source, step.partition),
@@ -309,14 +309,14 @@ class Reset:
             self._require_window(step.partition, judge)
         return _Made(judge, position, Done(step, done))
 
-    async def _too_large(self, number: int) -> list[int]:
-        """Return the source offsets that the quarantine calls too large: the sink may take more now."""
-        name, found = self._topics.quarantine, []
-        if name is not None:
+    async def _too_large(self, step: Step) -> set[tuple[int, int]]:
+        """Return what the quarantine calls too large, see `called`: the sink may take more now."""
+        number, name, found = step.partition, self._topics.quarantine, set[tuple[int, int]]()
+        if name is not None and step.offsets:
             quarantine = ChangelogPartition(self._link, self._decoder, name, number)
             limits = await quarantine.bounds()
             async for columns, _ in quarantine.columns(limits.start, limits.stable):
-                found += called(columns, Fault.TOO_LARGE, f"{self._topics.source}:{number}")
+                found.update(called(columns, Fault.TOO_LARGE, f"{self._topics.source}:{number}"))
         return found
 
     async def _noted(self, step: Step) -> list[tuple[int, int]] | None:

@@ -24,6 +24,7 @@ from processor.verify.receipts import ReceiptCheck
 from processor.verify.report import Rule
 from processor.verify.sink import SinkCheck
 from processor.verify.tape import Tape
+from processor.wire.quarantine import mark_named
 from processor.wire.receipts import id_receipt_text, receipt_text
 from schemas.config import InsertIdDedup
 
@@ -93,7 +94,7 @@ class PartitionCheck:
             self._by_word = ByWord(self._judge, *known, pipeline.dedup.window)
         self._report = report
         self._history = History()
-        self._too_large: list[int] = []
+        self._too_large: set[tuple[int, int]] = set()
         self._sink = SinkCheck(Tape(outputs.sink), report, self._history)
         self._receipts: ReceiptCheck | None = None
         self._quarantine: QuarantineCheck | None = None
@@ -118,12 +119,12 @@ class PartitionCheck:
     def recall(self, columns: Columns) -> None:
         """Take records of the quarantine of before: what was too large then is no part of the state."""
         if self._quarantine is not None:
-            self._too_large += self._quarantine.called_too_large(columns)
+            self._too_large.update(self._quarantine.called_too_large(columns))
 
     def learn(self, columns: Columns) -> None:
         """Judge source records that the state only remembers: those before a reset. Call `recall` before."""
         evidence = self._judge.extract(columns)
-        evidence.fault[np.isin(columns.offset, np.array(self._too_large, np.int64))] = Fault.TOO_LARGE
+        mark_named(columns, self._too_large, evidence.fault, Fault.TOO_LARGE)
         if self._by_word is not None:
             self._by_word.pass_over(evidence)
             return

@@ -76,8 +76,8 @@ class QuarantineCheck(Aligner):
                 break
         return np.flatnonzero(np.isin(columns.offset, np.array(_too_large(self.found), np.int64)))
 
-    def called_too_large(self, columns: Columns) -> list[int]:
-        """Return the source offsets of the records that ``columns`` of the quarantine call too large."""
+    def called_too_large(self, columns: Columns) -> list[tuple[int, int]]:
+        """Return source offset and timestamp of the records that these of the quarantine call too large."""
         return called(columns, Fault.TOO_LARGE, self._source)
 
     async def expect(self, columns: Columns, rows: NDArray[np.int64], fault: NDArray[np.uint8]) -> None:

@@ -17,7 +17,7 @@ from processor.engine.verdict import Fault
 from processor.wire.encode import EncodedBatch, TooLargeError, plain_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from numpy.typing import NDArray
 
@@ -61,8 +61,10 @@ def source_offset(position: bytes | None, source: str) -> int | None:
     return offset if offset <= MOST_OFFSET else None
 
 
-def called(columns: Columns, fault: Fault, source: str) -> list[int]:
-    """Return the source offsets of those records of a quarantine that have a code.
+def called(columns: Columns, fault: Fault, source: str) -> list[tuple[int, int]]:
+    """Return source offset and timestamp (ms) of those records of a quarantine that have a code.
+
+    A source that was made anew has other records under the same offsets: timestamps tell them apart.
 
     Args:
         columns: Of the quarantine.
@@ -76,7 +78,7 @@ def called(columns: Columns, fault: Fault, source: str) -> list[int]:
             continue
         where = source_offset(headers[2][1], source)
         if where is not None:
-            found.append(where)
+            found.append((where, int(columns.timestamp[row])))
     return found
 
 
@@ -178,6 +180,18 @@ def mark_too_large(encoder: Encoder, piece: Piece, fault: NDArray[np.uint8], lim
     for row in oversized(columns, most).tolist():
         if encoder.alone_bytes(columns, row, codec_of(piece, row)) > limit_bytes:
             fault[row] = Fault.TOO_LARGE
+
+
+def mark_named(
+    columns: Columns, named: Collection[tuple[int, int]], fault: NDArray[np.uint8], code: Fault
+) -> None:
+    """Give the records with one of these pairs of offset and timestamp (ms) their code in ``fault``."""
+    if not named:
+        return
+    offsets = np.fromiter((offset for offset, _ in named), np.int64, len(named))
+    for row in np.flatnonzero(np.isin(columns.offset, offsets)).tolist():
+        if (int(columns.offset[row]), int(columns.timestamp[row])) in named:
+            fault[row] = code
 
 
 def codec_of(piece: Piece, row: int) -> int:

@@ -308,6 +308,27 @@ def test_what_was_too_large_and_has_passed_since_may_pass_once_more(broker: Brok
     assert certificate(config).code == 0
 
 
+def test_what_the_quarantine_says_of_a_source_that_is_gone_says_nothing_of_the_one_made_anew(
+    broker: Broker, tmp_path: Path
+) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path).with_quarantine()
+    create_topic(config.bootstrap_servers, config.sink, 1, {"max.message.bytes": "10000"})
+    produce(config.bootstrap_servers, config.source, [new(1), new(100, value=NOISE * 80)])
+    drain(config)
+    delete_topic(config.bootstrap_servers, config.source)
+    create_topic(config.bootstrap_servers, config.source, 1)
+    produce(config.bootstrap_servers, config.source, [new(1), new(2, timestamp=WHEN + 1), new(3)])
+    done(run_reset(config, "--to-earliest"))
+    drain(config)
+
+    (line,) = done(run_reset(config, "--to-offset", "0:2"))
+
+    assert line["unjudged"] == 0
+    assert remembered(config).scopes[b"W"].sequence == 2
+    drain(config)
+    assert certificate(config).code == 0
+
+
 def test_where_the_quarantine_has_forgotten_the_sink_says_what_was_too_large(
     broker: Broker, tmp_path: Path
 ) -> None:

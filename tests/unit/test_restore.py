@@ -278,8 +278,10 @@ def test_a_local_state_is_believed_if_nothing_tells_whose_the_changelog_is(
 ) -> None:
     monkeypatch.setattr(restoring, "LOOK_BACK", 2)
     store = caught_up([*LOG, *[MARKER] * 3])
-    assert restored(Table(store), FakeChangelog([*LOG, *[MARKER] * 5])) == position(30)
+    changelog = FakeChangelog([*LOG, *[MARKER] * 5])
+    assert restored(Table(store), changelog) == position(30)
     assert holds(store, 30, 27, read_to=11)
+    assert changelog.reads == [7, 9]
 
 
 def test_a_mark_whose_position_belongs_to_another_state_is_not_believed() -> None:
