@@ -55,7 +55,8 @@ pytestmark = pytest.mark.broker
 EPOCH = {"from": "header", "name": "epoch", "format": "int64"}
 HOUR_MS = 3_600_000
 WHEN = 1_700_000_000_000
-NOISE = bytes(range(256))
+LARGE = new(100, value=bytes(range(256)) * 80)
+"""More than a sink of `narrow` takes."""
 
 
 def drain(config: WorkerConfig) -> str:
@@ -79,6 +80,15 @@ def thirty(broker: Broker, folder: Path, **worker: Any) -> WorkerConfig:
     for at in range(3):
         some = [new(10 * at + i, timestamp=WHEN + at * HOUR_MS) for i in range(10)]
         produce(config.bootstrap_servers, config.source, some)
+    drain(config)
+    return config
+
+
+def narrow(broker: Broker, folder: Path, *records: New) -> WorkerConfig:
+    """Return a config with a quarantine and a sink that takes 10,000 B, to which these records have come."""
+    config = new_config(broker.bootstrap_servers, folder).with_quarantine()
+    create_topic(config.bootstrap_servers, config.sink, 1, {"max.message.bytes": "10000"})
+    produce(config.bootstrap_servers, config.source, records)
     drain(config)
     return config
 
@@ -241,12 +251,8 @@ def test_control_records_and_aborted_transactions_are_no_part_of_the_state(
 def test_records_that_were_quarantined_are_left_out_of_the_state_once_more(
     broker: Broker, tmp_path: Path
 ) -> None:
-    config = new_config(broker.bootstrap_servers, tmp_path).with_quarantine()
-    create_topic(config.bootstrap_servers, config.sink, 1, {"max.message.bytes": "10000"})
     unjudgeable = New(b"key", b"value", (), WHEN)
-    records = [new(1), new(100, value=NOISE * 80), unjudgeable, new(2), new(3)]
-    produce(config.bootstrap_servers, config.source, records)
-    drain(config)
+    config = narrow(broker, tmp_path, new(1), LARGE, unjudgeable, new(2), new(3))
 
     (line,) = done(run_reset(config, "--to-offset", "0:4"))
 
@@ -258,10 +264,7 @@ def test_records_that_were_quarantined_are_left_out_of_the_state_once_more(
 def test_what_was_too_large_then_is_left_out_whatever_the_sink_takes_now(
     broker: Broker, tmp_path: Path
 ) -> None:
-    config = new_config(broker.bootstrap_servers, tmp_path).with_quarantine()
-    create_topic(config.bootstrap_servers, config.sink, 1, {"max.message.bytes": "10000"})
-    produce(config.bootstrap_servers, config.source, [new(1), new(100, value=NOISE * 80), new(7), new(8)])
-    drain(config)
+    config = narrow(broker, tmp_path, new(1), LARGE, new(7), new(8))
     assert passed(config) == [1, 7, 8]
     alter_topic(config.bootstrap_servers, config.sink, **{"max.message.bytes": "1000000"})
 
@@ -276,10 +279,7 @@ def test_what_was_too_large_then_is_left_out_whatever_the_sink_takes_now(
 
 
 def test_so_it_is_where_the_changelog_is_lost(broker: Broker, tmp_path: Path) -> None:
-    config = new_config(broker.bootstrap_servers, tmp_path).with_quarantine()
-    create_topic(config.bootstrap_servers, config.sink, 1, {"max.message.bytes": "10000"})
-    produce(config.bootstrap_servers, config.source, [new(1), new(100, value=NOISE * 80), new(7)])
-    drain(config)
+    config = narrow(broker, tmp_path, new(1), LARGE, new(7))
     alter_topic(config.bootstrap_servers, config.sink, **{"max.message.bytes": "1000000"})
     delete_topic(config.bootstrap_servers, config.changelog)
     shutil.rmtree(config.state_dir)
@@ -291,10 +291,7 @@ def test_so_it_is_where_the_changelog_is_lost(broker: Broker, tmp_path: Path) ->
 
 
 def test_what_was_too_large_and_has_passed_since_may_pass_once_more(broker: Broker, tmp_path: Path) -> None:
-    config = new_config(broker.bootstrap_servers, tmp_path).with_quarantine()
-    create_topic(config.bootstrap_servers, config.sink, 1, {"max.message.bytes": "10000"})
-    produce(config.bootstrap_servers, config.source, [new(1), new(100, value=NOISE * 80), new(50)])
-    drain(config)
+    config = narrow(broker, tmp_path, new(1), LARGE, new(50))
     alter_topic(config.bootstrap_servers, config.sink, **{"max.message.bytes": "1000000"})
     done(run_reset(config, "--to-earliest"))
     drain(config)
@@ -311,10 +308,7 @@ def test_what_was_too_large_and_has_passed_since_may_pass_once_more(broker: Brok
 def test_what_the_quarantine_says_of_a_source_that_is_gone_says_nothing_of_the_one_made_anew(
     broker: Broker, tmp_path: Path
 ) -> None:
-    config = new_config(broker.bootstrap_servers, tmp_path).with_quarantine()
-    create_topic(config.bootstrap_servers, config.sink, 1, {"max.message.bytes": "10000"})
-    produce(config.bootstrap_servers, config.source, [new(1), new(100, value=NOISE * 80)])
-    drain(config)
+    config = narrow(broker, tmp_path, new(1), LARGE)
     delete_topic(config.bootstrap_servers, config.source)
     create_topic(config.bootstrap_servers, config.source, 1)
     produce(config.bootstrap_servers, config.source, [new(1), new(2, timestamp=WHEN + 1), new(3)])
@@ -332,10 +326,7 @@ def test_what_the_quarantine_says_of_a_source_that_is_gone_says_nothing_of_the_o
 def test_where_the_quarantine_has_forgotten_the_sink_says_what_was_too_large(
     broker: Broker, tmp_path: Path
 ) -> None:
-    config = new_config(broker.bootstrap_servers, tmp_path).with_quarantine()
-    create_topic(config.bootstrap_servers, config.sink, 1, {"max.message.bytes": "10000"})
-    produce(config.bootstrap_servers, config.source, [new(1), new(100, value=NOISE * 80), new(2)])
-    drain(config)
+    config = narrow(broker, tmp_path, new(1), LARGE, new(2))
     delete_records(config.bootstrap_servers, config.quarantine, 1)
 
     (line,) = done(run_reset(config, "--to-offset", "0:2"))
