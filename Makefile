@@ -6,8 +6,8 @@ PYTHON ?=
 CANDIDATES := python3.13 python3.12 python3.11 python3 python
 
 # Processes that share the tests, each with a broker of its own: two for the whole suite, and none but
-# pytest's own (0) where ARGS says something.
-WORKERS ?= $(if $(ARGS),0,2)
+# pytest's own (0) where ARGS says something, `--all` aside.
+WORKERS ?= $(if $(filter-out --all,$(ARGS)),0,2)
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -28,7 +28,7 @@ venv: $(STAMP) ## make .venv from the lock (the others do so by themselves)
 demo: $(STAMP) ## the whole way on an embedded broker, checked against the known truth
 	@$(BIN)/seqmark demo $(ARGS)
 
-test: $(STAMP) ## the whole test suite, against a real broker and a real Spark; ARGS=tests/unit, WORKERS=0: one process
+test: $(STAMP) ## the test suite, against a real broker and a real Spark; ARGS=--all: nothing left out; ARGS=tests/unit
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 # All of them run, so that one call tells everything that is wrong.

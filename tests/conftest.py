@@ -4,6 +4,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.broker import broker, own_broker
+from tests.support.extent import add_option
 from tests.support.postgres import database, own_postgres, postgres
 from tests.support.spark import end_jvm
 
@@ -14,6 +15,11 @@ __all__ = ["broker", "database", "own_broker", "own_postgres", "postgres"]
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 if settings.get_current_profile_name() == "default":
     settings.load_profile("any machine")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take ``--all``; a test asks `tests.support.extent.everything`."""
+    add_option(parser)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
