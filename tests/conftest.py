@@ -4,11 +4,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.broker import broker, own_broker
+from tests.support.cluster import cluster, running_cluster
 from tests.support.extent import add_option
 from tests.support.postgres import database, own_postgres, postgres
 from tests.support.spark import end_jvm
 
-__all__ = ["broker", "database", "own_broker", "own_postgres", "postgres"]
+__all__ = ["broker", "cluster", "database", "own_broker", "own_postgres", "postgres", "running_cluster"]
 
 # How long an example takes, or its making, says something of the machine and nothing of the code. With CI set
 # hypothesis has a profile that says the same, and tries the same examples each time.
@@ -23,13 +24,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Say which tests one process of several has to run: those of a file, and all that use Spark.
+    """Say what one process of several has to run: the tests of a file, all with Spark, all with the cluster.
 
-    Brokers, databases and what the tests of a file share are made once a process, a Spark in one of them only,
-    for it takes the most memory. xdist reads the mark before any hook that sees all items is called.
+    Brokers, databases and what the tests of a file share are made once a process, a Spark and a cluster in one
+    of them only, for they take the most memory. xdist reads the mark before any hook that sees all items is
+    called.
     """
-    spark = item.get_closest_marker("spark") is not None
-    item.add_marker(pytest.mark.xdist_group("spark" if spark else item.nodeid.partition("::")[0]))
+    if item.get_closest_marker("spark") is not None:
+        group = "spark"
+    elif "running_cluster" in getattr(item, "fixturenames", ()):
+        group = "cluster"
+    else:
+        group = item.nodeid.partition("::")[0]
+    item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -36,7 +36,7 @@ from processor.kafka.server_settings import write_settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["EmbeddedBroker", "Java", "find_broker", "find_java"]
+__all__ = ["EmbeddedBroker", "Java", "find_broker", "find_java", "new_cluster_id"]
 
 _LOGGING = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
@@ -63,6 +63,8 @@ class EmbeddedBroker:
         overrides: Server settings (``server.properties``) beside or instead of ours.
         heap_mb: The JVM's largest heap.
         say: Told of what takes long, for a person to read.
+        ports: Claimed already, in place of `port`: nodes of a cluster know each other's beforehand.
+        cluster_id: The cluster a new folder is made for, the same for all its nodes. None: a new one.
     """
 
     def __init__(
@@ -73,6 +75,8 @@ class EmbeddedBroker:
         overrides: Mapping[str, str] | None = None,
         heap_mb: int = 768,
         say: Callable[[str], None] = lambda _: None,
+        ports: Ports | None = None,
+        cluster_id: str | None = None,
     ) -> None:
         self._wanted_port = port
         self._wanted_dir = data_dir
@@ -81,7 +85,8 @@ class EmbeddedBroker:
         self._say = say
         self._data_dir: Path | None = None
         self._lock: int | None = None
-        self._ports: Ports | None = None
+        self._ports = ports
+        self._cluster_id = cluster_id or new_cluster_id()
         self._guard: subprocess.Popen[bytes] | None = None
         self._pid: int | None = None
         self._log_start = 0
@@ -227,8 +232,7 @@ class EmbeddedBroker:
 
     def _format(self, java: Java, class_path: str) -> None:
         """Write cluster id and feature levels, without which a KRaft broker refuses to start."""
-        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id.replace("-", "_")]
+        tool = ["kafka.tools.StorageTool", "format", "-t", self._cluster_id]
         flags = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]  # half a second of work
         with (self.data_dir / "broker.log").open("ab") as output:
             self._log_start = output.tell()
@@ -280,6 +284,11 @@ class EmbeddedBroker:
         quoted = "\n".join(f"  {line[:500]}" for line in grave[-_QUOTED_LINES:])
         kept = f"The whole log: {log}." if self._wanted_dir else "With a data folder the log is kept."
         return BrokerError(f"{what}. Last of its log:\n{quoted or '  (empty)'}\n{kept}")
+
+
+def new_cluster_id() -> str:
+    """Return an id that no other cluster has, for `EmbeddedBroker`."""
+    return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
 
 
 def _open_data_dir(wanted: Path | None) -> Path:

@@ -161,7 +161,8 @@ def create_topic(
     Retention goes by the records' timestamps, and those of tests are old: it is off unless asked for.
     """
     client = admin(bootstrap)
-    new_topic = NewTopic(topic, partitions, 1, config={"retention.ms": "-1", **(configs or {})})
+    # With as many replicas as the brokers give by themselves.
+    new_topic = NewTopic(topic, partitions, -1, config={"retention.ms": "-1", **(configs or {})})
     client.create_topics([new_topic])[topic].result(CALL_S)
     until(lambda: _led(client, topic) == partitions, f"leaders of {topic}")
 
@@ -387,9 +388,13 @@ def group_members(bootstrap: str, group: str) -> set[str]:
 def open_transactions(bootstrap: str, prefix: str = "") -> list[str]:
     """Return the transactional ids (those beginning with ``prefix``) that have a transaction open now.
 
-    ListTransactions, version 0 (KIP-664), asked of the one broker there is; no client here speaks it.
+    ListTransactions, version 0 (KIP-664), asked of every broker that is named; no client here speaks it.
     """
-    host, _, port = bootstrap.rpartition(":")
+    return sorted({name for broker in bootstrap.split(",") for name in _open_on(broker, prefix)})
+
+
+def _open_on(broker: str, prefix: str) -> Iterable[str]:
+    host, _, port = broker.rpartition(":")
     with socket.create_connection((host, int(port)), CALL_S) as connection:
         client = b"test"
         # Header version 2: key, version, correlation, client, tags; body: two empty filters, tags.
@@ -398,7 +403,7 @@ def open_transactions(bootstrap: str, prefix: str = "") -> list[str]:
         connection.sendall(struct.pack(">i", len(body)) + body)
         (size,) = struct.unpack(">i", _receive(connection, 4))
         answer = _receive(connection, size)
-    return sorted(name for name, state in _transactions(answer) if state in _OPEN and name.startswith(prefix))
+    return (name for name, state in _transactions(answer) if state in _OPEN and name.startswith(prefix))
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:
