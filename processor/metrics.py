@@ -6,11 +6,24 @@ each means and what to alert on.
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 CHUNK_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 COMMIT_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 10.0)
+
+
+def _version() -> str:
+    try:
+        return version("seqmark")
+    except PackageNotFoundError:  # run from a folder of sources
+        return "unknown"
 
 
 class Metrics:
@@ -26,6 +39,12 @@ class Metrics:
             "seqmark_records",
             "Source records in committed transactions, by verdict.",
             ("pipeline", "verdict"),
+            registry=registry,
+        )
+        self.quarantined = Counter(
+            "seqmark_quarantined_records",
+            "Records in quarantine by committed transactions, by the code of what is wrong with them.",
+            ("pipeline", "code"),
             registry=registry,
         )
         self.bytes_in = Counter(
@@ -51,6 +70,12 @@ class Metrics:
             buckets=COMMIT_BUCKETS,
             registry=registry,
         )
+        self.last_commit = Gauge(
+            "seqmark_last_commit_timestamp_seconds",
+            "When this partition was committed last, in Unix time.",
+            partition,
+            registry=registry,
+        )
         self.transactions_aborted = Counter(
             "seqmark_transactions_aborted",
             "Transactions that did not commit, by reason.",
@@ -66,6 +91,18 @@ class Metrics:
         self.lag = Gauge(
             "seqmark_lag_records",
             "Offsets between the committed position and the last stable offset last seen.",
+            partition,
+            registry=registry,
+        )
+        self.open_records = Gauge(
+            "seqmark_source_open_transaction_records",
+            "Offsets of the source behind its last stable offset: an open transaction holds them back.",
+            partition,
+            registry=registry,
+        )
+        self.open_seconds = Gauge(
+            "seqmark_source_open_transaction_seconds",
+            "For how long the source's last stable offset has stood still before an open transaction; 0: none.",
             partition,
             registry=registry,
         )
@@ -122,10 +159,24 @@ class Metrics:
         self.assigned = Gauge(
             "seqmark_assigned_partitions", "Partitions assigned.", ("pipeline",), registry=registry
         )
+        self.source_partitions = Gauge(
+            "seqmark_source_partitions",
+            "Partitions of the source, whoever they are assigned to.",
+            ("pipeline",),
+            registry=registry,
+        )
         self.begun: dict[tuple[str, str], tuple[int, int]] = {}
         """Position and last stable offset that each partition had when it was assigned. No series: only
         `processor.status` has a use for it."""
         self.ready = Gauge("seqmark_ready", "1 while everything assigned is restored.", registry=registry)
+        self.build = Info("seqmark_build", "Which Seqmark this is.", registry=registry)
+        self.build.info({"version": _version()})
+
+    def expect(self, pipeline: str, codes: Iterable[str]) -> None:
+        """Show counters at 0 that somebody is alerted by: their first event is an increase then."""
+        self.records_expired.labels(pipeline)
+        for code in codes:
+            self.quarantined.labels(pipeline, code)
 
     def begin(self, pipeline: str, partition: int, position: int, stable: int) -> None:
         """Show that a partition is restored, where it goes on, and how much lies before it."""
@@ -140,6 +191,9 @@ class Metrics:
         self.begun.pop((pipeline, str(partition)), None)
         gauges = (
             self.lag,
+            self.open_records,
+            self.open_seconds,
+            self.last_commit,
             self.position,
             self.watermark,
             self.restore_ratio,

@@ -115,6 +115,7 @@ class Partition:
         judge: Staged state.
         position: As it will be committed next.
         counts: Records by verdict since the last commit.
+        faults: Of those in quarantine, by what is wrong with them.
         moved: Whether the position differs from the committed one.
         stable: The source's last stable offset, as it was last heard of.
         origin: Where this state begins, as long as that is not committed.
@@ -126,6 +127,7 @@ class Partition:
     judge: Judge
     position: Position
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(Verdict), np.int64))
+    faults: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(Fault), np.int64))
     moved: bool = False
     stable: int = -1
     origin: Origin | None = None
@@ -278,6 +280,7 @@ class SlotPipeline:
         if self._topics.duplicates is not None:
             made.receipts = self._receipts_of(partition, piece, evidence, judged)
         partition.counts += np.bincount(judged.verdict, minlength=len(Verdict))
+        partition.faults += np.bincount(evidence.fault, minlength=len(Fault))
         batch = piece.batches[-1] if len(piece.batches) else None
         self._move(partition, piece.next_offset, batch)
         return made
@@ -512,7 +515,11 @@ class SlotPipeline:
                 if partition.counts[verdict]:
                     metrics.records.labels(self.name, verdict.label).inc(int(partition.counts[verdict]))
             partition.counts[:] = 0
+            for code in np.flatnonzero(partition.faults[1:]) + 1:
+                metrics.quarantined.labels(self.name, Fault(int(code)).code).inc(int(partition.faults[code]))
+            partition.faults[:] = 0
             labels = (self.name, str(partition.number))
+            metrics.last_commit.labels(*labels).set(time.time())
             position = partition.position.next_offset
             metrics.position.labels(*labels).set(position)
             metrics.lag.labels(*labels).set(max(0, partition.stable - position))

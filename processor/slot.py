@@ -29,6 +29,7 @@ from processor.kafka.seam import KafkaError, Link, TopicPartition
 from processor.kafka.trim import Trimmer
 from processor.kafka.upstream import taken_in
 from processor.opening import Opening, transactional_id
+from processor.standstill import Standstill
 from processor.state.store import CorruptStoreError
 from processor.wire.decode import Chunk
 
@@ -114,6 +115,7 @@ class SlotRun:
         self._life: asyncio.Task[None] | None = None
         self._dropping: asyncio.Task[None] | None = None
         self._trimmer = Trimmer()
+        self._standstill = Standstill(pipeline.name, context.metrics)
         self._trim_link: Link | None = None
         self.ready = False
 
@@ -260,7 +262,7 @@ class SlotRun:
         self._context.progressed()
 
     async def _fetch(self) -> None:
-        fetcher = Fetcher(self._links[0])
+        fetcher = Fetcher(self._links[0], self._standstill.saw)
         while True:
             try:
                 chunks = await fetcher.fetch(self._positions)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from processor.context import Context
+from processor.engine.verdict import Fault
 from processor.hops import hops
 from processor.kafka.membership import Membership
 from processor.kafka.options import client_options
@@ -29,6 +31,11 @@ if TYPE_CHECKING:
     from schemas.config import Settings
 
 log = logging.getLogger(__name__)
+
+
+def _count(link: Link, topic: str) -> int:
+    """Return how many partitions a topic has, as far as this worker sees."""
+    return len(link.partitions(topic))
 
 
 class Worker:
@@ -64,6 +71,8 @@ class Worker:
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._watch: asyncio.Task[None] | None = None
         self._memory: asyncio.Task[None] | None = None
+        # At scrape time: what is not ready any more makes no progress that could say so.
+        metrics.ready.set_function(lambda: self.ready)
 
     async def start(self) -> None:
         """Join the group.
@@ -76,6 +85,12 @@ class Worker:
         self._memory = asyncio.create_task(watch(worker.memory_limit, self._metrics, self.end), name="memory")
         options: dict[str, Any] = client_options(self._settings.kafka)
         link = await Link.open(options, f"{worker.application_id}-group", list(self._pipelines))
+        for pipeline in self._pipelines.values():
+            self._metrics.expect(pipeline.name, [fault.code for fault in Fault if fault])
+            # Asked when somebody scrapes: partitions are added while nothing is assigned here.
+            self._metrics.source_partitions.labels(pipeline.name).set_function(
+                partial(_count, link, pipeline.source)
+            )
         self._membership = Membership(
             link,
             worker.application_id,
@@ -134,7 +149,6 @@ class Worker:
     async def revoked(self) -> None:
         """Give everything up; nothing of it is written afterwards."""
         self._assigned = False
-        self._metrics.ready.set(0)
         runs, self._runs = self._runs, {}
         await asyncio.gather(*(run.close() for run in runs.values()))
         for name, numbers in self._partitions.items():
@@ -181,7 +195,6 @@ class Worker:
         return self._assigned and all(run.ready for run in self._runs.values())
 
     def _progressed(self) -> None:
-        self._metrics.ready.set(int(self.ready))
         if self._drain and self.ready and all(run.drained() for run in self._runs.values()):
             log.info("drained: %s slots", len(self._runs))
             self.end()

@@ -16,7 +16,7 @@ from processor.kafka.seam import FetchRequest, Kafka, KafkaError, Link, TopicPar
 from processor.wire.decode import Chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 log = logging.getLogger(__name__)
 
@@ -41,10 +41,16 @@ class OutOfRangeError(Exception):
 
 
 class Fetcher:
-    """Fetches over a `Link` of its own, because a waiting fetch blocks its connection."""
+    """Fetches over a `Link` of its own, because a waiting fetch blocks its connection.
 
-    def __init__(self, link: Link) -> None:
+    Args:
+        link: See above.
+        seen: Told of each partition in each answer: its last stable offset and its high watermark.
+    """
+
+    def __init__(self, link: Link, seen: Callable[[TopicPartition, int, int], None] = lambda *_: None) -> None:
         self._link = link
+        self._seen = seen
         self._turn = 0
 
     async def fetch(self, positions: Mapping[TopicPartition, int]) -> list[Chunk]:
@@ -89,11 +95,12 @@ class Fetcher:
             return []
         chunks = []
         for topic, parts in response.topics:
-            for partition, code, _high, stable, *rest in parts:
+            for partition, code, high, stable, *rest in parts:
                 tp = TopicPartition(topic, partition)
                 if code != Kafka.NONE:
                     await self._failed(tp, code, positions[tp])
                 else:
+                    self._seen(tp, stable, high)
                     chunks.append(self._chunk(tp, positions[tp], stable, rest, response.API_VERSION))
         full = [chunk for chunk in chunks if chunk.data]
         # Next to others an empty answer only says that the request's limit was reached.

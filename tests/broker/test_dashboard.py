@@ -176,20 +176,31 @@ def test_an_alert_names_labels_that_it_has_and_says_what_it_means(rule: dict[str
     assert rule["labels"]["severity"] in {"info", "warning", "critical"}
 
 
-def test_prometheus_own_tool_takes_config_and_rules() -> None:
+@pytest.mark.parametrize("asked", [("check", "config", "prometheus.yml"), ("test", "rules", "alerts_test.yml")])
+def test_prometheus_own_tool_takes_config_and_rules(asked: tuple[str, str, str]) -> None:
     tool = shutil.which("promtool")
     if tool is None:
         pytest.skip("promtool is not installed")
 
     done = subprocess.run(
-        [tool, "check", "config", str(DEPLOY / "prometheus" / "prometheus.yml")],
+        [tool, *asked[:2], str(DEPLOY / "prometheus" / asked[2])],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
 
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_alert_of_a_worker_is_seen_to_fire_and_to_be_silent() -> None:
+    tests = yaml.safe_load((DEPLOY / "prometheus" / "alerts_test.yml").read_text())["tests"]
+    looks = [
+        (each["alertname"], bool(each["exp_alerts"])) for test in tests for each in test["alert_rule_test"]
+    ]
+    worker = [rule["alert"] for rule in ALERTS["groups"][0]["rules"]]
+
+    assert set(looks) == {(alert, fires) for alert in worker for fires in (True, False)}
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from tests.support.topics import (
     CALL_S,
     add_partitions,
     create_topic,
+    delete_topic,
     open_transaction,
     sequences,
     until,
@@ -83,6 +85,7 @@ def test_a_source_that_grew_without_its_sink_stops_the_worker(broker: Broker, tm
 
 def test_the_pages_tell_how_the_worker_is(broker: Broker, tmp_path: Path) -> None:
     config = new_config(broker.bootstrap_servers, tmp_path, 2).with_quarantine()
+    began_s = time.time()
     bad = New(None, None, (), 1_700_000_000_000)
     records = [new(5), new(6), new(6), new(2), bad, new(9)]
     assert run_drain(config).code == 0  # creates the topics
@@ -97,6 +100,12 @@ def test_the_pages_tell_how_the_worker_is(broker: Broker, tmp_path: Path) -> Non
         until(lambda: worker.metrics().get("seqmark_position{partition=1,pipeline=p}") == 6, "all is in")
         until(lambda: worker.metrics().get("seqmark_lag_records{partition=1,pipeline=p}") == 0, "no lag")
         metrics = worker.metrics()
+        hangs = open_transaction(config.bootstrap_servers, config.source, [new(1), new(2)])
+        behind = "seqmark_source_open_transaction_records{partition=0,pipeline=p}"
+        until(lambda: worker.metrics()[behind] == 2, "what an open transaction holds back is shown")
+        lag = worker.metrics()["seqmark_lag_records{partition=0,pipeline=p}"]
+        hangs.abort_transaction(CALL_S)
+        until(lambda: worker.metrics()[behind] == 0, "nothing is held back any more")
         health = worker.get("/health")
         worker.terminate()
         assert worker.wait() == 0
@@ -115,6 +124,24 @@ def test_the_pages_tell_how_the_worker_is(broker: Broker, tmp_path: Path) -> Non
     assert metrics["seqmark_sink_bytes_total{pipeline=p}"] > 61
     assert metrics["seqmark_chunk_seconds_count{pipeline=p}"] >= 1
     assert metrics["seqmark_commit_seconds_count{pipeline=p}"] >= 1
+    assert metrics["seqmark_quarantined_records_total{code=header_missing,pipeline=p}"] == 1
+    assert metrics["seqmark_quarantined_records_total{code=too_large,pipeline=p}"] == 0
+    assert metrics["seqmark_source_partitions{pipeline=p}"] == 2
+    assert metrics["seqmark_last_commit_timestamp_seconds{partition=1,pipeline=p}"] >= began_s
+    assert [value for name, value in metrics.items() if name.startswith("seqmark_build_info{version=")] == [1]
+    assert lag == 0
+
+
+def test_ready_is_said_by_the_metric_as_it_is_when_somebody_asks(broker: Broker, tmp_path: Path) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path)
+    with start_worker(config) as worker:
+        worker.wait_ready()
+        assert worker.metrics()["seqmark_ready"] == 1
+        delete_topic(config.bootstrap_servers, config.sink)
+        produce(config.bootstrap_servers, config.source, [new(1)])
+        until(lambda: worker.get("/ready")[0] == 503, "the worker waits for its sink")
+
+        assert worker.metrics()["seqmark_ready"] == 0
 
 
 def test_every_metric_that_is_declared_is_shown(broker: Broker, tmp_path: Path) -> None:

@@ -489,4 +489,19 @@ MISTAKES = (
         "        if more > 1:\n",
         "tests/property/test_route.py::test_a_count_of_headers_that_took_a_byte_more_takes_it_no_more",
     ),
+    Mistake(
+        "a transaction that hangs is taken for one after the other",
+        "processor/standstill.py",
+        "held is None or held.stable != stable:",
+        "held is None or end > stable:",
+        "tests/unit/test_standstill.py::test_one_transaction_ages_while_the_offset_stands_still",
+    ),
+    Mistake(
+        "the metric of readiness stays what it was when something moved last",
+        "processor/worker.py",
+        "        metrics.ready.set_function(lambda: self.ready)\n",
+        "        metrics.ready.set(1)\n",
+        "tests/broker/test_worker.py::test_ready_is_said_by_the_metric_as_it_is_when_somebody_asks",
+        broker=True,
+    ),
 )

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 
 # Those in use; Prometheus has more: https://prometheus.io/docs/prometheus/latest/querying/functions/
-FUNCTIONS = {"rate", "increase", "deriv", "histogram_quantile", "time"}
+FUNCTIONS = {"rate", "increase", "deriv", "histogram_quantile", "time", "absent"}
 AGGREGATIONS = {"sum", "min", "max", "avg", "count", "topk"}
 _CLAUSES = {"by", "without", "on", "ignoring", "group_left", "group_right"}
 _OPERATORS = {"and", "or", "unless", "bool", "offset"}
