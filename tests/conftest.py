@@ -1,12 +1,15 @@
 """Fixtures of all tests; each is made where its part is at home."""
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import extent
 from tests.support.broker import broker, own_broker
 from tests.support.cluster import cluster, running_cluster
-from tests.support.extent import add_option
 from tests.support.postgres import database, own_postgres, postgres
+from tests.support.schedule import Schedule, long_first, where_time_went
 from tests.support.spark import end_jvm
 
 __all__ = ["broker", "cluster", "database", "own_broker", "own_postgres", "postgres", "running_cluster"]
@@ -19,32 +22,48 @@ if settings.get_current_profile_name() == "default":
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take ``--all``; a test asks `tests.support.extent.everything`."""
-    add_option(parser)
+    """Take ``--all``, which `tests.support.extent.everything` asks for."""
+    extent.add_option(parser)
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Say what one process of several has to run: the tests of a file, all with Spark, all with the cluster.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Schedule:
+    """Hand out tests as `tests.support.schedule` says."""
+    return Schedule(config, log)
 
-    Brokers, databases and what the tests of a file share are made once a process, a Spark and a cluster in one
-    of them only, for they take the most memory. xdist reads the mark before any hook that sees all items is
-    called.
-    """
-    if item.get_closest_marker("spark") is not None:
-        group = "spark"
-    elif "running_cluster" in getattr(item, "fixturenames", ()):
-        group = "cluster"
-    else:
-        group = item.nodeid.partition("::")[0]
-    item.add_marker(pytest.mark.xdist_group(group))
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Let all processes draw the same."""
+    node.workerinput["seed"] = extent.seed(node.config)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let one process of several begin with Spark, so that nobody waits for it at the end."""
+    """Leave out what was not drawn; with several processes, begin with what is long."""
+    extent.leave_out(config, items)
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+        long_first(items)
 
 
-def pytest_sessionfinish() -> None:
-    """End what lives as long as the process."""
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a process has noted."""
+    for text in getattr(node, "workeroutput", {}).get("notes", []):
+        extent.note(node.config, text)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what was left out, and where the time went."""
+    told = extent.notes(config)
+    if told:
+        terminalreporter.section("left out, --all runs it")
+        for text in told:
+            terminalreporter.write_line(text)
+    where_time_went(terminalreporter)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End what lives as long as the process; hand over what was noted."""
     end_jvm()
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["notes"] = extent.notes(session.config)

@@ -40,6 +40,7 @@ def killed_after(scene: Scene, step: Step, dice: random.Random) -> None:
     feed.send(100)
 
 
+@pytest.mark.drawn("step")
 @pytest.mark.parametrize("step", Step)
 def test_a_kill_after_a_step_loses_and_repeats_nothing(broker: Broker, tmp_path: Path, step: Step) -> None:
     with Scene(broker.bootstrap_servers, tmp_path) as scene:
@@ -52,6 +53,7 @@ def test_a_kill_after_a_step_loses_and_repeats_nothing(broker: Broker, tmp_path:
         assert any(each.quarantined for each in truth)
 
 
+@pytest.mark.drawn("step")
 @pytest.mark.parametrize("step", [Step.OFFSETS, Step.ENDED])
 def test_a_drain_from_the_changelog_alone_passes_nothing_more(
     broker: Broker, tmp_path: Path, step: Step
@@ -67,6 +69,7 @@ def test_a_drain_from_the_changelog_alone_passes_nothing_more(
         scene.assert_exactly_once()
 
 
+@pytest.mark.drawn("step")
 @pytest.mark.parametrize("step", Step)
 def test_a_kill_at_least_once_loses_nothing_and_keeps_the_order(
     broker: Broker, tmp_path: Path, step: Step

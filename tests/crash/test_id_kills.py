@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
 FIRST_RECORDS = 6_000
-KILLS = 6
+KILLS, ALL_KILLS = 2, 6
 PLAIN, RENEWING = IdRules(window="1s"), IdRules(window="1s", refresh=True)
 # A bucket has some 9,000 ids: it outgrows filters of 2,000. Those of 300,000 take several commits to be
 # written, and kills come in the middle of it.
@@ -52,6 +52,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @EACH
+@pytest.mark.drawn("step")
 @pytest.mark.parametrize("step", Step)
 def test_a_kill_after_a_step_loses_and_repeats_no_id(
     broker: Broker, tmp_path: Path, step: Step, rules: IdRules
@@ -92,6 +93,7 @@ def test_a_kill_and_a_restart_from_the_changelog_alone_lose_and_repeat_no_id(
 
 
 @EACH
+@pytest.mark.drawn("moment")
 @pytest.mark.parametrize("moment", Restoring)
 def test_kills_while_it_restores_lose_and_repeat_no_id(
     broker: Broker, tmp_path: Path, moment: Restoring, rules: IdRules
@@ -119,13 +121,15 @@ def test_kills_while_it_restores_lose_and_repeat_no_id(
 
 @pytest.mark.timeout(900)
 @EACH_BACKEND
-def test_kills_at_random_lose_and_repeat_no_id(broker: Broker, tmp_path: Path, rules: IdRules) -> None:
+def test_kills_at_random_lose_and_repeat_no_id(
+    broker: Broker, tmp_path: Path, rules: IdRules, *, whole: bool
+) -> None:
     dice = seeded()
     with Scene(broker.bootstrap_servers, tmp_path, rules=rules, slots=2) as scene:
         feed = scene.feed(dice)
         feed.send(FIRST_RECORDS)
         with feed:
-            Members(scene, dice).kill_many(KILLS)
+            Members(scene, dice).kill_many(ALL_KILLS if whole else KILLS)
         feed.send_again()
 
         scene.drain("c")

@@ -1,7 +1,8 @@
 """Does anything go wrong when workers are killed at any moment, again and again, while records keep coming?
 
-Thirty kills of one or two workers of a group, in start, restore, rebalance and work alike. Kafka's page cache
-survives a kill: this shows safety against a process that dies, not against a power loss.
+Kills of one or two workers of a group, in start, restore, rebalance and work alike: eight, or thirty with
+``--all``. Kafka's page cache survives a kill: this shows safety against a process that dies, not against a loss
+of power.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
-KILLS = 30
+KILLS, ALL_KILLS = 8, 30
 
 
 @pytest.mark.timeout(900)
-def test_thirty_kills_at_random_lose_and_repeat_nothing(broker: Broker, tmp_path: Path) -> None:
+def test_kills_at_random_lose_and_repeat_nothing(broker: Broker, tmp_path: Path, *, whole: bool) -> None:
     dice = seeded()
     with Scene(broker.bootstrap_servers, tmp_path, partitions=4, slots=2) as scene:
         feed = scene.feed(dice)
         with feed:
-            Members(scene, dice).kill_many(KILLS)
+            Members(scene, dice).kill_many(ALL_KILLS if whole else KILLS)
         feed.send_again()
 
         scene.drain("c")

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
 FIRST_RECORDS = 6_000
-KILLS = 6
+KILLS, ALL_KILLS = 3, 6
 FIRST, SECOND = "p.route", "p"
 
 
 @pytest.mark.parametrize("hop", [FIRST, SECOND])
+@pytest.mark.drawn("step")
 @pytest.mark.parametrize("step", Step)
 def test_a_kill_after_a_step_of_either_hop_loses_and_repeats_nothing(
     broker: Broker, tmp_path: Path, step: Step, hop: str
@@ -65,6 +66,7 @@ def test_a_kill_and_a_restart_from_the_changelogs_alone_lose_and_repeat_nothing(
         scene.assert_routed()
 
 
+@pytest.mark.drawn("hop")
 @pytest.mark.parametrize("hop", [FIRST, SECOND])
 def test_a_worker_paused_in_a_commit_of_either_hop_commits_nothing_afterwards(
     broker: Broker, tmp_path: Path, hop: str
@@ -87,13 +89,13 @@ def test_a_worker_paused_in_a_commit_of_either_hop_commits_nothing_afterwards(
 
 
 @pytest.mark.timeout(900)
-def test_kills_at_random_lose_and_repeat_nothing(broker: Broker, tmp_path: Path) -> None:
+def test_kills_at_random_lose_and_repeat_nothing(broker: Broker, tmp_path: Path, *, whole: bool) -> None:
     dice = seeded()
     with RoutedScene(broker.bootstrap_servers, tmp_path, slots=2) as scene:
         feed = scene.feed(dice)
         feed.send(FIRST_RECORDS)
         with feed:
-            Members(scene, dice).kill_many(KILLS)
+            Members(scene, dice).kill_many(ALL_KILLS if whole else KILLS)
         feed.send_again()
 
         scene.drain("c")

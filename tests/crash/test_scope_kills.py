@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.crash]
 SCOPES = 300
 """In each partition."""
 FIRST_RECORDS = 2_000
-KILLS = 5
+KILLS, ALL_KILLS = 2, 5
 EACH_COMMIT_S, NEVER_S = 0.0, 1e6
 BY_KEY = Rules("key", epoch=EPOCH_HEADER, reorder_window=64)
 BY_PRODUCER = Rules("header:producer", epoch=EPOCH_HEADER, reorder_window=100)
@@ -58,6 +58,7 @@ def killed_after(scene: Scene, step: Step, local_s: float) -> None:
 
 
 @EACH
+@pytest.mark.drawn("step")
 @pytest.mark.parametrize("step", Step)
 def test_a_kill_after_a_step_loses_and_repeats_nothing_of_any_scope(
     broker: Broker, tmp_path: Path, step: Step, rules: Rules, local_s: float
@@ -91,14 +92,14 @@ def test_a_kill_at_least_once_loses_nothing_of_any_scope(broker: Broker, tmp_pat
 )
 @pytest.mark.timeout(900)
 def test_kills_at_random_lose_and_repeat_nothing_of_any_scope(
-    broker: Broker, tmp_path: Path, rules: Rules, further: int
+    broker: Broker, tmp_path: Path, rules: Rules, further: int, *, whole: bool
 ) -> None:
     dice = seeded()
     with Scene(broker.bootstrap_servers, tmp_path, rules=rules, scopes=SCOPES, slots=2) as scene:
         feed = scene.feed(dice)
         feed.send_scopes(further)
         with feed:
-            Members(scene, dice).kill_many(KILLS)
+            Members(scene, dice).kill_many(ALL_KILLS if whole else KILLS)
         feed.send_again()
 
         scene.drain("c")

@@ -57,6 +57,7 @@ def test_a_worker_paused_past_its_session_comes_back_to_a_share_of_the_work(
         assert other.alive
 
 
+@pytest.mark.drawn("step")
 @pytest.mark.parametrize("step", [Step.OUTPUT, Step.OFFSETS, Step.ENDED])
 def test_a_worker_paused_between_two_steps_commits_nothing_afterwards(
     broker: Broker, tmp_path: Path, step: Step

@@ -23,6 +23,7 @@ import psycopg
 import pytest
 
 from tests.support.crash import seeded
+from tests.support.extent import everything
 from tests.support.postgres import rows
 from tests.support.topics import create_topic, environment, new, produce, unique, until
 
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.crash, pytest.mark.postgres]
 
-KILLS = int(os.environ.get("SEQMARK_TEST_KILLS") or 6)
-"""A driver costs some 20 CPU seconds until its first batch: 30 for a thorough look."""
+KILLS, ALL_KILLS = 2, 6
+"""Or as many as SEQMARK_TEST_KILLS says: a driver costs some 20 CPU seconds until its first batch."""
 AWAY_S = float(os.environ.get("SEQMARK_TEST_AWAY_S") or 0)
 """Seconds that the database stays away at least; it is away until the query has tried twice in any case."""
 PARTITIONS = 3
@@ -219,11 +220,12 @@ def run_to_the_end(folder: Path, clicks: Clicks, url: str) -> None:
 
 @pytest.mark.timeout(2400)
 def test_a_driver_killed_between_write_and_commit_log_counts_nothing_twice(
-    broker: Broker, database: str, tmp_path: Path
+    request: pytest.FixtureRequest, broker: Broker, database: str, tmp_path: Path
 ) -> None:
+    kills = int(os.environ.get("SEQMARK_TEST_KILLS") or (ALL_KILLS if everything(request.config) else KILLS))
     dice = seeded()
     with Look(database) as look, Clicks(broker.bootstrap_servers, dice) as clicks:
-        for _ in range(KILLS):
+        for _ in range(kills):
             with Driver(tmp_path, clicks, database) as driver:
                 last = look.last()
                 while True:

@@ -11,6 +11,7 @@ import pytest
 
 from schemas.events import ClickEvent
 from tests.support.postgres import rows
+from tests.support.spark import SHORT
 from tests.support.topics import create_topic, environment, new, produce, unique
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def click(minute: int, campaign: str, amount: str) -> bytes:
 def run(variables: dict[str, str]) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "processor", "sink", "-c", str(EXAMPLE), "--available-now", "--memory", "700m"],
-        env=environment(variables),
+        env=environment(variables | {"JAVA_TOOL_OPTIONS": SHORT}),
         capture_output=True,
         text=True,
         check=False,
