@@ -32,12 +32,14 @@ ENV PATH=/opt/seqmark/bin:$PATH \
     SEQMARK_WORKER__WEB_HOST=0.0.0.0
 RUN groupadd --system --gid 10001 seqmark \
     && useradd --system --uid 10001 --gid seqmark --no-create-home --shell /usr/sbin/nologin seqmark \
-    && install -d -o seqmark -g seqmark /var/lib/seqmark /var/cache/seqmark /etc/seqmark
+    && install -d -m 700 -o seqmark -g seqmark /var/lib/seqmark \
+    && install -d -o seqmark -g seqmark /etc/seqmark
 COPY --from=build /opt/seqmark /opt/seqmark
-USER seqmark
 WORKDIR /var/lib/seqmark
-# Compiled here, as the user that runs them, so that a worker is ready in seconds and not in a minute.
-RUN python -m processor.engine.warm
+# Compiled here, so that a worker is ready in seconds and not in a minute. By root, and closed to everybody's
+# writing: code that is run is taken from nobody else, whatever user the container is started as.
+RUN python -m processor.engine.warm && chmod -R go=rX /var/cache/seqmark
+USER seqmark
 VOLUME /var/lib/seqmark
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["seqmark"]
@@ -49,9 +51,10 @@ USER root
 RUN apt-get update \
     && apt-get install -y --no-install-recommends openjdk-17-jre-headless \
     && rm -rf /var/lib/apt/lists/*
+# Kafka's connector comes into the image here, so that a start asks no server for it. By root, as the kernels.
+RUN python -c "from spark_sink.session import connector_jars; connector_jars(print)" \
+    && chmod -R go=rX /var/cache/seqmark
 USER seqmark
-# Kafka's connector comes into the image here, so that a start asks no server for it.
-RUN python -c "from spark_sink.session import connector_jars; connector_jars(print)"
 EXPOSE 6067
 
 

@@ -18,6 +18,7 @@ from processor.commands.console import say, say_problems
 from processor.commands.options import config_option
 from processor.errors import EXIT_DONE, SeqmarkError
 from processor.settings import load, require_pipelines
+from processor.state.home import keep_to_ourselves
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,6 +52,7 @@ def worker(config: Path, *, drain: bool) -> None:
     allow_open_files()
     settings = load(config)
     require_pipelines(settings)
+    keep_to_ourselves(settings.worker.state_dir)
     asyncio.run(_run(settings, drain=drain))
 
 

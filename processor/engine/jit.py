@@ -1,12 +1,18 @@
-"""Where do compiled kernels live, and how is a function made one?
+"""Where compiled kernels live, and what makes a function one.
 
-Invariant: a kernel on disk was compiled from exactly the sources that run. numba's cache looks at the
-file of the compiled function only and misses a change in a callee that lives elsewhere (trap 15), so the
-cache folder is named by a hash over all engine sources, set before the first function is compiled.
+Invariants: a kernel on disk was compiled from exactly the sources that run. numba's cache looks at the file of
+the compiled function only and misses a change in a callee that lives elsewhere (trap 15), so the cache folder
+is named by a hash over all engine sources. And it was put there by this user or by root: loading a kernel runs
+what is in the file, so a folder that others can write to, or could have, is not read (`processor.paths`).
+
+    the user's cache folder         made where it is missing; one that can only be read is read only
+    a folder in the temporary one   where the first cannot be made
+    none                            where others could write to it: compiled at each start, which is said
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import sys
@@ -16,8 +22,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numba
 import numpy as np
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
 
-from processor.paths import cache_dir
+from processor.paths import cache_dir, distrust, make_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,30 +43,93 @@ def _sources_hash() -> str:
     return digest.hexdigest()[:16]
 
 
-def _writable(folder: Path) -> bool:
+def kernel_cache() -> Path | None:
+    """Return the folder of this version's kernels; None, and a line on stderr, where none may be used."""
+    name = _sources_hash()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        preferred = cache_dir()
+        if (folder := _made(preferred, "kernels", name)) is not None:
+            return folder
+        why = f"{preferred} cannot be written"
+    except RuntimeError as error:  # this user has no home
+        why = str(error)
+    except _UntrustedError as error:
+        return _without(str(error))
+    temporary = Path(tempfile.gettempdir()) / f"seqmark-{os.getuid()}"
+    try:
+        if (folder := _made(temporary, "kernels", name)) is not None:
+            return folder
+    except _UntrustedError as error:
+        return _without(f"{why}; {error}")
+    return _without(f"{why}, and neither can {temporary}")
+
+
+class _UntrustedError(Exception):
+    """Others than this user and root could have written, or could write, what would be loaded."""
+
+
+def _made(ours: Path, *names: str) -> Path | None:
+    """Return the folder ``names`` below ``ours``; None where there is none to read from or to write to."""
+    root, names = ours.parent, (ours.name, *names)
+    folder = root.joinpath(*names)
+    try:
+        _require_trust(root, *names)  # nothing is made behind somebody's link
+        with contextlib.suppress(OSError):
+            make_private(root, *names)
+        # Once it is made: from here on nobody else can change what is found.
+        _require_trust(root, *names)
+        # One that can only be read was filled when an image was built.
+        return folder if os.access(folder, os.W_OK | os.X_OK) or any(folder.iterdir()) else None
     except OSError:
-        return False
-    return os.access(folder, os.W_OK | os.X_OK)
+        return None
 
 
-def kernel_cache() -> Path:
-    """Return the folder of this version's kernels; a private temporary one if the cache is read-only."""
-    name = Path("kernels") / _sources_hash()
-    preferred = cache_dir() / name
-    if _writable(preferred):
-        return preferred
-    # A read-only cache that was filled when an image was built is still good to read from.
-    if preferred.is_dir() and any(preferred.iterdir()):
-        return preferred
-    fallback = Path(tempfile.gettempdir()) / f"seqmark-{os.getuid()}" / name
-    fallback.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return fallback
+def _require_trust(root: Path, *names: str) -> None:
+    if (why := distrust(root, *names)) is not None:
+        raise _UntrustedError(why)
 
 
-if "NUMBA_CACHE_DIR" not in os.environ:
-    numba.config.CACHE_DIR = str(kernel_cache())
+def _without(why: str) -> Path | None:
+    sys.stderr.write(
+        f"seqmark: kernels are compiled anew at each start, which takes up to a minute: {why}. What others can "
+        "write to is not run. Remove it, or set XDG_CACHE_HOME to a folder that only this user can write to\n"
+    )
+    return None
+
+
+class _Locator(UserProvidedCacheLocator):  # type: ignore[misc]  # numba is untyped
+    """Names the one folder that `kernel_cache` has looked at; numba's own would try others."""
+
+    def __init__(self, function: Any, file: str) -> None:
+        super().__init__(function, file)
+        self._cache_path = str(FOLDER)
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> _Locator:
+        return cls(py_func, py_file)
+
+    def ensure_cache_path(self) -> None:
+        """Do nothing: it is there."""
+
+
+class _Impl(CompileResultCacheImpl):  # type: ignore[misc]  # numba is untyped
+    _locator_classes = (_Locator,)
+
+
+class _Cache(FunctionCache):  # type: ignore[misc]  # numba is untyped
+    """numba's cache in that folder."""
+
+    _impl_class = _Impl
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep what was compiled, where that can be written: it runs all the same."""
+        with contextlib.suppress(OSError):
+            super().save_overload(sig, data)
+
+
+_OWN_CHOICE = "NUMBA_CACHE_DIR" in os.environ
+"""The user has named a folder to numba: whoever does that answers for it."""
+FOLDER = None if _OWN_CHOICE else kernel_cache()
 
 
 def kernel(function: F) -> F:
@@ -68,7 +138,10 @@ def kernel(function: F) -> F:
     ``NUMBA_DISABLE_JIT=1`` runs it as plain Python. ``error_model="numpy"`` keeps divisions from
     raising inside compiled code; kernels never divide by what they read.
     """
-    compiled: F = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    compiled: F = numba.njit(cache=_OWN_CHOICE, nogil=True, error_model="numpy")(function)
+    if FOLDER is not None and compiled is not function:
+        # As its `enable_caching` does, which knows numba's own folders only.
+        compiled._cache = _Cache(function)  # type: ignore[attr-defined]  # noqa: SLF001 - a dispatcher of numba's
     return compiled
 
 

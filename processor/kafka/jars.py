@@ -3,6 +3,9 @@
 The Ivy jar that PySpark carries fetches them from Maven Central once. A set lies in a folder of its
 own, ``<cache>/jars/<name>-<revisions>``, with a manifest ``jars.json``. The folder appears by one
 rename, so it is whole or not there; a lock keeps two processes from fetching side by side.
+
+Jars are run, and what Ivy has or is told decides which: nothing is taken from a folder that others can
+write to, or could have (`processor.paths`).
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from urllib.parse import urlsplit
 
 from processor.errors import BrokerError
 from processor.kafka.java import find_java
-from processor.paths import cache_dir
+from processor.paths import OTHERS, cache_dir, distrust, make_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -74,16 +77,20 @@ def resolve(
 
     Raises:
         BrokerError: There is no suitable Java, the jars are not reachable, or the cache cannot be
-            written; says what to do.
+            written, or can be by others; says what to do.
     """
     modules = [_split(coordinate, 3) for coordinate in coordinates]
     excluded = [_split(pattern, 2) for pattern in exclude]
     wanted = {"coordinates": list(coordinates), "exclude": list(exclude)}
     folder = cache_dir() / "jars" / "-".join([name, *(revision for *_, revision in modules)])
-    if jars := _cached(folder, wanted):
-        return jars
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        _require_trust("jars", folder.name)
+        if jars := _cached(folder, wanted):
+            return jars
+        make_private(cache_dir().parent, cache_dir().name, "jars")
+        make_private(cache_dir().parent, cache_dir().name, "ivy")
+        _require_trust("jars")
+        _require_trust("ivy")
         with _locked(folder.parent / ".lock", say):
             if jars := _cached(folder, wanted):  # the process we waited for has done it
                 return jars
@@ -99,6 +106,20 @@ def resolve(
     if not jars:
         raise BrokerError(f"Ivy fetched no jar for {', '.join(coordinates)} into {folder}.")
     return jars
+
+
+def _require_trust(*names: str) -> None:
+    """Look who could have written what is in a folder of the cache, or could replace it.
+
+    Raises:
+        BrokerError: Others than this user and root.
+    """
+    cache = cache_dir()
+    if (why := distrust(cache.parent, cache.name, *names)) is not None:
+        raise BrokerError(
+            f"jars of the cache {cache} are not run: {why}. Whoever can write there could have their code run "
+            "as this user. Remove it, or set XDG_CACHE_HOME to a folder that only this user can write to."
+        )
 
 
 def _split(coordinate: str, parts: int) -> list[str]:
@@ -174,6 +195,7 @@ def _run_ivy(work: Path, name: str, folder: Path, say: Callable[[str], None]) ->
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
+        umask=OTHERS,  # what it makes is looked at before it is used again
     ) as process:
         watch = threading.Timer(_FETCH_TIMEOUT_S, process.kill)
         watch.start()

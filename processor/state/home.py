@@ -3,17 +3,37 @@
 ``state_dir/application_id/home-N`` with the lowest N that nobody holds. A lock on the file beside it is held
 until the process ends, however it ends. A restarted worker finds its state again; a paused one keeps its
 folder, and the worker that takes over its partitions restores into another.
+
+State is as secret as the records it is made of, and is believed: nobody else may read it or write to it. What
+an earlier version left open is closed when a folder is claimed; what RocksDB makes from then on is closed by
+the process's umask (`keep_to_ourselves`), for it has no setting for that.
 """
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import stat
+from contextlib import suppress
 from pathlib import Path
 
 from processor.errors import StopError
+from processor.paths import OTHERS, PRIVATE_FILE, PRIVATE_FOLDER
+
+log = logging.getLogger(__name__)
 
 MOST_HOMES = 256
+
+
+def keep_to_ourselves(state_dir: Path) -> None:
+    """Let nothing that this process makes from now on be read or written by others.
+
+    Folders above ``state_dir`` that are missing are made before: they may be everybody's.
+    """
+    with suppress(OSError):  # `Home` says it
+        state_dir.parent.mkdir(parents=True, exist_ok=True)
+    os.umask(OTHERS)
 
 
 class Home:
@@ -30,8 +50,10 @@ class Home:
     def __init__(self, state_dir: str | Path, application_id: str) -> None:
         root = Path(state_dir) / application_id
         try:
-            root.mkdir(parents=True, exist_ok=True)
+            root.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+            root.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
             self.folder, self._lock = _claim(root)
+            _close(root)
         except OSError as error:
             raise StopError(
                 f"state_dir {state_dir}: {error.strerror} ({error.filename}); "
@@ -56,6 +78,30 @@ def _claim(root: Path) -> tuple[Path, int]:
         except BlockingIOError:
             os.close(lock)
             continue
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
         return folder, lock
     raise StopError(f"{root}: {MOST_HOMES} workers hold a folder here already")
+
+
+def _close(root: Path) -> None:
+    """Take from others what modes allow them, of the folder and all in it, what other workers have made too."""
+    try:
+        if root.stat().st_mode & OTHERS:
+            root.chmod(PRIVATE_FOLDER)
+        # From above: what is inside a closed folder is not changed by others while it is looked at.
+        for folder, folders, files in os.walk(root):
+            for name in (*folders, *files):
+                _close_one(Path(folder, name))
+    except PermissionError as error:
+        log.warning(
+            "state in %s can be read by other users, and this one is not allowed to change that: %s",
+            root,
+            error,
+        )
+
+
+def _close_one(path: Path) -> None:
+    with suppress(FileNotFoundError):  # another worker has deleted it
+        mode = path.lstat().st_mode
+        if mode & OTHERS and not stat.S_ISLNK(mode):
+            path.chmod(PRIVATE_FOLDER if stat.S_ISDIR(mode) else PRIVATE_FILE)

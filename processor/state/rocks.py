@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, ReadOptions, WriteBatch
 
+from processor.paths import PRIVATE_FOLDER
 from processor.state.store import CorruptStoreError, StoreError
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ class RocksStore:
 
     def _open(self) -> None:
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+            self._folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
             self._db = Rdict(str(self._folder), _options(), column_families={_LATE_FAMILY: _options()})
             self._late = self._db.get_column_family(_LATE_FAMILY)
         except Exception as error:  # rocksdict raises plain Exception

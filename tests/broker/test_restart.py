@@ -6,12 +6,14 @@ not fit what is there (another source, another definition, no changelog) the wor
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.disk import open_to_others
 from tests.support.topics import (
     create_topic,
     delete_records,
@@ -70,6 +72,21 @@ def test_records_sent_again_before_a_restart_are_dropped_after_it(broker: Broker
     drain(config)
 
     assert sequences(read_topic(config.bootstrap_servers, config.sink)) == list(range(12))
+
+
+def test_local_state_is_closed_to_others_whatever_the_umask_is(broker: Broker, tmp_path: Path) -> None:
+    config = ten(broker, tmp_path)
+    files = [path for path in config.state_dir.rglob("*") if path.is_file()]
+    for path in files:
+        path.chmod(0o666)  # of an earlier version
+    produce(config.bootstrap_servers, config.source, [new(i) for i in range(12)])
+    before = os.umask(0)
+    try:
+        drain(config)
+    finally:
+        os.umask(before)
+    assert [path for path in config.state_dir.rglob("*") if path.is_file() and path not in files]
+    assert open_to_others(config.state_dir) == []
 
 
 def test_local_state_that_is_gone_is_restored_from_the_changelog(broker: Broker, tmp_path: Path) -> None:

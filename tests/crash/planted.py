@@ -504,4 +504,26 @@ MISTAKES = (
         "tests/broker/test_worker.py::test_ready_is_said_by_the_metric_as_it_is_when_somebody_asks",
         broker=True,
     ),
+    Mistake(
+        "code is loaded from a folder that others can write to",
+        "processor/paths.py",
+        "if found.st_mode & OTHERS_WRITE and not closed else None",
+        "if found.st_mode & OTHERS_WRITE and closed else None",
+        "tests/unit/test_trust.py::test_a_level_that_others_can_write_to_is_not",
+    ),
+    Mistake(
+        "code is loaded from behind somebody's symbolic link",
+        "processor/paths.py",
+        "    if stat.S_ISLNK(found.st_mode):\n        return f",
+        "    if stat.S_ISLNK(found.st_mode):\n        return None\n        return f",
+        "tests/unit/test_trust.py::test_a_level_that_is_a_symbolic_link_is_not",
+    ),
+    Mistake(
+        "what RocksDB makes is readable to others",
+        "processor/state/home.py",
+        "    os.umask(OTHERS)\n",
+        "    os.umask(os.umask(0))\n",
+        "tests/broker/test_restart.py::test_local_state_is_closed_to_others_whatever_the_umask_is",
+        broker=True,
+    ),
 )

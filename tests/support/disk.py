@@ -112,3 +112,9 @@ def spoil(file: Path) -> None:
             byte = opened.read(1)[0]
             opened.seek(at)
             opened.write(bytes([byte ^ 0x10]))
+
+
+def open_to_others(folder: Path) -> list[str]:
+    """Return what of a folder, itself included, others may read or write."""
+    found = [path for path in (folder, *folder.rglob("*")) if not path.is_symlink()]
+    return [f"{path}: {path.stat().st_mode:o}" for path in found if path.stat().st_mode & 0o077]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from processor.errors import StopError
 from processor.state import home as homes
 from processor.state.home import Home
+from processor.state.rocks import RocksStore
+from tests.support.disk import open_to_others
 
 ROOT = Path(__file__).parents[2]
 
@@ -79,6 +82,51 @@ def test_a_folder_that_cannot_be_made_stops_with_the_setting_to_change(tmp_path:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StopError, match=r"state_dir .*file.*worker\.state_dir"):
         Home(tmp_path / "file", "clicks")
+
+
+def test_what_an_earlier_version_left_open_to_others_is_closed(tmp_path: Path) -> None:
+    root = tmp_path / "clicks"
+    deep = root / "home-3" / "p" / "0"
+    deep.mkdir(parents=True)
+    (deep / "file").touch()
+    (deep / "link").symlink_to(tmp_path / "theirs")
+    (tmp_path / "theirs").touch(mode=0o644)
+    for path in (root, *root.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(0o777 if path.is_dir() else 0o666)
+    state_dir_mode = tmp_path.stat().st_mode
+
+    home = Home(tmp_path, "clicks")
+
+    assert open_to_others(root) == []
+    assert (tmp_path.stat().st_mode, (tmp_path / "theirs").stat().st_mode & 0o777) == (state_dir_mode, 0o644)
+    home.release()
+
+
+def test_whatever_the_umask_is_folders_are_made_for_this_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        home = Home(tmp_path / "var" / "state", "clicks")
+        RocksStore(home.partition("p", 0)).close()
+    finally:
+        os.umask(before)
+    folders = [path for path in (tmp_path / "var" / "state").rglob("*") if path.is_dir()]
+    assert [path.stat().st_mode & 0o777 for path in (tmp_path / "var" / "state", *folders)] == [0o700] * 5
+    home.release()
+
+
+def test_a_folder_of_another_user_is_worked_in_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(path: Path, mode: int) -> None:
+        raise PermissionError(1, f"Operation not permitted: {mode:o}", str(path))
+
+    (tmp_path / "clicks").mkdir()
+    (tmp_path / "clicks").chmod(0o770)
+    monkeypatch.setattr(Path, "chmod", refused)
+    home = Home(tmp_path, "clicks")
+    assert "can be read by other users" in caplog.text
+    home.release()
 
 
 def test_too_many_workers_on_a_host_are_refused_with_the_number(

@@ -66,6 +66,34 @@ def test_a_spoiled_set_is_fetched_again(
     assert len(java.calls) == 2
 
 
+@pytest.mark.parametrize("level", ["", "jars", "jars/thing-1.2-3"])
+def test_jars_that_others_could_have_put_there_are_not_run(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    java = fake(tmp_path, monkeypatch, FETCHES)
+    before = os.umask(0)
+    try:
+        jars = resolve(COORDINATES, "thing")
+    finally:
+        os.umask(before)
+    assert resolve(COORDINATES, "thing") == jars, "whatever the umask is: what was fetched is this user's alone"
+    (cache / level).chmod(0o777)
+    with pytest.raises(BrokerError, match=r"not run: .* can be written by others .*XDG_CACHE_HOME"):
+        resolve(COORDINATES, "thing")
+    assert len(java.calls) == 1
+
+
+def test_nothing_is_fetched_by_what_others_could_have_put_into_ivys_cache(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = fake(tmp_path, monkeypatch, FETCHES)
+    (cache / "ivy").mkdir(parents=True)
+    (cache / "ivy").chmod(0o777)
+    with pytest.raises(BrokerError, match=r"ivy can be written by others"):
+        resolve(COORDINATES, "thing")
+    assert not java.calls
+
+
 def test_other_exclusions_are_another_set(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = fake(tmp_path, monkeypatch, "cp ivy.xml ../../seen.xml; " + FETCHES)
     resolve(COORDINATES, "thing")
