@@ -14,6 +14,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from processor.belonging import require_own
 from processor.errors import RebuildError, StopError
 from processor.insert_id import IdJudge
 from processor.kafka.changelog import ChangelogPartition
@@ -21,7 +22,7 @@ from processor.kafka.offsets import bounds, committed
 from processor.kafka.seam import TopicPartition
 from processor.kafka.source import check_same_source
 from processor.pipeline import Partition, new_position
-from processor.state.head import read_head
+from processor.state.head import last_position, read_head
 from processor.state.restore import restore
 from processor.state.rocks import open_store
 from processor.state.store import CorruptStoreError
@@ -125,6 +126,8 @@ class Opening:
             self._forget_foreign(table, tp)
             position = await self._restored(table, changelog, gauge.set)
             started = position or await self._first_position(tp, limits)
+            # A state of before names were kept is taken over, and written with them by the next commit.
+            started = replace(started, application=context.application_id, pipeline=name)
             if context.exactly_once:
                 # Whose ids wrote this state: the next to restore it has to fence them, and no others.
                 started = replace(started, slots=context.slots)
@@ -168,7 +171,13 @@ class Opening:
 
         context = self._context
         timeout_s = context.transaction_timeout_ms / 1000
-        position = await restore(table, changelog, timeout_s, progress)
+        try:
+            position = await restore(table, changelog, timeout_s, progress)
+        except StopError:
+            # What another application has written may not be readable for this one: whose it is comes first.
+            self._require_own(await last_position(changelog), changelog)
+            raise
+        self._require_own(position, changelog)
         if position is None or position.slots in (0, context.slots) or not context.exactly_once:
             return position
         # The state was written by workers with another number of slots: their id for this partition is
@@ -180,6 +189,10 @@ class Opening:
         every = sorted(self._link.partitions(self._topics.source))
         await (await self._fence(other, every[slot :: position.slots])).close()
         return await restore(table, changelog, timeout_s, progress)
+
+    def _require_own(self, position: Position | None, changelog: ChangelogPartition) -> None:
+        if position is not None:
+            require_own(position, self._context.application_id, self._name, changelog.name)
 
     async def _first_position(self, tp: TopicPartition, limits: Bounds) -> Position:
         group = self._context.application_id

@@ -341,6 +341,9 @@ class SlotPipeline:
             old.definition,
             old.state_id,
             old.slots,
+            old.topics,
+            old.application,
+            old.pipeline,
         )
         partition.moved = True
 

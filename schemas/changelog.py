@@ -17,6 +17,9 @@ so that a record under a wrong key, a cut one and a flipped bit are all found::
 
     position  | version u8 = 1 | slots u16 | next offset i64 | batch offset i64 | batch crc u32
               | definition 16 B | state id 16 B | crc u32 |
+    position  | version u8 = 2 | as above, from slots to state id | source, changelog, sink, duplicates,
+              | quarantine: 20 B each, see `schemas.topic_ids`
+              | size u8, application | size u8, pipeline | crc u32 |
 
     origin    | version u8 = 1 | source offset i64 | sink offset i64 | duplicates offset i64
               | quarantine offset i64 | crc u32 |
@@ -44,6 +47,11 @@ was deleted and made anew is told by them. ``definition`` is a hash of what the 
 where the sequence comes from). ``state id`` is random, made with the partition's first commit, and again
 with each reset.
 
+Version 2 of a position says which topics the state belongs to, by their ids, and whose it is, by the names
+(UTF-8) of the application and of the pipeline, or of the hop with ``route``: `a` with `b-c` and `a-b` with `c`
+have a changelog of the same name. Nothing of that is known of a version 1, which is taken over once: the next
+commit writes version 2.
+
 Version 1 of an origin says that the state knows nothing of what lies before it, as at a first commit. After a
 reset it mostly does: version 2 says how much.
 
@@ -62,6 +70,9 @@ import struct
 from dataclasses import dataclass
 
 import google_crc32c
+
+from schemas import topic_ids
+from schemas.topic_ids import NO_TOPIC_IDS, TopicIds
 
 POSITION_KEY = b"P"
 ORIGIN_KEY = b"O"
@@ -85,6 +96,7 @@ _EPOCH = struct.Struct(">q")
 _U32 = struct.Struct(">I")
 _CRC = struct.Struct(">I")
 _VERSION = 1
+_NAMED_VERSION = 2
 _SCOPE_VERSION = 2
 _KNOWING_VERSION = 2
 _WITH_EPOCH, _WITH_RUN, _WITH_RING = 1, 2, 4
@@ -109,6 +121,9 @@ class Position:
         definition: 16 bytes; what the state means.
         state_id: 16 random bytes; which state this is.
         slots: The number of slots of the worker that wrote it.
+        topics: Which topics the state belongs to.
+        application: Whose the state is: the name of the application; empty where that is not known.
+        pipeline: That of the pipeline or hop; empty likewise.
     """
 
     next_offset: int
@@ -117,11 +132,14 @@ class Position:
     definition: bytes
     state_id: bytes
     slots: int
+    topics: TopicIds = NO_TOPIC_IDS
+    application: str = ""
+    pipeline: str = ""
 
     def encode(self) -> bytes:
         """Return the value under `POSITION_KEY`."""
-        body = _POSITION.pack(
-            _VERSION,
+        head = _POSITION.pack(
+            _NAMED_VERSION,
             self.slots,
             self.next_offset,
             self.batch_offset,
@@ -129,18 +147,50 @@ class Position:
             self.definition,
             self.state_id,
         )
+        body = head + self.topics.encode() + _name(self.application) + _name(self.pipeline)
         return sealed(POSITION_KEY, body)
 
     @classmethod
     def decode(cls, value: bytes) -> Position:
-        """Read a value.
+        """Read a value of version 1 or 2.
 
         Raises:
             CorruptStateError: It is not one, or not whole.
         """
-        body = opened(POSITION_KEY, value, _POSITION.size)
-        _, slots, next_offset, offset, crc, definition, state_id = _POSITION.unpack(body)
-        return cls(next_offset, offset, crc, definition, state_id, slots)
+        if value[:1] != bytes([_NAMED_VERSION]):
+            _, *fields = _POSITION.unpack(opened(POSITION_KEY, value, _POSITION.size))
+            return cls(*_in_order(*fields))
+        body = opened(POSITION_KEY, value, max(0, len(value) - _CRC.size), _NAMED_VERSION)
+        names = _POSITION.size + topic_ids.SIZE
+        try:
+            _, *fields = _POSITION.unpack_from(body)
+            application, at = _name_at(body, names)
+            pipeline, at = _name_at(body, at)
+        except (struct.error, IndexError, UnicodeDecodeError) as error:
+            raise CorruptStateError(f"the value under {POSITION_KEY!r} is cut") from error
+        if at != len(body):
+            raise CorruptStateError(f"the value under {POSITION_KEY!r} is cut, or too long")
+        topics = TopicIds.decode(body[_POSITION.size : names])
+        return cls(*_in_order(*fields), topics, application, pipeline)
+
+
+def _in_order(
+    slots: int, next_offset: int, batch_offset: int, batch_crc: int, definition: bytes, state_id: bytes
+) -> tuple[int, int, int, bytes, bytes, int]:
+    """Return the fields of a `Position` in its own order: on disk ``slots`` comes first."""
+    return next_offset, batch_offset, batch_crc, definition, state_id, slots
+
+
+def _name(text: str) -> bytes:
+    """Return a name with its size before it; topic names, which hold both, have at most 249 bytes."""
+    encoded = text.encode()
+    return bytes([len(encoded)]) + encoded
+
+
+def _name_at(body: bytes, at: int) -> tuple[str, int]:
+    """Return the name that stands at ``at``, and where it ends."""
+    end = at + 1 + body[at]
+    return body[at + 1 : end].decode(), end
 
 
 @dataclass(frozen=True, slots=True)

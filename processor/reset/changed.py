@@ -1,13 +1,15 @@
-"""Were the states of these pipelines made by other rules than the config has now?
+"""Finds states that a worker would refuse: of other rules than the config has now, or of another application.
 
 A worker finds that out when it takes a partition over, and stops. Asked before, it can be said in time. Each
-commit ends with a position, which names the rules; so only the last records of a changelog are read.
+commit ends with a position, which names the rules and whose it is; so only the last records of a changelog are
+read.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from processor.belonging import foreign
 from processor.dedup import definition, judged_by
 from processor.errors import Problem, StopError
 from processor.hop_work import how_to_reset
@@ -15,19 +17,16 @@ from processor.kafka.changelog import ChangelogPartition
 from processor.kafka.options import client_options
 from processor.kafka.seam import KafkaError, Link
 from processor.kafka.topics import changelog_topic, connected, describe
-from processor.state.head import read_head
+from processor.state.head import last_position
 from processor.wire.decode import Decoder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from processor.kafka.topic_plan import ClusterView
-    from schemas.changelog import Position
     from schemas.config import Pipeline, Settings
 
 CLIENT_ID = "seqmark-check"
-LAST_RECORDS = 16
-"""Offsets at a changelog's end that are read first: the last commit's state, position and end."""
 
 
 async def changed(settings: Settings) -> list[Problem]:
@@ -48,7 +47,7 @@ async def changed(settings: Settings) -> list[Problem]:
             return [
                 problem
                 for index, (pipeline, topic) in enumerate(zip(settings.pipelines, topics, strict=True))
-                for problem in await _of_pipeline(link, view, (index, pipeline, topic))
+                for problem in await _of_pipeline(link, view, settings, (index, pipeline, topic))
             ]
         finally:
             await link.close()
@@ -56,13 +55,19 @@ async def changed(settings: Settings) -> list[Problem]:
         raise StopError(f"{settings.kafka.bootstrap_servers}: {error!r}") from error
 
 
-async def _of_pipeline(link: Link, view: ClusterView, what: tuple[int, Pipeline, str]) -> Sequence[Problem]:
+async def _of_pipeline(
+    link: Link, view: ClusterView, settings: Settings, what: tuple[int, Pipeline, str]
+) -> Sequence[Problem]:
     index, pipeline, topic = what
     if topic not in view:
         return ()
     decoder, mine = Decoder(), definition(pipeline)
     for number in range(view[topic].partitions):
         position = await last_position(ChangelogPartition(link, decoder, topic, number))
+        theirs = position and foreign(position, settings.worker.application_id, pipeline.name)
+        if theirs:
+            message = f"{topic}:{number} {theirs}; see 'Names that run together' in docs/operations.md"
+            return (Problem(f"pipelines.{index}.name", message),)
         if position is not None and position.definition != mine:
             keys = ", ".join(judged_by(pipeline))
             message = (
@@ -73,15 +78,3 @@ async def _of_pipeline(link: Link, view: ClusterView, what: tuple[int, Pipeline,
             )
             return (Problem(f"pipelines.{index}.dedup", message),)
     return ()
-
-
-async def last_position(changelog: ChangelogPartition) -> Position | None:
-    """Return the last position in a changelog; None where there is none."""
-    limits = await changelog.bounds()
-    count = LAST_RECORDS
-    while True:
-        start = max(limits.start, limits.stable - count)
-        position = (await read_head(changelog, start, limits.stable)).position
-        if position is not None or start == limits.start:
-            return position
-        count *= LAST_RECORDS

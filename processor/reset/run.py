@@ -21,6 +21,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from processor.belonging import require_own
 from processor.context import is_compacted, look
 from processor.dedup import definition, make_reset_judge, renewals_said
 from processor.engine.verdict import Fault
@@ -239,6 +240,8 @@ class Reset:
         changelog = self._changelog(number)
         limits = await changelog.bounds()
         head = await read_head(changelog, limits.start, limits.stable)
+        if head.position is not None:
+            require_own(head.position, self._worker.application_id, self._config.name, changelog.name)
         if not fence:
             return head
         slots = 0 if head.position is None else head.position.slots
@@ -281,6 +284,7 @@ class Reset:
         judge = make_reset_judge(self._config)
         before = self._positions[step.partition]
         position = new_position(step.to_offset, self._definition, os.urandom(16), self._worker.slots)
+        position = replace(position, application=self._worker.application_id, pipeline=self._config.name)
         table = Table(MemoryStore(), judge.log)
         if step.state is State.KEPT and before is not None:
             await restore(

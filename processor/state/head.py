@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from processor.engine.records import Columns
     from processor.state.restore import Changelog
 
+LAST_RECORDS = 16
+"""Offsets at a changelog's end that are read first: the last commit's state, position and end."""
+
 
 class Head(NamedTuple):
     """The last of each; None: there is none."""
@@ -50,6 +53,18 @@ async def read_head(changelog: Changelog, start: int, stop: int, head: Head = He
         except CorruptStateError as error:
             raise StopError(f"{changelog.name}: {error}; restore the topic from a copy") from error
     return head
+
+
+async def last_position(changelog: Changelog) -> Position | None:
+    """Return the last position in a changelog; None where there is none."""
+    limits = await changelog.bounds()
+    count = LAST_RECORDS
+    while True:
+        start = max(limits.start, limits.stable - count)
+        position = (await read_head(changelog, start, limits.stable)).position
+        if position is not None or start == limits.start:
+            return position
+        count *= LAST_RECORDS
 
 
 def _last(columns: Columns, key: bytes) -> bytes | None:

@@ -31,6 +31,15 @@ class Mistake(NamedTuple):
 
 MISTAKES = (
     Mistake(
+        "a state is taken over whoever's it is",
+        "processor/opening.py",
+        "        self._require_own(position, changelog)\n        if position is None",
+        "        if position is None",
+        "tests/broker/test_identity.py::"
+        "test_a_state_of_another_application_whose_name_runs_together_with_ours_is_refused_by_name",
+        broker=True,
+    ),
+    Mistake(
         "local state is written before the commit",
         "processor/pipeline.py",
         "        await self._output.commit(offsets, lambda: reached(Step.OFFSETS, self.name))  # 4\n",

@@ -303,7 +303,8 @@ def test_a_changelog_shorter_than_the_local_state_stops_with_what_to_do_and_touc
 @pytest.mark.parametrize("key", [POSITION_KEY, KEY])
 def test_a_corrupt_value_in_the_changelog_stops_because_there_is_no_second_copy(key: bytes) -> None:
     entry = dict(commit(20, 17) or {})
-    entry[key] = b"\x01" + bytes(len(entry[key] or b"") - 1)
+    value = entry[key] or b""
+    entry[key] = value[:1] + bytes(len(value) - 1)
     with pytest.raises(StopError, match=r"clicks-changelog:3: .* checksum; restore the topic from a copy"):
         restored(Table(MemoryStore()), FakeChangelog([commit(10, 7), entry]))
 
