@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sql
 
 from processor.settings import load
+from schemas.config import interval_ms
 from schemas.event import EventModel, aggregate_columns
 from spark_sink.aggregate import TIME, path_column, window_column
 from spark_sink.events import judged, right
@@ -81,7 +82,8 @@ def deduplicated(spark: SparkSession, settings: Settings, sink: Sink, model: Eve
         batch_records=sink.max_offsets_per_trigger,
         accept_loss=False,
     )
-    events = right(judged(records, sink, model)).withColumn(ID, sql.col(f"event.{ID}"))
+    limit = interval_ms(sink.max_ahead)
+    events = right(judged(records, sink, model, max_ahead_ms=limit)).withColumn(ID, sql.col(f"event.{ID}"))
     once = events.withWatermark(TIME, sink.watermark).dropDuplicatesWithinWatermark([ID])
     # The sink's own aggregate sets the watermark again, which Spark refuses behind another stateful step.
     window = window_column(sink, sql.col(TIME)).alias("window")

@@ -6,7 +6,7 @@ something is read from Kafka once more, and what was not counted is written, by 
 
     ASIDE/late/batch=N/*.json      events, with the windows that were closed
     ASIDE/bad/batch=N/*.json       records, with the reason
-    ASIDE/_seqmark/state.json      {"query": UUID, "seen": N}
+    ASIDE/_seqmark/state.json      {"query": UUID, "seen": N, "max_ahead_ms": M}
     ASIDE/_seqmark/todo/N.json     a batch that is still to be read again
 
 1. Spark reports that batch N is done. 2. Where something is to be written, `todo/N` is. 3. `seen` becomes N.
@@ -25,13 +25,15 @@ import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships none
+from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import Observation
 from pyspark.sql import functions as sql
 
 from processor.errors import StopError
+from schemas.config import interval_ms
 from spark_sink.checkpoint import Batch, Checkpoint
-from spark_sink.events import bad_records, judged, late_events
+from spark_sink.events import bad_records, judged, late_events, uncounted
 from spark_sink.failures import explain
 from spark_sink.files import Files
 from spark_sink.sources import read_range
@@ -108,6 +110,8 @@ class Aside:
         self._query: str | None = None
         self._seen = -1
         self._repeated = -1
+        self._max_ahead_ms = interval_ms(sink.max_ahead)
+        self._inherited_ms: int | None = self._max_ahead_ms
         # Between Spark's reports and the start of the query: both write the state.
         self._noting = threading.Lock()
         self._wake = threading.Event()
@@ -128,6 +132,7 @@ class Aside:
         else:
             state = json.loads(text)
             self._query, self._seen = state["query"], state["seen"]
+            self._inherited_ms = state.get("max_ahead_ms")
         known = self._checkpoint.query()
         if self._query is not None and known != self._query:
             found = f"is now that of query {known}" if known else "is gone"
@@ -137,10 +142,14 @@ class Aside:
                 f"again what is there. Put the checkpoint back; or, to begin anew from the topic's first "
                 f"record, remove the output, {self._sink.checkpoint} and {self._sink.aside_path}"
             )
-        self._catch_up()
         # The batch that an earlier process was in comes again. Where its output has it already, Spark runs
         # nothing and reports neither late nor bad records.
         self._repeated = max(self._checkpoint.planned(), default=-1)
+        self._catch_up()
+        # Whether that batch was judged by the old `max_ahead` or will be by the new one, nobody can tell. What
+        # is too far ahead by either is written aside: rather there and in the aggregate than in neither.
+        if self._inherited_ms is None or self._inherited_ms > self._max_ahead_ms:
+            self._inherited_ms = self._max_ahead_ms
 
     def _forgotten(self) -> int:
         """Return the last batch that cannot be read again, where this folder is new and the query is not."""
@@ -184,13 +193,18 @@ class Aside:
                 continue
             batch = self._checkpoint.batch(number)
             if not batch.empty:
-                text = json.dumps({**batch.as_json(), **mine._asdict()})
-                self._files.write(f"{_TODO}/{number}.json", text)
+                todo = {**batch.as_json(), **mine._asdict(), "max_ahead_ms": self._max_ahead_of(number)}
+                self._files.write(f"{_TODO}/{number}.json", json.dumps(todo))
         self._seen = last
         self._save()
 
     def _save(self) -> None:
-        self._files.write(_STATE, json.dumps({"query": self._query, "seen": self._seen}))
+        state = {"query": self._query, "seen": self._seen, "max_ahead_ms": self._max_ahead_of(self._seen + 1)}
+        self._files.write(_STATE, json.dumps(state))
+
+    def _max_ahead_of(self, number: int) -> int | None:
+        """Return the ``max_ahead`` that batch ``number`` was, or will be, judged by."""
+        return self._inherited_ms if number <= self._repeated else self._max_ahead_ms
 
     def _run(self) -> None:
         try:
@@ -230,7 +244,8 @@ class Aside:
         todo = json.loads(self._files.read(name) or "")
         batch, why = Batch.from_json(todo), Why(todo["late"], todo["bad"])
         try:
-            written = self._read_again(batch, why)
+            # Builds before `max_ahead` took down none, and held no event against it.
+            written = self._read_again(batch, why, todo.get("max_ahead_ms"))
         except (PySparkException, Py4JError) as error:
             told = explain(self._sink.name, self._sink.topic, error)
             raise StopError(
@@ -245,16 +260,21 @@ class Aside:
         self._files.remove(name)
         self._audience.wrote(written)
 
-    def _read_again(self, batch: Batch, why: Why) -> Written:
+    def _read_again(self, batch: Batch, why: Why, max_ahead_ms: int | None) -> Written:
         records = read_range(self._spark, self._kafka, batch.start, batch.end, accept_loss=self._accept_loss)
-        parsed = judged(records, self._sink, self._model)
+        parsed = judged(records, self._sink, self._model, max_ahead_ms=max_ahead_ms)
+        # Late and bad are written one after the other: what may be either is kept, so that the batch is read
+        # once for both. That is little of it; what memory has no room for is kept on disk.
+        kept = uncounted(parsed, batch.late_watermark_ms).persist(StorageLevel.MEMORY_AND_DISK)
         late = bad = 0
-        if why.late is not False:
-            late = self._store(
-                late_events(parsed, self._sink, batch.late_watermark_ms), f"late/batch={batch.number}"
-            )
-        if why.bad is not False:
-            bad = self._store(bad_records(parsed), f"bad/batch={batch.number}")
+        try:
+            if why.late is not False:
+                rows = late_events(kept, self._sink, batch.late_watermark_ms)
+                late = self._store(rows, f"late/batch={batch.number}")
+            if why.bad is not False:
+                bad = self._store(bad_records(kept), f"bad/batch={batch.number}")
+        finally:
+            kept.unpersist()
         return Written(late, bad)
 
     def _store(self, rows: DataFrame, name: str) -> int:

@@ -23,26 +23,47 @@ if TYPE_CHECKING:
 BAD = "bad"
 
 
-def judged(records: DataFrame, sink: Sink, model: EventModel) -> DataFrame:
+AHEAD = "ahead"
+"""The reason of an event that is too far ahead of its record's Kafka timestamp."""
+
+
+def judged(records: DataFrame, sink: Sink, model: EventModel, *, max_ahead_ms: int | None) -> DataFrame:
     """Parse values and find their times.
 
     Args:
         records: Kafka's columns.
         sink: Which field holds the time.
         model: That the values follow.
+        max_ahead_ms: How far an event may be ahead of its record's Kafka timestamp; None: any way. The
+            timestamp is the record's own, and no clock: a batch that is read again judges the same.
 
     Returns:
         Kafka's columns, ``event``, ``seqmark_time`` and ``bad``: the reason why a record is no event, null
-        where it is one. An event without a time would vanish in Spark; here it is bad.
+        where it is one. An event without a time would vanish in Spark; here it is bad. One from the future
+        would close the windows of all others; it is bad too.
     """
     parsed = parse(records, model).withColumn(TIME, path_column(sink.time_field))
     untimed = sql.when(sql.col(TIME).isNull(), sql.lit(f"missing:{sink.time_field}"))
-    return parsed.withColumn(BAD, sql.coalesce(sql.col(BAD), untimed))
+    reasons = [sql.col(BAD), untimed]
+    if max_ahead_ms is not None:
+        ahead = sql.unix_micros(TIME) - sql.unix_micros("timestamp") > max_ahead_ms * 1000
+        reasons.append(sql.when(ahead, sql.lit(AHEAD)))
+    return parsed.withColumn(BAD, sql.coalesce(*reasons))
 
 
 def right(judged_records: DataFrame) -> DataFrame:
     """Return the events among them."""
     return judged_records.where(sql.col(BAD).isNull())
+
+
+def uncounted(judged_records: DataFrame, watermark_ms: int) -> DataFrame:
+    """Return the records of a batch among which are all that are no events or were late, without ``event``.
+
+    Every window that an event is in ends after it: none is closed where the event is not older than the
+    watermark.
+    """
+    late = sql.col(TIME) < sql.timestamp_millis(sql.lit(watermark_ms))
+    return judged_records.where(sql.col(BAD).isNotNull() | late).drop("event")
 
 
 def bad_records(judged_records: DataFrame) -> DataFrame:

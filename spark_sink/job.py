@@ -22,6 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as sql
 
 from processor.errors import SeqmarkError, StopError
+from schemas.config import interval_ms
 from schemas.event import EventModel, aggregate_columns
 from spark_sink.aggregate import aggregate
 from spark_sink.aside import Aside, Why, Written
@@ -223,7 +224,8 @@ class Job:
             batch_records=sink.max_offsets_per_trigger,
             accept_loss=self._options.accept_loss,
         )
-        observed = judged(records, sink, model).observe(
+        limit = interval_ms(sink.max_ahead)
+        observed = judged(records, sink, model, max_ahead_ms=limit).observe(
             OBSERVED, sql.count_if(sql.col(BAD).isNotNull()).alias("bad")
         )
         rows = aggregate(right(observed), sink, model)

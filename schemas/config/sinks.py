@@ -72,6 +72,16 @@ def interval_ms(interval: str) -> int:
     return int(match[1]) * _UNIT_MS[match[2]]
 
 
+def interval_text(interval: str) -> str:
+    """Return an interval in its largest unit: ``60 minutes`` is ``1 hour``."""
+    length = interval_ms(interval)
+    unit, unit_ms = max(
+        ((unit, each) for unit, each in _UNIT_MS.items() if length % each == 0), key=lambda found: found[1]
+    )
+    number = length // unit_ms
+    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
+
+
 def aggregate_call(aggregate: str) -> AggregateCall:
     """Take an aggregate such as ``sum:amount`` apart.
 
@@ -185,6 +195,11 @@ class Sink(Table):
     )
     trigger: Pause = Field(
         default="0 seconds", description='Time between the starts of two batches; "0 seconds": none.'
+    )
+    max_ahead: Pause = Field(
+        default="1 hour",
+        description="An event whose time is further than this ahead of its record's Kafka timestamp cannot be "
+        'read: it is written aside as `ahead`, and the watermark does not see it. "0 seconds": never ahead.',
     )
     aside: Text | None = Field(
         default=None,

@@ -477,6 +477,13 @@ MISTAKES = (
         "tests/unit/test_verify_by_word.py::test_what_is_right_is_right_and_what_is_believed_is_counted",
     ),
     Mistake(
+        "an event from the future is held against another clock than its record's",
+        "spark_sink/events.py",
+        'sql.unix_micros(TIME) - sql.unix_micros("timestamp") >',
+        "sql.unix_micros(TIME) - sql.unix_micros(sql.current_timestamp()) >",
+        "tests/spark/test_events.py::test_what_is_further_ahead_of_its_record_than_allowed_is_no_event",
+    ),
+    Mistake(
         "equal ids go elsewhere after an update",
         "processor/engine/route.py",
         'ROUTE_KEY = b"seqmark by-id v1"',

@@ -115,7 +115,8 @@ class Clicks:
                 "page": "/",
                 "amount": f"{amount:.2f}",
             }
-            values.append(new(self._made, value=json.dumps(event).encode()))
+            stamped = int(occurred.timestamp() * 1000)
+            values.append(new(self._made, value=json.dumps(event).encode(), timestamp=stamped))
             self._made += 1
         produce(self.bootstrap, self.topic, values, partition=dice.randrange(PARTITIONS))
 

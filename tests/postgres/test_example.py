@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.postgres]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "postgres.toml"
 RUN_S = 240
+AT = int(datetime(2026, 1, 5, 7, tzinfo=UTC).timestamp() * 1000)
 
 
 def click(minute: int, campaign: str, amount: str) -> bytes:
@@ -60,10 +62,14 @@ def test_the_example_writes_a_topic_into_a_table_once(broker: Broker, database: 
     }
     asked = "SELECT campaign, events, revenue::text, users FROM hourly ORDER BY campaign"
     first = [click(1, "a", "0.10"), click(2, "a", "0.20"), click(3, "b", "1.00")]
-    produce(broker.bootstrap_servers, topic, [new(number, value=each) for number, each in enumerate(first)])
+    produce(
+        broker.bootstrap_servers,
+        topic,
+        [new(number, value=each, timestamp=AT) for number, each in enumerate(first)],
+    )
     told = run(variables)
     assert rows(database, asked) == [("a", 2, "0.30", 2), ("b", 1, "1.00", 1)]
-    produce(broker.bootstrap_servers, topic, [new(3, value=click(4, "b", "2.00"))])
+    produce(broker.bootstrap_servers, topic, [new(3, value=click(4, "b", "2.00"), timestamp=AT)])
     told += run(variables)
     assert rows(database, asked) == [("a", 2, "0.30", 2), ("b", 2, "3.00", 2)]
     assert database not in told

@@ -33,6 +33,13 @@ class Click:
     raw: bytes | None = None
     """Of a record that is no event."""
     bad: bool = False
+    ahead: timedelta = timedelta(0)
+    """Of its record's timestamp."""
+
+    @property
+    def timestamp(self) -> int:
+        """Of its record, ms."""
+        return int((self.at - self.ahead).timestamp() * 1000)
 
     @property
     def value(self) -> bytes | None:
@@ -68,8 +75,7 @@ def send(bootstrap: str, topic: str, clicks: Sequence[Click], partitions: int) -
     for partition in range(partitions):
         mine = [each for each in clicks if each.number % partitions == partition]
         if mine:
-            now = int(START.timestamp() * 1000)
-            records = [New(str(each.number).encode(), each.value, (), now) for each in mine]
+            records = [New(str(each.number).encode(), each.value, (), each.timestamp) for each in mine]
             produce(bootstrap, topic, records, partition=partition)
 
 

@@ -27,6 +27,23 @@ def spark() -> Iterator[SparkSession]:
         yield session
 
 
+def rows_read(spark: SparkSession) -> int:
+    """Return how many records Spark's batch queries have read from Kafka, by the metrics of their scans."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    store: Any = spark._jsparkSession.sharedState().statusStore()
+    executions, total = store.executionsList(), 0
+    for each in range(executions.size()):
+        number = executions.apply(each).executionId()
+        values, nodes = store.executionMetrics(number), store.planGraph(number).allNodes()
+        scans = [nodes.apply(at) for at in range(nodes.size()) if "KafkaRelation" in nodes.apply(at).name()]
+        metrics = [scan.metrics().apply(at) for scan in scans for at in range(scan.metrics().size())]
+        counts = {each.accumulatorId() for each in metrics if each.name() == "number of output rows"}
+        # Of what is kept, the plan that reads it shows the scan too, with what was read in that execution.
+        found = [values.get(count) for count in counts]
+        total += sum(int(value.get().replace(",", "")) for value in found if value.isDefined())
+    return total
+
+
 def end_jvm() -> None:
     """End the JVM that PySpark keeps for its process, and wait for it: tests leave nothing behind."""
     if "pyspark" not in sys.modules:

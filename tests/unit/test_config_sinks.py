@@ -43,6 +43,7 @@ def test_what_is_not_set_has_the_contract_s_default() -> None:
     found = sink()
     assert (found.window, found.slide, found.session_gap) == ("1 hour", None, None)
     assert (found.max_offsets_per_trigger, found.trigger) == (None, "0 seconds")
+    assert (found.max_ahead, sink(max_ahead="0 seconds").max_ahead) == ("1 hour", "0 seconds")
     assert found.aside_path == "var/checkpoints/hourly-aside"
     assert sink(aside="elsewhere").aside_path == "elsewhere"
 
@@ -62,6 +63,7 @@ def test_windows_may_slide_or_follow_sessions() -> None:
         ({"window": "0 hours"}, "window"),
         ({"watermark": "2h"}, "watermark"),
         ({"trigger": "soon"}, "trigger"),
+        ({"max_ahead": "1h"}, "max_ahead"),
         ({"max_offsets_per_trigger": 0}, "max_offsets_per_trigger"),
         ({"event": "schemas.events"}, "event"),
         ({"aggregates": {}}, "aggregates"),

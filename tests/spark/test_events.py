@@ -1,0 +1,44 @@
+"""Is an event held against its record's own timestamp, to the millisecond?"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from schemas.event import EventModel
+from spark_sink.events import BAD, judged
+from tests.support.sink_job import settings, sink
+from tests.support.sinks import HOUR, START, Click
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    # PySpark 4.0 leaves the socket of each `collect` to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+
+def test_what_is_further_ahead_of_its_record_than_allowed_is_no_event(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    aheads = [-HOUR, timedelta(0), HOUR, HOUR + timedelta(milliseconds=1), timedelta(days=9_000)]
+    rows = [
+        (number, Click(START + ahead, "a", "u", Decimal(1), number).value, START)
+        for number, ahead in enumerate(aheads)
+    ]
+    records = spark.createDataFrame(rows, "offset int, value binary, timestamp timestamp")
+    (clicks,) = settings("127.0.0.1:9", sink(tmp_path, "t", "s", {"kind": "console"}, window="1 hour")).sinks
+    model = EventModel.load(clicks.event)
+
+    limited = judged(records, clicks, model, max_ahead_ms=3_600_000).orderBy("offset").collect()
+    unlimited = judged(records, clicks, model, max_ahead_ms=None).collect()
+
+    assert [row[BAD] for row in limited] == [None, None, None, "ahead", "ahead"]
+    assert {row[BAD] for row in unlimited} == {None}
