@@ -29,6 +29,7 @@ with contextlib.ExitStack() as _restored:
     _restored.callback(setattr, sys, "argv", _given)
     import faust
     from faust.app import BootStrategy
+    from faust.web.base import BlueprintManager
     from mode import Service
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ class Application:
             web_port=worker.web_port or None,
         )
         self._faust.boot_strategy = _NoKafka(self._faust)
+        # Faust's own pages tell of its tables and routes, which are not used, and of its settings.
+        self._faust.web.blueprints = BlueprintManager()
         self._channels: dict[tuple[str, int], Any] = {}
         for hop in hops(settings):
             for slot in range(worker.slots):

@@ -1,7 +1,8 @@
 """What does `seqmark` do when it is called? It finds the command, and turns how it ends into an exit code.
 
 Commands are imported when they are called: `seqmark check` does not wait for the stream processor's
-kernels. Exit codes: 0 done or stopped by a signal, 1 failed, 2 command line or config wrong, 3 violation.
+kernels. Exit codes: 0 done, or what runs until it is stopped was stopped by a signal; 1 failed, or interrupted;
+2 command line or config wrong; 3 violation.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from processor.errors import EXIT_DONE, ConfigError, SeqmarkError
+from processor.errors import EXIT_DONE, EXIT_FAILED, ConfigError, SeqmarkError, StopError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +34,13 @@ _COMMANDS = {
     "sink": "Run the Spark job that aggregates the clean topics.",
     "report": "Write a page with plots of what became of the records, and of the aggregates.",
     "demo": "Show it all on an embedded broker.",
+}
+
+
+_UNTIL_STOPPED = ("broker", "worker", "sink")
+_INTERRUPTED = {
+    "verify": "nothing is proved",
+    "reset": "what was not said to be reset may be or not: run the same reset again",
 }
 
 
@@ -65,7 +73,11 @@ class Commands(click.Group):
             with _terminable():
                 return super().invoke(ctx)
         except KeyboardInterrupt:
-            ctx.exit(EXIT_DONE)
+            name = str(ctx.invoked_subcommand)
+            if name in _UNTIL_STOPPED:
+                ctx.exit(EXIT_DONE)
+            _tell(StopError(f"{name} was interrupted: {_INTERRUPTED.get(name, 'it is not done')}"))
+            ctx.exit(EXIT_FAILED)
         except SeqmarkError as error:
             _tell(error)
             ctx.exit(error.exit_code)
@@ -73,7 +85,7 @@ class Commands(click.Group):
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Let SIGTERM end a command as Ctrl-C does, with exit code 0, unless it listens to it itself."""
+    """Let SIGTERM end a command as Ctrl-C does, unless it listens to it itself."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -34,7 +34,7 @@ def verify(ctx: click.Context, config: Path, *, pipeline: str | None, as_json: b
 
     Reads the topics read_committed, judges the source once more, and compares byte for byte and in order. A
     worker may run meanwhile: what it has not committed is pending. Exit code 3: a rule is broken, with the
-    first offsets a partition; 1: something cannot be read; 0: all is proved.
+    first offsets a partition; 1: something cannot be read, or it was interrupted; 0: all is proved.
     """
     settings = load(config)
     require_pipelines(settings)

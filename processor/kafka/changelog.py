@@ -1,11 +1,13 @@
 """What does a changelog partition hold between two offsets?
 
 Read with the same fetcher and decoder as sources: whole batches, read_committed, aborted transactions left
-out. A changelog that cannot be decoded stops the worker: it is the only copy of what was known.
+out. A changelog that cannot be decoded stops the worker: it is the only copy of what was known. A reset reads
+other topics in the same way, and does something else where a batch cannot be decoded (`PartitionReader`).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,8 +29,15 @@ EMPTY_FETCHES = 60
 """Half a second each: a leader that says nothing for this long is not going to."""
 
 
-class ChangelogPartition:
-    """A `processor.state.restore.Changelog` in Kafka."""
+class PartitionReader(ABC):
+    """Reads one partition of a topic between two offsets.
+
+    Args:
+        link: Connections of its own: a waiting fetch blocks them.
+        decoder: May be shared, see `columns`.
+        topic: Which.
+        partition: Its number.
+    """
 
     def __init__(self, link: Link, decoder: Decoder, topic: str, partition: int) -> None:
         self._link = link
@@ -36,22 +45,26 @@ class ChangelogPartition:
         self._tp = TopicPartition(topic, partition)
         self.name = f"{topic}:{partition}"
 
+    @abstractmethod
+    def behind(self, error: UndecodableError, stop: int) -> int:
+        """Return from where to go on, above ``error.offset``, behind a batch that cannot be decoded.
+
+        Raises:
+            StopError: Nobody can go on, and what is to be done.
+        """
+
     async def bounds(self) -> ChangelogBounds:
         """Return where it begins and ends now."""
         return ChangelogBounds(*(await bounds(self._link, [self._tp]))[self._tp])
 
-    async def read(self, start: int, stop: int) -> AsyncIterator[tuple[list[tuple[bytes, bytes | None]], int]]:
+    async def columns(self, start: int, stop: int) -> AsyncIterator[tuple[Columns, int]]:
         """Yield committed records and the position after them, until it reaches ``stop``.
+
+        They are good until the next are asked for.
 
         Raises:
             StopError: A batch cannot be decoded.
             RebuildError: Nothing comes, or what was there is gone.
-        """
-        async for columns, after in self.columns(start, stop):
-            yield columns.items(np.arange(len(columns))), after
-
-    async def columns(self, start: int, stop: int) -> AsyncIterator[tuple[Columns, int]]:
-        """Yield the same as columns, which are good until the next are asked for; raises the same.
 
         Between two of them other tasks may run, and with them the decoder that all share: who takes columns
         has to be done with them before awaiting anything.
@@ -71,7 +84,22 @@ class ChangelogPartition:
                         at = piece.next_offset
                         yield piece.columns, at
                 except UndecodableError as error:
-                    raise StopError(f"{self.name}: {error}; restore the topic from a copy") from error
+                    at = max(at, self.behind(error, stop))
+                    break
             empty = 0 if at > before else empty + 1
             if empty >= EMPTY_FETCHES:
                 raise RebuildError("changelog", f"{self.name}: nothing more at {at}, expected {stop}")
+
+
+class ChangelogPartition(PartitionReader):
+    """A `processor.state.restore.Changelog` in Kafka."""
+
+    async def read(self, start: int, stop: int) -> AsyncIterator[tuple[list[tuple[bytes, bytes | None]], int]]:
+        """Yield the same as items; raises the same."""
+        async for columns, after in self.columns(start, stop):
+            yield columns.items(np.arange(len(columns))), after
+
+    def behind(self, error: UndecodableError, stop: int) -> int:
+        """See `PartitionReader.behind`."""
+        del stop
+        raise StopError(f"{self.name}: {error}; restore the topic from a copy") from error

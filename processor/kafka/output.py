@@ -85,9 +85,9 @@ class AtLeastOnceOutput:
         return self._producer.next_offset(topic, partition)
 
     async def commit(self, offsets: Mapping[int, int], between: Callable[[], None]) -> None:
-        """Commit the group's offsets with the member's generation."""
-        between()
+        """Commit the group's offsets with the member's generation, call ``between``: there is no step 5."""
         await self._membership.commit(_positions(self._source, offsets))
+        between()
 
 
 def _positions(source: str, offsets: Mapping[int, int]) -> dict[TopicPartition, int]:

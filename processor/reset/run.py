@@ -30,7 +30,7 @@ from processor.faults import Step as FaultStep
 from processor.faults import reached
 from processor.hop_work import topics_for
 from processor.insert_id import InsertIds
-from processor.kafka.changelog import ChangelogPartition
+from processor.kafka.changelog import ChangelogPartition, PartitionReader
 from processor.kafka.coordinator import TransactionTimeoutError
 from processor.kafka.group import readers
 from processor.kafka.offsets import bounds, committed, offsets_at
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from processor.kafka.topic_plan import ClusterView
     from processor.pipeline import Topics
     from processor.reset.decide import Target
+    from processor.wire.decode import UndecodableError
     from schemas.changelog import Origin, Position
     from schemas.config import Pipeline, Settings
 
@@ -88,6 +89,31 @@ class _Made:
     judge: Judge
     position: Position
     done: Done
+
+
+class _Source(PartitionReader):
+    """Steps over what cannot be decoded, as the judging does afterwards."""
+
+    def behind(self, error: UndecodableError, stop: int) -> int:
+        """See `PartitionReader.behind`: later records last for a window less easily."""
+        if error.next_offset is None:
+            raise StopError(
+                f"{self.name}: {error}, nor can it be told where the next one begins: whether what is retained "
+                "lasts for a window is not known. With --forget the state begins empty"
+            ) from error
+        return min(error.next_offset, stop)
+
+
+class _Quarantine(PartitionReader):
+    """Stops: what was too large would be remembered as if it were in the sink, and its resend dropped."""
+
+    def behind(self, error: UndecodableError, stop: int) -> int:
+        """See `PartitionReader.behind`."""
+        del stop
+        raise StopError(
+            f"{self.name}: {error}: which records were too large for the sink cannot be told, and the state "
+            "cannot be made. With --forget it begins empty"
+        ) from error
 
 
 class Reset:
@@ -263,7 +289,7 @@ class Reset:
         # By arrival they are all of now.
         if not isinstance(dedup, InsertIdDedup) or dedup.time == "arrival" or start >= to:
             return False
-        source = ChangelogPartition(self._link, self._decoder, tp.topic, tp.partition)
+        source = _Source(self._link, self._decoder, tp.topic, tp.partition)
         first_ms: int | None = None
         async for columns, _ in source.columns(start, to):
             if len(columns):
@@ -317,7 +343,7 @@ class Reset:
         """Return what the quarantine calls too large, see `called`: the sink may take more now."""
         number, name, found = step.partition, self._topics.quarantine, set[tuple[int, int]]()
         if name is not None and step.offsets:
-            quarantine = ChangelogPartition(self._link, self._decoder, name, number)
+            quarantine = _Quarantine(self._link, self._decoder, name, number)
             limits = await quarantine.bounds()
             async for columns, _ in quarantine.columns(limits.start, limits.stable):
                 found.update(called(columns, Fault.TOO_LARGE, f"{self._topics.source}:{number}"))

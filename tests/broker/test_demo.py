@@ -151,7 +151,7 @@ def test_one_record_lost_is_exit_1_and_named(
     [(signal.SIGTERM, "to parquet, mode append"), (signal.SIGINT, "5. the certificate")],
     ids=["while Spark aggregates", "while Spark waits"],
 )
-def test_a_signal_ends_it_with_exit_0_and_leaves_no_process(
+def test_a_signal_ends_it_with_exit_1_and_leaves_no_process(
     broker: Broker, tmp_path: Path, number: signal.Signals, moment: str
 ) -> None:
     mark, log = unique("run"), tmp_path / "log"
@@ -167,7 +167,7 @@ def test_a_signal_ends_it_with_exit_0_and_leaves_no_process(
     try:
         until(lambda: moment in log.read_text() or running.poll() is not None, moment, WAIT_S)
         running.send_signal(number)
-        assert running.wait(WAIT_S) == 0, log.read_text()
+        assert running.wait(WAIT_S) == 1, log.read_text()
     finally:
         running.kill()
         running.wait(WAIT_S)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,10 +21,12 @@ from processor.kafka.seam import Link
 from processor.wire.codec import Codec
 from processor.wire.encode import plain_batch
 from tests.support.certificate import certificate
+from tests.support.id_rules import IdRules
 from tests.support.reset import run_reset
 from tests.support.topics import (
     alter_topic,
     create_topic,
+    delete_records,
     dice,
     group_offsets,
     open_transactions,
@@ -31,6 +34,7 @@ from tests.support.topics import (
     until,
 )
 from tests.support.worker import (
+    New,
     PipelineConfig,
     WorkerConfig,
     new,
@@ -47,6 +51,8 @@ if TYPE_CHECKING:
     from tests.support.broker import Broker, OwnBroker
 
 pytestmark = pytest.mark.broker
+
+START_MS = 1_760_000_000_000
 
 
 def batch_starts(segment: bytes) -> list[int]:
@@ -116,6 +122,38 @@ def test_a_source_batch_that_cannot_be_decoded_stops_the_worker_which_names_how_
         assert (line["state"], line["records"]) == ("recomputed", 25)
         assert run_drain(config).code == 0
         assert sequences(read_topic(bootstrap, config.sink)) == [*range(20), *range(30, 40), *range(35, 40)]
+
+
+def test_a_reset_says_of_each_topic_that_cannot_be_decoded_what_can_be_done(
+    own_broker: OwnBroker, tmp_path: Path
+) -> None:
+    broker = own_broker()
+    bootstrap = broker.bootstrap_servers
+    config = new_config(bootstrap, tmp_path).with_quarantine()
+    config = replace(config, pipelines=(IdRules(window="10m").applied(config.pipelines[0]),))
+    minutes = (0, 1, 11, 25)
+    batches = [
+        [New(b"k", b"v", (("id", b"%d" % minute),) if i else (), START_MS + 60_000 * minute) for i in range(5)]
+        for minute in minutes
+    ]
+    produce(bootstrap, config.source, *batches)
+    assert run_drain(config).code == 0
+    # What is retained lasts for a window all the same, and its first batch cannot be decoded.
+    delete_records(bootstrap, config.source, 5)
+    broker._end(b"T", 20)
+    logs = broker.data_dir / "logs"
+    spoil(next((logs / f"{config.source}-0").glob("*.log")), 1, right_crc=False)
+    spoil(next((logs / f"{config.quarantine}-0").glob("*.log")), 0, right_crc=False)
+    broker.start()
+
+    refused = run_reset(config, "--to-offset", "0:18")
+    assert refused.code == 1
+    assert f"{config.quarantine}:0: the batch at offset 0 cannot be decoded" in refused.stderr
+    assert "nothing was changed" in refused.stderr
+    assert "With --forget it begins empty" in refused.stderr
+    assert "from a copy" not in refused.stderr
+
+    assert run_reset(config, "--to-offset", "0:18", "--forget").code == 0
 
 
 def test_a_source_batch_that_inflates_beyond_64_mib_stops_the_worker_before_it(

@@ -107,10 +107,13 @@ def test_the_pages_tell_how_the_worker_is(broker: Broker, tmp_path: Path) -> Non
         hangs.abort_transaction(CALL_S)
         until(lambda: worker.metrics()[behind] == 0, "nothing is held back any more")
         health = worker.get("/health")
+        fausts = ("/", "/router/", "/table/", "/graph/", "/stats/", "/performance/", "/static/")
+        unknown = {path: worker.get(path)[0] for path in fausts}
         worker.terminate()
         assert worker.wait() == 0
 
     assert health[0] == 200
+    assert set(unknown.values()) == {404}, unknown
     counts = {
         verdict: metrics[f"seqmark_records_total{{pipeline=p,verdict={verdict}}}"]
         for verdict in ("pass", "duplicate", "late", "quarantine")

@@ -528,6 +528,22 @@ MISTAKES = (
         "tests/unit/test_trust.py::test_a_level_that_others_can_write_to_is_not",
     ),
     Mistake(
+        "an interrupted proof ends like one that holds",
+        "processor/cli.py",
+        "            ctx.exit(EXIT_FAILED)\n",
+        "            ctx.exit(EXIT_DONE)\n",
+        "tests/unit/test_cli.py::test_an_error_becomes_its_exit_code",
+    ),
+    Mistake(
+        "at least once, offsets are called committed before they are",
+        "processor/kafka/output.py",
+        "        await self._membership.commit(_positions(self._source, offsets))\n        between()\n",
+        "        between()\n        await self._membership.commit(_positions(self._source, offsets))\n",
+        "tests/crash/test_commit_steps.py::"
+        "test_at_least_once_the_groups_offset_is_there_when_its_step_is_reached",
+        broker=True,
+    ),
+    Mistake(
         "code is loaded from behind somebody's symbolic link",
         "processor/paths.py",
         "    if stat.S_ISLNK(found.st_mode):\n        return f",

@@ -12,6 +12,8 @@ import pytest
 
 from processor.faults import Step
 from tests.support.crash import Scene, seeded
+from tests.support.topics import group_offsets
+from tests.support.worker import new_config, start_worker
 
 if TYPE_CHECKING:
     import random
@@ -80,3 +82,13 @@ def test_a_kill_at_least_once_loses_nothing_and_keeps_the_order(
         scene.drain()
 
         scene.assert_at_least_once()
+
+
+def test_at_least_once_the_groups_offset_is_there_when_its_step_is_reached(
+    broker: Broker, tmp_path: Path
+) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path, guarantee="at_least_once")
+    # The first commit says where the partition begins.
+    with start_worker(config, env={"SEQMARK_FAULT_STEP": Step.OFFSETS}) as worker:
+        assert worker.wait() == -signal.SIGKILL, worker.stderr
+    assert group_offsets(config.bootstrap_servers, config.application_id) == {(config.source, 0): 0}

@@ -46,7 +46,7 @@ def ending_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> Result
     [
         (ConfigError([Problem("a.b", "must be c")]), 2, "a.b: must be c"),
         (StopError("the [sink] is full"), 1, "the [sink] is full"),
-        (KeyboardInterrupt(), 0, ""),
+        (KeyboardInterrupt(), 1, "check was interrupted: it is not done"),
         (click.UsageError("no such thing"), 2, "no such thing"),
     ],
 )
@@ -181,10 +181,18 @@ def test_topics_without_a_broker_fails_and_says_where_it_looked() -> None:
     assert "no broker at 127.0.0.1:9" in result.stderr
 
 
-@pytest.mark.parametrize("command", [["verify"], ["reset", "--pipeline", "p", "--to-earliest"]])
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["verify"], "verify was interrupted: nothing is proved"),
+        (["reset", "--pipeline", "p", "--to-earliest"], "run the same reset again"),
+        (["generate", "--pipeline", "p", "--records", "10", "--duplicates", "0.1"], "it is not done"),
+    ],
+    ids=["verify", "reset", "generate"],
+)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_command_that_is_told_to_stop_ends_with_0(
-    tmp_path: Path, command: list[str], number: signal.Signals
+def test_a_command_that_is_told_to_stop_before_it_is_done_ends_with_1_and_says_so(
+    tmp_path: Path, command: list[str], said: str, number: signal.Signals
 ) -> None:
     config = tmp_path / "config.toml"
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -194,9 +202,16 @@ def test_a_command_that_is_told_to_stop_ends_with_0(
             '[[pipelines]]\nname = "p"\nsource = "s"\nsink = "t"\n[pipelines.dedup]\nmode = "watermark"\n'
             'sequence = { from = "header", name = "seq", format = "int64" }\n'
         )
-        process = subprocess.Popen([sys.executable, "-m", "processor", *command, "-c", str(config)])
+        process = subprocess.Popen(
+            [sys.executable, "-m", "processor", *command, "-c", str(config)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         silent.settimeout(60)
         with silent.accept()[0]:
             # It waits for an answer now.
             process.send_signal(number)
-            assert process.wait(60) == 0
+            stdout, stderr = process.communicate(timeout=60)
+        assert (process.returncode, stdout) == (1, "")
+        assert said in stderr
