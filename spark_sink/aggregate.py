@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 TIME = "seqmark_time"
 """Column of the events' time; the watermark belongs to it."""
 _WINDOW = "seqmark_window"
+_FIELD = "field:"
+"""Before a path, so that no field is mistaken for a column of ours."""
 
 # Of percentiles: ranks are right to 1/10,000 of the group's events. Spark's own default.
 _ACCURACY = 10_000
@@ -58,16 +60,16 @@ def aggregate(events: DataFrame, sink: Sink, model: EventModel) -> DataFrame:
     Returns:
         The columns of `schemas.event.aggregate_columns`, with their types.
     """
-    inputs = [path_column(path).alias(f"group_{number}") for number, path in enumerate(sink.group_by)]
-    made = []
-    for number, (name, declared) in enumerate(sink.aggregates.items()):
+    # Columns are called as their fields: Spark's plans, and what it writes of its state's keys, then say so.
+    made, used = [], dict.fromkeys(sink.group_by)
+    for name, declared in sink.aggregates.items():
         call = aggregate_call(declared)
         if call.column:
-            inputs.append(path_column(call.column).alias(f"input_{number}"))
-        made.append(_aggregate(call.function, call.percent, sql.col(f"input_{number}")).alias(f"out_{name}"))
-    groups = [sql.col(f"group_{number}") for number in range(len(sink.group_by))]
+            used[call.column] = None
+        made.append(_aggregate(call.function, call.percent, _field(call.column)).alias(f"out_{name}"))
+    groups = [_field(path) for path in sink.group_by]
     rows = (
-        events.select(TIME, *inputs)
+        events.select(TIME, *(path_column(path).alias(_FIELD + path) for path in used))
         .withWatermark(TIME, sink.watermark)
         .groupBy(window_column(sink, sql.col(TIME)).alias(_WINDOW), *groups)
         .agg(*made)
@@ -84,6 +86,10 @@ def aggregate(events: DataFrame, sink: Sink, model: EventModel) -> DataFrame:
             for column in aggregate_columns(sink, model)
         )
     )
+
+
+def _field(path: str) -> Column:
+    return sql.col(f"`{_FIELD}{path}`")
 
 
 def _aggregate(function: str, percent: float, column: Column) -> Column:

@@ -120,8 +120,11 @@ class Aside:
 
     # ------------------------------------------------------------------ before the query runs
 
-    def open(self) -> None:
+    def open(self, *, forget: bool = False) -> None:
         """Compare with the checkpoint, and write what an earlier run has left to do.
+
+        Args:
+            forget: Write nothing of it, for the records are gone with their topic.
 
         Raises:
             StopError: The checkpoint is gone or another one, or a batch cannot be read again.
@@ -145,11 +148,26 @@ class Aside:
         # The batch that an earlier process was in comes again. Where its output has it already, Spark runs
         # nothing and reports neither late nor bad records.
         self._repeated = max(self._checkpoint.planned(), default=-1)
-        self._catch_up()
+        if forget:
+            self._forget()
+        else:
+            self._catch_up()
         # Whether that batch was judged by the old `max_ahead` or will be by the new one, nobody can tell. What
         # is too far ahead by either is written aside: rather there and in the aggregate than in neither.
         if self._inherited_ms is None or self._inherited_ms > self._max_ahead_ms:
             self._inherited_ms = self._max_ahead_ms
+
+    def _forget(self) -> None:
+        left = self._files.names(_TODO)
+        if left or self._seen < self._repeated:
+            self._audience.say(
+                f"{self._sink.name}: what batches up to {self._repeated} did not count and was not written to "
+                f"{self._sink.aside_path} yet is lost with the old topic"
+            )
+        for name in left:
+            self._files.remove(f"{_TODO}/{name}")
+        self._seen = self._repeated
+        self._save()
 
     def _forgotten(self) -> int:
         """Return the last batch that cannot be read again, where this folder is new and the query is not."""

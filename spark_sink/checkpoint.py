@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Offsets = dict[str, dict[str, int]]
 """Topic to partition to offset, as Spark writes them."""
+_BEGAN = "sources/0/0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class Batch:
 
 
 class Checkpoint:
-    """A query's checkpoint; reads only."""
+    """A query's checkpoint."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.path = path
@@ -92,6 +93,11 @@ class Checkpoint:
         """Return the last batch that is done, -1 for none."""
         return max(self._files.numbers("commits"), default=-1)
 
+    def topic(self) -> str | None:
+        """Return the topic that the last planned batch has read; None before the first one."""
+        planned = self.planned()
+        return next(iter(self._plan(planned[-1])[1]), None) if planned else None
+
     def batch(self, number: int) -> Batch:
         """Return one batch.
 
@@ -104,6 +110,21 @@ class Checkpoint:
             return Batch(0, self._began(), end, 0)
         late_by, start = self._plan(number - 1)
         return Batch(number, start, end, late_by)
+
+    def begin_anew(self, first: Offsets) -> None:
+        """Let the next batch begin at ``first``, the earliest records of a topic that was made anew.
+
+        A batch that is planned and not done keeps its number, for its output may have it, and reads nothing.
+        Nobody else may use the checkpoint meanwhile. Done again after a crash it comes to the same.
+        """
+        done = self.committed()
+        for number in self.planned():
+            if number >= done:
+                version, settings, _ = (self._files.read(f"offsets/{number}") or "").splitlines()
+                self._files.write(f"offsets/{number}", "\n".join((version, settings, json.dumps(first))))
+        text = self._files.read(_BEGAN)
+        if done < 0 and text is not None:
+            self._files.write(_BEGAN, text[: text.index("{")] + json.dumps(first))
 
     def _plan(self, number: int) -> tuple[int, Offsets]:
         text = self._files.read(f"offsets/{number}")
@@ -118,9 +139,9 @@ class Checkpoint:
             ) from error
 
     def _began(self) -> Offsets:
-        text = self._files.read("sources/0/0")
+        text = self._files.read(_BEGAN)
         if text is None:
-            raise StopError(f"checkpoint {self.path}: sources/0/0 is missing")
+            raise StopError(f"checkpoint {self.path}: {_BEGAN} is missing")
         # A zero byte, the version and a line's end come before it (KafkaSourceInitialOffsetWriter).
         began: Offsets = json.loads(text[text.index("{") :])
         return began

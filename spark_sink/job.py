@@ -1,10 +1,11 @@
 """How do the sinks of a config run? One query a sink, several in one process, until they end or are stopped.
 
-The steps of a start, a sink at a time: 1. the checkpoint's lock; 2. what was left to be written aside, which
-also finds a checkpoint that is gone; 3. the output is prepared; 4. the query starts. After the last query has
-ended: 5. what is still to be written aside (with `available_now`), 6. Spark stops. Where one query fails the
-others are stopped, and the process ends with its error: an operator sees a process that is down, not a sink
-that is quiet.
+The steps of a start, a sink at a time: 1. the checkpoint's lock; 2. what it has counted is compared with the
+config, and its topic with the one that is there; 3. what was left to be written aside, which also finds a
+checkpoint that is gone; 4. the output is prepared; 5. what is counted is written down, and the query starts.
+After the last query has ended: 6. what is still to be written aside (with `available_now`), 7. Spark stops.
+Where one query fails the others are stopped, and the process ends with its error: an operator sees a process
+that is down, not a sink that is quiet.
 
 Signals and Spark's threads talk to the main thread by one queue, whose `put` may be called from a handler.
 """
@@ -27,13 +28,17 @@ from schemas.event import EventModel, aggregate_columns
 from spark_sink.aggregate import aggregate
 from spark_sink.aside import Aside, Why, Written
 from spark_sink.aside import Audience as AsideAudience
+from spark_sink.checkpoint import Checkpoint
+from spark_sink.definition import NAME, Definition, meaning, read_definition, require_same, write_definition
 from spark_sink.events import BAD, judged, right
 from spark_sink.failures import explain
+from spark_sink.files import Files
 from spark_sink.lock import checkpoint_lock
 from spark_sink.outputs import Place, StoppedError, open_output
 from spark_sink.progress import OBSERVED, Progress, Reports, SinkMetrics, Totals
 from spark_sink.session import spark_session
 from spark_sink.sources import stream_topic
+from spark_sink.topics import SourceTopic, is_another
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -173,7 +178,8 @@ class Job:
         try:
             model = EventModel.load(sink.event)
             open_things.enter_context(checkpoint_lock(spark, sink.checkpoint, sink.name))
-            aside = self._open_aside(spark, sink, model)
+            topic = open_things.enter_context(SourceTopic(spark, self._settings.kafka, sink))
+            known = self._open_state(spark, sink, model, topic)
             place = Place(
                 spark,
                 sink,
@@ -181,20 +187,53 @@ class Job:
                 self._settings.worker.create_topics,
                 self._audience.say,
                 self._stop_waiting,
+                lambda: topic.require(known.topic_id),
             )
             output = open_output(place)
             output.prepare(aggregate_columns(sink, model))
+            write_definition(Files(spark, sink.checkpoint), known)
             # A pool a query: otherwise a long batch of one holds up the others.
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", sink.name)
             query = output.start(self._writer(spark, sink, model, output))
         except (PySparkException, Py4JError) as error:
             raise explain(sink.name, sink.topic, error) from error
+        aside = self._asides[sink.name]
         aside.began(str(query.id))
         self._running[str(query.id)] = _Running(sink, aside, query)
         self.metrics.up.labels(sink.name).set(1)
         self._audience.say(f"{sink.name}: {sink.topic} to {sink.output.kind}, mode {output.mode}")
 
-    def _open_aside(self, spark: SparkSession, sink: Sink, model: EventModel) -> Aside:
+    def _open_state(self, spark: SparkSession, sink: Sink, model: EventModel, topic: SourceTopic) -> Definition:
+        """Compare what the checkpoint and its neighbours hold with the config and the topic.
+
+        Returns:
+            What is to stand beside the checkpoint.
+        """
+        checkpoint, files = Checkpoint(spark, sink.checkpoint), Files(spark, sink.checkpoint)
+        means = meaning(sink, model)
+        # Before its first start a checkpoint has counted nothing.
+        before = None if checkpoint.query() is None else read_definition(files)
+        require_same(sink, means, before, checkpoint)
+        if before is None and checkpoint.query() is not None:
+            self._audience.say(
+                f"{sink.name}: {sink.checkpoint} is of a build that did not write down what it counts: what "
+                f"the config says now is taken for it, and written to {NAME}"
+            )
+        found = topic.now().id
+        known = None if before is None else before.topic_id
+        anew = is_another(known, found)
+        if anew and not self._options.accept_loss:
+            topic.require(known)
+        self._open_aside(spark, sink, model, forget=anew)
+        if anew:
+            checkpoint.begin_anew({sink.topic: topic.earliest()})
+            self._audience.say(
+                f"{sink.name}: topic {sink.topic} was made anew, and is read from its earliest record; what "
+                f"the old one held and was not read is lost"
+            )
+        return Definition(means, found or known)
+
+    def _open_aside(self, spark: SparkSession, sink: Sink, model: EventModel, *, forget: bool) -> None:
         self.metrics.open(sink.name)
 
         def wrote(written: Written) -> None:
@@ -211,10 +250,9 @@ class Job:
             accept_loss=self._options.accept_loss,
             audience=AsideAudience(self._audience.say, wrote, self._news.put),
         )
-        aside.open()
+        aside.open(forget=forget)
         # Before the query starts: its first batch may be reported before `start` returns.
         self._asides[sink.name] = aside
-        return aside
 
     def _writer(self, spark: SparkSession, sink: Sink, model: EventModel, output: Output) -> DataStreamWriter:
         records = stream_topic(

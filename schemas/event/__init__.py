@@ -21,6 +21,7 @@ from schemas.event.types import (
     ObjectType,
     TextType,
     TimestampType,
+    describe,
 )
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "TextType",
     "TimestampType",
     "aggregate_columns",
+    "describe",
     "result_type",
     "sink_faults",
 ]

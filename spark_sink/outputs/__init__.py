@@ -65,6 +65,9 @@ class Place(NamedTuple):
     stopping: SimpleQueue[None] | None = None
     """Something is put here when the process is to end: who waits for something outside gives up then. What is
     taken from it is put back, for the others."""
+    require_topic: Callable[[], None] = lambda: None
+    """Refuses a topic that is not the one that the query began with. Asked before and after a batch is written:
+    a batch that was planned or read across the change must not come into the commit log."""
 
 
 def mode_of(sink: Sink) -> Mode:
@@ -72,13 +75,21 @@ def mode_of(sink: Sink) -> Mode:
     return "append" if sink.session_gap else "update"
 
 
-def each_batch(writer: DataStreamWriter, write: Callable[[DataFrame, int], None]) -> StreamingQuery:
+def each_batch(
+    place: Place, writer: DataStreamWriter, write: Callable[[DataFrame, int], None]
+) -> StreamingQuery:
     """Start a query that hands each batch's rows to ``write``, with the batch's number.
 
     A batch comes again with the same number and the same rows when the query ended before it was in the
     commit log. What ``write`` raises ends the query; of a `SeqmarkError` people are shown the message.
     """
-    return writer.foreachBatch(write).start()
+
+    def guarded(rows: DataFrame, number: int) -> None:
+        place.require_topic()
+        write(rows, number)
+        place.require_topic()
+
+    return writer.foreachBatch(guarded).start()
 
 
 _RAISED = re.compile(r"processor\.errors\.\w+: (.*?)\s*(?:SQLSTATE|\n\tat |\Z)", re.DOTALL)

@@ -28,6 +28,7 @@ class Terminal:
 
     def __init__(self, place: Place) -> None:
         self.mode = mode_of(place.sink)
+        self._place = place
         self._name = place.sink.name
 
     def prepare(self, columns: Sequence[Column]) -> None:
@@ -36,7 +37,7 @@ class Terminal:
 
     def start(self, writer: DataStreamWriter) -> StreamingQuery:
         """Start the query."""
-        return each_batch(writer, self._print)
+        return each_batch(self._place, writer, self._print)
 
     def _print(self, rows: DataFrame, batch: int) -> None:
         head = sql.struct(sql.lit(self._name).alias("sink"), sql.lit(batch).alias("batch"), *plain(rows))

@@ -20,6 +20,7 @@ from pyspark.sql.types import DecimalType
 
 from processor.errors import StopError
 from schemas.config import KafkaOutput
+from spark_sink.checkpoint import Checkpoint
 from spark_sink.outputs import each_batch, mode_of
 from spark_sink.sources import client_options
 
@@ -104,17 +105,19 @@ class CompactedTopic:
         if names.contains(self._topic):
             self._warn_unless_compacted(admin)
             return
+        done = Checkpoint(self._place.spark, self._place.sink.checkpoint).committed()
+        if done >= 0:
+            raise StopError(
+                f"sink {self._place.sink.name}: topic {self._topic} is gone, but its checkpoint has counted up "
+                f"to batch {done}: windows that are closed would never come again. To begin anew, remove "
+                f"checkpoint and aside folder"
+            )
         if not self._place.create_topics:
             raise StopError(
                 f"sink {self._place.sink.name}: topic {self._topic} is missing and worker.create_topics is "
                 f"false; create it with cleanup.policy=compact"
             )
         source = self._place.sink.topic
-        if not names.contains(source):
-            raise StopError(
-                f"sink {self._place.sink.name}: topic {source}, which it reads, does not exist: the worker or "
-                f"`seqmark topics` creates it"
-            )
         asked = jvm.java.util.Collections.singletonList(source)
         described = admin.describeTopics(asked).allTopicNames().get(_TIMEOUT_S, seconds)  # type: ignore[attr-defined]
         partitions = described.get(source).partitions().size()
@@ -147,7 +150,7 @@ class CompactedTopic:
 
     def start(self, writer: DataStreamWriter) -> StreamingQuery:
         """Start the query."""
-        return each_batch(writer, self._write)
+        return each_batch(self._place, writer, self._write)
 
     def _write(self, rows: DataFrame, batch: int) -> None:
         del batch  # the same rows under the same keys: a replay changes nothing

@@ -10,6 +10,7 @@ Files lie in folders by the date (UTC) at which their windows begin, `window_dat
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
@@ -18,6 +19,7 @@ from processor.errors import StopError
 from schemas.config import ParquetOutput
 from spark_sink.checkpoint import Checkpoint
 from spark_sink.files import Files
+from spark_sink.outputs import each_batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 DATE = "window_date"
 """The folder's column; `spark_sink.job` adds it to the rows of this output."""
 LOG = "_spark_metadata"
+_NEWEST = 10
+"""Entries whose files are looked for at a start: old dates may be removed, and listing all takes long."""
 
 
 class ParquetFiles:
@@ -42,6 +46,7 @@ class ParquetFiles:
         output = place.sink.output
         if not isinstance(output, ParquetOutput):
             raise TypeError(output.kind)
+        self._place = place
         self._name = place.sink.name
         self.path = output.path
         self._files = Files(place.spark, output.path)
@@ -59,6 +64,8 @@ class ParquetFiles:
             raise StopError(
                 f"sink {self._name}: {DATE} names the folders of its files; call the column otherwise"
             )
+        if self._checkpoint.committed() >= 0:
+            self._require_all_there()
         if self._files.exists() and not self._files.exists(LOG) and self._files.names():
             raise StopError(
                 f"sink {self._name}: {self.path} holds files that no sink has written; name an empty folder"
@@ -69,9 +76,64 @@ class ParquetFiles:
                 f"({self._checkpoint.path}). Put it back; or, to begin anew, remove {self.path}"
             )
 
+    def _require_all_there(self) -> None:
+        """See that log and checkpoint reach equally far, and that the log's newest files are there."""
+        # Of every tenth batch on, one entry holds all before it: "9.compact".
+        names = [name.removesuffix(".compact") for name in self._files.names(LOG)]
+        last = max((int(name) for name in names if name.isdecimal()), default=-1)
+        place = self._checkpoint.path
+        done, planned = self._checkpoint.committed(), max(self._checkpoint.planned())
+        lost = self._lost()
+        if last < done:
+            found = f"has what batches 0 to {last} wrote" if last >= 0 else "is empty or gone"
+            what = f"{self.path} {found}, but the checkpoint {place} has counted up to batch {done}"
+            meaning = "Windows that are closed would never come again."
+        elif last > planned:
+            what = f"{self.path} has batch {last} already, but the checkpoint {place} is at {done}"
+            meaning = "The checkpoint was set back: the batches until then would not be written."
+        elif lost:
+            what = f"{self.path} lacks files that its log names, such as {lost}"
+            meaning = "What they held would never come again."
+        else:
+            return
+        raise StopError(
+            f"sink {self._name}: {what}. {meaning} Put back what belongs together; or, to begin anew, remove "
+            f"output, checkpoint and aside folder"
+        )
+
+    def _lost(self) -> str:
+        """Return a file that the log's newest entries name and that is not there; empty: none."""
+        for number in self._files.numbers(LOG)[-_NEWEST:]:
+            for line in (self._files.read(f"{LOG}/{number}") or "").splitlines():
+                if line.startswith("{"):
+                    # Folder of the date and file: the output may have been moved.
+                    name = "/".join(json.loads(line)["path"].split("/")[-2:])
+                    if not self._files.exists(name):
+                        return name
+        return ""
+
     def start(self, writer: DataStreamWriter) -> StreamingQuery:
-        """Start the query with Spark's file sink."""
-        return writer.format("parquet").partitionBy(DATE).option("path", self.path).start()
+        """Start the query with Spark's file sink.
+
+        It is handed each batch by us, not by Spark: nothing of Spark's own file sink asks between the plan of a
+        batch and its entry in the log whether the topic is still the one that was planned.
+        """
+        jvm = self._place.spark._jvm  # noqa: SLF001 - py4j's door to the JVM
+        streaming = jvm.org.apache.spark.sql.execution.streaming
+        formats = jvm.org.apache.spark.sql.execution.datasources.parquet
+        python = jvm.org.apache.spark.api.python.PythonUtils
+        sink = streaming.FileStreamSink(
+            self._place.spark._jsparkSession,  # noqa: SLF001 - the same
+            self.path,
+            formats.ParquetFileFormat(),
+            python.toSeq([DATE]),
+            python.toScalaMap({"path": self.path}),
+        )
+
+        def write(rows: DataFrame, number: int) -> None:
+            sink.addBatch(number, rows._jdf)  # noqa: SLF001 - the same
+
+        return each_batch(self._place, writer, write)
 
 
 def dated(rows: DataFrame) -> DataFrame:

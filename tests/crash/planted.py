@@ -484,6 +484,13 @@ MISTAKES = (
         "tests/spark/test_events.py::test_what_is_further_ahead_of_its_record_than_allowed_is_no_event",
     ),
     Mistake(
+        "a sum of another field is counted on over one checkpoint",
+        "spark_sink/definition.py",
+        "text.removesuffix(column) + typed(column) if column else text",
+        "aggregate_call(text).function",
+        "tests/unit/test_sink_definition.py::test_what_gives_the_numbers_another_meaning_is_told",
+    ),
+    Mistake(
         "equal ids go elsewhere after an update",
         "processor/engine/route.py",
         'ROUTE_KEY = b"seqmark by-id v1"',

@@ -13,14 +13,15 @@ import pytest
 from processor.errors import StopError
 from spark_sink import lock
 from spark_sink.lock import checkpoint_lock
+from spark_sink.outputs import console
 from tests.support.sink_job import run, settings, sink
 from tests.support.sinks import HOUR, START, Click, click, numbers, send, written_aside
-from tests.support.topics import create_topic, delete_records, dice, unique
+from tests.support.topics import create_topic, delete_records, delete_topic, dice, unique
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from schemas.config import Settings
     from tests.support.broker import Broker
@@ -97,18 +98,15 @@ def test_a_topic_that_does_not_exist_is_named(broker: Broker, tmp_path: Path) ->
     with pytest.raises(StopError, match=f"sink files: topic {topic} does not exist"):
         run(to_files(broker, tmp_path, topic))
 
-    output = {"kind": "kafka", "topic": unique("rows")}
-    rows = settings(broker.bootstrap_servers, sink(tmp_path, topic, "rows", output, window="1 hour"))
-    with pytest.raises(StopError, match=f"sink rows: topic {topic}, which it reads, does not exist"):
-        run(rows)
-
 
 @pytest.mark.usefixtures("spark")
 def test_files_of_somebody_else_are_not_mixed_with_ours(broker: Broker, tmp_path: Path) -> None:
+    topic = unique("any")
+    create_topic(broker.bootstrap_servers, topic)
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "theirs.parquet").write_bytes(b"x")
     with pytest.raises(StopError, match="holds files that no sink has written"):
-        run(to_files(broker, tmp_path, unique("any")))
+        run(to_files(broker, tmp_path, topic))
 
 
 def test_a_sink_runs_once_at_a_time(
@@ -142,6 +140,8 @@ def test_a_batch_that_was_written_and_not_committed_leaves_its_bad_records_aside
     for name in ("commits/0", "commits/1", "offsets/1"):
         for file in (tmp_path / "checkpoint-files" / name, tmp_path / "checkpoint-files" / crc(name)):
             file.unlink(missing_ok=True)
+    for file in (tmp_path / "files" / "_spark_metadata").glob("*1*"):
+        file.unlink()
     shutil.rmtree(aside / "bad")
     (aside / "_seqmark" / "state.json").write_text(
         json.dumps(json.loads((aside / "_seqmark" / "state.json").read_text()) | {"seen": -1})
@@ -151,6 +151,96 @@ def test_a_batch_that_was_written_and_not_committed_leaves_its_bad_records_aside
     run(config)
 
     assert numbers(written_aside(aside, "bad")) == [3]
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_sink_that_counts_something_else_is_refused_with_every_difference(
+    broker: Broker, tmp_path: Path
+) -> None:
+    topic = unique("clean")
+    create_topic(broker.bootstrap_servers, topic)
+    sending(broker, topic, 0, 3)
+    run(to_files(broker, tmp_path, topic))
+    beside, before = tmp_path / "checkpoint-files" / "seqmark.json", sorted(tmp_path.rglob("*.parquet"))
+    means = json.loads(beside.read_text())["means"]
+
+    changed = {"aggregates": {"events": "count", "revenue": "max:amount"}, "group_by": ["page"]}
+    with pytest.raises(StopError) as caught:
+        run(to_files(broker, tmp_path, topic, **changed))
+    assert "group_by was campaign (string), is page (string); " in str(caught.value)
+    assert "aggregates.revenue was sum:amount (decimal(28,2)), is max:amount (decimal(28,2)). " in str(
+        caught.value
+    )
+
+    # A build before the file left none: the topic is told by Spark's own plan, the rest is taken over, once.
+    for file in (beside, beside.with_name(".seqmark.json.crc")):
+        file.unlink()
+    with pytest.raises(StopError, match=f"topic was {topic}, is other"):
+        run(to_files(broker, tmp_path, "other"))
+    run(to_files(broker, tmp_path, topic, watermark="10 hours", max_ahead="2 hours"))
+    assert json.loads(beside.read_text())["means"] == means
+
+    shutil.rmtree(before[0].parent)
+    with pytest.raises(
+        StopError, match=r"lacks files that its log names, such as window_date=.*never come again"
+    ):
+        run(to_files(broker, tmp_path, topic))
+    shutil.rmtree(tmp_path / "files")
+    with pytest.raises(
+        StopError, match=r"files is empty or gone, but the checkpoint .* has counted up to batch \d"
+    ):
+        run(to_files(broker, tmp_path, topic))
+
+
+def test_a_topic_made_anew_is_refused_and_read_from_its_beginning_only_when_asked(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    topic, bootstrap = unique("clean"), broker.bootstrap_servers
+    create_topic(bootstrap, topic)
+    sending(broker, topic, 0, 3)
+    config = to_files(broker, tmp_path, topic, watermark="1 second")
+    run(config)
+    make_anew(bootstrap, topic)
+    # More than the old one had: by the offsets nothing is to be seen.
+    sending(broker, topic, 10, 15)
+
+    with pytest.raises(
+        StopError, match=f"sink files: topic {topic} was deleted and made anew: .*--accept-loss"
+    ):
+        run(config)
+    run(config, accept_loss=True)
+    run(config)
+
+    # The newest one's window is still open.
+    assert total(spark, tmp_path) == 3 + 5 - 1
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_topic_made_anew_in_the_middle_of_a_batch_keeps_it_from_the_commit_log(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, bootstrap = unique("clean"), broker.bootstrap_servers
+    create_topic(bootstrap, topic)
+    sending(broker, topic, 0, 3)
+    printing = console.Terminal._print
+
+    def made_anew(self: console.Terminal, rows: DataFrame, batch: int) -> None:
+        printing(self, rows, batch)
+        make_anew(bootstrap, topic)
+
+    monkeypatch.setattr(console.Terminal, "_print", made_anew)
+    config = settings(bootstrap, sink(tmp_path, topic, "shown", {"kind": "console"}, window="1 hour"))
+
+    with pytest.raises(StopError, match=f"sink shown: topic {topic} was deleted and made anew"):
+        run(config)
+
+    assert not list((tmp_path / "checkpoint-shown" / "commits").glob("[0-9]*"))
+
+
+def make_anew(bootstrap: str, topic: str) -> None:
+    """Delete a topic and create it again."""
+    delete_topic(bootstrap, topic)
+    create_topic(bootstrap, topic)
 
 
 def crc(name: str) -> str:

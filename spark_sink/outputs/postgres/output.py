@@ -65,6 +65,7 @@ class PostgresTable:
         if not isinstance(output, PostgresOutput):
             raise TypeError(output.kind)
         self.mode = mode_of(sink)
+        self._place = place
         self._sink = sink.name
         self._aggregates = frozenset(sink.aggregates)
         try:
@@ -102,7 +103,7 @@ class PostgresTable:
 
     def start(self, writer: DataStreamWriter) -> StreamingQuery:
         """Start the query."""
-        return each_batch(writer, self._write)
+        return each_batch(self._place, writer, self._write)
 
     def _write(self, rows: DataFrame, number: int) -> None:
         query: str | None = rows.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
