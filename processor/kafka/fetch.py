@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from processor.errors import RebuildError
 from processor.kafka.seam import FetchRequest, Kafka, KafkaError, Link, TopicPartition, error_name
@@ -26,7 +28,14 @@ sends a first batch that is larger all the same (KIP-74)."""
 FETCH_BYTES = 8 * 1024 * 1024
 WAIT_MS = 500
 READ_COMMITTED = 1
-BACKOFF_S = 0.1
+DEADLINE_S = 10.0
+"""What a leader waits for, 8 MiB at 1 MiB/s, and a second and a half for everything else."""
+LATE_S = 2.0
+"""Well beyond what a leader waits for: after it, somebody else is asked whether it leads still."""
+BACKOFF_FIRST_S = 0.1
+BACKOFF_LAST_S = 1.0
+CALM_S = 5.0
+"""After so long without trouble the next one begins with a short pause again."""
 
 _RETRY_SILENTLY = {Kafka.OFFSET_NOT_AVAILABLE, Kafka.REPLICA_NOT_AVAILABLE}
 
@@ -40,18 +49,55 @@ class OutOfRangeError(Exception):
         super().__init__(f"offset {position} of {partition.topic}:{partition.partition} is gone")
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a leader has said.
+
+    Attributes:
+        chunks: To be given out.
+        astray: Partitions that it does not lead, or of which nothing is known.
+        error: For the caller, in place of chunks.
+    """
+
+    chunks: list[Chunk]
+    astray: set[TopicPartition]
+    error: OutOfRangeError | RebuildError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request that is on its way to a leader."""
+
+    answer: asyncio.Task[_Answer]
+    partitions: list[TopicPartition]
+    since: float
+
+    @property
+    def late(self) -> bool:
+        """Whether it takes longer than a leader that is well."""
+        return not self.answer.done() and time.monotonic() - self.since > LATE_S
+
+
 class Fetcher:
     """Fetches over a `Link` of its own, because a waiting fetch blocks its connection.
 
+    Each leader has a request of its own on its way, from one call to the next where need be: one that says
+    nothing, or a partition that has no leader, holds up nobody else. Who leads is asked beside that.
+
     Args:
-        link: See above.
-        seen: Told of each partition in each answer: its last stable offset and its high watermark.
+        link: Its connections.
+        seen: Told of partition, last stable offset and end of whatever is answered.
     """
 
     def __init__(self, link: Link, seen: Callable[[TopicPartition, int, int], None] = lambda *_: None) -> None:
         self._link = link
         self._seen = seen
         self._turn = 0
+        self._asked: dict[int, _Asked] = {}
+        self._astray: set[TopicPartition] = set()
+        self._looking: asyncio.Task[None] | None = None
+        self._pause = BACKOFF_FIRST_S
+        self._looked_at = -CALM_S
 
     async def fetch(self, positions: Mapping[TopicPartition, int]) -> list[Chunk]:
         """Return one chunk a partition that has something; waits up to half a second for the first.
@@ -61,50 +107,89 @@ class Fetcher:
         nothing (compaction can leave a log like that). An empty list is a normal answer.
 
         Raises:
-            OutOfRangeError: See there; other partitions' bytes of this round are fetched again later.
+            OutOfRangeError: See there; other bytes of its leader's are fetched again later.
             RebuildError: The topic is not there.
         """
+        self._ask_leaders(positions)
+        waited: set[asyncio.Task[Any]] = {asked.answer for asked in self._asked.values()}
+        if self._looking is not None:
+            waited.add(self._looking)
+        if not waited:  # nothing is wanted
+            await asyncio.sleep(BACKOFF_FIRST_S)
+            return []
+        await asyncio.wait(waited, timeout=LATE_S, return_when=asyncio.FIRST_COMPLETED)
+        chunks: dict[TopicPartition, Chunk] = {}
+        for node in [node for node, asked in self._asked.items() if asked.answer.done()]:
+            answer = self._asked.pop(node).answer.result()
+            if answer.error is not None:
+                raise answer.error
+            self._astray |= answer.astray
+            for chunk in answer.chunks:
+                tp = TopicPartition(chunk.topic, chunk.partition)
+                # Asked for at another position, or of two leaders: it is old.
+                if positions.get(tp) == chunk.position and tp not in chunks:
+                    chunks[tp] = chunk
+        return list(chunks.values())
+
+    def _ask_leaders(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Send a request to every leader that has none on its way, and look for leaders where need be."""
+        if self._looking is not None and self._looking.done():
+            self._looking = None
+            self._astray.clear()
+        for node, asked in list(self._asked.items()):
+            if asked.late and any(self._link.leader(tp) != node for tp in asked.partitions):
+                asked.answer.cancel()
+                del self._asked[node]
         by_node: dict[int, list[TopicPartition]] = defaultdict(list)
         for tp in positions:
-            node = self._link.leader(tp)
-            if node is not None:
-                by_node[node].append(tp)
-        if not by_node:
-            await self._link.refresh()
-            await asyncio.sleep(BACKOFF_S)
-            return []
+            leader = self._link.leader(tp)
+            if leader is None:
+                self._astray.add(tp)
+            elif tp not in self._astray and leader not in self._asked:
+                by_node[leader].append(tp)
         self._turn += 1
-        answers = await asyncio.gather(*(self._ask(node, tps, positions) for node, tps in by_node.items()))
-        return [chunk for chunks in answers for chunk in chunks]
+        for leader, partitions in by_node.items():
+            # The order in the request is the order in which partitions fill the answer: take turns.
+            shift = self._turn % len(partitions)
+            wanted = {tp: positions[tp] for tp in partitions[shift:] + partitions[:shift]}
+            ask = asyncio.create_task(self._ask(leader, wanted), name=f"fetch from {leader}")
+            self._asked[leader] = _Asked(ask, partitions, time.monotonic())
+        if self._looking is None and (self._astray or any(asked.late for asked in self._asked.values())):
+            self._looking = asyncio.create_task(self._look(), name="look for leaders")
 
-    async def _ask(
-        self, node: int, partitions: list[TopicPartition], positions: Mapping[TopicPartition, int]
-    ) -> list[Chunk]:
-        # The order in the request is the order in which partitions fill the answer: take turns.
-        shift = self._turn % len(partitions)
+    async def _look(self) -> None:
+        """Read the metadata again; waits longer each time in a row."""
+        calm = time.monotonic() - self._looked_at > CALM_S
+        self._pause = BACKOFF_FIRST_S if calm else min(self._pause * 2, BACKOFF_LAST_S)
+        await self._link.refresh()
+        await asyncio.sleep(self._pause)
+        self._looked_at = time.monotonic()
+
+    async def _ask(self, node: int, wanted: Mapping[TopicPartition, int]) -> _Answer:
+        """Ask one leader; never raises, so that it may be left alone."""
         topics: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-        for tp in partitions[shift:] + partitions[:shift]:
-            topics[tp.topic].append((tp.partition, positions[tp], PARTITION_BYTES))
+        for tp, position in wanted.items():
+            topics[tp.topic].append((tp.partition, position, PARTITION_BYTES))
         request = FetchRequest(WAIT_MS, 1, FETCH_BYTES, READ_COMMITTED, list(topics.items()))
         try:
-            response = await self._link.request(node, request)
+            response = await self._link.request(node, request, timeout_s=DEADLINE_S)
         except KafkaError as error:
             log.warning("fetch from broker %s failed: %r", node, error)
-            await self._link.refresh()
-            await asyncio.sleep(BACKOFF_S)
-            return []
-        chunks = []
+            return _Answer([], set(wanted))
+        chunks, astray = [], set()
         for topic, parts in response.topics:
             for partition, code, high, stable, *rest in parts:
                 tp = TopicPartition(topic, partition)
-                if code != Kafka.NONE:
-                    await self._failed(tp, code, positions[tp])
-                else:
+                if code == Kafka.NONE:
                     self._seen(tp, stable, high)
-                    chunks.append(self._chunk(tp, positions[tp], stable, rest, response.API_VERSION))
+                    chunks.append(self._chunk(tp, wanted[tp], stable, rest, response.API_VERSION))
+                elif (failure := _failure(tp, code, wanted[tp])) is not None:
+                    return _Answer([], set(), failure)
+                else:
+                    astray.add(tp)
         full = [chunk for chunk in chunks if chunk.data]
         # Next to others an empty answer only says that the request's limit was reached.
-        return full or chunks
+        return _Answer(full or chunks, astray)
 
     @staticmethod
     def _chunk(tp: TopicPartition, position: int, stable: int, rest: list[object], version: int) -> Chunk:
@@ -115,19 +200,14 @@ class Fetcher:
         data = rest[-1] or b""
         return Chunk(tp.topic, tp.partition, position, data, aborted or (), stable, start)  # type: ignore[arg-type]  # untyped protocol
 
-    async def _failed(self, tp: TopicPartition, code: int, position: int) -> None:
-        if code == Kafka.OFFSET_OUT_OF_RANGE:
-            raise OutOfRangeError(tp, position)
-        if code == Kafka.UNKNOWN_TOPIC_OR_PARTITION:
-            # It may come back as another topic of the same name: the slot is opened anew, which looks.
-            raise RebuildError("source", f"{tp.topic}:{tp.partition}: {error_name(code)}")
-        if code not in _RETRY_SILENTLY:
-            log.warning(
-                "fetch of %s:%s at %s failed: %s",
-                tp.topic,
-                tp.partition,
-                position,
-                error_name(code),
-            )
-        await self._link.refresh()
-        await asyncio.sleep(BACKOFF_S)
+
+def _failure(tp: TopicPartition, code: int, position: int) -> OutOfRangeError | RebuildError | None:
+    """Return what the caller has to do something about; None: ask again, maybe somebody else."""
+    if code == Kafka.OFFSET_OUT_OF_RANGE:
+        return OutOfRangeError(tp, position)
+    if code == Kafka.UNKNOWN_TOPIC_OR_PARTITION:
+        # It may come back as another topic of the same name: the slot is opened anew, which looks.
+        return RebuildError("source", f"{tp.topic}:{tp.partition}: {error_name(code)}")
+    if code not in _RETRY_SILENTLY:
+        log.warning("fetch of %s:%s at %s failed: %s", tp.topic, tp.partition, position, error_name(code))
+    return None

@@ -16,6 +16,8 @@ import contextlib
 import inspect
 import logging
 import os
+import random
+from collections import defaultdict
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ import aiokafka
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
+from aiokafka.conn import CloseReason
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
@@ -39,7 +42,9 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.admin import DeleteRecordsRequest, DescribeGroupsRequest
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.protocol.transaction import (
@@ -88,6 +93,11 @@ log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_MS = 30_000
 """aiokafka's own limit for one request; ours (`Link.request`) is never longer."""
+ANSWER_S = 5.0
+"""For a question that any broker can answer, the connection included; then the next one is asked. A broker
+answers within milliseconds, one that collects its garbage within a second or two."""
+CONNECT_S = 10.0
+"""To connect to one broker: Kafka's own ``socket.connection.setup.timeout.ms``."""
 METADATA_MAX_AGE_MS = int(os.environ.get("SEQMARK_TEST_METADATA_MAX_AGE_MS", "60000"))
 """How soon added partitions of a source are noticed; a test need not wait a minute."""
 
@@ -149,6 +159,10 @@ def error_name(code: int) -> str:
 
 _EXPECTED: Mapping[Any, tuple[str, ...]] = {
     AIOKafkaClient.send: ("self", "node_id", "request", "group"),
+    AIOKafkaClient._get_conn: (  # noqa: SLF001 - `_Client` overrides it
+        "self", "node_id", "group", "no_hint"),
+    AIOKafkaClient._metadata_update: (  # noqa: SLF001 - the same
+        "self", "cluster_metadata", "topics"),
     AIOKafkaClient.coordinator_lookup: ("self", "coordinator_type", "coordinator_key"),
     FetchRequest.__init__: (
         "self", "max_wait_time", "min_bytes", "max_bytes", "isolation_level", "topics", "rack_id",
@@ -170,7 +184,7 @@ _ATTRIBUTES: Mapping[Any, tuple[str, ...]] = {
     GroupCoordinator: ("request_rejoin", "close", "_push_error_to_user", "_send_req", "_do_heartbeat"),
     SubscriptionState: ("subscribe", "fetch_context", "register_fetch_waiters", "abort_waiters"),
     AIOKafkaAdminClient: ("_send_request",),
-    AIOKafkaClient: ("bootstrap", "force_metadata_update", "set_topics", "close"),
+    AIOKafkaClient: ("bootstrap", "force_metadata_update", "get_random_node", "set_topics", "close"),
 }
 
 
@@ -198,10 +212,110 @@ def check_aiokafka() -> None:
         )
 
 
+class _Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
+    """aiokafka's client, but one broker that says nothing holds up nobody else.
+
+    What any broker can answer is asked of those first that have not been found silent, with a deadline each;
+    connections are made beside each other.
+    """
+
+    # aiokafka makes one connection at a time; ours are kept apart by `_connecting`.
+    _get_conn_lock = contextlib.nullcontext()
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._connecting: dict[Any, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self.silent: set[Any] = set()
+        """Brokers that have let a deadline pass and not answered since."""
+
+    async def bootstrap(self) -> None:
+        """Ask the brokers of the configuration, one after the other; of several each has its own deadline."""
+        self._request_timeout_ms = REQUEST_TIMEOUT_MS if len(self.hosts) == 1 else int(ANSWER_S * 1000)
+        try:
+            await super().bootstrap()
+        finally:
+            self._request_timeout_ms = REQUEST_TIMEOUT_MS
+
+    def get_random_node(self) -> Any:
+        """Return a broker that can be asked; None where none is known."""
+        return next(iter(self.nodes()), None)
+
+    def nodes(self) -> list[Any]:
+        """Return all brokers in the order in which to ask them: by chance, the silent ones last."""
+        found = [broker.nodeId for broker in self.cluster.brokers()]
+        random.shuffle(found)
+        return sorted(found, key=lambda node: node in self.silent)
+
+    def give_up(self, node: Any, group: Any) -> None:
+        """Close a connection over which no answer comes: the next request makes another one."""
+        self.silent.add(node)
+        connection = self._conns.get((node, group))
+        if connection is not None:
+            connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
+
+    async def coordinator_lookup(self, coordinator_type: int, coordinator_key: str) -> int:
+        """See aiokafka: return the node that coordinates ``coordinator_key``."""
+        request = FindCoordinatorRequest(coordinator_key, coordinator_type)
+        answer = await self._ask_any(self.nodes(), request)
+        if answer.error_code:
+            problem: KafkaError = for_code(answer.error_code)()
+            raise problem
+        return int(answer.coordinator_id)
+
+    async def _get_conn(
+        self, node_id: Any, *, group: int = ConnectionGroup.DEFAULT, no_hint: bool = False
+    ) -> Any:
+        made = self._conns.get((node_id, group))
+        if made is not None and made.connected():
+            return made
+        async with self._connecting[node_id, group]:
+            try:
+                async with asyncio.timeout(CONNECT_S):
+                    return await super()._get_conn(node_id, group=group, no_hint=no_hint)
+            except TimeoutError:
+                log.warning("broker %s does not let us connect", node_id)
+                self.silent.add(node_id)
+                return None
+
+    async def _metadata_update(self, cluster_metadata: Any, topics: Any) -> bool:
+        bootstrap = ("bootstrap", ConnectionGroup.DEFAULT)
+        nodes = self.nodes() + (["bootstrap"] if bootstrap in self._conns else [])
+        try:
+            metadata = await self._ask_any(nodes, MetadataRequest(list(topics) if topics else None))
+        except KafkaError as error:
+            log.warning("no broker tells metadata: %r", error)
+            cluster_metadata.failed_update(None)
+            return False
+        if not metadata.brokers:
+            return False
+        cluster_metadata.update_metadata(metadata)
+        if bootstrap in self._conns and self.cluster.brokers():
+            self._conns.pop(bootstrap).close()
+        return True
+
+    async def _ask_any(self, nodes: list[Any], request: Any) -> Any:
+        """Ask one broker after the other until one answers; the last one has all the time of a request."""
+        problem: Exception = NodeNotReadyError("no broker is known")
+        for node in nodes:
+            limit_s = ANSWER_S if node != nodes[-1] else REQUEST_TIMEOUT_MS / 1000
+            try:
+                async with asyncio.timeout(limit_s):
+                    answer = await self.send(node, request)
+            except TimeoutError:
+                self.silent.add(node)
+                problem = RequestTimedOutError(f"{type(request).__name__} to broker {node}: no answer")
+            except KafkaError as error:
+                problem = error
+            else:
+                self.silent.discard(node)
+                return answer
+        raise problem
+
+
 class Link:
     """Connections to the brokers, metadata and coordinators, with a deadline on each call."""
 
-    def __init__(self, client: AIOKafkaClient) -> None:
+    def __init__(self, client: _Client) -> None:
         self._client = client
 
     @classmethod
@@ -216,7 +330,7 @@ class Link:
         Raises:
             KafkaError: No broker answers.
         """
-        client = AIOKafkaClient(
+        client = _Client(
             **options,
             client_id=client_id,
             request_timeout_ms=REQUEST_TIMEOUT_MS,
@@ -274,12 +388,15 @@ class Link:
         group = ConnectionGroup.COORDINATION if coordination else ConnectionGroup.DEFAULT
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._client.send(node, request, group=group)
+                answer = await self._client.send(node, request, group=group)
         except TimeoutError:
+            self._client.give_up(node, group)
             name = type(request).__name__
             raise RequestTimedOutError(f"{name} to broker {node}: no answer in {timeout_s} s") from None
         except NotImplementedError as error:  # aiokafka's word for a version that both would know
             raise IncompatibleBrokerVersion(str(error)) from error
+        self._client.silent.discard(node)
+        return answer
 
     async def any_node(self) -> int:
         """Return a broker that is known, for requests that any can answer."""
@@ -298,4 +415,4 @@ class Link:
 
     async def _coordinator(self, kind: int, key: str) -> int:
         async with asyncio.timeout(10):
-            return int(await self._client.coordinator_lookup(kind, key))
+            return await self._client.coordinator_lookup(kind, key)

@@ -1,4 +1,4 @@
-"""The cluster that tests stand on: any one node may be missing, or out of the reach of some clients only."""
+"""The proxies that the cluster's tests stand on: a node can be out of the reach of some clients only."""
 
 from __future__ import annotations
 
@@ -10,28 +10,11 @@ import pytest
 
 from processor.kafka.ports import HOST
 from processor.kafka.probe import serves
-from tests.support.cluster import NODES
-from tests.support.topics import new, produce, read_topic, sequences, unique, until
 
 if TYPE_CHECKING:
     from tests.support.cluster import Cluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
-
-
-def test_records_are_taken_and_kept_whichever_node_is_missing(cluster: Cluster) -> None:
-    topic = unique("kept")
-    cluster.create_topic(topic, NODES)
-
-    cluster.nodes[2].kill()
-    until(lambda: cluster.leaders(topic)[1] in {1, 3}, "another leads in its place")
-    produce(cluster.direct, topic, [new(1)], partition=1)
-    cluster.restore()
-    cluster.nodes[cluster.leaders(topic)[1]].kill()
-    until(lambda: -1 not in cluster.leaders(topic), "every partition has a leader")
-    produce(cluster.direct, topic, [new(2)], partition=1)
-
-    assert sequences(read_topic(cluster.direct, topic), 1) == [1, 2]
 
 
 def test_a_proxy_holds_what_is_sent_and_hands_it_on_when_it_heals(cluster: Cluster) -> None:

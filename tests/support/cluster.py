@@ -124,7 +124,9 @@ class Cluster:
         def settled() -> bool:
             found = client.list_topics(timeout=CALL_S)
             parts = [part for topic in found.topics.values() for part in topic.partitions.values()]
-            return len(found.brokers) == len(NODES) and all(len(part.isrs) == len(NODES) for part in parts)
+            return len(found.brokers) == len(NODES) and all(
+                len(part.isrs) == len(part.replicas) for part in parts
+            )
 
         until(settled, "all replicas are in sync", WAIT_S)
 
@@ -136,18 +138,19 @@ class Cluster:
         """Let it go on after `pause`."""
         os.kill(self.nodes[node].pid, signal.SIGCONT)
 
-    def create_topic(self, topic: str, leaders: Sequence[int]) -> None:
-        """Create a topic whose partitions are led by these nodes, in order."""
+    def create_topic(self, topic: str, leaders: Sequence[int], replicas: int = len(NODES)) -> None:
+        """Create a topic whose partitions are led by these nodes, in order, and have so many replicas."""
         client = admin(self.direct)
-        replicas = [[leader, *(node for node in NODES if node != leader)] for leader in leaders]
-        new = NewTopic(topic, len(leaders), replica_assignment=replicas, config={"retention.ms": "-1"})
+        settings = {"retention.ms": "-1", "min.insync.replicas": str(min(replicas, 2))}
+        where = [[leader, *(node for node in NODES if node != leader)][:replicas] for leader in leaders]
+        new = NewTopic(topic, len(leaders), replica_assignment=where, config=settings)
         client.create_topics([new])[topic].result(CALL_S)
         until(lambda: self.leaders(topic) == list(leaders), f"leaders of {topic}")
 
     def leaders(self, topic: str) -> list[int]:
-        """Return who leads a topic's partitions, in order; -1: nobody."""
-        parts = admin(self.direct).list_topics(timeout=CALL_S).topics[topic].partitions
-        return [parts[number].leader for number in sorted(parts)]
+        """Return who leads a topic's partitions, in order; -1: nobody. Empty while it is not known."""
+        found = admin(self.direct).list_topics(timeout=CALL_S).topics.get(topic)
+        return [] if found is None else [part.leader for _, part in sorted(found.partitions.items())]
 
 
 @pytest.fixture(scope="session")
