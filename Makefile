@@ -5,9 +5,9 @@
 PYTHON ?=
 CANDIDATES := python3.13 python3.12 python3.11 python3 python
 
-# Processes that share the tests, each with a broker of its own: two for the whole suite, and none but
-# pytest's own (0) where ARGS says something, `--all` aside.
-WORKERS ?= $(if $(filter-out --all,$(ARGS)),0,2)
+# Processes that share the tests, each with a broker of its own: three for the whole suite, for on two cores
+# each waits half of its time, and none but pytest's own (0) where ARGS says something, `--all` aside.
+WORKERS ?= $(if $(filter-out --all,$(ARGS)),0,3)
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,7 +18,7 @@ UV ?= uv
 STAMP := $(VENV)/.made-$(shell { cat requirements.lock pyproject.toml 2>/dev/null; echo "$(CURDIR)"; } | cksum | tr " " "-")
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check bench format docs lock clean
+.PHONY: help venv demo test prove check bench format docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,9 @@ demo: $(STAMP) ## the whole way on an embedded broker, checked against the known
 
 test: $(STAMP) ## the test suite, against a real broker and a real Spark; ARGS=--all: nothing left out; ARGS=tests/unit
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+
+prove: $(STAMP) ## plant the mistakes whose file or test has changed, see them caught, note it; ARGS=--all: every one
+	@$(BIN)/python -m tests.crash.prove $(ARGS)
 
 # All of them run, so that one call tells everything that is wrong.
 check: $(STAMP) ## format, lint, types, import layers, generated pages, compose file

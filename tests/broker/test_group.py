@@ -93,14 +93,15 @@ def test_a_rebalance_under_load_loses_and_repeats_nothing(
 
 
 def test_a_worker_that_leaves_is_replaced_at_once(broker: Broker, tmp_path: Path) -> None:
-    # Longer than this waits: who had to wait for the session to end would fail.
-    config = new_config(broker.bootstrap_servers, tmp_path, 2, session_timeout_ms=180_000)
+    # Longer than this waits: who had to wait for the session to end would fail. Members hear of the others with
+    # their heartbeats, 15 a session: a longer one only makes that wait longer.
+    config = new_config(broker.bootstrap_servers, tmp_path, 2, session_timeout_ms=90_000)
     with start_worker(config) as first, start_worker(config) as second:
         until(lambda: (assigned(first), assigned(second)) == (1, 1), "they share the partitions")
         second.terminate()
         assert second.wait() == 0
 
-        until(lambda: assigned(first) == 2, "the first has both", 90)
+        until(lambda: assigned(first) == 2, "the first has both", 75)
         first.wait_ready()
 
 

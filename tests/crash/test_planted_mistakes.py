@@ -1,115 +1,78 @@
 """Would the tests notice? Each planted mistake of `tests.crash.planted` must make its test fail.
 
-A copy of the source tree gets the mistake; the named test runs on the copy in a process of its own.
+Looked at are those that may have become others since they were last proven, by `planted.lock.json`; all of them
+with ``--all``, or where one is named. A copy of the source tree gets the mistake, and its test runs there.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.crash.planted import MISTAKES, Mistake
-from tests.support.topics import environment
+from tests.crash.proof import PASSED, ROOT, Tree, changed, digest
+from tests.support.extent import everything, named, note
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from tests.support.broker import Broker
 
-ROOT = Path(__file__).parents[2]
-COPIED = ("processor", "schemas", "spark_sink", "tests", "pyproject.toml")
-LIMIT_S = 400
-FAILED, PASSED = 1, 0
+
+def wanted(config: pytest.Config) -> list[Mistake]:
+    """Return the mistakes that this run looks at."""
+    return list(MISTAKES) if everything(config) or named(config) else changed()
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """Return a copy of the source tree."""
-    ignored = shutil.ignore_patterns("__pycache__", ".hypothesis")
-    for name in COPIED:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, tmp_path / name, ignore=ignored)
-        else:
-            shutil.copy(source, tmp_path / name)
-    return tmp_path
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make a test for each mistake that is looked at, and say how many are not."""
+    if "mistake" not in metafunc.fixturenames:
+        return
+    chosen = wanted(metafunc.config)
+    if len(chosen) < len(MISTAKES):
+        note(
+            metafunc.config,
+            f"{len(MISTAKES) - len(chosen)} of {len(MISTAKES)} planted mistakes are as they were when proven",
+        )
+    cases = [
+        pytest.param(each, id=each.name, marks=[pytest.mark.broker] if each.broker else []) for each in chosen
+    ]
+    none = pytest.param(None, id="none has changed", marks=pytest.mark.skip("none may have become another"))
+    metafunc.parametrize("mistake", cases or [none])
 
 
-def plant(tree: Path, mistake: Mistake) -> None:
-    file = tree / mistake.file
-    text = file.read_text()
-    assert text.count(mistake.old) == 1, f"the list is out of date: {mistake.file} has not once\n{mistake.old}"
-    file.write_text(text.replace(mistake.old, mistake.new))
-
-
-def run(tree: Path, tests: list[str], bootstrap: str = "") -> tuple[int, str]:
-    """Run tests on a tree; returns pytest's exit code and what it said.
-
-    Args:
-        tree: Where.
-        tests: Node ids.
-        bootstrap: Of the broker; empty: none is needed.
-    """
-    # The same examples each time, only until the first that fails, which nobody needs in its smallest form.
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "tests.crash.unshrunk", "--hypothesis-seed=0"]
-    # Integers wrap in kernels; plain numpy warns of it, which is no mistake here.
-    options += ["-W", "ignore::RuntimeWarning"]
-    # Kernels as plain Python: numba would compile all of them anew for a tree at another place.
-    extra = {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", "NUMBA_DISABLE_JIT": "1"}
-    env = environment(extra)
-    if bootstrap:
-        env["SEQMARK_KAFKA__BOOTSTRAP_SERVERS"] = bootstrap
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *tests],
-        cwd=tree,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
-
-
-def assert_caught(tree: Path, mistake: Mistake, bootstrap: str = "") -> None:
-    plant(tree, mistake)
-    code, said = run(tree, [mistake.test], bootstrap)
-    assert code != PASSED, f"not caught: {mistake.name}"
-    # Neither an import that breaks nor a fixture that fails is a test that has noticed something.
-    assert code == FAILED, said
-    assert re.search(r"^\d+ failed(?!.*error)", said, re.MULTILINE), said
-
-
-QUICK = [mistake for mistake in MISTAKES if not mistake.broker]
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tree]:
+    """Give a copy of the source tree, without a mistake whenever a test begins."""
+    with Tree(tmp_path_factory.mktemp("planted")) as copy:
+        yield copy
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("mistake", QUICK, ids=lambda mistake: mistake.name)
-def test_a_planted_mistake_is_caught(tree: Path, mistake: Mistake) -> None:
-    assert_caught(tree, mistake)
-
-
-@pytest.mark.crash
-@pytest.mark.broker
-@pytest.mark.parametrize(
-    "mistake", [mistake for mistake in MISTAKES if mistake.broker], ids=lambda mistake: mistake.name
-)
-def test_a_planted_mistake_is_caught_on_a_broker(tree: Path, broker: Broker, mistake: Mistake) -> None:
-    assert_caught(tree, mistake, broker.bootstrap_servers)
-
-
-@pytest.mark.crash
-def test_without_a_mistake_the_same_tests_pass(tree: Path) -> None:
+@pytest.mark.timeout(2400)
+def test_without_a_mistake_the_same_tests_pass(request: pytest.FixtureRequest) -> None:
     # Those on a broker are part of this run as they are: once is enough.
-    code, said = run(tree, sorted({mistake.test for mistake in QUICK}))
+    tests = {mistake.test for mistake in wanted(request.config) if not mistake.broker}
+    if not tests:
+        pytest.skip("none may have become another")
+    tree: Tree = request.getfixturevalue("tree")
+
+    code, said = tree.run(sorted(tests))
 
     assert code == PASSED, said
+
+
+@pytest.mark.crash
+def test_a_planted_mistake_is_caught(request: pytest.FixtureRequest, tree: Tree, mistake: Mistake) -> None:
+    servers = ""
+    if mistake.broker:
+        broker: Broker = request.getfixturevalue("broker")
+        servers = broker.bootstrap_servers
+
+    tree.prove(mistake, servers)
 
 
 def test_the_readme_says_which_test_catches_which_mistake() -> None:
@@ -124,3 +87,29 @@ def test_the_names_of_the_mistakes_differ() -> None:
     names = [mistake.name for mistake in MISTAKES]
     assert len(set(names)) == len(names)
     assert os.sep not in "".join(names)
+
+
+@pytest.mark.parametrize("part", ["the file", "the test", "what the test imports", "the mistake"])
+def test_a_mistake_is_looked_at_anew_where_a_part_of_it_has_changed(tmp_path: Path, part: str) -> None:
+    texts = {
+        "processor/a.py": "x = 1\n",
+        "tests/unit/test_a.py": "from tests.support.b import c\n",
+        "tests/support/b.py": "from tests.support import d\n",
+        "tests/support/d.py": "",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    mistake = Mistake("m", "processor/a.py", "1", "2", "tests/unit/test_a.py::test_a")
+    before = digest(mistake, tmp_path)
+    (tmp_path / "processor" / "other.py").write_text("")
+    assert digest(mistake, tmp_path) == before
+
+    touched = {"the file": "processor/a.py", "the test": "tests/unit/test_a.py"}
+    if part == "the mistake":
+        mistake = mistake._replace(new="3")
+    else:
+        with (tmp_path / touched.get(part, "tests/support/d.py")).open("a") as file:
+            file.write("# more\n")
+
+    assert digest(mistake, tmp_path) != before

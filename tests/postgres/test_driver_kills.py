@@ -25,6 +25,7 @@ import pytest
 from tests.support.crash import seeded
 from tests.support.extent import everything
 from tests.support.postgres import rows
+from tests.support.spark import SHORT
 from tests.support.topics import create_topic, environment, new, produce, unique, until
 
 if TYPE_CHECKING:
@@ -64,8 +65,6 @@ aggregates = {{ events = "count", revenue = "sum:amount", least = "min:amount", 
 output = {{ kind = "postgres", table = "hourly" }}
 checkpoint = "{checkpoint}"
 """
-# What is compiled twice pays only in longer lives.
-SHORT_LIVED = "-XX:TieredStopAtLevel=1"
 Truth = dict[tuple[datetime, datetime, str], tuple[int, Decimal, Decimal, datetime]]
 
 
@@ -143,7 +142,7 @@ class Driver:
             CONFIG.format(bootstrap=clicks.bootstrap, topic=clicks.topic, checkpoint=folder / "checkpoint")
         )
         self.log = folder / "log"
-        extra = {"SEQMARK_SINKS__0__OUTPUT__URL": url, "JAVA_TOOL_OPTIONS": SHORT_LIVED}
+        extra = {"SEQMARK_SINKS__0__OUTPUT__URL": url, "JAVA_TOOL_OPTIONS": SHORT}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 
 # Tests run each query for seconds: what the second compiler would make faster is over before it is done.
-# That leaves 48 MB for compiled code, which all the queries of a run fill.
-SHORT = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+# That leaves 48 MB for compiled code, which all the queries of a run fill. The heap is small, and the cores are
+# few: a collector with threads of its own only takes time from the others.
+SHORT = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
 
 
 @pytest.fixture(scope="session")
