@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from processor.errors import FencedError, RebuildError, StopError
@@ -41,7 +42,22 @@ _WAIT = {
     Kafka.CONCURRENT_TRANSACTIONS,
 }
 _UNKNOWN = {Kafka.TRANSACTIONAL_ID_NOT_FOUND, Kafka.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
-_TOO_LATE = {Kafka.INVALID_TXN_STATE, *FENCED}
+TOO_OLD = (
+    # Tried with 3.0.2, 3.5.2 and 4.3.0.
+    'worker.guarantee = "exactly_once" needs Kafka 3.0 or newer: an older broker does not tell how a '
+    "transaction stands (DescribeTransactions, KIP-664). Upgrade it"
+)
+
+
+class Outcome(IntEnum):
+    """How a transaction has ended whose end is still to be brought to some of its partitions.
+
+    A new owner keeps it where the coordinator keeps the time-out of transactions, in milliseconds: it opens
+    none before all is brought, so it needs no time-out, and none that is set is below 1,000 (see `markers`).
+    """
+
+    ABORTED = 1
+    COMMITTED = 2
 
 
 class Described(NamedTuple):
@@ -50,6 +66,8 @@ class Described(NamedTuple):
     state: str
     producer_id: int
     epoch: int
+    timeout_ms: int
+    began_ms: int
 
     @property
     def open(self) -> bool:
@@ -62,14 +80,11 @@ class Described(NamedTuple):
         return self.state in {"PrepareCommit", "PrepareAbort"}
 
     @property
-    def ended(self) -> bool:
-        """Whether the last transaction has ended, and the id has not been taken since."""
-        return self.state in {"CompleteCommit", "CompleteAbort"}
-
-    @property
-    def committed(self) -> bool:
-        """Whether it ended by a commit."""
-        return self.state == "CompleteCommit"
+    def outcome(self) -> Outcome | None:
+        """How the last transaction ended; None where one is open, or where nobody has kept it."""
+        if self.state == "Empty":
+            return {int(outcome): outcome for outcome in Outcome}.get(self.timeout_ms)
+        return {"CompleteCommit": Outcome.COMMITTED, "CompleteAbort": Outcome.ABORTED}.get(self.state)
 
 
 class TransactionTimeoutError(StopError):
@@ -103,18 +118,23 @@ class Coordinator:
         """The id, for messages."""
         return self._id or "a producer without transactions"
 
-    async def init(self) -> bool:
-        """Take the id with a new epoch: its last owner has no right to write any more.
+    async def init(self, keep: Outcome | None = None) -> bool:
+        """Raise the epoch: whoever held the id has no right to write any more.
+
+        Args:
+            keep: What is to be known of the last transaction by whoever takes the id next.
 
         Returns:
-            False where a transaction is open (it is being aborted) or about to end: nothing is taken then.
+            Whether the id is ours. Not where a transaction was open, which is being aborted under a raised
+            epoch, or where one is about to end.
 
         Raises:
             RebuildError: Not done within the deadline.
             TransactionTimeoutError: The time-out is above the broker's.
         """
+        timeout_ms = keep or (self._timeout_ms if self._id else 0)
         answer = await self._ask(
-            lambda: InitProducerIdRequest(self._id, self._timeout_ms if self._id else 0),
+            lambda: InitProducerIdRequest(self._id, timeout_ms),
             lambda answer: [answer.error_code],
             "init",
             taken_for_answer={Kafka.CONCURRENT_TRANSACTIONS},
@@ -126,10 +146,11 @@ class Coordinator:
         return True
 
     async def describe(self) -> Described | None:
-        """Return how the id stands; None where it is new or the broker does not tell (before Kafka 3.0).
+        """Return how the id stands; None where it is new, or forgotten.
 
         Raises:
             RebuildError: No answer within the deadline.
+            StopError: The broker is too old to tell.
         """
         if self._id is None:
             return None
@@ -143,23 +164,14 @@ class Coordinator:
             )
         except RebuildError as error:
             if isinstance(error.__cause__, IncompatibleBrokerVersion):
-                return None
+                raise StopError(TOO_OLD) from error
             raise
-        found = [Described(state[2], state[5], state[6]) for state in answer.states if state[0] == Kafka.NONE]
+        found = [
+            Described(state, producer_id, epoch, timeout_ms, began_ms)
+            for code, _, state, timeout_ms, began_ms, producer_id, epoch, *_ in answer.states
+            if code == Kafka.NONE
+        ]
         return found[0] if found else None
-
-    async def abort_as(self, owner: Described) -> None:
-        """Abort the open transaction of the id's owner, in its name; nothing happens where it was faster.
-
-        Raises:
-            RebuildError: No answer, or one that is not expected.
-        """
-        await self._ask(
-            lambda: EndTxnRequest(self._id, owner.producer_id, owner.epoch, False),
-            lambda answer: [answer.error_code],
-            "abort",
-            taken_for_answer={*_TOO_LATE, Kafka.CONCURRENT_TRANSACTIONS},
-        )
 
     async def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Make partitions part of the transaction; the first ones open it.
@@ -256,7 +268,7 @@ class Coordinator:
             except (KafkaError, TimeoutError) as error:
                 self._node = self._group_node = -1
                 problem = repr(error)
-                if step not in {"init", "describe", "abort"} or isinstance(error, IncompatibleBrokerVersion):
+                if step not in {"init", "describe"} or isinstance(error, IncompatibleBrokerVersion):
                     raise RebuildError(step, f"{step} of {self._id}: {problem}") from error
                 await self._link.refresh()
             if time.monotonic() > deadline:

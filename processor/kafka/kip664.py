@@ -177,7 +177,7 @@ class WriteTxnMarkersRequest(Request[_WriteTxnMarkersStruct]):  # type: ignore[m
 
     Args:
         producer_id: Whose.
-        producer_epoch: As the partition knows it.
+        producer_epoch: Of whoever writes it; one lower than the partition knows is refused.
         commit: Whether it was committed.
         topic: Of the partition.
         partition: Its number.

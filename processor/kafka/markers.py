@@ -1,18 +1,53 @@
-"""Has the end of a transaction reached every partition that it wrote to?
+"""Takes a transactional id from its last owner, and brings the end of a transaction to every partition.
 
-Kafka ends a transaction by a marker in each of its partitions. A broker of 4.3.0 leaves a partition out that
-has no leader at that moment (KAFKA-20734: the coordinator takes it for deleted; seen here with a single broker
-that was being stopped), and says that all is done. What was written there then stays open: `read_committed`
-stops before it, and whatever ends the same producer's next transaction decides about it. A commit shows output
-that was aborted, an abort takes back output that was committed.
+Two things are not as one expects of Kafka:
 
-So nothing is written before the end of the transaction before is seen in all its partitions; and where the
-coordinator has ended it, but the partition still has it open, the marker is written there as the coordinator
-should have done. How it ended is known as long as the coordinator says so: until the id is taken anew. A new
-owner therefore looks and mends before it takes it.
+- A broker that does not verify partitions (before 3.6, or `transaction.partition.verification.enable=false`)
+  takes a transaction's batch whether its coordinator has the transaction open or not. Who ends another's
+  transaction and leaves it its epoch has it write the rest, and commit half.
+- Kafka ends a transaction by a marker in each of its partitions, and leaves a partition out that has no leader
+  at that moment (KAFKA-20734: the coordinator takes it for deleted; seen with a single broker that was being
+  stopped). What was written there stays open: `read_committed` stops before it, and whatever ends the same
+  producer's next transaction decides about it: shows what was aborted, or takes back what was committed.
 
-Invariant: every step can be cut off anywhere and done again, by anybody: none changes what the coordinator
-says.
+Invariants, on brokers with and without verification:
+
+1. The epoch is raised before anything else. `InitProducerId` does so in one step with the abort of what is
+   open, and the markers of that abort carry the raised epoch: the owner can neither end it nor write on.
+2. A marker is written only under an epoch that its writer holds, for a transaction of which the writer knows
+   how it ended. So it cannot end a later one: that has a higher epoch, and its partition refuses the marker.
+3. Every step can be cut off anywhere and done again, by anybody. How the last transaction ended, the
+   coordinator says until the epoch is raised; where that is still needed, the raise itself keeps it
+   (`Outcome`), it is brought, and a second raise forgets it.
+
+What an old owner (epoch e, alive, unaware) can do after each request of a new one, and what comes of it::
+
+    it stands at    request             what the old owner has done meanwhile, and then
+    Ongoing         InitProducerId      nothing, or more of it: aborted under a raised epoch, asked again
+                                        ended it: the id is taken; look, and what is open is "unknown"
+    Prepare*        wait                it can do nothing
+    Complete*       look                begun another: is seen by the question after the look
+    or Empty
+     nothing open   InitProducerId      begun another: aborted, asked again
+                                        begun and ended another: look; what is open is "unknown"
+     open, and it   ask again           begun another: it stands at Ongoing, or has another time of begin
+     is told how    InitProducerId,     as where nothing is open
+     it ended       keeps the outcome
+                    WriteTxnMarkers     it can do nothing: its epoch is too low for the coordinator, and for
+                                        the partition once that is marked
+                    InitProducerId      the same
+     open, and it   wait                brought the end of what it has committed: it knows, and does so under
+     is "unknown"                       e, whoever holds the id now (`settle`). Else nothing is guessed
+
+To be "unknown" it takes an owner that has lost its partitions and begins and ends a whole transaction in the
+milliseconds between look and raise, a broker that leaves out a marker of just this one, and the end of that
+owner before it has seen to it. Then the id is not taken, and the log says so.
+
+Epochs that are used up (32,766) make a raise give a new producer id. Cut off just then, what is open under the
+old one stays open. With transaction.version 2 the coordinator raises the epoch twice when it aborts; our own
+`EndTxn` is of version 0 and leaves it as it is. Source: Kafka 3.9, TransactionCoordinator and
+TransactionMetadata; run with 3.0.2, 3.5.2 and 4.3.0, with and without verification, in all three versions of
+transactions.
 """
 
 from __future__ import annotations
@@ -23,9 +58,10 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from processor.errors import RebuildError
+from processor.kafka.coordinator import Outcome
 from processor.kafka.kip664 import DescribeProducersRequest, WriteTxnMarkersRequest
 from processor.kafka.offsets import bounds, last_stable
-from processor.kafka.seam import IncompatibleBrokerVersion, Kafka, KafkaError, TopicPartition, error_name
+from processor.kafka.seam import Kafka, KafkaError, TopicPartition, error_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -41,9 +77,18 @@ PAUSE_FIRST_S = 0.001
 PAUSE_LAST_S = 0.05
 
 
+class End(NamedTuple):
+    """How a transaction has ended, and under which of its writer's epochs that is brought to a partition."""
+
+    producer_id: int
+    epoch: int
+    outcome: Outcome
+
+
 class _Open(NamedTuple):
     """A producer's open transaction, as a partition knows it."""
 
+    first_offset: int
     producer_epoch: int
     coordinator_epoch: int
 
@@ -61,35 +106,60 @@ async def take(
 
     Raises:
         RebuildError: Not done within the deadline.
-        TransactionTimeoutError: The time-out is above the broker's.
+        StopError: The broker is too old, or the time-out is above the broker's.
     """
     deadline, pause = time.monotonic() + deadline_s, PAUSE_FIRST_S
     while True:
         last = await coordinator.describe()
-        if last is not None and last.open:
-            # As its owner could; who was first, it or we, is then seen. Taking the id would abort too, and what
-            # the coordinator says would tell an abort and a commit apart no more.
-            await coordinator.abort_as(last)
-        elif last is None or not last.ending:
-            if last is not None and last.ended:
-                await settle(link, coordinator, await _found_open(link, written, deadline_s), deadline_s)
-            if await coordinator.init():
+        try:
+            if await _take(link, coordinator, last, written, deadline_s):
                 return
+            problem = f"it is {last}; 'A transaction that hangs' in docs/operations.md, if that stays"
+        except (KafkaError, _RefusedError) as error:
+            problem = f"what its last owner left open is not told: {error}"
+            await link.refresh()
         if time.monotonic() > deadline:
-            raise RebuildError("init", f"{coordinator.name} could not be taken in {deadline_s} s; it is {last}")
+            raise RebuildError("init", f"{coordinator.name} could not be taken in {deadline_s} s: {problem}")
         await asyncio.sleep(pause)
         pause = min(pause * 2, PAUSE_LAST_S)
 
 
+async def _take(
+    link: Link,
+    coordinator: Coordinator,
+    last: Described | None,
+    written: Collection[TopicPartition],
+    deadline_s: float,
+) -> bool:
+    """Go once through the table above; whether the id is ours, and nothing of before is open."""
+    if last is None:
+        return await coordinator.init()
+    if last.ending:
+        return False
+    found = {} if last.open else await _found_open(link, written, last.producer_id, deadline_s)
+    if found and (last.outcome is None or await coordinator.describe() != last):
+        return False
+    if not await coordinator.init(last.outcome if found else None):
+        return False
+    if found and last.outcome is not None:
+        same = coordinator.producer_id == last.producer_id
+        end = End(last.producer_id, coordinator.epoch if same else last.epoch, last.outcome)
+        await settle(link, coordinator, found, end, deadline_s)
+        if not await coordinator.init():
+            return False
+    return not await _found_open(link, written, last.producer_id, deadline_s)
+
+
 async def settle(
-    link: Link, coordinator: Coordinator, first: Mapping[TopicPartition, int], deadline_s: float
+    link: Link, coordinator: Coordinator, first: Mapping[TopicPartition, int], end: End, deadline_s: float
 ) -> None:
-    """See the end of the id's last transaction in every partition, and bring it where it is missing.
+    """See the end of a transaction in every partition, and bring it where it is missing.
 
     Args:
         link: Connections.
-        coordinator: Of the id; nothing has been begun since.
-        first: Offset of the first record that the transaction wrote, or that is open, by partition.
+        coordinator: Of the id.
+        first: Offset of the first record that the transaction wrote, by partition.
+        end: Of the transaction.
         deadline_s: For all of it.
 
     Raises:
@@ -102,10 +172,9 @@ async def settle(
         open_ = {tp: offset for tp, offset in open_.items() if stable[tp] <= offset}
         if open_ and time.monotonic() > began + ASK_AFTER_S:
             last = await coordinator.describe()
-            if last is None or not (last.ended or last.ending):
-                return  # the broker is too old to have this fault, or somebody else goes on
-            if last.ended:
-                open_ = await _mend(link, last, open_)
+            # Whoever has the id now, all markers of this transaction are written, or were left out.
+            if last is None or not last.ending:
+                open_ = await _mend(link, end, open_)
         if time.monotonic() > began + deadline_s:
             raise RebuildError(
                 "markers",
@@ -118,36 +187,40 @@ async def settle(
 
 
 async def _found_open(
-    link: Link, partitions: Collection[TopicPartition], deadline_s: float
+    link: Link, partitions: Collection[TopicPartition], producer_id: int, deadline_s: float
 ) -> dict[TopicPartition, int]:
-    """Return the partitions in which a transaction is open, anybody's, with the offset where it begins."""
+    """Return the partitions in which the producer has a transaction open, with the offset where it begins."""
     limits = await bounds(link, partitions, deadline_s)
-    return {tp: limit.stable for tp, limit in limits.items() if limit.stable < limit.end}
+    found = {}
+    for tp, limit in limits.items():
+        if limit.stable < limit.end:  # somebody has
+            node = link.leader(tp)
+            if node is None:
+                raise _RefusedError(f"{tp.topic}:{tp.partition} has no leader")
+            known = await _open_in(link, node, tp, producer_id)
+            if known is not None:
+                found[tp] = known.first_offset
+    return found
 
 
-async def _mend(link: Link, last: Described, open_: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Write the missing markers; returns the partitions of ``open_`` of which it is not known that all is well.
-
-    The marker carries the epochs that the partition knows, so it ends this transaction and no later one.
-    """
+async def _mend(link: Link, end: End, open_: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Write the missing markers; returns what of ``open_`` is not known to be well."""
     left = {}
     for tp, offset in open_.items():
         node = link.leader(tp)
         try:
-            known = None if node is None else await _open_in(link, node, tp, last.producer_id)
-            if node is not None and known is not None:
-                what = "commit" if last.committed else "abort"
-                log.warning("%s:%s lacks the %s of a transaction, writing it", *tp, what)
-                await _write_marker(link, node, tp, last, known)
-        except IncompatibleBrokerVersion:
-            return {}
+            known = None if node is None else await _open_in(link, node, tp, end.producer_id)
+            # One that is open, but begins later, is another: ours has ended there.
+            ours = known is not None and known.first_offset <= offset and known.producer_epoch <= end.epoch
+            if node is not None and known is not None and ours:
+                log.warning("%s:%s: its transaction is %s, writing it", *tp, end.outcome.name.lower())
+                await _write_marker(link, node, tp, end, known)
+            if node is None or ours:
+                left[tp] = offset  # to be seen
         except (KafkaError, _RefusedError) as error:
             log.warning("the end of a transaction in %s:%s: %s", tp.topic, tp.partition, error)
             await link.refresh()
-            known = None
             left[tp] = offset
-        if node is None or known is not None:
-            left[tp] = offset  # to be seen
     return left
 
 
@@ -163,16 +236,17 @@ async def _open_in(link: Link, node: int, tp: TopicPartition, producer_id: int) 
             if code == Kafka.TOPIC_AUTHORIZATION_FAILED:
                 raise _RefusedError(f"whose is open is not told: allow READ on topic {tp.topic}")
             if code != Kafka.NONE:
-                raise _RefusedError(error_name(code))
+                raise _RefusedError(f"{tp.topic}:{tp.partition}: {error_name(code)}")
             for found, epoch, _, _, coordinator_epoch, start, _ in producers:
                 if found == producer_id and start >= 0:
-                    return _Open(epoch, max(coordinator_epoch, 0))
+                    return _Open(start, epoch, max(coordinator_epoch, 0))
     return None
 
 
-async def _write_marker(link: Link, node: int, tp: TopicPartition, last: Described, known: _Open) -> None:
+async def _write_marker(link: Link, node: int, tp: TopicPartition, end: End, known: _Open) -> None:
+    committed = end.outcome is Outcome.COMMITTED
     request = WriteTxnMarkersRequest(
-        last.producer_id, known.producer_epoch, last.committed, tp.topic, tp.partition, known.coordinator_epoch
+        end.producer_id, end.epoch, committed, tp.topic, tp.partition, known.coordinator_epoch
     )
     answer = await link.request(node, request, coordination=True)
     codes = [code for _, topics, _ in answer.markers for _, parts, _ in topics for _, code, _ in parts]

@@ -19,8 +19,8 @@ from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 from processor.errors import FencedError, RebuildError, StopError
-from processor.kafka.coordinator import FENCED, Coordinator
-from processor.kafka.markers import settle, take
+from processor.kafka.coordinator import FENCED, Coordinator, Outcome
+from processor.kafka.markers import End, settle, take
 from processor.kafka.produce_request import BatchesRequest
 from processor.kafka.seam import (
     Kafka,
@@ -101,6 +101,7 @@ class Producer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._pump_task: asyncio.Task[None] | None = None
         self._in_transaction = False
+        self._unanswered = False
         self._ending: asyncio.Task[None] | None = None
 
     @property
@@ -213,7 +214,8 @@ class Producer:
     async def abort(self) -> None:
         """Abort the open transaction, if there is one, so that nobody waits for its time-out.
 
-        Best effort: the next owner's fence does the same.
+        Best effort: the next owner's fence does the same. It alone does where a request was not answered: what
+        arrives at the broker after this end would belong to no transaction, or to the next one (see `markers`).
         """
         if self._id is None or not self._in_transaction or not self._added:
             return
@@ -225,7 +227,8 @@ class Producer:
         try:
             async with asyncio.timeout(5):
                 await self._until(lambda: not any(self._in_flight.values()), "abort", check=False)
-                await self.end(commit=False)
+                if not self._unanswered:
+                    await self.end(commit=False)
         except (RebuildError, FencedError, StopError, TimeoutError) as error:
             log.info("transaction of %s is left to be fenced: %s", self._id, error)
 
@@ -320,6 +323,7 @@ class Producer:
                         self._first[tp] = min(base_offset, self._first.get(tp, base_offset))
                     self._acknowledged[tp] = base_offset + batches[tp].count
         except KafkaError as error:
+            self._unanswered = True
             self._fail(RebuildError("produce", f"produce to broker {node}: {error!r}"))
         finally:
             self._in_flight[node] -= 1
@@ -352,7 +356,8 @@ class Producer:
     async def _see_end(self, first: Mapping[TopicPartition, int]) -> None:
         """See the commit in all partitions, or bring it there: the next end must not decide about it."""
         try:
-            await settle(self._link, self._coordinator, first, self._deadline_s)
+            end = End(self._coordinator.producer_id, self._coordinator.epoch, Outcome.COMMITTED)
+            await settle(self._link, self._coordinator, first, end, self._deadline_s)
         except Exception as error:  # noqa: BLE001 - as in the pump
             failure = RebuildError("markers", f"the end of a transaction is not seen: {error!r}")
             self._fail(error if isinstance(error, (RebuildError, FencedError, StopError)) else failure)

@@ -16,6 +16,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
+    IncompatibleBrokerVersion,
     KafkaError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
@@ -25,6 +26,8 @@ from aiokafka.errors import (
 from aiokafka.protocol.metadata import MetadataRequest
 
 from processor.errors import SeqmarkError, StopError
+from processor.kafka.coordinator import TOO_OLD
+from processor.kafka.kip664 import DescribeTransactionsRequest
 from processor.kafka.options import client_options
 from processor.kafka.topic_plan import (
     READ_CONFIGS,
@@ -132,10 +135,12 @@ async def ensure(settings: Settings, *, create: bool) -> Report:
 
     Raises:
         UnreachableError: No broker answers.
-        StopError: The broker refused the connection, a look or a creation.
+        StopError: The broker refused the connection, a look or a creation, or is too old.
         ConfigError: Files of certificates or keys are wrong.
     """
     async with connected(settings.kafka) as admin:
+        if settings.worker.guarantee == "exactly_once":
+            await _require_transactions(admin)
         wanted = names(settings)
         # A source that is another pipeline's sink need not be there yet.
         sources = {each.source for each in settings.pipelines}
@@ -211,6 +216,15 @@ async def _answered(admin: AIOKafkaAdminClient, request: Any) -> Any:
             if not error.retriable:
                 raise
             await asyncio.sleep(_POLL_S)
+
+
+async def _require_transactions(admin: AIOKafkaAdminClient) -> None:
+    """Refuse a broker that does not tell how transactions stand: what the fence rests on."""
+    try:
+        async with asyncio.timeout(_CALL_S):
+            await _answered(admin, DescribeTransactionsRequest([]))
+    except (IncompatibleBrokerVersion, NotImplementedError) as error:
+        raise StopError(TOO_OLD) from error
 
 
 async def _configs(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> dict[str, dict[str, str]]:

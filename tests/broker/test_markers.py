@@ -267,13 +267,15 @@ def test_a_commit_between_the_question_and_the_fence_is_not_taken_for_an_abort(
             await write_unmarked(zombie, topic, [1, 2])
             link = await Link.open({"bootstrap_servers": lenient}, "test", [topic])
             owner = Producer(link, identity, deadline_s=20)
-            abort_as = owner._coordinator.abort_as
+            describe = owner._coordinator.describe
 
-            async def too_late(last: Any) -> None:
-                await zombie._coordinator.end(commit=True)
-                await abort_as(last)
+            async def too_late() -> Any:
+                last = await describe()
+                if last is not None and last.open:
+                    await zombie.end(commit=True)
+                return last
 
-            owner._coordinator.abort_as = too_late  # type: ignore[assignment, method-assign]
+            owner._coordinator.describe = too_late  # type: ignore[method-assign]
             try:
                 await owner.fence([TopicPartition(topic, SEEN), TopicPartition(topic, LEFT_OUT)])
             finally:

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from processor.cli import main
 from processor.errors import StopError
+from processor.kafka.kip664 import DescribeTransactionsRequest
 from processor.kafka.topics import State, UnreachableError, connected, describe, ensure
 from schemas.config import Kafka, Settings
 
@@ -108,6 +109,20 @@ def test_a_second_run_finds_everything_right_and_changes_nothing(case: Case) -> 
     assert (result.exit_code, set(case.states(result).values())) == (0, {"exists"})
     assert case.cluster() == before
     assert "the config and its topics are right" in case.seqmark("check").stderr
+
+
+def test_a_broker_that_does_not_tell_how_transactions_stand_is_refused(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As every broker before 3.0 does: it knows no such request, and says so when it is connected to.
+    monkeypatch.setattr(DescribeTransactionsRequest, "API_KEY", 999)
+    case.make("source")
+
+    refused = [case.seqmark(command) for command in ("check", "topics")]
+
+    assert [result.exit_code for result in refused] == [1, 1]
+    assert all("needs Kafka 3.0 or newer" in result.stderr for result in refused)
+    assert case.seqmark("check", SEQMARK_WORKER__GUARANTEE="at_least_once").exit_code == 0
 
 
 def test_workers_that_start_at_once_create_each_topic_once(case: Case) -> None:

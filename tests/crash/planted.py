@@ -84,9 +84,48 @@ MISTAKES = (
     Mistake(
         "a new owner does not look whether the last end has reached all partitions",
         "processor/kafka/markers.py",
-        "            if last is not None and last.ended:\n",
-        "            if last is not None and last.open:\n",
+        "            if known is not None:\n                found[tp] = known.first_offset\n",
+        "            if known is None:\n                found[tp] = limit.end\n",
         "tests/broker/test_markers.py::test_a_commit_does_not_show_what_was_aborted_before_it",
+        broker=True,
+    ),
+    Mistake(
+        "the fence aborts under the old owner's epoch, and raises it afterwards",
+        "processor/kafka/markers.py",
+        "    if last.ending:\n        return False\n",
+        "    if last.ending:\n        return False\n"
+        "    if last.open:\n"
+        "        coordinator.producer_id, coordinator.epoch = last.producer_id, last.epoch\n"
+        "        await coordinator.end(commit=False)\n"
+        "        return False\n",
+        "tests/broker/test_fence.py::"
+        "test_an_old_owner_that_goes_on_between_two_requests_of_the_fence_commits_all_or_nothing[half_begun-True]",
+        broker=True,
+    ),
+    Mistake(
+        "nobody looks once more after the epoch was raised",
+        "processor/kafka/markers.py",
+        "    return not await _found_open(link, written, last.producer_id, deadline_s)\n",
+        "    return True\n",
+        "tests/broker/test_fence.py::"
+        "test_an_old_owner_that_goes_on_between_two_requests_of_the_fence_commits_all_or_nothing[not_marked-False]",
+        broker=True,
+    ),
+    Mistake(
+        "raising the epoch forgets how the transaction before has ended",
+        "processor/kafka/markers.py",
+        "coordinator.init(last.outcome if found else None)",
+        "coordinator.init()",
+        "tests/broker/test_markers.py::test_a_fence_that_is_cut_off_does_not_forget_how_it_ended[True]",
+        broker=True,
+    ),
+    Mistake(
+        "a transaction is aborted while a batch of it may still be on its way",
+        "processor/kafka/producer.py",
+        "                if not self._unanswered:\n                    await self.end(commit=False)\n",
+        "                await self.end(commit=False)\n",
+        "tests/broker/test_fence.py::"
+        "test_a_batch_that_arrives_after_its_owner_has_given_up_is_not_in_anothers_transaction",
         broker=True,
     ),
     Mistake(
