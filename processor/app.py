@@ -129,8 +129,10 @@ class Application:
         async def ready(web: Any, request: Any) -> Any:
             """200 while everything assigned is restored and works; 503 while it is not."""
             del request
-            status = self.worker.ready
-            return web.json({"ready": status}, status=200 if status else 503)
+            status, why = self.worker.ready, self.worker.reason
+            return web.json(
+                {"ready": status, **({"reason": why} if why else {})}, status=200 if status else 503
+            )
 
         async def metrics(web: Any, request: Any) -> Any:
             del request

@@ -118,6 +118,13 @@ class SlotRun:
         self._standstill = Standstill(pipeline.name, context.metrics)
         self._trim_link: Link | None = None
         self.ready = False
+        self.trouble = ""
+        """What it was built anew for last, until it is ready again."""
+
+    @property
+    def name(self) -> str:
+        """The transactional id, as the log names a slot."""
+        return self._id
 
     def start(self) -> None:
         """Begin to live; returns at once."""
@@ -145,6 +152,7 @@ class SlotRun:
                         return
                     refused = topics
                 log.warning("%s: rebuilding: %s", self._id, error)
+                self.trouble = str(error)
                 self._context.look_again()
                 await self._drop(error.reason)
             except SeqmarkError as error:
@@ -153,6 +161,7 @@ class SlotRun:
                 return
             except (KafkaError, TimeoutError, OSError) as error:
                 log.warning("%s: Kafka is not to be had: %r", self._id, error)
+                self.trouble = f"Kafka is not to be had: {error!r}"
                 await self._drop("connection")
             except Exception as error:
                 log.exception("%s: unexpected", self._id)
@@ -194,7 +203,7 @@ class SlotRun:
         async with self._busy:
             await pipeline.commit()
         self._positions = {tp: pipeline.partitions[tp.partition].position.next_offset for tp in source}
-        self.ready = True
+        self.ready, self.trouble = True, ""
         log.info("%s: ready, partitions %s", self._id, self._numbers)
         self._context.progressed()
 
@@ -333,6 +342,8 @@ class SlotRun:
     def _fail(self, error: Exception) -> None:
         if self._failed is not None and not self._failed.done():
             self._failed.set_exception(error)
+            # Nobody waits for it where the slot is being given up: what ended the worker has been said.
+            self._failed.exception()
 
     async def _commit_if_due(self, pipeline: SlotPipeline) -> None:
         due_at = pipeline.due_at(self._context.commit_interval_s)

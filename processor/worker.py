@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,20 @@ if TYPE_CHECKING:
     from schemas.config import Settings
 
 log = logging.getLogger(__name__)
+
+
+IDLE_LOOK_S = 1.0
+IDLE_S = 5.0
+"""A rebalance in good order takes less; a fresh broker makes its offsets topic in less, too."""
+IDLE_AGAIN_S = 60.0
+
+
+def _unseen(topics: list[str]) -> str:
+    names = ", ".join(topics)
+    return (
+        f"the group's leader sees no partition of {names}: nobody works on it. The topic is gone, or the "
+        "leader may not DESCRIBE it; it looks again every minute"
+    )
 
 
 def _count(link: Link, topic: str) -> int:
@@ -69,8 +84,10 @@ class Worker:
         self._membership: Membership | None = None
         self._context: Context | None = None
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._group_says = ""
         self._watch: asyncio.Task[None] | None = None
         self._memory: asyncio.Task[None] | None = None
+        self._idle: asyncio.Task[None] | None = None
         # At scrape time: what is not ready any more makes no progress that could say so.
         metrics.ready.set_function(lambda: self.ready)
 
@@ -112,6 +129,7 @@ class Worker:
         )
         await self._membership.join(self)
         self._watch = asyncio.create_task(self._watch_group(self._membership), name="group")
+        self._idle = asyncio.create_task(self._say_why_idle(self._membership), name="idle")
 
     async def _watch_group(self, membership: Membership) -> None:
         try:
@@ -121,6 +139,27 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - whatever the group says ends the worker
             self.end(error)
 
+    async def _say_why_idle(self, membership: Membership) -> None:
+        """Say why the group gives no work, within seconds, then sparingly: aiokafka asks on in silence."""
+        said, said_at, idle_since = "", 0.0, time.monotonic()
+        while True:
+            await asyncio.sleep(IDLE_LOOK_S)
+            now = time.monotonic()
+            if self._assigned:
+                idle_since = now
+            unseen = membership.unseen() if self._assigned else []
+            if unseen:
+                why = _unseen(unseen)
+            elif now - idle_since >= IDLE_S:
+                why = await membership.cause()
+            else:
+                why = ""
+            self._group_says = why
+            if why and (why != said or now - said_at >= IDLE_AGAIN_S):
+                log.warning("%s", why)
+                said_at = now
+            said = why
+
     def end(self, error: Exception | None = None) -> None:
         """Make `wait` return, or raise ``error``; the first call counts."""
         if not self._ended.done():
@@ -128,6 +167,7 @@ class Worker:
                 self._ended.set_result(None)
             else:
                 self._ended.set_exception(error)
+                self._ended.exception()  # nobody waits yet where the start fails for another reason as well
 
     async def wait(self) -> None:
         """Wait until the worker is to stop; raises what ended it."""
@@ -136,7 +176,7 @@ class Worker:
     async def stop(self) -> None:
         """Give up all slots, leave the group, release the state folder; within about 10 s."""
         self._drain = False
-        for task in (self._watch, self._memory):
+        for task in (self._watch, self._memory, self._idle):
             if task is not None:
                 task.cancel()
         await self.revoked()
@@ -191,10 +231,30 @@ class Worker:
 
     @property
     def ready(self) -> bool:
-        """Whether the group has assigned something (or nothing) and all of it is restored."""
-        return self._assigned and all(run.ready for run in self._runs.values())
+        """Whether the group has assigned something (or nothing) and all of it is restored.
+
+        Nothing is nothing to do only where the group's leader sees the sources: then others have it all.
+        """
+        if not self._assigned or self._membership is None or self._membership.unseen():
+            return False
+        return all(run.ready for run in self._runs.values())
+
+    @property
+    def reason(self) -> str:
+        """Why it is not ready; empty if it is."""
+        if self.ready:
+            return ""
+        if not self._assigned or self._membership is None:
+            return self._group_says or "the group is rebalancing"
+        if unseen := self._membership.unseen():
+            return _unseen(unseen)
+        idle = [f"{run.name}: {run.trouble or 'restoring'}" for run in self._runs.values() if not run.ready]
+        return "; ".join(sorted(idle))
 
     def _progressed(self) -> None:
-        if self._drain and self.ready and all(run.drained() for run in self._runs.values()):
+        if not self._drain or not self.ready or self._membership is None:
+            return
+        # Partitions that the leader does not know of yet are nobody's: they would be left.
+        if not self._membership.undealt() and all(run.drained() for run in self._runs.values()):
             log.info("drained: %s slots", len(self._runs))
             self.end()

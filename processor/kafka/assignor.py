@@ -7,6 +7,9 @@ configuration, not of the partition count: adding partitions never moves one to 
 Members that run with another number of slots would use other transactional ids, which fence nobody, so
 they are told so and get nothing. Assignment is sticky: who has a slot's local state keeps it, as long as
 nobody has two slots more than another.
+
+Only the leader's view of the topics counts. Each member is told how many partitions of its topics were dealt
+out, so that one that gets none knows whether the others have them all or nobody has.
 """
 
 from __future__ import annotations
@@ -141,6 +144,8 @@ class SlotAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka
         self._slots = dict(slots)
         self.owned: frozenset[Slot] = frozenset()
         self.refused: str | None = None
+        self.dealt: Mapping[str, int] | None = None
+        """Partitions by topic as the leader saw them; None: it does not say, as those of older builds."""
 
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
         """Say who we are when joining."""
@@ -159,6 +164,7 @@ class SlotAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka
         """Note what was decided for us."""
         data = json.loads(assignment.user_data or b"{}")
         self.refused = data.get("refused")
+        self.dealt = data.get("dealt")
         self.owned = frozenset(
             Slot(tp.topic, tp.partition % self._slots[tp.topic]) for tp in assignment.partitions()
         )
@@ -180,5 +186,7 @@ def _assignment(
     for slot in sorted(outcome.slots[name]):
         count = member.slots[slot.topic]
         partitions[slot.topic] += range(slot.number, counts[slot.topic], count)
-    data = {"refused": outcome.refused[name]} if name in outcome.refused else {}
+    data: dict[str, Any] = {"dealt": {topic: counts[topic] for topic in sorted(member.topics)}}
+    if name in outcome.refused:
+        data["refused"] = outcome.refused[name]
     return ConsumerProtocolMemberAssignment(VERSION, sorted(partitions.items()), json.dumps(data).encode())

@@ -7,6 +7,7 @@ Every question has one deadline. An answer is "done", or an error named for its 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import defaultdict
 from enum import IntEnum
@@ -30,6 +31,8 @@ from processor.kafka.seam import (
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+
+log = logging.getLogger(__name__)
 
 RETRY_FIRST_S = 0.001
 RETRY_LAST_S = 0.05
@@ -58,6 +61,21 @@ class Outcome(IntEnum):
 
     ABORTED = 1
     COMMITTED = 2
+
+
+_ALLOW: Mapping[int, str] = {
+    Kafka.TOPIC_AUTHORIZATION_FAILED: "allow this user READ on the source, and WRITE on what is written to",
+    Kafka.GROUP_AUTHORIZATION_FAILED: "allow this user READ on the group, which is worker.application_id",
+    Kafka.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "allow this user WRITE and DESCRIBE on transactional ids with "
+    "the prefix worker.application_id",
+    Kafka.CLUSTER_AUTHORIZATION_FAILED: "allow this user IDEMPOTENT_WRITE on the cluster",
+}
+_NO_COORDINATOR = (
+    ": brokers make the topic __transaction_state at first use, and cannot where "
+    "transaction.state.log.replication.factor is above their number; or its leaders are down. Their logs tell"
+)
+SAY_S = 5.0
+"""A question that waits for longer is said: a coordinator that loads or moves takes less."""
 
 
 class Described(NamedTuple):
@@ -251,6 +269,7 @@ class Coordinator:
         """
         deadline = time.monotonic() + self._deadline_s
         pause = RETRY_FIRST_S
+        said = False
         while True:
             problem: str
             try:
@@ -260,19 +279,25 @@ class Coordinator:
                 if not wrong:
                     return answer
                 problem = error_name(wrong[0])
-                for code in wrong:
-                    if code not in _WAIT:
-                        raise self._error(step, code)
+                # What is not allowed first: others are not attempted then, and say only that.
+                for code in sorted(set(wrong) - _WAIT, key=_ALLOW.__contains__, reverse=True):
+                    raise self._error(step, code, _topics_with(answer, code))
                 if Kafka.CONCURRENT_TRANSACTIONS not in wrong:
                     self._node = self._group_node = -1
             except (KafkaError, TimeoutError) as error:
                 self._node = self._group_node = -1
                 problem = repr(error)
+                if (code := getattr(error, "errno", 0)) in _ALLOW:
+                    raise self._error(step, code) from error
                 if step not in {"init", "describe"} or isinstance(error, IncompatibleBrokerVersion):
                     raise RebuildError(step, f"{step} of {self._id}: {problem}") from error
                 await self._link.refresh()
             if time.monotonic() > deadline:
                 raise RebuildError(step, f"{step} of {self._id}: {problem} for {self._deadline_s} s")
+            if not said and time.monotonic() > deadline - self._deadline_s + SAY_S:
+                said = True
+                hint = _NO_COORDINATOR if "CoordinatorNotAvailable" in problem else ""
+                log.warning("%s of %s waits: %s%s", step, self._id, problem, hint)
             await asyncio.sleep(pause)
             pause = min(pause * 2, RETRY_LAST_S)
 
@@ -287,7 +312,7 @@ class Coordinator:
             self._node = await self._link.transaction_coordinator(self._id)
         return self._node
 
-    def _error(self, step: str, code: int) -> Exception:
+    def _error(self, step: str, code: int, topics: str = "") -> Exception:
         if code in FENCED:
             return FencedError(f"{step}: {self._id} is held by another producer ({error_name(code)})")
         if code == Kafka.INVALID_TRANSACTION_TIMEOUT:
@@ -295,8 +320,18 @@ class Coordinator:
                 f"the broker's transaction.max.timeout.ms is below {self._timeout_ms} ms: raise it, or lower "
                 "worker.transaction_timeout_ms"
             )
-        return RebuildError(step, f"{step} of {self._id}: {error_name(code)}")
+        text = f"{step} of {self._id}: {error_name(code)}{topics}"
+        allow = _ALLOW.get(code)
+        return RebuildError(step, text) if allow is None else StopError(f"{text}: {allow}")
 
 
 def _partition_codes(answer: Any) -> list[int]:
     return [code for _, partitions in answer.errors for _, code in partitions]
+
+
+def _topics_with(answer: Any, code: int) -> str:
+    """Name the topics of an answer that have this code; nothing where it does not speak of topics."""
+    found = [
+        topic for topic, partitions in getattr(answer, "errors", ()) if code in {each[1] for each in partitions}
+    ]
+    return f" for {', '.join(found)}" if found else ""

@@ -209,5 +209,8 @@ def _failure(tp: TopicPartition, code: int, position: int) -> OutOfRangeError | 
         # It may come back as another topic of the same name: the slot is opened anew, which looks.
         return RebuildError("source", f"{tp.topic}:{tp.partition}: {error_name(code)}")
     if code not in _RETRY_SILENTLY:
-        log.warning("fetch of %s:%s at %s failed: %s", tp.topic, tp.partition, position, error_name(code))
+        hint = ": allow this user READ on it" if code == Kafka.TOPIC_AUTHORIZATION_FAILED else ""
+        log.warning(
+            "fetch of %s:%s at %s failed: %s%s", tp.topic, tp.partition, position, error_name(code), hint
+        )
     return None

@@ -21,7 +21,9 @@ from processor.errors import FencedError, RebuildError, StopError
 from processor.kafka.assignor import SlotAssignor
 from processor.kafka.seam import (
     ConsumerRebalanceListener,
+    GroupAuthorizationFailedError,
     GroupCoordinator,
+    GroupCoordinatorNotAvailableError,
     Kafka,
     KafkaError,
     Link,
@@ -39,6 +41,18 @@ log = logging.getLogger(__name__)
 HEARTBEATS_PER_SESSION = 15
 """Three may be lost in a fifth of the session; Kafka's own ratio is 45 s to 3 s."""
 NEVER_MS = 2**31 - 1
+
+
+def _words(error: Exception) -> str:
+    """Say what a group's coordinator refuses, and what to do about it."""
+    if isinstance(error, GroupAuthorizationFailedError):
+        return f"{error!r}: allow this user READ on the group"
+    if isinstance(error, GroupCoordinatorNotAvailableError):
+        return (
+            f"{type(error).__name__}: brokers make the topic __consumer_offsets at first use, and cannot where "
+            "offsets.topic.replication.factor is above their number; or its leaders are down. Their logs tell"
+        )
+    return repr(error)
 
 
 class Owner(Protocol):
@@ -155,6 +169,30 @@ class Membership:
         if self._instance_id is not None:
             self._coordinator.replaced = self._replaced
 
+    def unseen(self) -> list[str]:
+        """Return the topics of which the group's leader has dealt out nothing: nobody works on them."""
+        dealt = self.assignor.dealt
+        return [] if dealt is None else [topic for topic in sorted(self._topics) if not dealt.get(topic)]
+
+    def undealt(self) -> list[str]:
+        """Return the topics of which this member sees more partitions than the leader has dealt out."""
+        dealt = self.assignor.dealt
+        if dealt is None:
+            return []
+        seen = {topic: max(1, len(self._link.partitions(topic))) for topic in sorted(self._topics)}
+        return [topic for topic, count in seen.items() if dealt.get(topic, 0) < count]
+
+    async def cause(self) -> str:
+        """Say why the group may have assigned nothing, by what its coordinator answers."""
+        try:
+            await self._link.group_coordinator(self._group_id)
+        except (KafkaError, TimeoutError) as error:
+            return f"the consumer group {self._group_id} has no coordinator: {_words(error)}"
+        return (
+            f"the consumer group {self._group_id} has assigned nothing yet: it waits for members to give up "
+            "what they have, and for those that are gone until their session is over"
+        )
+
     async def failed(self) -> None:
         """Wait until the group cannot be kept; raises what is to be done.
 
@@ -164,7 +202,7 @@ class Membership:
         try:
             await asyncio.shield(self._failed)
         except KafkaError as error:
-            text = f"the consumer group {self._group_id} cannot be kept: {error!r}"
+            text = f"the consumer group {self._group_id} cannot be kept: {_words(error)}"
             if self._instance_id is not None:
                 text += f"; {self._other()}"
             raise StopError(text) from error

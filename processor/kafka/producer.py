@@ -56,7 +56,7 @@ _REFUSED = {
     Kafka.CORRUPT_MESSAGE: "the broker finds the batch corrupt",
     Kafka.UNSUPPORTED_FOR_MESSAGE_FORMAT: "the topic's message format is too old",
     Kafka.UNSUPPORTED_COMPRESSION_TYPE: "the broker does not know the codec",
-    Kafka.TOPIC_AUTHORIZATION_FAILED: "allow this user to write to it",
+    Kafka.TOPIC_AUTHORIZATION_FAILED: "allow this user WRITE on it",
 }
 
 

@@ -34,6 +34,8 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
 )
 from aiokafka.errors import (
+    GroupAuthorizationFailedError,
+    GroupCoordinatorNotAvailableError,
     IncompatibleBrokerVersion,
     KafkaError,
     NodeNotReadyError,
@@ -72,7 +74,9 @@ __all__ = [
     "DescribeGroupsRequest",
     "EndTxnRequest",
     "FetchRequest",
+    "GroupAuthorizationFailedError",
     "GroupCoordinator",
+    "GroupCoordinatorNotAvailableError",
     "IncompatibleBrokerVersion",
     "InitProducerIdRequest",
     "Kafka",

@@ -604,4 +604,20 @@ MISTAKES = (
         "tests/broker/test_restart.py::test_local_state_is_closed_to_others_whatever_the_umask_is",
         broker=True,
     ),
+    Mistake(
+        "nothing assigned is ready, whatever the group's leader sees",
+        "processor/worker.py",
+        "or self._membership is None or self._membership.unseen():",
+        "or self._membership is None:",
+        "tests/broker/test_guarded.py::"
+        "test_nothing_is_called_done_or_ready_while_the_groups_leader_does_not_see_the_source",
+        broker=True,
+    ),
+    Mistake(
+        "why a slot failed is a traceback, where it was given up before",
+        "processor/slot.py",
+        "            self._failed.exception()\n",
+        "",
+        "tests/unit/test_slot_guard.py::test_a_slot_that_fails_after_it_was_given_up_leaves_no_traceback",
+    ),
 )

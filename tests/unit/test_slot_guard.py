@@ -6,6 +6,7 @@ With a pipeline that only counts: the moment between a failure and its handling 
 from __future__ import annotations
 
 import asyncio
+import gc
 from types import SimpleNamespace
 from typing import Any
 
@@ -87,3 +88,14 @@ def test_a_slot_that_fails_while_it_is_given_up_commits_nothing(*, failed: bool)
         return pipeline.commits
 
     assert asyncio.run(commits()) == (0 if failed else 1)
+
+
+def test_a_slot_that_fails_after_it_was_given_up_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail() -> None:
+        run, _ = working()
+        run._fail(RebuildError("produce", "refused"))
+
+    asyncio.run(fail())
+    gc.collect()
+
+    assert caplog.messages == []
