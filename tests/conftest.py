@@ -1,5 +1,6 @@
 """Fixtures of all tests; each is made where its part is at home."""
 
+import os
 from typing import Any
 
 import pytest
@@ -13,6 +14,10 @@ from tests.support.schedule import Schedule, long_first, where_time_went
 from tests.support.spark import end_jvm
 
 __all__ = ["broker", "cluster", "database", "own_broker", "own_postgres", "postgres", "running_cluster"]
+
+# A JVM of the tests, broker or Spark, lives for minutes: what the second compiler would make faster is over
+# before it is done. A broker takes half the CPU seconds without it.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 # How long an example takes, or its making, says something of the machine and nothing of the code. With CI set
 # hypothesis has a profile that says the same, and tries the same examples each time.
