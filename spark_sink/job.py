@@ -180,6 +180,7 @@ class Job:
             open_things.enter_context(checkpoint_lock(spark, sink.checkpoint, sink.name))
             topic = open_things.enter_context(SourceTopic(spark, self._settings.kafka, sink))
             known = self._open_state(spark, sink, model, topic)
+            bound = self._bound(sink, topic)
             place = Place(
                 spark,
                 sink,
@@ -187,14 +188,14 @@ class Job:
                 self._settings.worker.create_topics,
                 self._audience.say,
                 self._stop_waiting,
-                lambda: topic.require(known.topic_id),
+                lambda: topic.require(known.topic_id, partitions=None if bound is None else 1),
             )
             output = open_output(place)
             output.prepare(aggregate_columns(sink, model))
             write_definition(Files(spark, sink.checkpoint), known)
             # A pool a query: otherwise a long batch of one holds up the others.
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", sink.name)
-            query = output.start(self._writer(spark, sink, model, output))
+            query = output.start(self._writer(spark, sink, model, output, bound))
         except (PySparkException, Py4JError) as error:
             raise explain(sink.name, sink.topic, error) from error
         aside = self._asides[sink.name]
@@ -254,12 +255,32 @@ class Job:
         # Before the query starts: its first batch may be reported before `start` returns.
         self._asides[sink.name] = aside
 
-    def _writer(self, spark: SparkSession, sink: Sink, model: EventModel, output: Output) -> DataStreamWriter:
+    def _bound(self, sink: Sink, topic: SourceTopic) -> int | None:
+        """Return how many records a batch may have; None: all there are.
+
+        Spark's watermark is that of the newest event of all partitions, and moves after a batch. A batch that
+        is cut takes of each partition a part by the number of its records, not by their times: what is left of
+        one would come after a watermark that another has moved. So a backlog is one batch, in which nothing is
+        late.
+        """
+        limit = sink.max_offsets_per_trigger
+        partitions = 1 if limit is None else topic.now().partitions
+        if partitions == 1:
+            return limit
+        self._audience.say(
+            f"{sink.name}: max_offsets_per_trigger is not used: {sink.topic} has {partitions} partitions, and "
+            f"a batch reads all there is, or events of one would be too late for the watermark of another"
+        )
+        return None
+
+    def _writer(
+        self, spark: SparkSession, sink: Sink, model: EventModel, output: Output, bound: int | None
+    ) -> DataStreamWriter:
         records = stream_topic(
             spark,
             self._settings.kafka,
             sink.topic,
-            batch_records=sink.max_offsets_per_trigger,
+            batch_records=bound,
             accept_loss=self._options.accept_loss,
         )
         limit = interval_ms(sink.max_ahead)

@@ -76,16 +76,23 @@ class SourceTopic:
         found = self._answer(lambda: self._admin.listOffsets(specs).all())
         return {str(place.partition()): found.get(place).offset() for place in specs}
 
-    def require(self, known: str | None) -> None:
+    def require(self, known: str | None, *, partitions: int | None = None) -> None:
         """Refuse a topic that is not the one that is known.
 
         Args:
             known: Its id; None: any.
+            partitions: How many it may have; None: any number.
 
         Raises:
-            StopError: It is another one, or as `now`.
+            StopError: It is another one or has more, or as `now`.
         """
-        found = self.now().id
+        found, number = self.now()
+        if partitions is not None and number > partitions:
+            raise StopError(
+                f"sink {self._sink}: topic {self.name} has {number} partitions now, and "
+                f"max_offsets_per_trigger bounds the batches of a single one only. Nothing is lost: start "
+                f"again, and all that is there is one batch"
+            )
         if is_another(known, found):
             raise StopError(
                 f"sink {self._sink}: topic {self.name} was deleted and made anew: the sink has read the one "

@@ -191,7 +191,10 @@ class Sink(Table):
     output: Output = Field(discriminator="kind", description="Where the aggregates go.")
     checkpoint: Text = Field(description="Folder of the query's progress; one a sink.")
     max_offsets_per_trigger: Annotated[WholeNumber, Field(ge=1)] | None = Field(
-        default=None, description="Records of one batch at most; not set: all there are."
+        default=None,
+        description="Records of one batch at most, of a topic with one partition; not set: all there are. With "
+        "more partitions a batch reads all there is, or events of one would come too late for the watermark of "
+        "another.",
     )
     trigger: Pause = Field(
         default="0 seconds", description='Time between the starts of two batches; "0 seconds": none.'

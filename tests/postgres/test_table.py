@@ -81,6 +81,14 @@ def test_a_missing_table_is_created_and_found_right_the_next_time(database: str)
     ]
 
 
+def test_a_table_that_was_written_and_is_gone_is_not_made_anew(database: str) -> None:
+    write(database, ensured(database), 0)
+    execute(database, "DROP TABLE hourly")
+
+    with pytest.raises(StopError, match=r"hourly is gone, .* the batches up to 0: .* Bring it back"):
+        ensured(database)
+
+
 def test_nulls_are_one_group_by_the_key_of_postgresql_15_and_later(database: str) -> None:
     assert_nulls_are_one_group(database, ensured(database))
 

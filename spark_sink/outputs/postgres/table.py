@@ -115,6 +115,8 @@ def ensure(connection: Connection, schema: str | None, name: str, fields: Sequen
     for each in (progress, target):
         oid = _found(connection, each)
         if oid is None:
+            if each is target:
+                _require_new(connection, target)
             _create(connection, each)
         else:
             _refuse(each, list(_differences(connection, each, oid)))
@@ -146,6 +148,18 @@ def _found(connection: Connection, target: Target) -> int | None:
         found = _KIND_NAMES.get(kind, "something else")
         raise StopError(f"{target.schema}.{target.name} is {found}, not a table; name another")
     return int(oid)
+
+
+def _require_new(connection: Connection, target: Target) -> None:
+    """Refuse to make a table anew that progress says was written: what is closed would never come again."""
+    select = sql.SQL("SELECT batch_id FROM {} WHERE target = %s").format(target.progress)
+    row = connection.execute(select, (target.name,)).fetchone()
+    if row is not None:
+        raise StopError(
+            f"table {target.schema}.{target.name} is gone, but {PROGRESS} says that it has the batches up to "
+            f"{row[0]}: windows that are closed would never come again. Bring it back, or begin anew: delete "
+            f"checkpoint and aside folder, and the row of '{target.name}' from {target.schema}.{PROGRESS}"
+        )
 
 
 def _create(connection: Connection, target: Target) -> None:
