@@ -130,6 +130,31 @@ class Cluster:
 
         until(settled, "all replicas are in sync", WAIT_S)
 
+    def wait_leads_nothing(self, node: int) -> None:
+        """Wait until others lead in a node's place."""
+        client = admin(self.direct)
+
+        def moved() -> bool:
+            topics = client.list_topics(timeout=CALL_S).topics.values()
+            return all(part.leader not in {node, -1} for each in topics for part in each.partitions.values())
+
+        until(moved, f"others lead in place of broker {node}", WAIT_S)
+
+    def transaction_coordinator(self, transactional_id: str) -> int:
+        """Return the node that coordinates the transactions of an id; there has been one."""
+        return self._coordinator("__transaction_state", transactional_id)
+
+    def group_coordinator(self, group_id: str) -> int:
+        """Return the node that coordinates a consumer group; there has been one."""
+        return self._coordinator("__consumer_offsets", group_id)
+
+    def _coordinator(self, topic: str, key: str) -> int:
+        leaders = self.leaders(topic)
+        value = 0
+        for char in key:  # Java's hash of a text; Kafka takes it without its sign
+            value = (31 * value + ord(char)) & 0xFFFFFFFF
+        return leaders[(value & 0x7FFFFFFF) % len(leaders)]
+
     def pause(self, node: int) -> None:
         """Stop a node's clock: it is cut off from everybody, and the others lead in its place before long."""
         os.kill(self.nodes[node].pid, signal.SIGSTOP)

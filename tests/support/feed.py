@@ -77,7 +77,7 @@ class Feed:
         scopes: int = 1,
         rate: int = FEED_RECORDS_PER_S,
     ) -> None:
-        self._rate = rate
+        self.rate = rate
         self._topic = topic
         self._dice = dice
         self._rules = rules or Rules()
@@ -133,7 +133,7 @@ class Feed:
         began = time.monotonic()
         first = self._made
         while not self._stopped.wait(_TICK_S):
-            while self._made - first < (time.monotonic() - began) * self._rate:
+            while self._made - first < (time.monotonic() - began) * self.rate:
                 self._some()
             self._producer.poll(0)
 

@@ -43,6 +43,8 @@ class Proxy:
         self._server = asyncio.run_coroutine_threadsafe(serving, self._loop).result()
         self.port: int = self._server.sockets[0].getsockname()[1]
         """Where clients connect."""
+        self.held = 0
+        """How often something has been held back, connections included."""
 
     def __enter__(self) -> Self:
         return self
@@ -87,7 +89,7 @@ class Proxy:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
         with contextlib.suppress(OSError, asyncio.CancelledError):
-            await self._open.wait()
+            await self._let_through()
             there, back = await asyncio.open_connection(HOST, self._backend)
             self._writers.add(back)
             ways = {asyncio.ensure_future(self._pass(*way)) for way in ((reader, back), (there, writer))}
@@ -103,9 +105,14 @@ class Proxy:
         writer.transport.abort()
         self._writers.discard(writer)
 
+    async def _let_through(self) -> None:
+        if not self._open.is_set():
+            self.held += 1
+            await self._open.wait()
+
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(_BYTES):
-                await self._open.wait()
+                await self._let_through()
                 writer.write(data)
                 await writer.drain()
