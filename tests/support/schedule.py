@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
 LONG = (
     "tests/spark/",
-    "tests/cluster/",
-    "tests/postgres/test_driver_kills.py",
     "tests/broker/test_demo.py",
+    "tests/postgres/test_driver_kills.py",
+    "tests/cluster/",
     "tests/crash/",
     "tests/postgres/",
     "tests/broker/",
 )
-"""From the longest on, by the table in tests/README.md; everything else takes seconds."""
+"""From the longest on, by the table in tests/README.md; everything else takes seconds. In a fresh clone the
+demo compiles the kernels, with the most patience, while the others are busy with Spark."""
 FOLDERS = ("tests/spark/", "tests/cluster/")
 """Each is one unit."""
 TOGETHER = ("tests/crash/test_planted_mistakes.py",)
