@@ -31,7 +31,8 @@ _COMMANDS = {
     "reset": "Rewind a stopped pipeline and its state together, or step over records.",
     "generate": "Produce a stream with known duplicates into a source topic.",
     "verify": "Prove that source = sink + duplicates + quarantine.",
-    "sink": "Run the Spark job that aggregates the clean topics.",
+    "aggregate": "Run the Spark job that aggregates the clean topics.",
+    "sink": "The same, by its other name.",
     "report": "Write a page with plots of what became of the records, and of the aggregates.",
     "demo": "Show it all on an embedded broker.",
 }
@@ -42,6 +43,10 @@ _INTERRUPTED = {
     "verify": "nothing is proved",
     "reset": "what was not said to be reset may be or not: run the same reset again",
 }
+
+
+_OTHERWISE = {"aggregate": "sink"}
+"""A command's module, where it is not called as the command."""
 
 
 class Commands(click.Group):
@@ -55,10 +60,11 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""
         del ctx
+        name = _OTHERWISE.get(cmd_name, cmd_name)
         if cmd_name not in _COMMANDS:
             return None
-        module = importlib.import_module(f"processor.commands.{cmd_name}")
-        command: click.Command = getattr(module, cmd_name)
+        module = importlib.import_module(f"processor.commands.{name}")
+        command: click.Command = getattr(module, name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

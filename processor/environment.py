@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 # Read by tests, demo and the fault points, not by the config.
 _RESERVED_PREFIXES = (f"{ENV_PREFIX}TEST_", f"{ENV_PREFIX}FAULT_")
 _RESERVED_NAMES = (f"{ENV_PREFIX}BROKER",)
+OTHERWISE = {"aggregates": "sinks"}
+"""Tables that have two names: the one that may be written, and the one that is declared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,8 @@ def _order(variable: Variable) -> tuple[int, list[tuple[bool, str | int]]]:
 
 
 def _path(name: str) -> tuple[str | int, ...]:
-    steps = name.removeprefix(ENV_PREFIX).split(ENV_DELIMITER)
-    return tuple(int(step) if step.isdecimal() else step.lower() for step in steps)
+    first, *steps = name.removeprefix(ENV_PREFIX).lower().split(ENV_DELIMITER)
+    return OTHERWISE.get(first, first), *(int(step) if step.isdecimal() else step for step in steps)
 
 
 def _put(raw: dict[str, Any], variable: Variable) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from processor.environment import Variable, overlay, variables
+from processor.environment import OTHERWISE, Variable, overlay, variables
 from processor.errors import ConfigError, Problem
 from schemas.config import InsertIdDedup, Settings
 from schemas.config.reference import Place, declared, place, variants
@@ -60,8 +60,9 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> Settings:
         ConfigError: With every problem at once, each with its dotted key and, where the value came from
             there, the environment variable. Values are never repeated.
     """
-    written = _read(path)
+    written, twice = _by_declared_names(_read(path))
     given, problems = variables(environ)
+    problems += twice
     raw, more = overlay(written, given)
     problems += more
     settings: Settings | None = None
@@ -190,6 +191,16 @@ def _read(path: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         # tomllib's text ends in "(at line 3, column 7)" and shows single characters and keys, no values.
         raise ConfigError([Problem(key, f"is not valid TOML: {error}")]) from None
+
+
+def _by_declared_names(written: dict[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the tables by the names that are declared, and those that are written by both."""
+    twice = [
+        Problem(other, f"is another name of {name}, which is there too: write all of them by one")
+        for other, name in OTHERWISE.items()
+        if other in written and name in written
+    ]
+    return {OTHERWISE.get(name, name): table for name, table in written.items()}, twice
 
 
 def _problems(error: ValidationError, given: list[Variable]) -> Iterator[Problem]:

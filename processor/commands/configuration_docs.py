@@ -48,7 +48,8 @@ _SECTIONS = {
     "[[pipelines]]": "From one source topic to one clean topic. Every topic has one role, but the sink of a "
     "pipeline may be the source of the next, and pipelines may share receipts and quarantine.",
     "[pipelines.dedup]": "By what records are judged. `mode` says which of the keys there are.",
-    "[[sinks]]": "What Spark makes of a clean topic.",
+    "[[sinks]]": "What Spark makes of a clean topic. `[[aggregates]]` is another name of the same table, in "
+    "variables too.",
 }
 
 _COMPLETE = """\

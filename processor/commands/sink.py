@@ -73,7 +73,7 @@ def sink(  # noqa: PLR0913 - one argument an option
     metrics_host: str,
     accept_loss: bool,
 ) -> None:
-    """Aggregate the clean topics, as [[sinks]] says.
+    """Aggregate the clean topics, as [[sinks]] (or [[aggregates]]) says.
 
     SIGTERM and SIGINT stop it with exit 0; the batch that it is in comes again at the next start, and is not
     counted twice. Where one query fails all are stopped, and the exit code is 1.

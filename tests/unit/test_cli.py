@@ -76,7 +76,18 @@ def test_problems_are_counted_and_stand_on_a_line_each(monkeypatch: pytest.Monke
 def test_help_lists_every_command(flag: str) -> None:
     result = seqmark(flag)
     assert result.exit_code == 0
-    for name in ("broker", "check", "topics", "worker", "reset", "generate", "verify", "sink", "demo"):
+    for name in (
+        "broker",
+        "check",
+        "topics",
+        "worker",
+        "reset",
+        "generate",
+        "verify",
+        "aggregate",
+        "sink",
+        "demo",
+    ):
         assert f"  {name} " in result.stdout
 
 
@@ -84,6 +95,12 @@ def test_help_lists_every_command(flag: str) -> None:
 def test_a_command_explains_itself(flag: str) -> None:
     result = seqmark("topics", flag)
     assert (result.exit_code, "--config FILE" in result.stdout) == (0, True)
+
+
+def test_the_spark_job_has_two_names() -> None:
+    first, second = seqmark("aggregate", "-h"), seqmark("sink", "-h")
+    assert (first.exit_code, second.exit_code) == (0, 0)
+    assert first.stdout.replace("main aggregate", "main sink") == second.stdout
 
 
 @pytest.mark.parametrize("arguments", [("chekc",), ("check",), ("check", "--nope"), ("topics", "x")])

@@ -237,6 +237,21 @@ def test_what_is_built_is_not_refused(file: Path, environ: dict[str, str]) -> No
     require_pipelines(settings)
 
 
+SINKS = Path(__file__).parents[2] / "examples" / "sinks.toml"
+
+
+def test_sinks_may_be_called_aggregates_in_file_and_environment_but_not_both(tmp_path: Path) -> None:
+    path, text = tmp_path / "sinks.toml", SINKS.read_text(encoding="utf-8")
+    path.write_text(text.replace("[[sinks]]", "[[aggregates]]"), encoding="utf-8")
+
+    named = load(path, {"SEQMARK_AGGREGATES__0__NAME": "named", "SEQMARK_SINKS__1__NAME": "too"})
+    assert [each.name for each in named.sinks[:2]] == ["named", "too"]
+    assert named.sinks[2] == load(SINKS, {}).sinks[2]
+
+    path.write_text(text.replace("[[sinks]]", "[[aggregates]]", 1), encoding="utf-8")
+    assert "aggregates" in refused(path)
+
+
 def test_a_worker_needs_a_pipeline(file: Path) -> None:
     settings: Any = load(file, {}).model_copy(update={"pipelines": []})
     with pytest.raises(ConfigError, match="pipelines"):
