@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 
 RETRY_FIRST_S = 0.001
 RETRY_LAST_S = 0.05
+LATE_S = 2.0
+"""A coordinator that has not answered for so long may be none any more: another broker is asked who is."""
 
 FENCED = {Kafka.INVALID_PRODUCER_EPOCH, Kafka.PRODUCER_FENCED, Kafka.INVALID_PRODUCER_ID_MAPPING}
 _WAIT = {
@@ -274,7 +276,7 @@ class Coordinator:
             problem: str
             try:
                 node = await self._find(group_id)
-                answer = await self._link.request(node, request(), coordination=True)
+                answer = await self._answer(node, request(), group_id)
                 wrong = [code for code in codes(answer) if code != Kafka.NONE and code not in taken_for_answer]
                 if not wrong:
                     return answer
@@ -300,6 +302,27 @@ class Coordinator:
                 log.warning("%s of %s waits: %s%s", step, self._id, problem, hint)
             await asyncio.sleep(pause)
             pause = min(pause * 2, RETRY_LAST_S)
+
+    async def _answer(self, node: int, request: Any, group_id: str | None) -> Any:
+        """Send a request and return the answer, as long as it is the coordinator who owes it."""
+        sent = asyncio.create_task(self._link.request(node, request, coordination=True))
+        try:
+            while not (await asyncio.wait({sent}, timeout=LATE_S))[0]:
+                now = await self._moved_to(node, group_id)
+                if now is not None:
+                    raise KafkaError(f"broker {node} does not answer, and broker {now} coordinates by now")
+            return sent.result()
+        finally:
+            sent.cancel()
+
+    async def _moved_to(self, node: int, group_id: str | None) -> int | None:
+        """Return who coordinates in place of ``node``; None where nobody does, or nobody tells."""
+        self._node = self._group_node = -1
+        try:
+            found = await self._find(group_id)
+        except (KafkaError, TimeoutError):
+            return None
+        return None if found == node else found
 
     async def _find(self, group_id: str | None) -> int:
         if group_id is not None:

@@ -29,6 +29,8 @@ LATEST = -1
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 DEADLINE_S = 30.0
+ASK_S = 5.0
+"""For one request, which nobody has to wait for anything to answer; then it is asked who leads by now."""
 
 
 class Bounds(NamedTuple):
@@ -95,9 +97,11 @@ async def _list(
             node = link.leader(tp)
             if tp not in found and node is not None:
                 by_node[node][tp.topic].append((tp.partition, when))
-        for node, topics in by_node.items():
-            request = OffsetRequest(-1, isolation, list(topics.items()))
-            problem = await _ask(link, node, request, found) or problem
+        asked = (
+            _ask(link, node, OffsetRequest(-1, isolation, list(topics.items())), found)
+            for node, topics in by_node.items()
+        )
+        problem = next(filter(None, await asyncio.gather(*asked)), problem)
         missing = [f"{tp.topic}:{tp.partition}" for tp in wanted if tp not in found]
         if not missing:
             return found
@@ -110,7 +114,7 @@ async def _list(
 async def _ask(link: Link, node: int, request: OffsetRequest, found: dict[TopicPartition, int]) -> str:
     """Ask one leader; adds to ``found`` and returns what was wrong, if anything."""
     try:
-        response = await link.request(node, request, coordination=True)
+        response = await link.request(node, request, coordination=True, timeout_s=ASK_S)
     except KafkaError as error:
         return repr(error)
     problem = ""
@@ -141,7 +145,7 @@ async def committed(
         try:
             node = await link.group_coordinator(group_id)
             request = OffsetFetchRequest(group_id, list(topics.items()))
-            response = await link.request(node, request, coordination=True)
+            response = await link.request(node, request, coordination=True, timeout_s=ASK_S)
             for topic, parts in response.topics:
                 for partition, offset, _, code in parts:
                     if code != Kafka.NONE:

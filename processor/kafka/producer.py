@@ -45,6 +45,9 @@ REQUEST_BYTES = 4 * 1024 * 1024
 """A request is closed once it holds this much (the broker's socket.request.max.bytes is 100 MiB)."""
 ACKS_ALL = -1
 SEQUENCES = 2**31
+LATE_S = 2.0
+"""Nothing has been answered for so long: whoever was asked may not lead any more. A leader that is well answers
+within milliseconds, or waits for a follower that is not."""
 CLOSE_S = 1.0
 """How long closing waits to see the last commit in all partitions; if it is cut off, the next owner looks."""
 
@@ -95,6 +98,7 @@ class Producer:
         self._pending_bytes = 0
         self._unsent = 0
         self._in_flight: dict[int, int] = defaultdict(int)
+        self._waited_for: list[tuple[int, list[TopicPartition]]] = []
         self._failure: Exception | None = None
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()
@@ -252,12 +256,25 @@ class Producer:
             self._moved.clear()
             left = deadline - time.monotonic()
             try:
-                async with asyncio.timeout(max(left, 0)):
+                async with asyncio.timeout(max(min(left, LATE_S), 0)):
                     await self._moved.wait()
             except TimeoutError:
+                if left > LATE_S:
+                    await self._look()
+                    continue
                 failure = RebuildError("timeout", f"{what}: not done in {self._deadline_s} s")
                 self._fail(failure)
                 raise failure from None
+
+    async def _look(self) -> None:
+        """Give up what was sent to a broker that says nothing, if another one leads by now."""
+        await self._link.refresh()
+        for node, partitions in self._waited_for:
+            for tp in partitions:
+                leader = self._link.leader(tp)
+                if leader is not None and leader != node:
+                    where = f"{tp.topic}:{tp.partition} has moved to broker {leader}"
+                    self._fail(RebuildError("leader", f"{where}; broker {node} has not answered"))
 
     async def _pump(self) -> None:
         """Send what is queued: one batch a partition and request, several requests in flight."""
@@ -312,6 +329,8 @@ class Producer:
             topics[tp.topic].append((tp.partition, parts))
         timeout_ms = int(self._deadline_s * 1000)
         request = BatchesRequest(self._id, ACKS_ALL, timeout_ms, list(topics.items()))
+        asked = (node, list(batches))
+        self._waited_for.append(asked)
         try:
             response = await self._link.request(node, request, timeout_s=self._deadline_s)
             for topic, parts in response.topics:
@@ -327,6 +346,7 @@ class Producer:
             self._fail(RebuildError("produce", f"produce to broker {node}: {error!r}"))
         finally:
             self._in_flight[node] -= 1
+            self._waited_for.remove(asked)
         if self._failure is None:
             self._unsent -= len(batches)
             self._pending_bytes -= sum(batch.size for batch in batches.values())
