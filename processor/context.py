@@ -100,8 +100,10 @@ class Context:
         looked = self._looked
         try:
             return await asyncio.shield(looked)
-        except RebuildError:
-            self._looked = None
+        except Exception:
+            # Whatever it was, it says nothing of the next time.
+            if self._looked is looked:
+                self._looked = None
             raise
 
 

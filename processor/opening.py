@@ -14,7 +14,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from processor.belonging import require_own
+from processor.belonging import require_own, require_same_topics
 from processor.errors import RebuildError, StopError
 from processor.insert_id import IdJudge
 from processor.kafka.changelog import ChangelogPartition
@@ -126,16 +126,15 @@ class Opening:
             self._forget_foreign(table, tp)
             position = await self._restored(table, changelog, gauge.set)
             started = position or await self._first_position(tp, limits)
-            # A state of before names were kept is taken over, and written with them by the next commit.
-            started = replace(started, application=context.application_id, pipeline=name)
-            if context.exactly_once:
-                # Whose ids wrote this state: the next to restore it has to fence them, and no others.
-                started = replace(started, slots=context.slots)
+            started = self._of_now(started)
             self._check_definition(tp, started)
+            if position is not None:
+                self._require_same_topics(tp, position)
             # Not before: under a mark there must be no state that was read as something else than it is.
             table.settle()
             judge.load(table)
             partition = Partition(tp.partition, table, judge, started, stable=limits.stable)
+            partition.changelog_offset = table.changelog_offset
             if isinstance(judge, IdJudge):
                 partition.piece_bytes = ID_PIECE_BYTES
             if position is None and not self._work.only_positions:
@@ -162,6 +161,14 @@ class Opening:
             # worker looks for it, and a group's offsets are forgotten after a week without members.
             if started != position or self._work.only_positions:
                 pipeline.begin_at(partition)
+
+    def _of_now(self, position: Position) -> Position:
+        """Return a position that says whose it is and of which topics; one of before that is taken over so."""
+        context = self._context
+        topics = position.topics.kept(self._topics.identified(self._link.ids))
+        named = replace(position, topics=topics, application=context.application_id, pipeline=self._name)
+        # Whose ids wrote this state: the next to restore it has to fence them, and no others.
+        return replace(named, slots=context.slots) if context.exactly_once else named
 
     async def _restored(
         self, table: Table, changelog: ChangelogPartition, show: Callable[[float], None]
@@ -236,6 +243,11 @@ class Opening:
             if position is not None and position.definition != self._meaning:
                 log.warning("local state of %s:%s is of another definition", tp.topic, tp.partition)
                 table.clear()
+
+    def _require_same_topics(self, tp: TopicPartition, position: Position) -> None:
+        now = self._topics.identified(self._link.ids)
+        where = f"{tp.topic}:{tp.partition}"
+        require_same_topics(position, now, self._topics.named, where, self._work.reset)
 
     def _check_definition(self, tp: TopicPartition, position: Position) -> None:
         if position.definition != self._meaning:

@@ -40,6 +40,7 @@ from processor.wire.encode import EncodedBatch, TooLargeError, plain_batch
 from processor.wire.quarantine import codec_of, mark_too_large, quarantine_batches
 from processor.wire.receipts import ReceiptEncoder
 from schemas.changelog import NO_BATCH, ORIGIN_KEY, POSITION_KEY, LocalMark, Position
+from schemas.topic_ids import UNKNOWN_ID, TopicId, TopicIds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -100,6 +101,26 @@ class Topics:
         """The topics that a pipeline's transactional ids write to."""
         return [self.sink, *filter(None, (self.duplicates, self.quarantine)), self.changelog]
 
+    def named(self, kind: str) -> str | None:
+        """Return the topic that a field of `TopicIds` speaks of; None: the pipeline has none."""
+        return {
+            "source": self.source,
+            "changelog": self.changelog,
+            "sink": self.passes_to,
+            "duplicates": self.duplicates,
+            "quarantine": self.quarantine,
+        }[kind]
+
+    @property
+    def passes_to(self) -> str:
+        """The topic that what passes is written to."""
+        return self.sink
+
+    def identified(self, ids: Mapping[str, bytes]) -> TopicIds:
+        """Return which topics these are, ``ids`` being by name."""
+        names = map(self.named, TopicIds._fields)
+        return TopicIds(*(TopicId.of(name, ids.get(name or "", UNKNOWN_ID)) for name in names))
+
     def written_from(self, numbers: Iterable[int]) -> list[tuple[str, int]]:
         """Return the partitions that are written to by whoever works on the source partitions ``numbers``."""
         return [(topic, number) for topic in self.written for number in numbers]
@@ -119,6 +140,7 @@ class Partition:
         moved: Whether the position differs from the committed one.
         stable: The source's last stable offset, as it was last heard of.
         origin: Where this state begins, as long as that is not committed.
+        changelog_offset: So far the changelog is known: what is written next lands at or behind it.
         piece_bytes: So many inflated bytes of records are judged at a time; None: as many as the decoder opens.
     """
 
@@ -131,6 +153,7 @@ class Partition:
     moved: bool = False
     stable: int = -1
     origin: Origin | None = None
+    changelog_offset: int = 0
     piece_bytes: int | None = None
 
 
@@ -463,6 +486,7 @@ class SlotPipeline:
             batches += self._changelog_batches(changes[partition.number])
             await self._output.send(self._topics.changelog, partition.number, batches)
         await self._output.flush()
+        self._require_same_changelog(moved)
         reached(Step.CHANGELOG, self.name)  # 3
         offsets = {p.number: p.position.next_offset for p in moved}
         await self._output.commit(offsets, lambda: reached(Step.OFFSETS, self.name))  # 4
@@ -472,6 +496,7 @@ class SlotPipeline:
                 self._output.next_offset(self._topics.changelog, partition.number),
                 partition.position.state_id,
             )
+            partition.changelog_offset = mark.changelog_offset
             partition.judge.committed()
             if partition.origin is not None and partition.judge.log is not None:
                 partition.judge.log.note_origin(partition.origin.encode())
@@ -484,6 +509,22 @@ class SlotPipeline:
         self.begun_at = None
         self._metrics.commit_seconds.labels(self.name).observe(self._clock() - started)
         self._count(moved)
+
+    def _require_same_changelog(self, moved: Iterable[Partition]) -> None:
+        """Look whether this commit's part of the changelog landed behind all that is known of it.
+
+        Raises:
+            StopError: It did not: what was there before is gone, and a part of a state is no state.
+        """
+        for partition in moved:
+            after = self._output.next_offset(self._topics.changelog, partition.number)
+            if after <= partition.changelog_offset:
+                raise StopError(
+                    f"{self._topics.changelog}:{partition.number} ends at {after}, but it was known up to "
+                    f"{partition.changelog_offset}: the changelog was deleted and made anew, or lost records. "
+                    "Nothing of this commit counts. Restore the topic from a copy, or see 'A source made anew' "
+                    "and 'Beginning anew' in docs/operations.md."
+                )
 
     async def finish(self) -> None:
         """Commit, and write what the local states hold back, so that the next start has little to read."""

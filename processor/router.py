@@ -63,6 +63,11 @@ class RouteTopics(Topics):
     quarantine_partitions: int = 1
 
     @property
+    def passes_to(self) -> str:
+        """See `Topics.passes_to`."""
+        return self.internal
+
+    @property
     def written(self) -> list[str]:
         """See `Topics.written`."""
         return [self.internal, *filter(None, (self.quarantine,)), self.changelog]

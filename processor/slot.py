@@ -25,7 +25,7 @@ from processor.kafka.fetch import Fetcher, OutOfRangeError
 from processor.kafka.offsets import bounds
 from processor.kafka.output import AtLeastOnceOutput, ExactlyOnceOutput
 from processor.kafka.producer import Producer
-from processor.kafka.seam import KafkaError, Link, TopicPartition
+from processor.kafka.seam import Change, KafkaError, Link, TopicPartition
 from processor.kafka.trim import Trimmer
 from processor.kafka.upstream import taken_in
 from processor.opening import Opening, transactional_id
@@ -104,6 +104,7 @@ class SlotRun:
         self._closing = False
         self._failed: asyncio.Future[None] | None = None
         self._links: list[Link] = []
+        self._ids: dict[str, bytes] = {}
         self._producer: Producer | None = None
         self._pipeline: SlotPipeline | None = None
         self._hop: HopWork | None = None
@@ -175,6 +176,7 @@ class SlotRun:
 
     async def _open(self) -> None:
         self._epoch += 1
+        self._ids = {}
         self._failed = asyncio.get_running_loop().create_future()
         self._room = asyncio.Semaphore(ROOM)
         hop = self._hop = await self._context.work(self._config)
@@ -208,9 +210,15 @@ class SlotRun:
         self._context.progressed()
 
     async def _link(self, what: str, *topics: str) -> Link:
-        link = await Link.open(self._context.options, f"{self._id}-{what}", topics)
+        client_id = f"{self._id}-{what}"
+        # All connections of a slot speak of the same topics, from when it was opened.
+        link = await Link.open(self._context.options, client_id, topics, self._ids, self._topic_changed)
         self._links.append(link)
         return link
+
+    def _topic_changed(self, topic: str, change: Change) -> None:
+        """Begin anew: the topics and their settings are looked at, and the state says whether it fits them."""
+        self._fail(RebuildError("topics", f"{topic}: {change}"))
 
     async def _fenced(self, identity: str, topics: Topics, numbers: list[int]) -> Producer:
         exactly = self._context.exactly_once

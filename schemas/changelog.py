@@ -24,6 +24,7 @@ so that a record under a wrong key, a cut one and a flipped bit are all found::
     origin    | version u8 = 1 | source offset i64 | sink offset i64 | duplicates offset i64
               | quarantine offset i64 | crc u32 |
     origin    | version u8 = 2 | the four offsets as above | known before i64 | crc u32 |
+    origin    | version u8 = 3 | the four offsets as above | known before i64 | reset at i64, ms | crc u32 |
 
     watermark | version u8 = 1 | flags u8 = 0 | sequence i64 | crc u32 |
 
@@ -53,7 +54,7 @@ have a changelog of the same name. Nothing of that is known of a version 1, whic
 commit writes version 2.
 
 Version 1 of an origin says that the state knows nothing of what lies before it, as at a first commit. After a
-reset it mostly does: version 2 says how much.
+reset it mostly does: version 2 says how much, and version 3 when the reset was.
 
 The origin is written once with a partition's first commit, and with each reset, before everything else of that
 transaction. It says from where on source and outputs belong together, which is what `seqmark verify` compares.
@@ -86,6 +87,7 @@ OF_IDS = (b"I", b"B", b"o", b"\xffP", b"\x00J", b"\x00E", b"\x00F", b"\x00R", b"
 _POSITION = struct.Struct(">BHqqI16s16s")
 _ORIGIN = struct.Struct(">Bqqqq")
 _KNOWING_ORIGIN = struct.Struct(">Bqqqqq")
+_DATED_ORIGIN = struct.Struct(">Bqqqqqq")
 _WATERMARK = struct.Struct(">BBq")
 _LOCAL = struct.Struct(">Bq16s")
 _BLOCK = struct.Struct(">BI")
@@ -99,6 +101,7 @@ _VERSION = 1
 _NAMED_VERSION = 2
 _SCOPE_VERSION = 2
 _KNOWING_VERSION = 2
+_DATED_VERSION = 3
 _WITH_EPOCH, _WITH_RUN, _WITH_RING = 1, 2, 4
 NO_BATCH = -1
 """``batch_offset`` before any batch has been consumed."""
@@ -204,6 +207,7 @@ class Origin:
         quarantine_offset: Where the quarantine ended then; `NO_TOPIC` without one.
         known_before: How many source offsets right below ``source_offset`` the state knows all the same: 0 at a
             first commit, what a reset has recomputed or kept otherwise.
+        reset_ms: When the reset was that made it, in ms since 1970; 0: at a first commit, or nobody said.
     """
 
     source_offset: int
@@ -211,6 +215,12 @@ class Origin:
     duplicates_offset: int = NO_TOPIC
     quarantine_offset: int = NO_TOPIC
     known_before: int = 0
+    reset_ms: int = 0
+
+    @property
+    def by_reset(self) -> bool:
+        """Whether a reset made it; one of before they were dated, and that kept nothing, cannot be told."""
+        return bool(self.reset_ms or self.known_before)
 
     @property
     def known_from(self) -> int:
@@ -220,6 +230,9 @@ class Origin:
     def encode(self) -> bytes:
         """Return the value under `ORIGIN_KEY`."""
         outputs = self.sink_offset, self.duplicates_offset, self.quarantine_offset
+        if self.reset_ms:
+            fields = self.source_offset, *outputs, self.known_before, self.reset_ms
+            return sealed(ORIGIN_KEY, _DATED_ORIGIN.pack(_DATED_VERSION, *fields))
         if not self.known_before:
             return sealed(ORIGIN_KEY, _ORIGIN.pack(_VERSION, self.source_offset, *outputs))
         body = _KNOWING_ORIGIN.pack(_KNOWING_VERSION, self.source_offset, *outputs, self.known_before)
@@ -232,7 +245,10 @@ class Origin:
         Raises:
             CorruptStateError: It is not one, or not whole.
         """
-        if value[:1] == bytes([_KNOWING_VERSION]):
+        if value[:1] == bytes([_DATED_VERSION]):
+            body = opened(ORIGIN_KEY, value, _DATED_ORIGIN.size, _DATED_VERSION)
+            _, *offsets = _DATED_ORIGIN.unpack(body)
+        elif value[:1] == bytes([_KNOWING_VERSION]):
             body = opened(ORIGIN_KEY, value, _KNOWING_ORIGIN.size, _KNOWING_VERSION)
             _, *offsets = _KNOWING_ORIGIN.unpack(body)
         else:

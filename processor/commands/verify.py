@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -90,6 +91,8 @@ def _tell(report: Report) -> None:
         pending=report.pending,
         unproved=report.unproved,
         judged_from=report.judged_from,
+        unjudged=report.unjudged,
+        since_reset=None if report.reset_ms is None else _when(report),
         **{"from": report.start, "to": report.stop},
     )
 
@@ -111,7 +114,7 @@ def _for_people(reports: list[Report], seconds: float) -> None:
             report.pipeline,
             str(report.partition),
             *(f"{getattr(report, name):,}" for name in _NUMBERS),
-            "ok" if report.ok else count(report.total, "violation"),
+            ("ok" if report.ok else count(report.total, "violation")) + _since([report]),
         )
         for report in reports
     ]
@@ -129,12 +132,39 @@ def _for_people(reports: list[Report], seconds: float) -> None:
                 f"{report.pipeline} {report.partition}: verdicts are proved from offset {report.judged_from} "
                 "on; before it what the clock read is not known any more, and receipts were believed"
             )
+    for report in reports:
+        if report.unjudged:
+            click.echo(
+                f"{report.pipeline} {report.partition}: begins at origin {report.start}; retained before it, "
+                f"not judged: up to {count(report.unjudged, 'record')}"
+            )
     source = sum(report.source for report in reports)
     wrong = sum(report.total for report in reports)
     unproved = sum(report.unproved for report in reports)
     note = f", {unproved:,} dropped of which that is not proved" if unproved else ""
     if wrong:
-        click.echo(f"certificate: broken, {count(wrong, 'violation')} in {source:,} records{note}")
+        click.echo(
+            f"certificate: broken, {count(wrong, 'violation')} in {source:,} records{note}{_since(reports)}"
+        )
     else:
-        click.echo(f"certificate: ok, {source:,} records of {count(len(reports), 'partition')}{note}")
+        click.echo(
+            f"certificate: ok, {source:,} records of {count(len(reports), 'partition')}{note}{_since(reports)}"
+        )
     say(f"{seconds:.1f} s, {source / max(seconds, 1e-9):,.0f} records/s", "dim")
+
+
+def _since(reports: list[Report]) -> str:
+    """Say since when all is compared, where a reset has begun it anew."""
+    begun = [report for report in reports if report.reset_ms is not None]
+    if not begun:
+        return ""
+    some = "" if len(begun) == len(reports) else f" ({len(begun)} of the partitions)"
+    last = max(begun, key=lambda report: report.reset_ms or 0)
+    return f", since the reset of {_when(last)}{some}"
+
+
+def _when(report: Report) -> str:
+    """Return when a report's reset was, as people and programs read it."""
+    if not report.reset_ms:
+        return "an unknown time"
+    return datetime.fromtimestamp(report.reset_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -2,6 +2,9 @@
 
 One request at a time to each leader, read_committed; the answer's bytes are not looked into. Positions
 are the caller's: nothing is fetched before it says from where, nothing is reset silently (trap 2).
+
+Topics are asked for by the ids that the link knows them by, where brokers take that (3.1 and later): records of
+a topic that was made anew never come at a position of the one before it.
 """
 
 from __future__ import annotations
@@ -14,8 +17,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from processor.errors import RebuildError
-from processor.kafka.seam import FetchRequest, Kafka, KafkaError, Link, TopicPartition, error_name
+from processor.kafka.kip516 import FetchByIdRequest
+from processor.kafka.seam import (
+    FetchRequest,
+    IncompatibleBrokerVersion,
+    Kafka,
+    KafkaError,
+    Link,
+    TopicPartition,
+    error_name,
+)
 from processor.wire.decode import Chunk
+from schemas.topic_ids import UNKNOWN_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,6 +50,7 @@ BACKOFF_LAST_S = 1.0
 CALM_S = 5.0
 """After so long without trouble the next one begins with a short pause again."""
 
+_OTHER_ID = {Kafka.UNKNOWN_TOPIC_ID, Kafka.INCONSISTENT_TOPIC_ID}
 _RETRY_SILENTLY = {Kafka.OFFSET_NOT_AVAILABLE, Kafka.REPLICA_NOT_AVAILABLE}
 
 
@@ -93,6 +107,7 @@ class Fetcher:
         self._link = link
         self._seen = seen
         self._turn = 0
+        self._by_name = False
         self._asked: dict[int, _Asked] = {}
         self._astray: set[TopicPartition] = set()
         self._looking: asyncio.Task[None] | None = None
@@ -170,19 +185,20 @@ class Fetcher:
         topics: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
         for tp, position in wanted.items():
             topics[tp.topic].append((tp.partition, position, PARTITION_BYTES))
-        request = FetchRequest(WAIT_MS, 1, FETCH_BYTES, READ_COMMITTED, list(topics.items()))
         try:
-            response = await self._link.request(node, request, timeout_s=DEADLINE_S)
+            found, version = await self._answer(node, list(topics.items()))
         except KafkaError as error:
             log.warning("fetch from broker %s failed: %r", node, error)
             return _Answer([], set(wanted))
         chunks, astray = [], set()
-        for topic, parts in response.topics:
+        for topic, parts in found:
             for partition, code, high, stable, *rest in parts:
                 tp = TopicPartition(topic, partition)
                 if code == Kafka.NONE:
                     self._seen(tp, stable, high)
-                    chunks.append(self._chunk(tp, wanted[tp], stable, rest, response.API_VERSION))
+                    chunks.append(self._chunk(tp, wanted[tp], stable, rest, version))
+                elif code in _OTHER_ID and not self._link.lost(topic):
+                    astray.add(tp)  # that is looked at; it may be a broker that has not heard of a topic yet
                 elif (failure := _failure(tp, code, wanted[tp])) is not None:
                     return _Answer([], set(), failure)
                 else:
@@ -190,6 +206,25 @@ class Fetcher:
         full = [chunk for chunk in chunks if chunk.data]
         # Next to others an empty answer only says that the request's limit was reached.
         return _Answer(full or chunks, astray)
+
+    async def _answer(
+        self, node: int, topics: list[tuple[str, list[tuple[int, int, int]]]]
+    ) -> tuple[list[tuple[str, list[Any]]], int]:
+        """Ask one leader; returns what it says by topic, in the form of a version."""
+        head = WAIT_MS, 1, FETCH_BYTES, READ_COMMITTED
+        ids = {topic: self._link.ids.get(topic, UNKNOWN_ID) for topic, _ in topics}
+        if not self._by_name and UNKNOWN_ID not in ids.values():
+            request = FetchByIdRequest(*head, topics, ids)
+            try:
+                response = await self._link.request(node, request, timeout_s=DEADLINE_S)
+            except IncompatibleBrokerVersion:
+                self._by_name = True  # a broker of before 3.1
+            else:
+                if response.error_code:
+                    raise KafkaError(f"fetch: {error_name(response.error_code)}")
+                return request.by_name(response), 11
+        response = await self._link.request(node, FetchRequest(*head, topics), timeout_s=DEADLINE_S)
+        return response.topics, response.API_VERSION
 
     @staticmethod
     def _chunk(tp: TopicPartition, position: int, stable: int, rest: list[object], version: int) -> Chunk:
@@ -205,7 +240,7 @@ def _failure(tp: TopicPartition, code: int, position: int) -> OutOfRangeError | 
     """Return what the caller has to do something about; None: ask again, maybe somebody else."""
     if code == Kafka.OFFSET_OUT_OF_RANGE:
         return OutOfRangeError(tp, position)
-    if code == Kafka.UNKNOWN_TOPIC_OR_PARTITION:
+    if code == Kafka.UNKNOWN_TOPIC_OR_PARTITION or code in _OTHER_ID:
         # It may come back as another topic of the same name: the slot is opened anew, which looks.
         return RebuildError("source", f"{tp.topic}:{tp.partition}: {error_name(code)}")
     if code not in _RETRY_SILENTLY:

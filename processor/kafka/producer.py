@@ -95,6 +95,8 @@ class Producer:
         self._group_added = False
         self._first: dict[TopicPartition, int] = {}
         self._acknowledged: dict[TopicPartition, int] = {}
+        self._landed: dict[TopicPartition, int] = {}
+        self._known: dict[TopicPartition, int] = {}
         self._pending_bytes = 0
         self._unsent = 0
         self._in_flight: dict[int, int] = defaultdict(int)
@@ -166,6 +168,13 @@ class Producer:
             RebuildError, FencedError, StopError: Something has not been acknowledged.
         """
         await self._until(lambda: self._unsent == 0, "flush")
+        landed, self._landed = self._landed, {}
+        for tp, offset in landed.items():
+            if offset < self._known.get(tp, 0):
+                error = StopError(_went_back(tp, offset, self._known[tp]))
+                self._fail(error)
+                raise error
+            self._known[tp] = self._acknowledged[tp]
 
     def next_offset(self, topic: str, partition: int) -> int:
         """Return the offset after the last acknowledged batch of a partition."""
@@ -340,6 +349,7 @@ class Producer:
                         self._fail(_refusal(tp, batches[tp], code))
                     elif self.transactional:
                         self._first[tp] = min(base_offset, self._first.get(tp, base_offset))
+                    self._landed[tp] = min(base_offset, self._landed.get(tp, base_offset))
                     self._acknowledged[tp] = base_offset + batches[tp].count
         except KafkaError as error:
             self._unanswered = True
@@ -389,6 +399,14 @@ class Producer:
             await asyncio.wait([self._ending])
             self._ending = None
             self._check()
+
+
+def _went_back(tp: TopicPartition, offset: int, known: int) -> str:
+    return (
+        f"{tp.topic}:{tp.partition} has taken a batch at offset {offset}, but it was written up to {known} "
+        "before: the topic was deleted and made anew, or lost records. What is in this transaction does not "
+        "count; see 'A source made anew' in docs/operations.md."
+    )
 
 
 def _refusal(tp: TopicPartition, batch: EncodedBatch, code: int) -> Exception:

@@ -3,10 +3,11 @@
 aiokafka's public consumer and producer work record by record and hide what exactness needs (see
 docs/decisions/0003). We use what lies below them: its client (connections, metadata, security), its
 protocol structures and its group coordinator. This module is the only one that names those internals, but for
-the requests that aiokafka has not, which `processor.kafka.kip664` builds of its protocol types;
+the requests that aiokafka has not, which `processor.kafka.kip664` and `kip516` build of its protocol types;
 `check_aiokafka` compares them with what was read when this was written (aiokafka 0.14).
 
-Invariant: every call to the broker made through `Link` has a deadline of ours (trap 7).
+Invariants: every call to the broker made through `Link` has a deadline of ours (trap 7); a `Link` speaks of one
+topic by a name as long as it lives (trap 18), and never has one created.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ import logging
 import os
 import random
 from collections import defaultdict
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any
 
 import aiokafka
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
+from aiokafka.cluster import ClusterMetadata
 from aiokafka.conn import CloseReason
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.consumer.subscription_state import SubscriptionState
@@ -46,7 +48,6 @@ from aiokafka.protocol.admin import DeleteRecordsRequest, DescribeGroupsRequest
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.fetch import FetchRequest
-from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.protocol.transaction import (
@@ -59,9 +60,11 @@ from aiokafka.protocol.transaction import (
 from aiokafka.structs import TopicPartition
 
 from processor.errors import StopError
+from processor.kafka.kip516 import MetadataRequest, plain
+from schemas.topic_ids import UNKNOWN_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 __all__ = [
     "AbstractPartitionAssignor",
@@ -150,6 +153,8 @@ class Kafka(IntEnum):
     FENCED_INSTANCE_ID = 82
     INVALID_RECORD = 87
     PRODUCER_FENCED = 90
+    UNKNOWN_TOPIC_ID = 100
+    INCONSISTENT_TOPIC_ID = 103
     TRANSACTIONAL_ID_NOT_FOUND = 105
 
 
@@ -168,6 +173,7 @@ _EXPECTED: Mapping[Any, tuple[str, ...]] = {
     AIOKafkaClient._metadata_update: (  # noqa: SLF001 - the same
         "self", "cluster_metadata", "topics"),
     AIOKafkaClient.coordinator_lookup: ("self", "coordinator_type", "coordinator_key"),
+    ClusterMetadata.update_metadata: ("self", "metadata"),
     FetchRequest.__init__: (
         "self", "max_wait_time", "min_bytes", "max_bytes", "isolation_level", "topics", "rack_id",
     ),
@@ -216,6 +222,13 @@ def check_aiokafka() -> None:
         )
 
 
+class Change(StrEnum):
+    """What can happen to a topic while somebody has to do with it."""
+
+    GONE = "there is no such topic any more"
+    MADE_ANEW = "it was deleted and made anew"
+
+
 class _Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
     """aiokafka's client, but one broker that says nothing holds up nobody else.
 
@@ -231,6 +244,8 @@ class _Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
         self._connecting: dict[Any, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.silent: set[Any] = set()
         """Brokers that have let a deadline pass and not answered since."""
+        self.seen: Callable[[Mapping[str, bytes], set[str]], None] = lambda _ids, _absent: None
+        """Told with metadata: ids by name, of the topics that there are; and which of those wanted are not."""
 
     async def bootstrap(self) -> None:
         """Ask the brokers of the configuration, one after the other; of several each has its own deadline."""
@@ -285,7 +300,8 @@ class _Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
         bootstrap = ("bootstrap", ConnectionGroup.DEFAULT)
         nodes = self.nodes() + (["bootstrap"] if bootstrap in self._conns else [])
         try:
-            metadata = await self._ask_any(nodes, MetadataRequest(list(topics) if topics else None))
+            wanted = MetadataRequest(sorted(topics) if topics else None)
+            metadata, ids, absent = plain(await self._ask_any(nodes, wanted))
         except KafkaError as error:
             log.warning("no broker tells metadata: %r", error)
             cluster_metadata.failed_update(None)
@@ -295,6 +311,7 @@ class _Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
         cluster_metadata.update_metadata(metadata)
         if bootstrap in self._conns and self.cluster.brokers():
             self._conns.pop(bootstrap).close()
+        self.seen(ids, absent)
         return True
 
     async def _ask_any(self, nodes: list[Any], request: Any) -> Any:
@@ -317,19 +334,62 @@ class _Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
 
 
 class Link:
-    """Connections to the brokers, metadata and coordinators, with a deadline on each call."""
+    """Connections to the brokers, metadata and coordinators, with a deadline on each call.
 
-    def __init__(self, client: _Client) -> None:
+    Attributes:
+        ids: By name the id that a topic had when it was first heard of; `UNKNOWN_ID` where brokers say none.
+
+    Args:
+        client: Not used by anybody else.
+        ids: See the attribute; given where several links have to speak of the same topics.
+        changed: Called where a topic is gone or is another one than it was, at each answer that says so.
+    """
+
+    def __init__(
+        self,
+        client: _Client,
+        ids: dict[str, bytes] | None = None,
+        changed: Callable[[str, Change], None] = lambda _topic, _change: None,
+    ) -> None:
         self._client = client
+        self.ids: dict[str, bytes] = {} if ids is None else ids
+        self._changed = changed
+        self._lost: set[str] = set()
+        client.seen = self._seen
+
+    def _seen(self, ids: Mapping[str, bytes], absent: set[str]) -> None:
+        found = dict.fromkeys(absent & self.ids.keys(), Change.GONE)
+        for topic, topic_id in ids.items():
+            known = self.ids.setdefault(topic, topic_id)
+            if known == UNKNOWN_ID:
+                self.ids[topic] = topic_id
+            elif topic_id not in {known, UNKNOWN_ID}:
+                found[topic] = Change.MADE_ANEW
+        self._lost = set(found)
+        for topic, change in found.items():
+            self._changed(topic, change)
+
+    def lost(self, topic: str) -> bool:
+        """Whether the last metadata said that a topic is gone, or is another one than it was."""
+        return topic in self._lost
 
     @classmethod
-    async def open(cls, options: Mapping[str, Any], client_id: str, topics: Iterable[str] = ()) -> Link:
+    async def open(
+        cls,
+        options: Mapping[str, Any],
+        client_id: str,
+        topics: Iterable[str] = (),
+        ids: dict[str, bytes] | None = None,
+        changed: Callable[[str, Change], None] = lambda _topic, _change: None,
+    ) -> Link:
         """Connect, and learn where the partitions of ``topics`` are.
 
         Args:
             options: Keyword arguments of an aiokafka client: bootstrap_servers and security.
             client_id: As brokers log it.
             topics: What metadata is kept about; without any, nothing is known before a `refresh`.
+            ids: See the class.
+            changed: Likewise.
 
         Raises:
             KafkaError: No broker answers.
@@ -340,7 +400,7 @@ class Link:
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             metadata_max_age_ms=METADATA_MAX_AGE_MS,
         )
-        link = cls(client)
+        link = cls(client, ids, changed)
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_MS / 1000):
                 await client.bootstrap()

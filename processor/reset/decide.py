@@ -91,6 +91,7 @@ class Step:
         to_offset: Its position from now on.
         judge_from: The records from here to ``to_offset`` are judged, and their output is not written.
         known_from: The first source offset that the state knows afterwards.
+        written_anew: The state is written again even where nothing moves: it does not name the topics of now.
     """
 
     partition: int
@@ -99,6 +100,7 @@ class Step:
     to_offset: int
     judge_from: int
     known_from: int
+    written_anew: bool = False
 
     @property
     def offsets(self) -> int:
@@ -108,7 +110,7 @@ class Step:
     @property
     def stays(self) -> bool:
         """Whether the partition is there already, with the state that it should have: nothing is written."""
-        return self.state is State.KEPT and self.to_offset == self.from_offset
+        return self.state is State.KEPT and self.to_offset == self.from_offset and not self.written_anew
 
 
 def wanted(target: ToEarliest | ToOffsets, starts: Mapping[int, int], topic: str) -> dict[int, int]:

@@ -21,11 +21,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from processor.belonging import require_own
+from processor.belonging import SEE, require_own
 from processor.context import is_compacted, look
 from processor.dedup import definition, make_reset_judge, renewals_said
 from processor.engine.verdict import Fault
-from processor.errors import FencedError, RebuildError, StopError
+from processor.errors import FencedError, RebuildError, StopError, reset_command
 from processor.faults import Step as FaultStep
 from processor.faults import reached
 from processor.hop_work import topics_for
@@ -161,6 +161,8 @@ class Reset:
             tp = TopicPartition(topic, number)
             head = await self._head(number, fence=fence)
             lost = head.position is None and tp in told
+            if self._is_part(head):
+                head, lost = Head(), True
             said = renewals_said(self._config)
             known = Known(f"{topic}:{number}", limits[tp], *head, lost, renewals_said=said)
             if limits[tp].start > begin(known):
@@ -172,7 +174,7 @@ class Reset:
                 refused.append(str(error))
                 continue
             self._positions[number] = head.position
-            steps.append(step)
+            steps.append(replace(step, written_anew=not self._names_now(head.position)))
         if refused:
             raise StopError("nothing was changed:\n" + "\n".join(refused))
         return steps
@@ -278,8 +280,28 @@ class Reset:
         settling = await settled(changelog, self._worker.transaction_timeout_ms / 1000)
         return await read_head(changelog, limits.stable, settling.stable, head)
 
+    def _is_part(self, head: Head) -> bool:
+        """Whether a changelog has a part of a state: made anew under a worker without transactions."""
+        now = self._topics.identified(self._link.ids)
+        other = head.position is not None and head.position.topics.changelog.made_anew(now.changelog)
+        return other and head.origin is None
+
+    def _names_now(self, position: Position | None) -> bool:
+        """Whether a position names the topics that there are now, and whose it is."""
+        if position is None:
+            return False
+        topics = position.topics.kept(self._topics.identified(self._link.ids))
+        return topics == position.topics and bool(position.application)
+
     async def _require_same_source(self, tp: TopicPartition, step: Step, known: Known) -> None:
         if step.state is not State.EMPTY and known.position is not None:
+            now = self._topics.identified(self._link.ids)
+            if known.position.topics.source.is_other(now.source):
+                raise StopError(
+                    f"{known.name}: topic {tp.topic} was deleted and made anew, or is another than the one "
+                    "that the state was made from: nothing of it can be kept. Begin it with an empty state: "
+                    f"{reset_command(self._config.name, '--to-earliest')}; {SEE}"
+                )
             compacted = is_compacted(self._view, tp.topic)
             await check_same_source(self._link, tp, known.position, known.limits, compacted=compacted)
 
@@ -310,7 +332,12 @@ class Reset:
         judge = make_reset_judge(self._config)
         before = self._positions[step.partition]
         position = new_position(step.to_offset, self._definition, os.urandom(16), self._worker.slots)
-        position = replace(position, application=self._worker.application_id, pipeline=self._config.name)
+        position = replace(
+            position,
+            topics=self._topics.identified(self._link.ids),
+            application=self._worker.application_id,
+            pipeline=self._config.name,
+        )
         table = Table(MemoryStore(), judge.log)
         if step.state is State.KEPT and before is not None:
             await restore(
@@ -395,7 +422,8 @@ class Reset:
 
     async def _origin(self, step: Step) -> Origin:
         origin = await origin_at(self._link, self._topics, step.partition, step.to_offset)
-        return replace(origin, known_before=step.to_offset - step.known_from)
+        known_before = step.to_offset - step.known_from
+        return replace(origin, known_before=known_before, reset_ms=int(time.time() * 1000))
 
 
 def _unfinished(error: Exception, numbers: list[int], finished: list[int]) -> str:

@@ -49,6 +49,7 @@ class Recording:
         self.clock = RecordedClock(*np.zeros((2, 0), np.int64), arrival=arrival)
         self._changelog = changelog
         self._at = start
+        self._states = 0
         self._forget(whole=False)
 
     def _forget(self, *, whole: bool) -> None:
@@ -82,10 +83,19 @@ class Recording:
         return list(zip(self._offsets, self._limits, strict=True))
 
     async def reach(self, offset: int, patience_s: float) -> bool:
-        """Read on until the clock is known up to a source offset; False where it is not within some seconds."""
+        """Read on until the clock is known up to a source offset; False where it is not within some seconds.
+
+        Raises:
+            StopError: Another state has begun meanwhile: what is known says nothing of what was judged before.
+            RebuildError: The changelog is not to be had.
+        """
         deadline = time.monotonic() + patience_s
+        states = self._states
         while True:
             await self.read((await self._changelog.bounds()).stable)
+            if self._states != states:
+                name = self._changelog.name
+                raise StopError(f"{name}: a reset has begun the state anew meanwhile: run this again")
             if self.position >= offset:
                 return True
             if time.monotonic() >= deadline:
@@ -95,6 +105,7 @@ class Recording:
     def _take(self, key: bytes, value: bytes) -> None:
         if key == ORIGIN_KEY:
             # What stands before it is of an earlier state.
+            self._states += 1
             self._forget(whole=True)
         elif key == IDS_KEY:
             self._take_state(IdState.decode(value))

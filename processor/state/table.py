@@ -57,6 +57,16 @@ class Table:
         value = self._store.get(LOCAL_KEY)
         return None if value is None else LocalMark.decode(value)
 
+    @property
+    def changelog_offset(self) -> int:
+        """How far the changelog is known, what is held included; 0: nothing of it.
+
+        Raises:
+            CorruptStateError: The stored value is not whole.
+        """
+        mark = self._mark or self.mark()
+        return 0 if mark is None else mark.changelog_offset
+
     def items(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield keys with this prefix and their values."""
         return self._store.items(prefix)

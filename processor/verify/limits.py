@@ -30,6 +30,7 @@ from processor.verify.reading import PATIENCE_S
 from processor.verify.sharing import without
 from schemas.changelog import NO_TOPIC, Origin, Position
 from schemas.config import InsertIdDedup
+from schemas.topic_ids import UNKNOWN_ID, TopicId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -59,6 +60,8 @@ class Limits:
         receipts_begin_late: The duplicates topic was added after the origin.
         other_rules: The state was written under another definition than the config's.
         recording: What is known of the partition's clock, in mode insert-id; None where no worker has said.
+        unjudged: So many source offsets in front of what the state knows are retained: nobody has judged them.
+        reset_ms: When the reset was that the state begins at, 0 where that is not known; None: at none.
     """
 
     start: int
@@ -70,6 +73,8 @@ class Limits:
     receipts_begin_late: bool = False
     other_rules: bool = False
     recording: Recording | None = None
+    unjudged: int = 0
+    reset_ms: int | None = None
 
     @property
     def clock_known(self) -> tuple[int, int] | None:
@@ -137,7 +142,8 @@ async def find_limits(
         # and it was not read together with the origin.
         stop, known = state.position.next_offset, True
     elif offset is not None:
-        stop, known = offset, True
+        # What follows would be judged by a clock of which nothing is said yet.
+        stop, known = offset, not isinstance(pipeline.dedup, InsertIdDedup) or state.position is None
     if stop > limits.end:
         raise StopError(
             f"{pipeline.source}:{partition} ends at {limits.end}, but {stop} has been committed: the topic was "
@@ -146,6 +152,7 @@ async def find_limits(
     known_from = start if origin is None else origin.known_from
     late = origin is not None and pipeline.duplicates is not None and origin.duplicates_offset == NO_TOPIC
     noted = recording if ours else None
+    recording = noted
     if stop > known_from or noted is not None:
         recording = _require_clock(pipeline, partition, known_from, noted, receipts_late=late)
     _require(pipeline.source, partition, min(known_from, stop), limits)
@@ -162,6 +169,8 @@ async def find_limits(
         late,
         state.position is not None and state.position.definition != definition(pipeline),
         recording,
+        0 if origin is None else max(0, known_from - limits.start),
+        origin.reset_ms if origin is not None and origin.by_reset else None,
     )
 
 
@@ -237,7 +246,9 @@ async def _any_record(
 
 
 async def _is_of(link: Link, source: TopicPartition, position: Position, limits: Bounds) -> bool:
-    """Whether a position was made from this source, and not from another that the config named before."""
+    """Whether a position was made from this source: not from one before it, nor from another of before."""
+    if position.topics.source.is_other(TopicId.of(source.topic, link.ids.get(source.topic, UNKNOWN_ID))):
+        return False
     try:
         await check_same_source(link, source, position, limits, compacted=False)
     except StopError:

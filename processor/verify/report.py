@@ -64,6 +64,8 @@ class Report:
             duplicates topic was added later; or whose receipt was believed, see ``judged_from``.
         judged_from: From this source offset on all verdicts are found again; it lies behind ``start`` where the
             clock of before is not known any more.
+        unjudged: Offsets of the source in front of ``start`` that are retained, and that nobody has judged.
+        reset_ms: When the reset was that all begins at, in ms, 0 where that is not known; None: at none.
         other_rules: The worker's state was written under another definition: it judged by other rules.
         total: Violations.
         violations: The first of them.
@@ -80,6 +82,8 @@ class Report:
     pending: int = 0
     unproved: int = 0
     judged_from: int = 0
+    unjudged: int = 0
+    reset_ms: int | None = None
     other_rules: bool = False
     total: int = 0
     violations: list[Violation] = field(default_factory=list)

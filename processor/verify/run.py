@@ -141,6 +141,7 @@ class Certificate:
         limits = await find_limits(readers[0], pipeline, partition, self._group, changelog, shared)
         report = Report(pipeline.name, partition, limits.start, limits.stop, judged_from=limits.start)
         report.other_rules = limits.other_rules
+        report.unjudged, report.reset_ms = limits.unjudged, limits.reset_ms
         source = TopicPartition(pipeline.source, partition)
         streams = {
             topic: OutputStream(

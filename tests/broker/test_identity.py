@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 import subprocess
 import sys
@@ -11,8 +12,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from schemas.changelog import POSITION_KEY, sealed
+from tests.support.certificate import certificate
 from tests.support.reset import remembered, run_reset
-from tests.support.topics import environment, produce_transaction, sequences, unique
+from tests.support.topics import (
+    admin,
+    create_topic,
+    delete_topic,
+    environment,
+    produce_transaction,
+    sequences,
+    unique,
+    until,
+)
 from tests.support.worker import (
     ROOT,
     New,
@@ -23,12 +34,14 @@ from tests.support.worker import (
     produce,
     read_topic,
     run_drain,
+    start_worker,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from tests.support.broker import Broker
+    from tests.support.broker import Broker, OwnBroker
 
 pytestmark = pytest.mark.broker
 
@@ -96,3 +109,108 @@ def test_a_state_of_before_names_were_kept_is_taken_over_once(broker: Broker, tm
     found = remembered(config).position
     assert found == now
     assert (now.application, now.pipeline) == (config.application_id, "p")
+
+
+def remade(config: WorkerConfig, topic: str, configs: Mapping[str, str] | None = None) -> None:
+    delete_topic(config.bootstrap_servers, topic)
+    create_topic(config.bootstrap_servers, topic, 1, configs)
+
+
+def test_a_source_made_anew_under_a_running_worker_stops_it_before_anything_of_it_is_taken_in(
+    broker: Broker, tmp_path: Path
+) -> None:
+    config = ten(broker, tmp_path)
+    bootstrap = config.bootstrap_servers
+    with start_worker(config) as worker:
+        worker.wait_ready()
+        # Halted, so that it notices nothing between two fetches: the new topic has the position in its range.
+        worker.pause()
+        remade(config, config.source)
+        produce(bootstrap, config.source, [new(i) for i in range(100, 120)])
+        worker.resume()
+        assert worker.wait() == 1
+        said = worker.stderr
+
+    assert f"topic {config.source} is not the one that the state was made from" in said
+    assert sequences(read_topic(bootstrap, config.sink)) == list(range(10))
+    again = run_drain(config)
+    assert again.code == 1
+    (command,) = {line.partition("seqmark reset -c FILE ")[2] for line in again.stderr.splitlines()} - {""}
+    arguments = command.partition(";")[0].split()
+    assert arguments == ["--pipeline", "p", "--to-earliest"]
+    assert run_reset(config, *arguments[2:]).code == 0
+    drained(config)
+    assert sequences(read_topic(bootstrap, config.sink)) == [*range(10), *range(100, 120)]
+    assert certificate(config).code == 0
+
+
+def test_a_sink_made_anew_is_refused_and_a_reset_goes_on_into_the_new_one(
+    broker: Broker, tmp_path: Path
+) -> None:
+    config = ten(broker, tmp_path)
+    bootstrap = config.bootstrap_servers
+    remade(config, config.sink)
+    produce(bootstrap, config.source, [new(i) for i in range(5, 12)])
+
+    refused = run_drain(config)
+
+    assert refused.code == 1
+    assert f"topic {config.sink}, the sink, is not the one that was written to" in refused.stderr
+    command = refused.stderr.partition("state as it is: seqmark reset -c FILE ")[2].partition(";")[0].split()
+    assert command == ["--pipeline", "p", "--to-offset", "0:10"]
+    assert run_reset(config, *command[2:]).code == 0
+    drained(config)
+    assert sequences(read_topic(bootstrap, config.sink)) == [10, 11]
+    assert certificate(config).code == 0
+
+
+def test_a_sink_that_the_config_has_been_changed_to_is_taken_on(broker: Broker, tmp_path: Path) -> None:
+    config = ten(broker, tmp_path)
+    (pipeline,) = config.pipelines
+    other = replace(config, pipelines=(replace(pipeline, sink=f"{pipeline.sink}.2"),))
+    produce(config.bootstrap_servers, config.source, [new(i) for i in range(5, 12)])
+
+    drained(other)
+
+    assert sequences(read_topic(config.bootstrap_servers, other.sink)) == [10, 11]
+
+
+def test_a_changelog_restored_from_a_copy_is_kept_by_the_reset_that_the_worker_names(
+    broker: Broker, tmp_path: Path
+) -> None:
+    config = ten(broker, tmp_path)
+    copy = read_topic(config.bootstrap_servers, config.changelog)
+    remade(config, config.changelog, {"cleanup.policy": "compact"})
+    entries = [New(record.key, record.value, record.headers, record.timestamp) for record in copy]
+    produce_transaction(config.bootstrap_servers, config.changelog, entries)
+    produce(config.bootstrap_servers, config.source, [new(i) for i in range(5, 12)])
+    shutil.rmtree(config.state_dir)
+
+    refused = run_drain(config)
+
+    assert refused.code == 1
+    assert f"topic {config.changelog}, the changelog, is not the one" in refused.stderr
+    told = run_reset(config, "--to-offset", "0:10")
+    assert (told.code, told.lines[0]["state"]) == (0, "kept")
+    drained(config)
+    assert sequences(read_topic(config.bootstrap_servers, config.sink)) == list(range(12))
+
+
+def test_a_worker_does_not_bring_a_deleted_topic_back_and_looks_at_the_settings_of_the_next_one(
+    own_broker: OwnBroker, tmp_path: Path
+) -> None:
+    bootstrap = own_broker(overrides={"auto.create.topics.enable": "true"}).bootstrap_servers
+    config = new_config(bootstrap, tmp_path)
+    produce(bootstrap, config.source, [new(i) for i in range(10)])
+    with start_worker(config, env={"SEQMARK_TEST_METADATA_MAX_AGE_MS": "200"}) as worker:
+        worker.wait_ready()
+        until(lambda: len(read_topic(bootstrap, config.sink)) == 10, "all has passed")
+        delete_topic(bootstrap, config.sink)
+        worker.wait_says(f"not there: {config.sink}; waiting")
+        # It has asked for it since, and for its settings; whoever asks may not make it.
+        assert config.sink not in admin(bootstrap).list_topics(timeout=60).topics
+        create_topic(bootstrap, config.sink, 1, {"message.timestamp.type": "LogAppendTime"})
+        assert worker.wait() == 1
+
+    assert "the topics are not right any more" in worker.stderr
+    assert "LogAppendTime" in worker.stderr

@@ -18,6 +18,7 @@ from processor.wire.encode import EncodedBatch, plain_batch
 from tests.support.topics import (
     alter_topic,
     create_topic,
+    delete_topic,
     dice,
     group_offsets,
     new,
@@ -80,6 +81,32 @@ def test_sequences_wrap_to_zero_as_the_broker_expects(
     asyncio.run(run())
 
     assert sequences(read_topic(broker.bootstrap_servers, topic)) == list(range(100))
+
+
+@pytest.mark.parametrize("transactional", [True, False])
+def test_a_topic_that_was_made_anew_in_between_is_told_by_where_a_batch_lands(
+    broker: Broker, topic: str, *, transactional: bool
+) -> None:
+    async def run() -> None:
+        async with fenced(broker, topic, unique("tx") if transactional else None) as producer:
+            producer.begin()
+            await producer.send(topic, 0, [batch(range(5))])
+            await producer.flush()
+            if transactional:
+                await producer.end(commit=True)
+                await producer._ended_everywhere()
+            await asyncio.to_thread(delete_topic, broker.bootstrap_servers, topic)
+            await asyncio.to_thread(create_topic, broker.bootstrap_servers, topic, 2)
+            producer.begin()
+            await producer.send(topic, 0, [batch(range(5))])
+            with pytest.raises(StopError, match=r":0 has taken a batch at offset 0, but .* up to 5 before"):
+                await producer.flush()
+            await producer.abort()
+
+    asyncio.run(run())
+
+    left = [] if transactional else list(range(5))
+    assert sequences(read_topic(broker.bootstrap_servers, topic)) == left
 
 
 def test_batches_queued_for_new_partitions_meanwhile_wait_for_the_coordinator(

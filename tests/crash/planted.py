@@ -31,6 +31,55 @@ class Mistake(NamedTuple):
 
 MISTAKES = (
     Mistake(
+        "the ids of topics are not compared at assignment",
+        "processor/opening.py",
+        "                self._require_same_topics(tp, position)\n",
+        "                pass\n",
+        "tests/broker/test_identity.py::test_a_sink_made_anew_is_refused_and_a_reset_goes_on_into_the_new_one",
+        broker=True,
+    ),
+    Mistake(
+        "the source is read by its name",
+        "processor/kafka/fetch.py",
+        "        self._by_name = False\n",
+        "        self._by_name = True\n",
+        "tests/broker/test_identity.py::"
+        "test_a_source_made_anew_under_a_running_worker_stops_it_before_anything_of_it_is_taken_in",
+        broker=True,
+    ),
+    Mistake(
+        "asking where a topic is may create it",
+        "processor/kafka/kip516.py",
+        "return _MetadataStruct(topics, False, ",
+        "return _MetadataStruct(topics, True, ",
+        "tests/broker/test_identity.py::"
+        "test_a_worker_does_not_bring_a_deleted_topic_back_and_looks_at_the_settings_of_the_next_one",
+        broker=True,
+    ),
+    Mistake(
+        "a changelog made anew is written on",
+        "processor/pipeline.py",
+        "            if after <= partition.changelog_offset:\n",
+        "            if after < 0:\n",
+        "tests/unit/test_pipeline.py::test_a_changelog_made_anew_is_noticed_before_the_transaction_ends",
+    ),
+    Mistake(
+        "an output made anew is written on",
+        "processor/kafka/producer.py",
+        "            if offset < self._known.get(tp, 0):\n",
+        "            if offset < 0:\n",
+        "tests/broker/test_producer.py::"
+        "test_a_topic_that_was_made_anew_in_between_is_told_by_where_a_batch_lands",
+        broker=True,
+    ),
+    Mistake(
+        "a failed look at the topics is remembered",
+        "processor/context.py",
+        "            if self._looked is looked:\n                self._looked = None\n            raise\n",
+        "            raise\n",
+        "tests/unit/test_context.py::test_a_failed_look_is_asked_again_and_one_that_succeeds_is_shared",
+    ),
+    Mistake(
         "a state is taken over whoever's it is",
         "processor/opening.py",
         "        self._require_own(position, changelog)\n        if position is None",

@@ -49,13 +49,14 @@ VALUES: list[tuple[bytes, bytes, Callable[[bytes], object]]] = [
     (POSITION_KEY, NAMED.encode(), Position.decode),
     (ORIGIN_KEY, ORIGIN.encode(), Origin.decode),
     (ORIGIN_KEY, replace(ORIGIN, known_before=3).encode(), Origin.decode),
+    (ORIGIN_KEY, replace(ORIGIN, reset_ms=3).encode(), Origin.decode),
     (LOCAL_KEY, MARK.encode(), LocalMark.decode),
     (KEY, encode_watermark(KEY, 2**40), lambda value: decode_watermark(KEY, value)),
 ]
 each = pytest.mark.parametrize(
     ("key", "value", "decode"),
     VALUES,
-    ids=["position", "named position", "origin", "origin of a reset", "local", "watermark"],
+    ids=["position", "named position", "origin", "origin of a reset", "dated origin", "local", "watermark"],
 )
 
 
@@ -64,8 +65,8 @@ def test_a_position_is_read_back_as_it_was_written(position: Position) -> None:
     assert Position.decode(position.encode()) == position
 
 
-@given(st.tuples(int64, int64, int64, int64, st.just(0) | int64))
-def test_an_origin_is_read_back_as_it_was_written(offsets: tuple[int, int, int, int, int]) -> None:
+@given(st.tuples(int64, int64, int64, int64, st.just(0) | int64, st.just(0) | int64))
+def test_an_origin_is_read_back_as_it_was_written(offsets: tuple[int, int, int, int, int, int]) -> None:
     assert Origin.decode(Origin(*offsets).encode()) == Origin(*offsets)
 
 
@@ -91,6 +92,8 @@ def test_the_layouts_are_the_ones_that_stored_state_has() -> None:
     assert ORIGIN.encode()[:-4].hex() == "01" + offsets
     knowing = replace(ORIGIN, known_before=9).encode()
     assert knowing[:-4].hex() == "02" + offsets + "0000000000000009"
+    dated = replace(ORIGIN, known_before=9, reset_ms=10).encode()
+    assert dated[:-4].hex() == "03" + offsets + "0000000000000009" + "000000000000000a"
     assert MARK.encode()[:-4].hex() == "01000000000000004d" + state_id
     assert encode_watermark(b"W", -2)[:-4].hex() == "0100fffffffffffffffe"
     assert (POSITION_KEY, ORIGIN_KEY, LOCAL_KEY, KEY) == (b"P", b"O", b"\0L", b"W")

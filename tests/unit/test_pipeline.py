@@ -236,6 +236,22 @@ def test_a_commit_is_exactly_the_numbered_steps_in_their_order(monkeypatch: pyte
     ]
 
 
+def test_a_changelog_made_anew_is_noticed_before_the_transaction_ends() -> None:
+    slot = Slot()
+    slot.take(came(1, 2))
+    slot.commit()
+    slot.take(came(3, start=2))
+    slot.commit()
+    slot.output._next[CHANGELOG, 0] = 0
+
+    slot.take(came(4, start=3))
+    with pytest.raises(StopError, match=r"known up to \d+: the changelog was deleted and made anew"):
+        slot.commit()
+
+    assert slot.said[-3:] == ["flush", f"send {CHANGELOG}:0", "flush"]
+    assert slot.committed() == (3, 3)
+
+
 def test_the_partitions_of_a_slot_are_in_one_transaction() -> None:
     slot = Slot(partitions=2)
     one = came(1, 2)
