@@ -48,6 +48,9 @@ up to 8 us, and 6,000 of them 50 ms, for which the event loop answers nobody."""
 SOME_OFFSETS = 1000
 """At the end of a topic of positions: some 500 commits, of which one that has not been aborted is enough."""
 
+FRONT_OFFSETS = 16
+"""In front of a changelog: the first commit begins with the origin."""
+
 
 def transactional_id(application_id: str, pipeline: str, slot: int, slots: int) -> str:
     """Return the id that fences a slot's owners: it always names the same partitions.
@@ -125,7 +128,7 @@ class Opening:
                 log.error("local state of %s:%s is damaged, reading it anew: %s", name, tp.partition, damage)
             self._forget_foreign(table, tp)
             position = await self._restored(table, changelog, gauge.set)
-            started = position or await self._first_position(tp, limits)
+            started, beginning = (position, ()) if position else await self._first_position(tp, limits)
             started = self._of_now(started)
             self._check_definition(tp, started)
             if position is not None:
@@ -137,8 +140,8 @@ class Opening:
             partition.changelog_offset = table.changelog_offset
             if isinstance(judge, IdJudge):
                 partition.piece_bytes = ID_PIECE_BYTES
-            if position is None and not self._work.only_positions:
-                partition.origin = await origin_at(self._link, self._topics, tp.partition, started.next_offset)
+            if position is None:
+                partition.origin = await self._origin(tp.partition, started.next_offset, beginning)
             pipeline.partitions[tp.partition] = partition
         except CorruptStoreError as error:
             # Where the restore has not looked: all of it is read from the changelog next time.
@@ -201,7 +204,14 @@ class Opening:
         if position is not None:
             require_own(position, self._context.application_id, self._name, changelog.name)
 
-    async def _first_position(self, tp: TopicPartition, limits: Bounds) -> Position:
+    async def _origin(self, number: int, offset: int, beginning: tuple[int, ...]) -> Origin | None:
+        if self._work.only_positions:
+            # Nobody compares what a first hop writes.
+            return Origin(offset, NO_TOPIC, beginning=beginning) if beginning else None
+        return replace(await origin_at(self._link, self._topics, number, offset), beginning=beginning)
+
+    async def _first_position(self, tp: TopicPartition, limits: Bounds) -> tuple[Position, tuple[int, ...]]:
+        """Return where a partition without state begins, and where the source ended when the pipeline began."""
         group = self._context.application_id
         known = await committed(self._link, group, [tp])
         if tp in known:
@@ -215,9 +225,42 @@ class Opening:
             )
         if self._work.only_positions:
             await self._require_same_meaning(tp)
-        earliest = self._context.start == "earliest" or self._work.upstream is not None
-        offset = limits.start if earliest else limits.end
-        return new_position(offset, self._meaning, os.urandom(16), self._context.slots)
+        beginning: tuple[int, ...] = ()
+        if self._context.start == "latest" and self._work.upstream is None:
+            known_beginning = await self._beginning(tp)
+            beginning = await self._ends(tp.topic) if known_beginning is None else known_beginning
+        # One that was added since, or of which nobody says where it ended, begins with its first record.
+        offset = beginning[tp.partition] if tp.partition < len(beginning) else limits.start
+        offset = max(offset, limits.start)
+        return new_position(offset, self._meaning, os.urandom(16), self._context.slots), beginning
+
+    async def _ends(self, topic: str) -> tuple[int, ...]:
+        every = [TopicPartition(topic, each) for each in sorted(self._link.partitions(topic))]
+        ends = await bounds(self._link, every)
+        return tuple(ends[each].end for each in every)
+
+    async def _beginning(self, tp: TopicPartition) -> tuple[int, ...] | None:
+        """Say where the source ended when the pipeline began at its end; None: it begins now.
+
+        A partition without state is not a pipeline without state: what came into it since the others began is
+        not to be skipped. Empty where they have begun and nobody says where the source ended then.
+        """
+        changelogs = self._link.partitions(self._topics.changelog)
+        sources = sorted(self._link.partitions(tp.topic) - {tp.partition})
+        for number in sources:
+            if number not in changelogs:
+                continue
+            changelog = ChangelogPartition(self._link, self._context.decoder, self._topics.changelog, number)
+            if await last_position(changelog) is None:
+                continue
+            there = await changelog.bounds()
+            # It is the first that is written, and stays in front whatever is compacted or deleted.
+            front = await read_head(changelog, there.start, min(there.start + FRONT_OFFSETS, there.stable))
+            return () if front.origin is None else front.origin.beginning
+        known = await committed(
+            self._link, self._context.application_id, [TopicPartition(tp.topic, each) for each in sources]
+        )
+        return () if known else None
 
     async def _require_same_meaning(self, tp: TopicPartition) -> None:
         """Look whether ids go where the source's other partitions send them: a new one has no state to say so.

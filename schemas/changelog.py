@@ -25,6 +25,7 @@ so that a record under a wrong key, a cut one and a flipped bit are all found::
               | quarantine offset i64 | crc u32 |
     origin    | version u8 = 2 | the four offsets as above | known before i64 | crc u32 |
     origin    | version u8 = 3 | the four offsets as above | known before i64 | reset at i64, ms | crc u32 |
+    origin    | version u8 = 4 | as version 3 | partitions u32 | end offset i64 of each | crc u32 |
 
     watermark | version u8 = 1 | flags u8 = 0 | sequence i64 | crc u32 |
 
@@ -54,7 +55,9 @@ have a changelog of the same name. Nothing of that is known of a version 1, whic
 commit writes version 2.
 
 Version 1 of an origin says that the state knows nothing of what lies before it, as at a first commit. After a
-reset it mostly does: version 2 says how much, and version 3 when the reset was.
+reset it mostly does: version 2 says how much, and version 3 when the reset was. Version 4
+is that of a pipeline that has begun at the end of its source: it says where each partition ended then, from
+where one that comes to work later goes on.
 
 The origin is written once with a partition's first commit, and with each reset, before everything else of that
 transaction. It says from where on source and outputs belong together, which is what `seqmark verify` compares.
@@ -68,7 +71,7 @@ version; old ones stay readable.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import google_crc32c
 
@@ -102,6 +105,7 @@ _NAMED_VERSION = 2
 _SCOPE_VERSION = 2
 _KNOWING_VERSION = 2
 _DATED_VERSION = 3
+_BEGUN_VERSION = 4
 _WITH_EPOCH, _WITH_RUN, _WITH_RING = 1, 2, 4
 NO_BATCH = -1
 """``batch_offset`` before any batch has been consumed."""
@@ -208,6 +212,7 @@ class Origin:
         known_before: How many source offsets right below ``source_offset`` the state knows all the same: 0 at a
             first commit, what a reset has recomputed or kept otherwise.
         reset_ms: When the reset was that made it, in ms since 1970; 0: at a first commit, or nobody said.
+        beginning: Where each partition of the source ended when the pipeline began, if it began there.
     """
 
     source_offset: int
@@ -216,6 +221,7 @@ class Origin:
     quarantine_offset: int = NO_TOPIC
     known_before: int = 0
     reset_ms: int = 0
+    beginning: tuple[int, ...] = ()
 
     @property
     def by_reset(self) -> bool:
@@ -230,6 +236,10 @@ class Origin:
     def encode(self) -> bytes:
         """Return the value under `ORIGIN_KEY`."""
         outputs = self.sink_offset, self.duplicates_offset, self.quarantine_offset
+        if self.beginning:
+            fields = self.source_offset, *outputs, self.known_before, self.reset_ms
+            ends = struct.pack(f">I{len(self.beginning)}q", len(self.beginning), *self.beginning)
+            return sealed(ORIGIN_KEY, _DATED_ORIGIN.pack(_BEGUN_VERSION, *fields) + ends)
         if self.reset_ms:
             fields = self.source_offset, *outputs, self.known_before, self.reset_ms
             return sealed(ORIGIN_KEY, _DATED_ORIGIN.pack(_DATED_VERSION, *fields))
@@ -245,6 +255,15 @@ class Origin:
         Raises:
             CorruptStateError: It is not one, or not whole.
         """
+        if value[:1] == bytes([_BEGUN_VERSION]):
+            body = opened(ORIGIN_KEY, value, max(0, len(value) - _CRC.size), _BEGUN_VERSION)
+            try:
+                _, *offsets = _DATED_ORIGIN.unpack_from(body)
+                (count,) = _U32.unpack_from(body, _DATED_ORIGIN.size)
+                ends = struct.unpack(f">{count}q", body[_DATED_ORIGIN.size + _U32.size :])
+            except struct.error as error:
+                raise CorruptStateError(f"the value under {ORIGIN_KEY!r} is cut") from error
+            return replace(cls(*offsets), beginning=ends)
         if value[:1] == bytes([_DATED_VERSION]):
             body = opened(ORIGIN_KEY, value, _DATED_ORIGIN.size, _DATED_VERSION)
             _, *offsets = _DATED_ORIGIN.unpack(body)

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from schemas.changelog import POSITION_KEY, sealed
-from tests.support.certificate import certificate
+from tests.support.certificate import certificate, run_verify
 from tests.support.reset import remembered, run_reset
 from tests.support.topics import (
+    add_partitions,
     admin,
     create_topic,
     delete_topic,
@@ -214,3 +215,39 @@ def test_a_worker_does_not_bring_a_deleted_topic_back_and_looks_at_the_settings_
 
     assert "the topics are not right any more" in worker.stderr
     assert "LogAppendTime" in worker.stderr
+
+
+def test_a_partition_that_is_added_to_a_pipeline_that_began_at_latest_loses_nothing(
+    broker: Broker, tmp_path: Path
+) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path, partitions=2).but(start="latest", slots=3)
+    bootstrap = config.bootstrap_servers
+    for partition in range(2):
+        produce(bootstrap, config.source, [new(i) for i in range(3)], partition=partition)
+    drained(config)
+    assert not read_topic(bootstrap, config.sink)
+    for topic in (config.source, config.sink, config.changelog):
+        add_partitions(bootstrap, topic, 3)
+    for partition in range(3):
+        produce(bootstrap, config.source, [new(i) for i in range(10, 15)], partition=partition)
+
+    drained(config)
+
+    found = read_topic(bootstrap, config.sink)
+    assert [sequences(found, partition) for partition in range(3)] == [list(range(10, 15))] * 3
+    told = certificate(config)
+    assert [(line["from"], line["source"], line["unjudged"]) for line in told.partitions] == [
+        (3, 5, 3),
+        (3, 5, 3),
+        (0, 5, 0),
+    ]
+    said = run_verify(config).stdout
+    assert "p 0: begins at origin 3; retained before it, not judged: up to 3 records" in said
+    assert "since the reset" not in said
+    done = run_reset(config, "--to-offset", "0:5")
+    assert done.code == 0
+    drained(config)
+    (first, _, last) = certificate(config).partitions
+    assert (first["from"], first["unjudged"], last["since_reset"]) == (5, 3, None)
+    lines = run_verify(config).stdout.splitlines()
+    assert ", since the reset of 20" in next(line for line in lines if line.startswith("certificate: ok"))

@@ -31,6 +31,14 @@ class Mistake(NamedTuple):
 
 MISTAKES = (
     Mistake(
+        "with latest a partition begins at its end whatever the others say",
+        "processor/opening.py",
+        "            known_beginning = await self._beginning(tp)\n",
+        "            known_beginning = None\n",
+        "tests/unit/test_opening.py::"
+        "test_with_latest_a_partition_begins_where_it_ended_when_the_pipeline_began",
+    ),
+    Mistake(
         "the ids of topics are not compared at assignment",
         "processor/opening.py",
         "                self._require_same_topics(tp, position)\n",

@@ -50,13 +50,23 @@ VALUES: list[tuple[bytes, bytes, Callable[[bytes], object]]] = [
     (ORIGIN_KEY, ORIGIN.encode(), Origin.decode),
     (ORIGIN_KEY, replace(ORIGIN, known_before=3).encode(), Origin.decode),
     (ORIGIN_KEY, replace(ORIGIN, reset_ms=3).encode(), Origin.decode),
+    (ORIGIN_KEY, replace(ORIGIN, beginning=(7, 9)).encode(), Origin.decode),
     (LOCAL_KEY, MARK.encode(), LocalMark.decode),
     (KEY, encode_watermark(KEY, 2**40), lambda value: decode_watermark(KEY, value)),
 ]
 each = pytest.mark.parametrize(
     ("key", "value", "decode"),
     VALUES,
-    ids=["position", "named position", "origin", "origin of a reset", "dated origin", "local", "watermark"],
+    ids=[
+        "position",
+        "named position",
+        "origin",
+        "origin of a reset",
+        "dated origin",
+        "origin at the end",
+        "local",
+        "watermark",
+    ],
 )
 
 
@@ -94,6 +104,9 @@ def test_the_layouts_are_the_ones_that_stored_state_has() -> None:
     assert knowing[:-4].hex() == "02" + offsets + "0000000000000009"
     dated = replace(ORIGIN, known_before=9, reset_ms=10).encode()
     assert dated[:-4].hex() == "03" + offsets + "0000000000000009" + "000000000000000a"
+    begun = replace(ORIGIN, beginning=(7, 9)).encode()
+    assert begun[:-4].hex() == "04" + offsets + bytes(16).hex() + "00000002" + f"{7:016x}{9:016x}"
+    assert Origin.decode(begun) == replace(ORIGIN, beginning=(7, 9))
     assert MARK.encode()[:-4].hex() == "01000000000000004d" + state_id
     assert encode_watermark(b"W", -2)[:-4].hex() == "0100fffffffffffffffe"
     assert (POSITION_KEY, ORIGIN_KEY, LOCAL_KEY, KEY) == (b"P", b"O", b"\0L", b"W")

@@ -1,6 +1,7 @@
-"""Is a new partition of a routed source kept from sending ids elsewhere than the others do?
+"""A partition without state is not a pipeline without state: what its others say decides where it begins.
 
-With positions in a list: where they come from on a broker is tested in `tests/broker/test_route.py`.
+With positions in a list: where they come from on a broker is tested in `tests/broker/test_route.py` and
+`tests/broker/test_identity.py`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from processor.hops import FirstHop
 from processor.kafka.offsets import Bounds
 from processor.kafka.seam import TopicPartition
 from processor.opening import Opening
+from processor.pipeline import Topics
 from processor.router import RouteTopics
-from schemas.changelog import POSITION_KEY, Position
+from schemas.changelog import ORIGIN_KEY, POSITION_KEY, Origin, Position
 from schemas.config import InsertIdDedup
 from tests.support.scopes import columns_of
 
@@ -98,3 +100,80 @@ def test_a_new_partition_of_a_routed_source_sends_ids_where_the_others_do_or_now
     else:
         asyncio.run(run())
     assert positions.read == [(number, 4000, 5000) for number in read]
+
+
+class Others:
+    """A source of four partitions that ends at 100, with the origins of those that have begun."""
+
+    def __init__(self, origins: dict[int, Origin], told: int | None = None) -> None:
+        self.origins, self.told = origins, told
+        self.ids: dict[str, bytes] = {}
+
+    def partitions(self, topic: str) -> set[int]:
+        del topic
+        return set(range(4))
+
+    async def bounds(self, link: object, partitions: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        del link
+        return {tp: Bounds(10, 100, 100) for tp in partitions}
+
+    async def committed(
+        self, link: object, group: str, some: list[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        del link, group
+        return {tp: 7 for tp in some if tp.partition == self.told}
+
+    def changelog(self, link: object, decoder: object, topic: str, partition: int) -> Any:
+        del link, decoder, topic
+
+        async def there() -> Bounds:
+            return Bounds(0, 40, 40)
+
+        async def columns(start: int, stop: int) -> AsyncIterator[tuple[Columns, int]]:
+            origin = self.origins.get(partition)
+            if origin is None:
+                return
+            value = Position(7, -1, 0, b"this definition.", bytes(16), 1).encode()
+            first = [(ORIGIN_KEY, origin.encode())] if start == 0 else []
+            yield columns_of([*first, (POSITION_KEY, value)])[0], stop
+
+        return SimpleNamespace(bounds=there, columns=columns)
+
+
+BEGUN = Origin(50, 0, beginning=(50, 60, 5))
+
+
+@pytest.mark.parametrize(
+    ("start", "number", "others", "expected"),
+    [
+        ("earliest", 1, Others({0: BEGUN}), (10, ())),
+        ("latest", 1, Others({}), (100, (100,) * 4)),
+        ("latest", 1, Others({0: BEGUN}), (60, (50, 60, 5))),
+        ("latest", 2, Others({0: BEGUN}), (10, (50, 60, 5))),
+        ("latest", 3, Others({1: BEGUN}), (10, (50, 60, 5))),
+        ("latest", 1, Others({3: Origin(50, 0)}), (10, ())),
+        ("latest", 1, Others({}, told=2), (10, ())),
+    ],
+    ids=["earliest", "all begin", "was there", "was shorter", "was added", "nobody says", "the group has come"],
+)
+def test_with_latest_a_partition_begins_where_it_ended_when_the_pipeline_began(
+    start: str,
+    number: int,
+    others: Any,
+    expected: tuple[int, tuple[int, ...]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(opening, "bounds", others.bounds)
+    monkeypatch.setattr(opening, "committed", others.committed)
+    monkeypatch.setattr(opening, "ChangelogPartition", others.changelog)
+    context: Any = SimpleNamespace(decoder=None, start=start, application_id="a", slots=4)
+    topics = Topics("raw", "clean", None, "changelog", 0, 0)
+    work: Any = SimpleNamespace(topics=topics, definition=bytes(16), upstream=None, only_positions=False)
+    nobody: Any = None
+
+    async def run() -> tuple[Position, tuple[int, ...]]:
+        tp = TopicPartition("raw", number)
+        return await Opening(context, "p", work, others, nobody)._first_position(tp, Bounds(10, 100, 100))
+
+    position, beginning = asyncio.run(run())
+    assert (position.next_offset, beginning) == expected
