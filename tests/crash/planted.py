@@ -39,6 +39,14 @@ MISTAKES = (
         "test_with_latest_a_partition_begins_where_it_ended_when_the_pipeline_began",
     ),
     Mistake(
+        "a recording of another source's state stays in a certificate",
+        "processor/verify/limits.py",
+        "    recording = noted\n",
+        "",
+        "tests/unit/test_verify_limits.py::"
+        "test_a_recording_of_the_state_of_a_source_before_is_not_in_the_certificate",
+    ),
+    Mistake(
         "the ids of topics are not compared at assignment",
         "processor/opening.py",
         "                self._require_same_topics(tp, position)\n",
