@@ -1,6 +1,6 @@
 """Tells whether this is still the source that the state was made from, where brokers have no topic ids.
 
-A topic that was deleted and made anew cannot be told from the old one by its name. Where brokers give ids, those
+A topic that was deleted and made anew cannot be told from the old one by its name. Where brokers give ids, they
 tell (`processor.belonging`). All the same the state remembers base offset and CRC of the last batch it took in,
 and they are compared when a partition is assigned: a log that was cut is found by that, too.
 """
