@@ -142,6 +142,7 @@ def topics_for(settings: Settings, hop: Pipeline, view: ClusterView) -> Topics:
     """Return the topics of a hop to a sink, with what they take."""
     quarantine, duplicates = hop.quarantine, hop.duplicates
     changelog = changelog_topic(settings, hop)
+    written = [hop.sink, *filter(None, (duplicates, quarantine)), changelog]
     return Topics(
         hop.source,
         hop.sink,
@@ -152,4 +153,5 @@ def topics_for(settings: Settings, hop: Pipeline, view: ClusterView) -> Topics:
         limit_bytes(view, changelog),
         duplicates,
         limit_bytes(view, duplicates) if duplicates else 0,
+        min(view[topic].partitions for topic in written),
     )

@@ -84,7 +84,11 @@ class Output(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Where a pipeline reads and writes, and what those topics take."""
+    """Where a pipeline reads and writes, and what those topics take.
+
+    Attributes:
+        width: Partitions of the source below this number have one of their own wherever that is needed.
+    """
 
     source: str
     sink: str
@@ -95,6 +99,7 @@ class Topics:
     changelog_limit_bytes: int = 1_048_588
     duplicates: str | None = None
     duplicates_limit_bytes: int = 0
+    width: int = 2**31 - 1
 
     @property
     def written(self) -> list[str]:

@@ -93,6 +93,7 @@ def first_topics(settings: Settings, hop: FirstHop, view: ClusterView) -> RouteT
         sink_limit_bytes=limit_bytes(view, hop.sink),
         quarantine_limit_bytes=limit_bytes(view, hop.quarantine) if hop.quarantine else 0,
         changelog_limit_bytes=limit_bytes(view, positions),
+        width=view[positions].partitions,
         internal=hop.internal,
         internal_limit_bytes=limit_bytes(view, hop.internal),
         internal_partitions=view[hop.internal].partitions,

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ from processor.kafka.fetch import Fetcher, OutOfRangeError
 from processor.kafka.offsets import bounds
 from processor.kafka.output import AtLeastOnceOutput, ExactlyOnceOutput
 from processor.kafka.producer import Producer
-from processor.kafka.seam import Change, KafkaError, Link, TopicPartition
+from processor.kafka.seam import METADATA_MAX_AGE_MS, Change, KafkaError, Link, TopicPartition
 from processor.kafka.trim import Trimmer
 from processor.kafka.upstream import taken_in
 from processor.opening import Opening, transactional_id
@@ -47,6 +48,9 @@ ROOM = 4
 """Chunks fetched ahead: at 1 MiB each, times slots, a bound for memory."""
 BACKOFF_FIRST_S = 0.1
 BACKOFF_LAST_S = 5.0
+LATE_LOOK_S = min(METADATA_MAX_AGE_MS / 1000, 10.0)
+"""How often partitions that wait for a wider topic look again."""
+LATE_SAY_S = 60.0
 CLOSE_S = 4.0
 """How long giving a slot up may wait for its last commit; SIGTERM has 10 s in all."""
 
@@ -119,6 +123,11 @@ class SlotRun:
         self._standstill = Standstill(pipeline.name, context.metrics)
         self._trim_link: Link | None = None
         self.ready = False
+        self._able: list[int] = []
+        self._late: list[int] = []
+        self._said_late_at = -math.inf
+        self.waits = ""
+        """Which of its partitions wait for a place in a topic, and in which; empty if none do."""
         self.trouble = ""
         """What it was built anew for last, until it is ready again."""
 
@@ -179,14 +188,14 @@ class SlotRun:
         self._ids = {}
         self._failed = asyncio.get_running_loop().create_future()
         self._room = asyncio.Semaphore(ROOM)
-        hop = self._hop = await self._context.work(self._config)
+        hop = self._hop = await self._wide_enough()
         topics = hop.topics
         link = await self._link("fetch", topics.source, *topics.written)
         if hop.deletes:
             # Of its own: a leader answers one request of a connection after the other, and one to delete waits
             # for its followers, which no fetch should.
             self._trim_link = await self._link("trim", topics.changelog, topics.source)
-        self._producer = await self._fenced(self._id, topics, self._numbers)
+        self._producer = await self._fenced(self._id, topics, self._able)
         shared = self._context.decoder, self._context.encoder, self._context.metrics
         pipeline = self._pipeline = hop.pipeline(self._output(self._producer, topics), *shared)
 
@@ -194,7 +203,7 @@ class SlotRun:
             return await self._fenced(identity, topics, numbers)
 
         opening = Opening(self._context, self._config.name, hop, link, fence)
-        source = [TopicPartition(topics.source, number) for number in self._numbers]
+        source = [TopicPartition(topics.source, number) for number in self._able]
         limits = await bounds(link, source)
         for tp in source:
             # The target of a drain is where the partition ended when it was assigned, not when rebuilt. That of
@@ -206,8 +215,56 @@ class SlotRun:
             await pipeline.commit()
         self._positions = {tp: pipeline.partitions[tp.partition].position.next_offset for tp in source}
         self.ready, self.trouble = True, ""
-        log.info("%s: ready, partitions %s", self._id, self._numbers)
+        log.info("%s: ready, partitions %s", self._id, self._able)
         self._context.progressed()
+
+    async def _wide_enough(self) -> HopWork:
+        """Return the work as the topics are; waits while no partition has a place in all of them.
+
+        Partitions are added to the source and to what is written to at different moments. Those that are
+        everywhere go on; the others wait, and begin once they can.
+        """
+        while True:
+            hop = await self._context.work(self._config)
+            width = hop.topics.width
+            self._able = [number for number in self._numbers if number < width]
+            self._late = [number for number in self._numbers if number >= width]
+            self.waits = (
+                ""
+                if not self._late
+                else (
+                    f"partitions {self._late} of {hop.topics.source} wait: one of "
+                    f"{', '.join(hop.topics.written)} has {width} partitions only; add partitions to it"
+                )
+            )
+            self._say_late()
+            if self._able:
+                return hop
+            await asyncio.sleep(LATE_LOOK_S)
+            self._context.look_again()
+
+    def _say_late(self) -> None:
+        now = time.monotonic()
+        if self.waits and now - self._said_late_at >= LATE_SAY_S:
+            self._said_late_at = now
+            log.warning("%s: %s", self._id, self.waits)
+
+    async def _grown(self) -> None:
+        """While partitions wait, look whether they can begin: the slot is built anew with them then."""
+        while self._late:
+            await asyncio.sleep(LATE_LOOK_S)
+            self._say_late()
+            self._context.look_again()
+            try:
+                hop = await self._context.work(self._config)
+            except RebuildError:
+                continue
+            except SeqmarkError as error:
+                self._fail(error)
+                return
+            if min(self._late) < hop.topics.width:
+                self._fail(RebuildError("topics", f"partitions {self._late} need not wait any more"))
+                return
 
     async def _link(self, what: str, *topics: str) -> Link:
         client_id = f"{self._id}-{what}"
@@ -244,6 +301,7 @@ class SlotRun:
         """Fetch until something fails; what fails is raised here."""
         fetching = asyncio.create_task(self._fetch(), name=f"fetch {self._id}")
         upstream = asyncio.create_task(self._upstream(), name=f"upstream {self._id}")
+        grown = asyncio.create_task(self._grown(), name=f"grown {self._id}")
         failed = self._failed
         if failed is None:
             return
@@ -253,7 +311,7 @@ class SlotRun:
                 if done.done():
                     done.result()
         finally:
-            for task in (fetching, upstream):
+            for task in (fetching, upstream, grown):
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await task

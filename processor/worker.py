@@ -237,7 +237,7 @@ class Worker:
         """
         if not self._assigned or self._membership is None or self._membership.unseen():
             return False
-        return all(run.ready for run in self._runs.values())
+        return all(run.ready and not run.waits for run in self._runs.values())
 
     @property
     def reason(self) -> str:
@@ -248,8 +248,8 @@ class Worker:
             return self._group_says or "the group is rebalancing"
         if unseen := self._membership.unseen():
             return _unseen(unseen)
-        idle = [f"{run.name}: {run.trouble or 'restoring'}" for run in self._runs.values() if not run.ready]
-        return "; ".join(sorted(idle))
+        idle = [run for run in self._runs.values() if not run.ready or run.waits]
+        return "; ".join(sorted(f"{run.name}: {run.trouble or run.waits or 'restoring'}" for run in idle))
 
     def _progressed(self) -> None:
         if not self._drain or not self.ready or self._membership is None:

@@ -83,7 +83,7 @@ async def _run(settings: Settings, *, drain: bool) -> None:
     logs.set_up(settings.worker.log_format, settings.worker.log_level)
     report = await ensure(settings, create=settings.worker.create_topics)
     say_problems(report.warnings, "warning")
-    report.require()
+    report.require(growing=True)
     try:
         metrics = Metrics()
         async with live.shown(settings, metrics, drain=drain):

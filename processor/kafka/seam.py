@@ -16,8 +16,10 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import math
 import os
 import random
+import time
 from collections import defaultdict
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any
@@ -27,7 +29,7 @@ from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.cluster import ClusterMetadata
-from aiokafka.conn import CloseReason
+from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
@@ -42,9 +44,10 @@ from aiokafka.errors import (
     KafkaError,
     NodeNotReadyError,
     RequestTimedOutError,
+    StaleMetadata,
     for_code,
 )
-from aiokafka.protocol.admin import DeleteRecordsRequest, DescribeGroupsRequest
+from aiokafka.protocol.admin import DeleteRecordsRequest, DescribeGroupsRequest, SaslAuthenticateRequest
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.fetch import FetchRequest
@@ -67,6 +70,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 __all__ = [
+    "METADATA_MAX_AGE_MS",
     "AbstractPartitionAssignor",
     "AddOffsetsToTxnRequest",
     "AddPartitionsToTxnRequest",
@@ -107,6 +111,10 @@ CONNECT_S = 10.0
 """To connect to one broker: Kafka's own ``socket.connection.setup.timeout.ms``."""
 METADATA_MAX_AGE_MS = int(os.environ.get("SEQMARK_TEST_METADATA_MAX_AGE_MS", "60000"))
 """How soon added partitions of a source are noticed; a test need not wait a minute."""
+
+
+SESSION_SHARE = 0.8
+"""Of a SASL session, after which it is renewed; Java's clients do so after 85 to 95 % of it."""
 
 
 class Kafka(IntEnum):
@@ -194,6 +202,7 @@ _ATTRIBUTES: Mapping[Any, tuple[str, ...]] = {
     GroupCoordinator: ("request_rejoin", "close", "_push_error_to_user", "_send_req", "_do_heartbeat"),
     SubscriptionState: ("subscribe", "fetch_context", "register_fetch_waiters", "abort_waiters"),
     AIOKafkaAdminClient: ("_send_request",),
+    AIOKafkaConnection: ("connect", "connected", "send", "close", "_do_sasl_handshake", "_handle_frame"),
     AIOKafkaClient: ("bootstrap", "force_metadata_update", "get_random_node", "set_topics", "close"),
 }
 
@@ -227,6 +236,63 @@ class Change(StrEnum):
 
     GONE = "there is no such topic any more"
     MADE_ANEW = "it was deleted and made anew"
+
+
+class _Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka is untyped
+    """aiokafka's connection, whose SASL session does not end (KIP-368).
+
+    Brokers may say for how long a session lasts, and close a connection that sends anything later: a
+    transaction that writes over it is aborted. Well before that, once everything that was asked is answered, it
+    authenticates again; what is to be sent meanwhile waits, and keeps its order.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.turn = asyncio.Lock()
+        """Of whoever sends."""
+        self._renew_at_s = math.inf
+        self._answered = asyncio.Event()
+        """Set with the last answer that is owed, or the connection's end."""
+
+    def _handle_frame(self, resp: bytes) -> None:
+        super()._handle_frame(resp)
+        if not self._requests:
+            self._answered.set()
+
+    def close(self, reason: Any = None, exc: Any = None) -> Any:
+        """See aiokafka: close the connection, whatever is asked over it."""
+        self._answered.set()
+        return super().close(reason, exc)
+
+    def send(self, request: Any, expect_response: bool = True) -> Any:  # noqa: FBT001, FBT002 - aiokafka's signature
+        """See aiokafka: write a request, and return what waits for its answer."""
+        answer = super().send(request, expect_response)
+        return self._noted(answer) if isinstance(request, SaslAuthenticateRequest) else answer
+
+    async def _noted(self, answer: Any) -> Any:
+        began_s = time.monotonic()
+        response = await answer
+        lifetime_ms = getattr(response, "session_lifetime_ms", 0)
+        self._renew_at_s = began_s + lifetime_ms / 1000 * SESSION_SHARE if lifetime_ms > 0 else math.inf
+        return response
+
+    async def keep_session(self) -> None:
+        """Authenticate again where it is time to.
+
+        Raises:
+            KafkaError: It was refused, or the connection broke.
+        """
+        if time.monotonic() < self._renew_at_s:
+            return
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT_MS / 1000):
+                if self._requests:
+                    self._answered.clear()
+                    await self._answered.wait()
+            await self._do_sasl_handshake()
+        except BaseException:
+            self.close(reason=CloseReason.AUTH_FAILURE)  # half of a handshake is of no use to anybody
+            raise
 
 
 class _Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
@@ -284,17 +350,63 @@ class _Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
     async def _get_conn(
         self, node_id: Any, *, group: int = ConnectionGroup.DEFAULT, no_hint: bool = False
     ) -> Any:
+        del no_hint  # aiokafka does not use it, either
         made = self._conns.get((node_id, group))
         if made is not None and made.connected():
             return made
         async with self._connecting[node_id, group]:
             try:
                 async with asyncio.timeout(CONNECT_S):
-                    return await super()._get_conn(node_id, group=group, no_hint=no_hint)
+                    return await self._connect(node_id, group)
             except TimeoutError:
                 log.warning("broker %s does not let us connect", node_id)
                 self.silent.add(node_id)
                 return None
+
+    async def _connect(self, node: Any, group: int) -> Any:
+        """Return a connection, or None: that is logged, and metadata asked for."""
+        made = self._conns.pop((node, group), None)
+        if made is not None and made.connected():  # by whoever had the turn before
+            self._conns[node, group] = made
+            return made
+        broker = self.cluster.broker_metadata(node)
+        try:
+            if broker is None:
+                raise StaleMetadata(f"broker {node} is not in the metadata")
+            made = _Connection(
+                broker.host,
+                broker.port,
+                client_id=self._client_id,
+                request_timeout_ms=self._request_timeout_ms,
+                ssl_context=self._ssl_context,
+                security_protocol=self._security_protocol,
+                on_close=self._on_connection_closed,
+                max_idle_ms=self._connections_max_idle_ms,
+                sasl_mechanism=self._sasl_mechanism,
+                sasl_plain_username=self._sasl_plain_username,
+                sasl_plain_password=self._sasl_plain_password,
+            )
+            await made.connect()
+        except (OSError, KafkaError) as error:
+            log.warning("no connection to broker %s: %r", node, error)
+            self.force_metadata_update()
+            return None
+        self._conns[node, group] = made
+        return made
+
+    async def send(self, node_id: Any, request: Any, *, group: int = ConnectionGroup.DEFAULT) -> Any:
+        """See aiokafka: send a request to a broker and return its answer."""
+        made = await self._get_conn(node_id, group=group)
+        if not isinstance(made, _Connection):  # none, or that of the bootstrap
+            return await super().send(node_id, request, group=group)
+        async with made.turn:
+            await made.keep_session()
+            answer = made.send(request)
+        try:
+            return await answer
+        except TimeoutError as error:
+            made.close(reason=CloseReason.CONNECTION_TIMEOUT)
+            raise RequestTimedOutError from error
 
     async def _metadata_update(self, cluster_metadata: Any, topics: Any) -> bool:
         bootstrap = ("bootstrap", ConnectionGroup.DEFAULT)

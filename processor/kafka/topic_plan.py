@@ -103,6 +103,8 @@ class Plan:
     topics: list[TopicPlan] = field(default_factory=list)
     """Sources that exist included; where a source is missing, its pipeline's topics cannot be planned."""
     problems: list[Problem] = field(default_factory=list)
+    narrow: list[Problem] = field(default_factory=list)
+    """Those of the problems that a worker may wait for: a topic has fewer partitions than the source."""
     warnings: list[Problem] = field(default_factory=list)
 
     @property
@@ -181,7 +183,9 @@ def plan(settings: Settings, cluster: ClusterView) -> Plan:
                 planned[topic] = wanted.view
                 made.topics.append(wanted)
                 continue
-            made.problems += _problems(wanted, pipeline, source, there)
+            narrow = list(_narrow(wanted, pipeline, there))
+            made.narrow += narrow
+            made.problems += [*narrow, *_problems(wanted, pipeline, source, there)]
             made.warnings += _warnings(wanted, source, there)
             if topic in cluster:
                 made.topics.append(_as_is(topic, purpose, pipeline, there))
@@ -217,16 +221,29 @@ def wanted_configs(purpose: Purpose, pipeline: Pipeline, source: TopicView) -> d
     return configs
 
 
+def _narrow(wanted: TopicPlan, pipeline: Pipeline, there: TopicView) -> Iterator[Problem]:
+    """Find a topic in which the last partitions of the source have none of the same number.
+
+    A wider one is no fault: partitions are added to the source last.
+    """
+    if _routed(pipeline) and wanted.purpose is not Purpose.POSITIONS:
+        return
+    if there.partitions < wanted.partitions:
+        yield Problem(
+            wanted.topic,
+            f"{wanted.purpose} of pipeline {pipeline.name}: has {there.partitions} partitions, its source "
+            f"{pipeline.source} has {wanted.partitions}: add partitions to it, it must have as many",
+        )
+
+
 def _problems(wanted: TopicPlan, pipeline: Pipeline, source: TopicView, there: TopicView) -> Iterator[Problem]:
     def wrong(message: str) -> Problem:
         return Problem(wanted.topic, f"{wanted.purpose} of pipeline {pipeline.name}: {message}")
 
-    if there.partitions != wanted.partitions and not _free(wanted, pipeline):
-        like, topic = "source", pipeline.source
-        if _routed(pipeline) and wanted.purpose is not Purpose.POSITIONS:
-            like, topic = "sink", pipeline.sink
+    if _routed(pipeline) and wanted.purpose in _LIKE_SINK and there.partitions != wanted.partitions:
         yield wrong(
-            f"has {there.partitions} partitions, its {like} {topic} has {wanted.partitions}: they must be equal"
+            f"has {there.partitions} partitions, its sink {pipeline.sink} has {wanted.partitions}: "
+            "they must be equal"
         )
     if wanted.purpose is Purpose.POSITIONS and source.partitions > MOST_ROUTED:
         yield wrong(f"the source has {source.partitions} partitions: at most {MOST_ROUTED} can be routed")
@@ -314,11 +331,6 @@ def _clean_partitions(settings: Settings, pipeline: Pipeline, cluster: ClusterVi
             if topic in cluster:
                 return cluster[topic].partitions
     return source.partitions
-
-
-def _free(wanted: TopicPlan, pipeline: Pipeline) -> bool:
-    """Whether a topic may have any partition count: with route, quarantine is written to modulo its own."""
-    return _routed(pipeline) and wanted.purpose is Purpose.QUARANTINE
 
 
 def _routed(pipeline: Pipeline) -> bool:

@@ -106,19 +106,28 @@ class Report:
     rows: tuple[Row, ...]
     problems: tuple[Problem, ...]
     warnings: tuple[Problem, ...]
+    narrow: tuple[Problem, ...] = ()
+    """Of the problems, see `Plan.narrow`."""
 
     @property
     def missing(self) -> tuple[Row, ...]:
         """What is still to be made."""
         return tuple(row for row in self.rows if row.state is State.MISSING)
 
-    def require(self) -> None:
+    def require(self, *, growing: bool = False) -> None:
         """Refuse to work on topics that are wrong or missing.
+
+        Args:
+            growing: Let pass what is narrower than its source, where the pipeline has worked before: partitions
+                are being added then, and those that are everywhere go on.
 
         Raises:
             StopError: Names every one, and what to do.
         """
-        wrong = [str(problem) for problem in self.problems]
+        young = {row.pipeline for row in self.rows if row.state in {State.CREATED, State.MISSING}}
+        grown = {row.topic for row in self.rows if growing and row.pipeline not in young}
+        patient = [problem for problem in self.narrow if problem.key in grown]
+        wrong = [str(problem) for problem in self.problems if problem not in patient]
         wrong += [
             f"{row.topic}: {row.purpose} of pipeline {row.pipeline} does not exist: create it with "
             "`seqmark topics`, or set worker.create_topics"
@@ -295,7 +304,7 @@ def _report(made: Plan, created: set[str]) -> Report:
         else:
             state = State.CREATED if topic.topic in created else State.EXISTS
         rows.append(Row(topic.topic, topic.purpose, topic.pipeline, topic.partitions, state))
-    return Report(tuple(rows), tuple(made.problems), tuple(made.warnings))
+    return Report(tuple(rows), tuple(made.problems), tuple(made.warnings), tuple(made.narrow))
 
 
 async def _refused(kafka: Kafka) -> StopError:

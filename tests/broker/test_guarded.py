@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka.admin import ResourceType
 
-from tests.support.guarded import FIRST, SECOND, Guarded, guarded_broker
+from tests.support.guarded import FIRST, SECOND, SESSION_MS, Guarded, guarded_broker
 from tests.support.topics import sequences
 from tests.support.worker import (
     Ended,
@@ -107,3 +108,25 @@ def test_a_topic_that_may_not_be_used_any_more_is_named_with_what_to_allow(
         else:
             assert worker.wait() == 1
         assert "Traceback" not in worker.stderr
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_sessions_that_end_abort_nothing(guarded: Guarded, tmp_path: Path, guarantee: str) -> None:
+    config = new_config(guarded.bootstrap_servers, tmp_path, 2, guarantee=guarantee)
+    with start_worker(config, env=guarded.env(FIRST, short=True)) as worker:
+        worker.wait_ready()
+        # Load for so long, not a wait: three sessions of each connection.
+        began_s, sent = time.monotonic(), 0
+        while time.monotonic() < began_s + 3 * SESSION_MS / 1000:
+            produce(guarded.bootstrap_servers, config.source, [new(sent + i) for i in range(20)])
+            sent += 20
+        position = "seqmark_position{partition=0,pipeline=p}"
+        until(lambda: worker.metrics().get(position, 0) >= sent, f"all is in:\n{worker.stderr}")
+        aborted = [name for name in worker.metrics() if name.startswith("seqmark_transactions_aborted_total")]
+        worker.terminate()
+        assert worker.wait() == 0
+
+    assert aborted == []
+    assert "rebuilding" not in worker.stderr
+    assert "failed" not in worker.stderr.partition("stopping")[0]
+    assert sequences(read_topic(guarded.bootstrap_servers, config.sink)) == list(range(sent))

@@ -73,14 +73,46 @@ def test_partitions_added_to_the_source_are_picked_up(broker: Broker, tmp_path: 
         assert worker.wait() == 0
 
 
-def test_a_source_that_grew_without_its_sink_stops_the_worker(broker: Broker, tmp_path: Path) -> None:
+def test_a_sink_and_a_changelog_that_are_wider_than_the_source_stop_nobody(
+    broker: Broker, tmp_path: Path
+) -> None:
     config = new_config(broker.bootstrap_servers, tmp_path, 1)
-    with start_worker(config, env={"SEQMARK_TEST_METADATA_MAX_AGE_MS": "500"}) as worker:
-        worker.wait_ready()
-        add_partitions(config.bootstrap_servers, config.source, 2)
-        assert worker.wait() == 1
+    produce(config.bootstrap_servers, config.source, [new(1), new(1)])
+    assert run_drain(config).code == 0
+    for topic in (config.sink, config.changelog):
+        add_partitions(config.bootstrap_servers, topic, 3)
 
-    assert f"{config.sink}: sink of pipeline p: has 1 partitions" in worker.stderr
+    ended = run_drain(config)
+
+    assert ended.code == 0, ended.stderr
+
+
+def test_partitions_of_a_source_that_grew_first_wait_for_the_others_and_lose_nothing(
+    broker: Broker, tmp_path: Path
+) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path, 1, slots=1)
+    bootstrap = config.bootstrap_servers
+    soon = {"SEQMARK_TEST_METADATA_MAX_AGE_MS": "500"}
+    with start_worker(config, env=soon) as worker:
+        worker.wait_ready()
+        add_partitions(bootstrap, config.source, 2)
+        produce(bootstrap, config.source, [new(1), new(1), new(2)], partition=1)
+        produce(bootstrap, config.source, [new(7)])
+        worker.wait_says(f"partitions [1] of {config.source} wait")
+        until(
+            lambda: sequences(read_topic(bootstrap, config.sink)) == [7],
+            "the partition that is everywhere works",
+        )
+        assert worker.get("/ready")[0] == 503
+        assert config.sink in worker.get("/ready")[1]
+        for topic in (config.sink, config.changelog):
+            add_partitions(bootstrap, topic, 2)
+        until(lambda: sequences(read_topic(bootstrap, config.sink), 1) == [1, 2], "so does the new one")
+        worker.wait_ready()
+        worker.terminate()
+        assert worker.wait() == 0
+
+    assert sequences(read_topic(bootstrap, config.sink)) == [7]
 
 
 def test_the_pages_tell_how_the_worker_is(broker: Broker, tmp_path: Path) -> None:
@@ -102,10 +134,10 @@ def test_the_pages_tell_how_the_worker_is(broker: Broker, tmp_path: Path) -> Non
         metrics = worker.metrics()
         hangs = open_transaction(config.bootstrap_servers, config.source, [new(1), new(2)])
         behind = "seqmark_source_open_transaction_records{partition=0,pipeline=p}"
-        until(lambda: worker.metrics()[behind] == 2, "what an open transaction holds back is shown")
+        until(lambda: worker.metrics().get(behind) == 2, "what an open transaction holds back is shown")
         lag = worker.metrics()["seqmark_lag_records{partition=0,pipeline=p}"]
         hangs.abort_transaction(CALL_S)
-        until(lambda: worker.metrics()[behind] == 0, "nothing is held back any more")
+        until(lambda: worker.metrics().get(behind) == 0, "nothing is held back any more")
         health = worker.get("/health")
         fausts = ("/", "/router/", "/table/", "/graph/", "/stats/", "/performance/", "/static/")
         unknown = {path: worker.get(path)[0] for path in fausts}

@@ -685,4 +685,29 @@ MISTAKES = (
         "",
         "tests/unit/test_slot_guard.py::test_a_slot_that_fails_after_it_was_given_up_leaves_no_traceback",
     ),
+    Mistake(
+        "a SASL session is left to end",
+        "processor/kafka/seam.py",
+        "        if time.monotonic() < self._renew_at_s:\n",
+        "        if self._renew_at_s > 0:\n",
+        "tests/broker/test_guarded.py::test_sessions_that_end_abort_nothing[exactly_once]",
+        broker=True,
+    ),
+    Mistake(
+        "a topic that is wider than the source is refused",
+        "processor/kafka/topic_plan.py",
+        "    if there.partitions < wanted.partitions:\n",
+        "    if there.partitions != wanted.partitions:\n",
+        "tests/unit/test_topics_plan.py::"
+        "test_partitions_are_added_to_the_source_last_so_only_what_is_narrower_is_a_problem",
+    ),
+    Mistake(
+        "a source that has grown first stops its worker",
+        "processor/context.py",
+        " for problem in made.problems if problem not in made.narrow]\n",
+        " for problem in made.problems]\n",
+        "tests/broker/test_worker.py::"
+        "test_partitions_of_a_source_that_grew_first_wait_for_the_others_and_lose_nothing",
+        broker=True,
+    ),
 )

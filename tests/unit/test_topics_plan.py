@@ -268,16 +268,30 @@ def test_with_route_a_sink_is_made_anew_with_the_count_that_ids_are_dealt_out_by
         ("clicks.duplicates", "its sink clicks.clean has 7"),
         (INTERNAL["changelog"], "its sink clicks.clean has 7"),
         (INTERNAL["repartition"], "its sink clicks.clean has 7"),
-        (INTERNAL["positions"], "its source clicks.raw has 4"),
     ],
 )
 def test_with_route_another_partition_count_is_a_problem(topic: str, said: str) -> None:
-    policy = "compact" if topic == INTERNAL["positions"] else "delete"
-    configs = {**SOURCE.configs, "retention.ms": "-1", "cleanup.policy": policy, "max.message.bytes": "3000000"}
+    configs = {
+        **SOURCE.configs,
+        "retention.ms": "-1",
+        "cleanup.policy": "delete",
+        "max.message.bytes": "3000000",
+    }
     cluster = {"clicks.raw": SOURCE, "clicks.clean": TopicView(7, 3, SOURCE.configs)}
     (problem,) = plan(ROUTED, {**cluster, topic: TopicView(5, 3, configs)}).problems
     assert problem.key == topic
     assert said in problem.message
+
+
+@pytest.mark.parametrize(("partitions", "narrow"), [(3, True), (4, False), (5, False)])
+def test_partitions_are_added_to_the_source_last_so_only_what_is_narrower_is_a_problem(
+    partitions: int, *, narrow: bool
+) -> None:
+    compact = {**SOURCE.configs, "retention.ms": "-1", "cleanup.policy": "compact"}
+    positions = {"clicks.raw": SOURCE, INTERNAL["positions"]: TopicView(partitions, 3, compact)}
+    sink = complete(sink=like_source(partitions=partitions))
+    for made in (plan(settings(), sink), plan(ROUTED, positions)):
+        assert len(made.narrow) == len(made.problems) == narrow
 
 
 def test_a_source_with_more_partitions_than_a_place_tells_apart_cannot_be_routed() -> None:
