@@ -7,12 +7,17 @@ import pickle
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from processor.engine.jit import FOLDER, kernel_cache
 from processor.paths import cache_dir, distrust, make_private
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("seqmark", "kernels", "1234")
@@ -62,12 +67,16 @@ def plant(folder: Path, mark: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A cache that holds the kernel, and what the script says."""
-    folder = tmp_path_factory.mktemp("filled")
-    done = run(RUN, folder)
-    assert (done.returncode, done.stderr) == (0, "")
-    return folder / "cache" / "seqmark", done.stdout
+def filled() -> Iterator[tuple[Path, str]]:
+    """A cache that holds the kernel, and what the script says.
+
+    Not in pytest's folder, which each start of pytest closes to other users again.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "filled"
+        done = run(RUN, folder)
+        assert (done.returncode, done.stderr) == (0, "")
+        yield folder / "cache" / "seqmark", done.stdout
 
 
 @pytest.fixture
@@ -216,7 +225,7 @@ def test_a_cache_of_an_image_is_read_by_any_user_and_what_it_lacks_is_compiled(
     cache, said = filled
     for path in (cache, *cache.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    for above in cache.parents[:4]:  # the folders that pytest has made
+    for above in cache.parents[:3]:  # those below the temporary folder
         above.chmod(0o755)
     # The interpreter may lie where only root can read: what it needs is loaded before.
     script = (
