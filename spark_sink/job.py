@@ -64,7 +64,7 @@ class Options:
         master: Where.
         memory: The driver's heap.
         available_now: Stop when all that is there at the start is done.
-        accept_loss: Go on where retention has removed what was not read yet.
+        accept_loss: Go on where retention has removed what was not read yet, or the topic was made anew.
         metrics_host: Address that the metrics are served on.
         metrics_port: 0: none.
         conf: Spark settings beside or instead of ours.

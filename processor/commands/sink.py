@@ -59,7 +59,8 @@ _LINE_S = 10.0
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Go on where retention has removed records that were not read yet; otherwise that is an error.",
+    help="Go on where retention has removed records that were not read yet, or where the topic was made anew; "
+    "otherwise that is an error.",
 )
 def sink(  # noqa: PLR0913 - one argument an option
     *,

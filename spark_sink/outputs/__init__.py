@@ -92,7 +92,9 @@ def each_batch(
     return writer.foreachBatch(guarded).start()
 
 
-_RAISED = re.compile(r"processor\.errors\.\w+: (.*?)\s*(?:SQLSTATE|\n\tat |\Z)", re.DOTALL)
+_RAISED = re.compile(
+    r"processor\.errors\.\w+: (.*?)\s*(?:SQLSTATE|\n\tat |\n=== Streaming Query|\Z)", re.DOTALL
+)
 
 
 def raised_in_batch(text: str) -> str | None:

@@ -595,6 +595,23 @@ MISTAKES = (
         "tests/unit/test_sink_definition.py::test_what_gives_the_numbers_another_meaning_is_told",
     ),
     Mistake(
+        "a batch that was read across a topic made anew counts",
+        "spark_sink/outputs/__init__.py",
+        "        write(rows, number)\n        place.require_topic()\n",
+        "        write(rows, number)\n",
+        "tests/spark/test_sink_faults.py::"
+        "test_a_topic_made_anew_in_the_middle_of_a_batch_keeps_it_from_the_commit_log",
+        broker=True,
+    ),
+    Mistake(
+        "a backlog of several partitions is read in pieces",
+        "spark_sink/job.py",
+        "        if partitions == 1:\n",
+        "        if partitions >= 1:\n",
+        "tests/spark/test_backlog.py::test_a_partition_ten_hours_behind_loses_nothing_at_first_or_in_a_backlog",
+        broker=True,
+    ),
+    Mistake(
         "equal ids go elsewhere after an update",
         "processor/engine/route.py",
         'ROUTE_KEY = b"seqmark by-id v1"',
