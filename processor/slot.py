@@ -337,22 +337,25 @@ class SlotRun:
         self._context.progressed()
 
     async def _fetch(self) -> None:
-        fetcher = Fetcher(self._links[0], self._standstill.saw)
-        while True:
-            try:
-                chunks = await fetcher.fetch(self._positions)
-            except OutOfRangeError as error:
-                await self._out_of_range(error)
-                continue
-            for chunk in chunks:
-                after = self._context.decoder.next_offset(chunk)
-                if after is None:
-                    self._idle(chunk)
+        with contextlib.closing(Fetcher(self._links[0], self._standstill.saw)) as fetcher:
+            while True:
+                try:
+                    chunks = await fetcher.fetch(self._positions)
+                except OutOfRangeError as error:
+                    await self._out_of_range(error)
                     continue
-                await self._room.acquire()
-                # A batch that cannot be walked over leaves the position: the agent stops at it.
-                self._positions[TopicPartition(chunk.topic, chunk.partition)] = after
-                await self._put(Event(self, self._epoch, chunk))
+                for chunk in chunks:
+                    await self._pass_on(chunk)
+
+    async def _pass_on(self, chunk: Chunk) -> None:
+        after = self._context.decoder.next_offset(chunk)
+        if after is None:
+            self._idle(chunk)
+            return
+        await self._room.acquire()
+        # A batch that cannot be walked over leaves the position: the agent stops at it.
+        self._positions[TopicPartition(chunk.topic, chunk.partition)] = after
+        await self._put(Event(self, self._epoch, chunk))
 
     def _idle(self, chunk: Chunk) -> None:
         """Note that there is nothing between the position and the last stable offset."""

@@ -146,6 +146,15 @@ class Fetcher:
                     chunks[tp] = chunk
         return list(chunks.values())
 
+    def close(self) -> None:
+        """Take back what is on its way; without it that ends by itself, and logs what becomes of it."""
+        for asked in self._asked.values():
+            asked.answer.cancel()
+        self._asked.clear()
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
     def _ask_leaders(self, positions: Mapping[TopicPartition, int]) -> None:
         """Send a request to every leader that has none on its way, and look for leaders where need be."""
         if self._looking is not None and self._looking.done():

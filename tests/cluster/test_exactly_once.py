@@ -6,6 +6,7 @@ with ``--all`` all of them do, in an order by chance, again and again.
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
 SHORT = ("rolling restart", "transaction coordinator killed", "cut off")
-ROUNDS = 3
+ROUNDS = int(os.environ.get("SEQMARK_TEST_ROUNDS", "2"))
+"""Of the long form: how often each thing happens."""
 RECORDS_PER_S = 600
 """Of each mode: the cores are shared with three brokers."""
 
