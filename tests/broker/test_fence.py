@@ -18,6 +18,7 @@ from processor.kafka.embedded import EmbeddedBroker
 from processor.kafka.producer import Producer
 from processor.kafka.seam import KafkaError, Link, TopicPartition
 from processor.wire.encode import EncodedBatch, plain_batch
+from tests.support.broker import UNVERIFIED
 from tests.support.topics import create_topic, group_offsets, new, read_topic, sequences, unique
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ MOST = 40
 @pytest.fixture(scope="module")
 def lenient() -> Iterator[str]:
     """A broker that takes a transaction's batches whether it is open or not."""
-    with EmbeddedBroker(overrides={"transaction.partition.verification.enable": "false"}) as broker:
+    with EmbeddedBroker(overrides=UNVERIFIED) as broker:
         yield broker.bootstrap_servers
 
 

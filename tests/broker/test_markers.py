@@ -19,6 +19,7 @@ from processor.kafka.embedded import EmbeddedBroker
 from processor.kafka.producer import Producer
 from processor.kafka.seam import Link, TopicPartition
 from processor.wire.encode import EncodedBatch, plain_batch
+from tests.support.broker import UNVERIFIED
 from tests.support.topics import (
     create_topic,
     new,
@@ -41,7 +42,7 @@ SEEN, LEFT_OUT = 0, 1
 @pytest.fixture(scope="module")
 def lenient() -> Iterator[str]:
     """A broker that takes a transaction's batches for partitions that are not part of it."""
-    with EmbeddedBroker(overrides={"transaction.partition.verification.enable": "false"}) as broker:
+    with EmbeddedBroker(overrides=UNVERIFIED) as broker:
         yield broker.bootstrap_servers
 
 

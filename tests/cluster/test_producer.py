@@ -25,8 +25,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
 
 @asynccontextmanager
-async def opened(cluster: Cluster, topic: str, identity: str) -> AsyncIterator[Producer]:
-    """A producer whose open transaction has something in each partition."""
+async def opened(cluster: Cluster, topic: str, identity: str) -> AsyncIterator[tuple[Producer, int]]:
+    """A producer whose open transaction has something in each partition, and the node that coordinates it."""
     link = await Link.open({"bootstrap_servers": cluster.bootstrap_servers}, "test", [topic])
     producer = Producer(link, identity)
     try:
@@ -35,7 +35,7 @@ async def opened(cluster: Cluster, topic: str, identity: str) -> AsyncIterator[P
         for number in range(len(NODES)):
             await producer.send(topic, number, [batch(1)])
         await producer.flush()
-        yield producer
+        yield producer, await link.transaction_coordinator(identity)
     finally:
         await producer.close()
 
@@ -55,8 +55,7 @@ def test_a_batch_for_a_leader_that_hangs_is_given_up_when_another_leads(cluster:
     cluster.create_topic(topic, NODES)
 
     async def story() -> RebuildError:
-        async with opened(cluster, topic, identity) as producer:
-            coordinator = await asyncio.to_thread(cluster.transaction_coordinator, identity)
+        async with opened(cluster, topic, identity) as (producer, coordinator):
             node = next(each for each in NODES if each != coordinator)
             await asyncio.to_thread(cluster.pause, node)
             try:
@@ -74,8 +73,7 @@ def test_a_coordinator_that_hangs_is_given_up_when_another_coordinates(cluster: 
     cluster.create_topic(topic, NODES)
 
     async def story() -> RebuildError:
-        async with opened(cluster, topic, identity) as producer:
-            coordinator = await asyncio.to_thread(cluster.transaction_coordinator, identity)
+        async with opened(cluster, topic, identity) as (producer, coordinator):
             await asyncio.to_thread(cluster.pause, coordinator)
             try:
                 with pytest.raises(RebuildError, match="coordinates by now") as raised:

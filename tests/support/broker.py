@@ -17,6 +17,9 @@ from processor.kafka.embedded import EmbeddedBroker, find_broker
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+UNVERIFIED = {"transaction.partition.verification.enable": "false"}
+"""Of a broker that takes batches into transactions without asking the coordinator, as before Kafka 3.6."""
+
 
 class Broker(NamedTuple):
     """A broker that a test may use but not stop."""

@@ -47,8 +47,6 @@ _SETTINGS = {
     "background.threads": "2",
     "log.cleaner.dedupe.buffer.size": str(4 << 20),
 }
-UNVERIFIED = {"transaction.partition.verification.enable": "false"}
-"""A broker that takes batches into transactions without asking the coordinator, as before Kafka 3.6."""
 
 
 class Cluster:
