@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from schemas.config.values import DurationMs, Pointer, Table, Text, WholeNumber, wrong
+from schemas.config.values import DurationMs, DurationOrNoneMs, Pointer, Table, Text, WholeNumber, wrong
 
 _MINUTE_MS = 60_000
 _DAY_MS = 86_400_000
@@ -133,9 +133,9 @@ class InsertIdDedup(Table):
         default="record",
         description="The partition's clock runs by the records' Kafka timestamps, or by the worker's clock.",
     )
-    max_ahead: DurationMs = Field(
+    max_ahead: DurationOrNoneMs = Field(
         default=5 * _MINUTE_MS,
-        description="How far records may push the partition's clock ahead of the worker's.",
+        description="How far records may push the partition's clock ahead of the worker's; 0s: never.",
     )
     refresh: bool = Field(default=False, description="A duplicate renews its id's window.")
     on_missing: Literal["quarantine", "pass"] = Field(

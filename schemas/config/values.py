@@ -13,12 +13,16 @@ from pydantic_core import PydanticCustomError
 TOPIC_MAX_LENGTH = 249
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
-_DURATION = re.compile(r"([0-9]{1,9})(s|m|h|d)", re.ASCII)
+_DURATION = re.compile(r"([0-9]+)(s|m|h|d)", re.ASCII)
 _POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]/]+):([0-9]{1,5})", re.ASCII)
 _SIZE = re.compile(r"([0-9]{1,6})(MB|GB)", re.ASCII)
 _UNIT_BYTES = {"MB": 1_000_000, "GB": 1_000_000_000}
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_MOST_DURATION = "999999999d"
+# 8.6e16 ms: a time and two of them stay below the 9.2e18 of 64 bits. No number of more digits is less.
+_MOST_DURATION_MS = 999_999_999 * _UNIT_MS["d"]
+_MOST_DIGITS = len(str(_MOST_DURATION_MS))
 
 
 class Table(BaseModel):
@@ -63,9 +67,12 @@ def _topic(value: str) -> str:
 
 
 def _duration(value: Any) -> Any:
-    if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
-        return int(match[1]) * _UNIT_MS[match[2]]
-    raise wrong('must be a whole number and a unit, s m h or d, such as "90s" or "7d"')
+    if not isinstance(value, str) or not (match := _DURATION.fullmatch(value.strip())):
+        raise wrong('must be a whole number and a unit, s m h or d, such as "90s" or "7d"')
+    digits = match[1].lstrip("0")
+    if len(digits) > _MOST_DIGITS or int(digits or "0") * _UNIT_MS[match[2]] > _MOST_DURATION_MS:
+        raise wrong(f'is longer than times can be counted: must be at most "{_MOST_DURATION}"')
+    return int(digits or "0") * _UNIT_MS[match[2]]
 
 
 def _positive(value: int) -> int:
@@ -104,9 +111,9 @@ def _servers(value: str) -> str:
 
 
 def duration_text(value_ms: int) -> str:
-    """Return a duration as the config file writes it: 300000 is ``5m``."""
+    """Return a duration as the config file writes it: 300000 is ``5m``, 0 is ``0s``."""
     for unit in ("d", "h", "m"):
-        if value_ms % _UNIT_MS[unit] == 0:
+        if value_ms and value_ms % _UNIT_MS[unit] == 0:
             return f"{value_ms // _UNIT_MS[unit]}{unit}"
     return f"{value_ms // 1000}s"
 
@@ -133,3 +140,5 @@ Text = Annotated[str, AfterValidator(_text)]
 Servers = Annotated[str, AfterValidator(_servers)]
 SizeBytes = Annotated[int, BeforeValidator(_size), AfterValidator(_positive_size), SizeMark()]
 DurationMs = Annotated[int, BeforeValidator(_duration), AfterValidator(_positive), DurationMark()]
+DurationOrNoneMs = Annotated[int, BeforeValidator(_duration), DurationMark()]
+"""A duration that may be none at all: "0s"."""

@@ -125,6 +125,27 @@ def test_a_duration_is_a_number_and_a_unit(text: str) -> None:
     assert dedup.window == {"90s": 90_000, "2m": 120_000, "1h": 3_600_000, "7d": 604_800_000}[text]
 
 
+@pytest.mark.parametrize("nothing", ["0s", "0d", "00m"])
+def test_the_clock_may_be_kept_from_ever_being_ahead(nothing: str) -> None:
+    dedup = Settings.model_validate(insert_id(max_ahead=nothing)).pipelines[0].dedup
+    assert isinstance(dedup, InsertIdDedup)
+    assert dedup.max_ahead == 0
+
+
+@pytest.mark.parametrize("key", ["window", "max_ahead"])
+@pytest.mark.parametrize("text", ["1000000000d", "999999999999d", f"{10**18}s", "9" * 5_000 + "s"])
+def test_a_duration_that_times_cannot_be_counted_by_is_told_the_longest_there_is(key: str, text: str) -> None:
+    found = faults(insert_id(**{key: text}))
+    assert list(found) == [f"pipelines.0.dedup.{key}"]
+    assert 'must be at most "999999999d"' in found[f"pipelines.0.dedup.{key}"]
+
+
+def test_the_longest_duration_is_one() -> None:
+    dedup = Settings.model_validate(insert_id(window="999999999d")).pipelines[0].dedup
+    assert isinstance(dedup, InsertIdDedup)
+    assert 4 * dedup.window < 2**63, "a time, a window and what the clock may be ahead"
+
+
 @pytest.mark.parametrize("wrong", ["7", "7w", "d", "1.5h", "-1d", "0s", "\u0667d", 7, True, ""])
 def test_anything_else_is_no_duration(wrong: Any) -> None:
     assert set(faults(insert_id(window=wrong))) == {"pipelines.0.dedup.window"}
