@@ -30,6 +30,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from processor.engine.extract import MOST_SCOPE_BYTES
+from processor.engine.quarantined import QuarantineText
 from processor.engine.records import BASE_OFFSET, CRC
 from processor.engine.verdict import Fault, Verdict
 from processor.errors import RebuildError, StopError, reset_command
@@ -346,7 +348,7 @@ class SlotPipeline:
         except TooLargeError as error:
             raise StopError(
                 f"{self._where(partition, piece.columns, error.row)}: the receipt "
-                f"of this dropped record, which carries its key, is too large: topic {self._topics.duplicates} "
+                f"of this dropped record is too large, even without its key: topic {self._topics.duplicates} "
                 f"needs max.message.bytes of at least {error.size_bytes} (it has {limit})"
             ) from error
 
@@ -409,15 +411,9 @@ class SlotPipeline:
     ) -> list[EncodedBatch]:
         if not rows.size:
             return []
-        codes = [Fault(int(fault[row])) for row in rows]
-        return quarantine_batches(
-            piece.columns,
-            rows.tolist(),
-            [(code, self._detail(code)) for code in codes],
-            (self._topics.source, partition.number),
-            codec_of(piece, int(rows[0])),
-            self._topics.quarantine_limit_bytes,
-        )
+        source = f"{self._topics.source}:{partition.number}:"
+        text = QuarantineText({code: self._detail(code) for code in Fault}, source.encode())
+        return quarantine_batches(piece, rows, fault, text, self._topics.quarantine_limit_bytes)
 
     def _unjudgeable(self, partition: Partition, piece: Piece, row: int, fault: NDArray[np.uint8]) -> StopError:
         code = Fault(int(fault[row]))
@@ -600,6 +596,7 @@ _DETAILS = {
     Fault.FIELD_MISSING: "the value has no such field",
     Fault.FIELD_TYPE: "the field has another type",
     Fault.OUT_OF_RANGE: "sequence or epoch does not fit 64 bits",
+    Fault.SCOPE_TOO_LARGE: f"the key or header that scopes the record is above {MOST_SCOPE_BYTES:,} bytes",
 }
 
 

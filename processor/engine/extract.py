@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from processor.engine.records import Columns
 
 
+MOST_SCOPE_BYTES = 64 * 1024
+"""A longer scope is a fault of its record: a scope is state, and one record of the changelog has to hold it."""
+
+
 class SequenceFormat(IntEnum):
     """How a sequence stands in a header's bytes."""
 
@@ -134,18 +138,19 @@ class PartitionScope:
 
 @dataclass(frozen=True, slots=True)
 class KeyScope:
-    """The record's key; a null key cannot be judged, an empty one is a scope."""
+    """The record's key; a null key cannot be judged, nor one above `MOST_SCOPE_BYTES`; an empty one is a scope."""
 
     def extract(self, columns: Columns) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]:
         """See `ScopeExtractor.extract`."""
         missing = columns.key_length < 0
         fault = np.where(missing, np.uint8(Fault.KEY_MISSING), np.uint8(0))
+        fault[columns.key_length > MOST_SCOPE_BYTES] = Fault.SCOPE_TOO_LARGE
         return columns.key, np.maximum(columns.key_length, 0), fault
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderScope:
-    """A header's bytes; of several of one name the last counts, an empty value is a scope.
+    """A header's bytes, at most `MOST_SCOPE_BYTES`; of several of one name the last counts, an empty one is a scope.
 
     Args:
         name: The header's name, UTF-8 bytes, compared byte for byte.
@@ -159,6 +164,8 @@ class HeaderScope:
         fault = np.empty(len(columns), np.uint8)
         name = np.frombuffer(self.name, np.uint8)
         header_span(columns.data, columns.headers, columns.end, name, at, size, fault)
+        # Where there is another fault the span is empty.
+        fault[size > MOST_SCOPE_BYTES] = Fault.SCOPE_TOO_LARGE
         return at, size, fault
 
 

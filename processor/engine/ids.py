@@ -17,6 +17,7 @@ listed counts, and a fault counts before a part that is only missing.
 from __future__ import annotations
 
 import base64
+import hashlib
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -70,7 +71,9 @@ class ValuePart:
 
 
 Part = HeaderPart | KeyPart | ValuePart
-Text = str | dict[str, str]
+Text = str | dict[str, str | int]
+MOST_PART_BYTES = 4 * 1024
+"""A part that is longer is shown by its digest: a receipt must not outgrow its topic by what was sent twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,13 +197,17 @@ class IdExtractor:
         return Ids(hashes, fault, missing, form, at, length)
 
 
-def texts(data: NDArray[np.uint8], ids: Ids, row: int) -> list[Text]:
-    """Return the parts of one id as a receipt shows them; bytes that are not UTF-8 as ``{"base64": ...}``.
+def texts(data: NDArray[np.uint8], ids: Ids, row: int, most_bytes: int = MOST_PART_BYTES) -> list[Text]:
+    """Return the parts of one id as a receipt shows them.
+
+    Bytes that are not UTF-8 are ``{"base64": ...}``; a part of more than ``most_bytes`` is
+    ``{"sha256": ..., "bytes": N}``, both of its bytes: of a JSON string those of its unescaped text, as UTF-8.
 
     Args:
         data: uint8[m], of the columns that the ids were read from.
         ids: Of them.
         row: One that has a hash.
+        most_bytes: A longer part is cut to its digest.
     """
     found: list[Text] = []
     for form, at, length in zip(ids.form[:, row], ids.begin[:, row], ids.length[:, row], strict=True):
@@ -209,6 +216,9 @@ def texts(data: NDArray[np.uint8], ids: Ids, row: int) -> list[Text]:
             out = np.empty(int(length), np.uint8)
             content = out[: unescape(data, int(at), int(length), out)]
         raw = content.tobytes()
+        if len(raw) > most_bytes:
+            found.append({"sha256": hashlib.sha256(raw).hexdigest(), "bytes": len(raw)})
+            continue
         try:
             found.append(raw.decode())
         except UnicodeDecodeError:

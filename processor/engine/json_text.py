@@ -51,6 +51,40 @@ def _hex4(data, at, stop):  # type: ignore[no-untyped-def]  # inlined kernel
     return code
 
 
+@inlined
+def longer(data, at, stop):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Return how many bytes follow the first one of a character above U+007F; 0: it is not well-formed.
+
+    UTF-8 by Unicode, table 3-7: the second byte's range depends on the first, which keeps out overlong forms,
+    surrogates and what is above U+10FFFF.
+    """
+    first = np.int64(data[np.uint64(at)])
+    low = 0x80
+    high = 0xBF
+    following = 0
+    if 0xC2 <= first <= 0xDF:
+        following = 1
+    elif 0xE0 <= first <= 0xEF:
+        following = 2
+        if first == 0xE0:
+            low = 0xA0
+        elif first == 0xED:
+            high = 0x9F
+    elif 0xF0 <= first <= 0xF4:
+        following = 3
+        if first == 0xF0:
+            low = 0x90
+        elif first == 0xF4:
+            high = 0x8F
+    if following != 0:
+        if stop - at <= following or data[np.uint64(at + 1)] < low or data[np.uint64(at + 1)] > high:
+            following = 0
+        for longer_j in range(2, following + 1):
+            if data[np.uint64(at + longer_j)] < 0x80 or data[np.uint64(at + longer_j)] > 0xBF:
+                following = 0
+    return following
+
+
 @kernel
 def string_end(data: NDArray[np.uint8], at: int, stop: int) -> tuple[int, bool]:
     """Go on from a byte inside a string that is not plain, to the closing quote.
@@ -86,31 +120,9 @@ def string_end(data: NDArray[np.uint8], at: int, stop: int) -> tuple[int, bool]:
             else:
                 return -1, escaped
         else:
-            # Well-formed UTF-8 (Unicode, table 3-7): the second byte's range depends on the first, which
-            # keeps out overlong forms, surrogates and what is above U+10FFFF.
-            low = 0x80
-            high = 0xBF
-            if 0xC2 <= byte <= 0xDF:
-                more = 1
-            elif 0xE0 <= byte <= 0xEF:
-                more = 2
-                if byte == 0xE0:
-                    low = 0xA0
-                elif byte == 0xED:
-                    high = 0x9F
-            elif 0xF0 <= byte <= 0xF4:
-                more = 3
-                if byte == 0xF0:
-                    low = 0x90
-                elif byte == 0xF4:
-                    high = 0x8F
-            else:  # a control character, a continuation byte, C0, C1, F5 to FF
+            more = longer(data, at, stop)
+            if more == 0:  # a control character is none either
                 return -1, escaped
-            if stop - at <= more or data[np.uint64(at + 1)] < low or data[np.uint64(at + 1)] > high:
-                return -1, escaped
-            for j in range(2, more + 1):
-                if data[np.uint64(at + j)] < 0x80 or data[np.uint64(at + j)] > 0xBF:
-                    return -1, escaped
             at += 1 + more
     return -1, escaped
 

@@ -1,7 +1,8 @@
 """What does a dropped record's receipt look like, written without leaving the kernel?
 
 A receipt is a record of the duplicates topic: the dropped record's key and timestamp, no headers, and a JSON
-object as its value. Its text is the same for all records of a partition but for the numbers and the verdict,
+object as its value. Where the topic does not take it so it is written without the key, and one header says that:
+``seqmark.key`` = ``left out``. Its text is the same for all records of a partition but for the numbers and the verdict,
 so the constant parts are given once and the kernel copies them and prints the numbers in between::
 
     {"pipeline":"p","topic":"t","partition":3,"offset":|17|,"timestamp":|1|,"verdict":"|late|","mode":
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 
     from processor.engine.records import Columns
 
+LEFT_OUT = (b"seqmark.key", b"left out")
+"""The header of a receipt that has not the key of its record."""
+_TAIL = b"\x02" + b"".join(bytes([2 * len(each)]) + each for each in LEFT_OUT)
+"""Its headers: a count of one, and each with its length, as varints."""
+_NO_KEY = np.frombuffer(_TAIL, np.uint8).copy()
+TAIL_BYTES = len(_TAIL)
 NUMBER_BYTES = 20
 """A sign and 19 digits."""
 _NUMBERS = 5
@@ -78,8 +85,14 @@ class ReceiptText:
 
 def most_bytes(text: ReceiptText, columns: Columns, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return int64[k]: more than the receipt of each of ``rows`` takes as a record."""
-    fixed = MAX_OVERHEAD_BYTES + 2 * VARINT_BYTES + 1 + text.most_bytes
+    fixed = MAX_OVERHEAD_BYTES + 2 * VARINT_BYTES + TAIL_BYTES + text.most_bytes
     return np.maximum(columns.key_length[rows], 0) + fixed
+
+
+def says_left_out(columns: Columns, row: int) -> bool:
+    """Whether a receipt is written without its record's key, and says so."""
+    tail = columns.data[columns.headers[row] : columns.end[row]]
+    return bool(columns.key_length[row] < 0 and tail.size == TAIL_BYTES and np.array_equal(tail, _NO_KEY))
 
 
 def encode(
@@ -89,6 +102,8 @@ def encode(
     grounds: Grounds,
     base_timestamp: int,
     out: NDArray[np.uint8],
+    *,
+    keyed: bool = True,
 ) -> int:
     """Write the receipts of ``rows`` one after the other, as the records of one batch.
 
@@ -99,6 +114,7 @@ def encode(
         grounds: Of all records of ``columns``.
         base_timestamp: ms; what the batch header will say.
         out: uint8[m], m >= the sum of `most_bytes`.
+        keyed: Whether they have the records' keys.
 
     Returns:
         Bytes written.
@@ -119,6 +135,7 @@ def encode(
             grounds.watermark,
             grounds.sequence if grounds.epoch is None else grounds.epoch,
             with_epoch,
+            keyed,
             base_timestamp,
             out,
         )
@@ -166,17 +183,30 @@ def put_text(out, at, text, spans, part):  # type: ignore[no-untyped-def]  # inl
 
 
 @inlined
-def put_head(out, at, k, delta, data, key, key_length, value):  # type: ignore[no-untyped-def]  # inlined kernel
+def put_head(out, at, k, delta, data, key, key_length, keyed, value):  # type: ignore[no-untyped-def]  # inlined kernel
     """Write record ``k`` of a batch up to its value, which takes ``value`` bytes; returns where that begins."""
+    if not keyed:
+        key_length = np.int64(-1)
     size = max(key_length, 0)
     length = 1 + varint_bytes(delta) + varint_bytes(k)
-    length += varint_bytes(key_length) + size + varint_bytes(value) + value + 1
+    length += varint_bytes(key_length) + size + varint_bytes(value) + value + (1 if keyed else TAIL_BYTES)
     at = put_varint(out, at, length)
     out[at] = 0
     at = put_varint(out, at + 1, delta)
     at = put_varint(out, at, k)
     at = put_varint(out, at, key_length)
     return put_varint(out, put_bytes(out, at, data, key, size), value)
+
+
+@inlined
+def put_tail(out, at, keyed):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Write what stands behind a receipt's value; returns the place behind it."""
+    if keyed:
+        out[at] = 0  # no headers
+        after = at + 1
+    else:
+        after = put_bytes(out, at, _NO_KEY, 0, TAIL_BYTES)
+    return after
 
 
 @kernel
@@ -194,6 +224,7 @@ def _encode(
     watermark: NDArray[np.int64],
     epoch: NDArray[np.int64],
     with_epoch: bool,
+    keyed: bool,
     base_timestamp: Int,
     out: NDArray[np.uint8],
 ) -> Int:
@@ -212,14 +243,12 @@ def _encode(
         if with_epoch:
             value += spans[_EPOCH + 1] - spans[_EPOCH]
         delta = timestamp[row] - base_timestamp
-        at = put_head(out, at, np.int64(k), delta, data, key[row], key_length[row], value)
+        at = put_head(out, at, np.int64(k), delta, data, key[row], key_length[row], keyed, value)
         at = put_number(out, put_text(out, at, text, spans, _OFFSET), sizes[0], offset[row])
         at = put_number(out, put_text(out, at, text, spans, _TIMESTAMP), sizes[1], timestamp[row])
         at = put_number(out, put_text(out, at, text, spans, what), sizes[2], sequence[row])
         at = put_number(out, put_text(out, at, text, spans, _WATERMARK), sizes[3], watermark[row])
         if with_epoch:
             at = put_number(out, put_text(out, at, text, spans, _EPOCH), sizes[4], epoch[row])
-        at = put_text(out, at, text, spans, _END)
-        out[at] = 0  # no headers
-        at += 1
+        at = put_tail(out, put_text(out, at, text, spans, _END), keyed)
     return at

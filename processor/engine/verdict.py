@@ -35,6 +35,7 @@ class Fault(IntEnum):
     FIELD_MISSING = 7
     FIELD_TYPE = 8
     OUT_OF_RANGE = 9
+    SCOPE_TOO_LARGE = 10
 
     @property
     def code(self) -> str:

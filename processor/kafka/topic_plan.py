@@ -37,10 +37,9 @@ READ_CONFIGS = (
     *LIMITS,
 )
 # In quarantine three headers: two codes of some 20 bytes, a source of at most 249 + 30, and a detail. In
-# duplicates a receipt beside the record's key, which may be most of the record. One record a batch.
+# duplicates a receipt beside the record's key, which may be most of the record: some hundred bytes, and an id, of
+# which no part takes more than 4 KiB of the record. One record a batch. A receipt with a longer id loses its key.
 MORE_BYTES = 64 * 1024
-# A receipt of an id has the record's key, and its id: in base64 four thirds of what that has in the record.
-KEY_AND_ID = 3
 # As many as a record's place can tell apart (`processor.engine.route`).
 MOST_ROUTED = 65_536
 # Kafka's own default: 1 MiB and the 12 bytes before a batch. Changelog blocks are cut to fit.
@@ -213,8 +212,6 @@ def wanted_configs(purpose: Purpose, pipeline: Pipeline, source: TopicView) -> d
         return configs
     configs["cleanup.policy"] = "delete"
     configs |= _like(source, "retention.ms", "retention.bytes")
-    if purpose is Purpose.DUPLICATES and isinstance(pipeline.dedup, InsertIdDedup):
-        source_bytes *= KEY_AND_ID
     more = MORE_BYTES if purpose in {Purpose.QUARANTINE, Purpose.DUPLICATES} else 0
     # The broker keeps it in an int32.
     configs["max.message.bytes"] = str(min(source_bytes + more, 2**31 - 1))

@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from processor.engine import quarantined
 from processor.engine.records import ATTRIBUTES, CODEC_MASK, HEADER_BYTES, MAX_OVERHEAD_BYTES
 from processor.engine.verdict import Fault
-from processor.wire.encode import EncodedBatch, TooLargeError, plain_batch
+from processor.wire.codec import deflate
+from processor.wire.encode import EncodedBatch, TooLargeError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
     from numpy.typing import NDArray
 
+    from processor.engine.quarantined import QuarantineText
     from processor.engine.records import Columns
     from processor.wire.decode import Piece
     from processor.wire.encode import Encoder
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 Header = tuple[str | bytes, bytes | None]
 Item = tuple[bytes | None, bytes | None, int, list[Header]]
 
-OURS = (b"seqmark.error", b"seqmark.detail", b"seqmark.source")
+OURS = (quarantined.ERROR, quarantined.DETAIL, quarantined.SOURCE)
 """The headers behind the record's own, in this order."""
 BATCH_BYTES = 256 * 1024
 MOST_OFFSET = 2**63 - 1
@@ -111,62 +114,64 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def quarantine_batches(
-    columns: Columns,
-    rows: Sequence[int],
-    faults: Sequence[tuple[Fault, str]],
-    source: tuple[str, int],
-    codec: int,
+    piece: Piece,
+    rows: NDArray[np.int64],
+    fault: NDArray[np.uint8],
+    text: QuarantineText,
     limit_bytes: int,
 ) -> list[EncodedBatch]:
-    """Write the records in ``rows`` for the quarantine topic.
+    """Write the records in ``rows`` for the quarantine topic, by their sources' codecs.
 
     Args:
-        columns: Where they are.
-        rows: Which, in order.
-        faults: Code and detail of each.
-        source: Topic and partition they came from.
-        codec: Of the batches; a record that only fits compressed is compressed by it.
+        piece: Where they are; must still be the newest.
+        rows: int64[k], which, in order.
+        fault: uint8[n], `Fault` codes of all its records.
+        text: What is said of them; of the partition that they came from.
         limit_bytes: The quarantine topic's ``max.message.bytes``.
 
     Raises:
         TooLargeError: A record exceeds the limit even alone; ``row`` names it.
     """
     batches: list[EncodedBatch] = []
-    items: list[Item] = []
-    pending: list[int] = []
-    size = 0
-    for row, (fault, detail) in zip(rows, faults, strict=True):
-        key, value, timestamp, headers = read_record(columns, row)
-        position = f"{source[0]}:{source[1]}:{int(columns.offset[row])}"
-        headers += [
-            ("seqmark.error", fault.code.encode()),
-            ("seqmark.detail", detail.encode()),
-            ("seqmark.source", position.encode()),
-        ]
-        items.append((key, value, timestamp, headers))
-        pending.append(row)
-        size += int(columns.end[row] - columns.body[row])
-        if size >= BATCH_BYTES:
-            batches += _split(items, pending, columns, codec, limit_bytes)
-            items, pending, size = [], [], 0
-    if items:
-        batches += _split(items, pending, columns, codec, limit_bytes)
+    codec = codecs_of(piece, rows)
+    after = np.cumsum(piece.columns.end[rows] - piece.columns.body[rows])
+    start = 0
+    while start < rows.size:
+        before = int(after[start - 1]) if start else 0
+        stop = int(np.searchsorted(after, before + BATCH_BYTES)) + 1
+        other = np.flatnonzero(codec[start:stop] != codec[start])
+        # A record that fits by its own codec need not do so by its neighbour's.
+        stop = start + int(other[0]) if other.size else min(stop, int(rows.size))
+        _write(piece.columns, rows[start:stop], fault, text, int(codec[start]), limit_bytes, batches)
+        start = stop
     return batches
 
 
-def _split(
-    items: list[Item], rows: list[int], columns: Columns, codec: int, limit_bytes: int
-) -> list[EncodedBatch]:
+def _write(
+    columns: Columns,
+    rows: NDArray[np.int64],
+    fault: NDArray[np.uint8],
+    text: QuarantineText,
+    codec: int,
+    limit_bytes: int,
+    out: list[EncodedBatch],
+) -> None:
+    most = int((columns.end[rows] - columns.body[rows]).sum()) + rows.size * text.most_bytes
+    written = np.empty(most, np.uint8)
+    times = columns.timestamp[rows]
+    base = int(times[0])
+    used = quarantined.encode(text, columns, rows, fault, base, written)
     offsets = int(columns.offset[rows[0]]), int(columns.offset[rows[-1]])
-    batch = plain_batch(items, codec, *offsets)
+    data = deflate(codec, written[:used])
+    batch = EncodedBatch(codec, base, int(times.max()), int(rows.size), data, *offsets)
     if batch.size <= limit_bytes:
-        return [batch]
-    if len(items) == 1:
-        raise TooLargeError(rows[0], batch.size)
-    half = len(items) // 2
-    return _split(items[:half], rows[:half], columns, codec, limit_bytes) + _split(
-        items[half:], rows[half:], columns, codec, limit_bytes
-    )
+        out.append(batch)
+        return
+    if rows.size == 1:
+        raise TooLargeError(int(rows[0]), batch.size)
+    half = rows.size // 2
+    _write(columns, rows[:half], fault, text, codec, limit_bytes, out)
+    _write(columns, rows[half:], fault, text, codec, limit_bytes, out)
 
 
 def mark_too_large(encoder: Encoder, piece: Piece, fault: NDArray[np.uint8], limit_bytes: int) -> None:
@@ -194,10 +199,16 @@ def mark_named(
             fault[row] = code
 
 
+def codecs_of(piece: Piece, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return int64[k]: the codecs of the source batches that records stand in."""
+    index = np.searchsorted(piece.first_row, rows, side="right") - 1
+    found: NDArray[np.int64] = piece.batches[index, ATTRIBUTES] & CODEC_MASK
+    return found
+
+
 def codec_of(piece: Piece, row: int) -> int:
     """Return the codec of the source batch that a record stands in."""
-    index = int(np.searchsorted(piece.first_row, row, side="right")) - 1
-    return int(piece.batches[index, ATTRIBUTES]) & CODEC_MASK
+    return int(codecs_of(piece, np.array([row]))[0])
 
 
 def oversized(columns: Columns, most_bytes: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -3,6 +3,9 @@
 One receipt a dropped record, in the duplicates topic's partition of the same number and in the transaction
 that drops it. The kernel writes the records; here they are cut into batches. They are compressed with LZ4
 whatever the source's codec is: a receipt repeats most of the one before it, and takes a tenth of its size then.
+
+What was dropped must not stop its pipeline: a receipt that the topic does not take even alone is made smaller,
+without the record's key (a header says so), then with all but the shortest parts of its id cut to digests.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from processor.engine.records import Columns
 
 
+LEAST_CUT_BYTES = 64
+"""What a part of an id has left in the last resort: a digest is no shorter."""
 ANYWHERE = -1
 """In place of a partition's number: offsets are places (`processor.engine.route`), which say it themselves."""
 
@@ -56,10 +61,15 @@ class _OfSequences(NamedTuple):
     columns: Columns
     rows: NDArray[np.int64]
     grounds: Grounds
+    keyed: bool = True
 
     def part(self, start: int, stop: int) -> _OfSequences:
         """Return those from ``start`` to ``stop``."""
         return self._replace(rows=self.rows[start:stop])
+
+    def smaller(self) -> _OfSequences | None:
+        """Return what takes less room; None: nothing does."""
+        return self._replace(keyed=False) if self.keyed else None
 
     def most_bytes(self) -> NDArray[np.int64]:
         """Return more than each takes."""
@@ -67,7 +77,7 @@ class _OfSequences(NamedTuple):
 
     def encode(self, base_timestamp: int, out: NDArray[np.uint8]) -> int:
         """Write them; return the bytes."""
-        return encode(self.text, self.columns, self.rows, self.grounds, base_timestamp, out)
+        return encode(self.text, self.columns, self.rows, self.grounds, base_timestamp, out, keyed=self.keyed)
 
 
 class _OfIds(NamedTuple):
@@ -78,10 +88,21 @@ class _OfIds(NamedTuple):
     rows: NDArray[np.int64]
     grounds: IdGrounds
     lists: IdLists
+    keyed: bool = True
+    cut: bool = False
 
     def part(self, start: int, stop: int) -> _OfIds:
         """Return those from ``start`` to ``stop``."""
         return self._replace(rows=self.rows[start:stop], lists=self.lists.part(start, stop))
+
+    def smaller(self) -> _OfIds | None:
+        """Return what takes less room; None: nothing does."""
+        if self.keyed:
+            return self._replace(keyed=False)
+        if self.cut:
+            return None
+        data, ids = self.columns.data, self.grounds.ids
+        return self._replace(lists=id_receipts.id_lists(data, ids, self.rows, LEAST_CUT_BYTES), cut=True)
 
     def most_bytes(self) -> NDArray[np.int64]:
         """Return more than each takes."""
@@ -89,7 +110,7 @@ class _OfIds(NamedTuple):
 
     def encode(self, base_timestamp: int, out: NDArray[np.uint8]) -> int:
         """Write them; return the bytes."""
-        return id_receipts.encode(*self, base_timestamp, out)
+        return id_receipts.encode(*self[:5], base_timestamp, out, keyed=self.keyed)
 
 
 Receipts = _OfSequences | _OfIds
@@ -138,7 +159,7 @@ class ReceiptEncoder:
             limit_bytes: The duplicates topic's ``max.message.bytes``.
 
         Raises:
-            TooLargeError: A receipt exceeds the limit even alone: its record's key is that large.
+            TooLargeError: A receipt exceeds the limit even alone, made as small as it can be.
         """
         of_ids = isinstance(grounds, IdGrounds)
         text = self._id_text(partition) if of_ids else self._text(partition)
@@ -199,7 +220,11 @@ class ReceiptEncoder:
             out.append(batch)
             return
         if rows.size == 1:
-            raise TooLargeError(int(rows[0]), batch.size)
+            smaller = records.smaller()
+            if smaller is None:
+                raise TooLargeError(int(rows[0]), batch.size)
+            self._write(smaller, columns, rows, int(smaller.most_bytes()[0]), limit_bytes, out)
+            return
         half = rows.size // 2
         self._write(records.part(0, half), columns, rows[:half], most, limit_bytes, out)
         self._write(records.part(half, rows.size), columns, rows[half:], most, limit_bytes, out)

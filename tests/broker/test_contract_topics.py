@@ -242,6 +242,33 @@ def test_the_same_order_holds_where_sequence_and_epoch_are_in_the_value(story: S
     assert story.outcomes == [*codes, "pass", "late"]
 
 
+# They repeat themselves, so that the sink takes them.
+LONGEST, TOO_LONG = b"k" * 65_536, b"k" * 65_537
+
+
+@sent(
+    "key",
+    record(1, key=LONGEST, epoch=1),
+    record(1, key=TOO_LONG, epoch=1),
+    record(b"bad", key=TOO_LONG),
+    record(1, key=TOO_LONG, value=LARGE),
+    record(1, key=LONGEST, epoch=1),
+)
+def test_a_key_above_64_kib_is_no_scope_and_that_counts_before_the_sequence(story: Story) -> None:
+    assert story.outcomes == ["pass", "scope_too_large", "scope_too_large", "too_large", "duplicate"]
+
+
+@sent(
+    "order",
+    record(value=b'{"a":{"seq":1}}', producer=LONGEST, epoch=0),
+    record(value=b'{"a":{"seq":1}}', producer=TOO_LONG, epoch=0),
+    record(value=b"{", producer=TOO_LONG),
+    record(value=b'{"a":{"seq":1}}', producer=LONGEST, epoch=0),
+)
+def test_nor_is_a_header_above_64_kib(story: Story) -> None:
+    assert story.outcomes == ["pass", "scope_too_large", "scope_too_large", "duplicate"]
+
+
 @sent("header", record(1), record(9, value=LARGE), record(b"bad", value=LARGE), record(2))
 def test_a_record_too_large_for_the_sink_is_too_large_before_it_is_judged(story: Story) -> None:
     assert story.outcomes == ["pass", "too_large", "too_large", "pass"]
@@ -252,7 +279,7 @@ def test_every_code_of_the_contract_is_produced_by_a_real_record(told: Told) -> 
     assert found == {
         *("pass", "duplicate", "late"),
         *("too_large", "header_missing", "header_malformed", "key_missing", "value_missing"),
-        *("value_not_json", "field_missing", "field_type", "out_of_range"),
+        *("value_not_json", "field_missing", "field_type", "out_of_range", "scope_too_large"),
     }
 
 

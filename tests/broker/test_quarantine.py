@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.topics import alter_topic, create_topic, dice, group_offsets, sequences
-from tests.support.worker import New, WorkerConfig, contents, new, new_config, produce, read_topic, run_drain
+from tests.support.certificate import certificate
+from tests.support.topics import alter_topic, create_topic, dice, group_offsets, int64, sequences, unique
+from tests.support.worker import (
+    New,
+    PipelineConfig,
+    WorkerConfig,
+    contents,
+    new,
+    new_config,
+    produce,
+    read_topic,
+    run_drain,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,3 +158,101 @@ def test_the_size_that_is_asked_for_is_enough(broker: Broker, tmp_path: Path, in
     assert run_drain(config).code == 0
     rest = [1, 2, 3] if into == "sink" else [1, 3]
     assert sequences(read_topic(config.bootstrap_servers, config.sink)) == rest
+
+
+KEY, HEADER, FIELD = {"from": "key"}, {"from": "header", "name": "id"}, {"from": "value", "pointer": "/id"}
+MEBIBYTE = 2**20
+
+
+def of_ids(*parts: dict[str, str]) -> dict[str, Any]:
+    """Return a ``dedup`` of mode insert-id."""
+    return {"mode": "insert-id", "id": list(parts), "window": "99999d"}
+
+
+# By name of a pipeline: its dedup, what comes, and what becomes of it. All of it is random or large, or both, and
+# its source takes it, with the broker's default limit of 1 MiB a batch.
+NOISE = [dice(seed).randbytes(900_000) for seed in range(3)]
+TEXT = NOISE[2][:450_000].hex().encode()
+HOSTILE: dict[str, tuple[dict[str, Any], list[New], list[str]]] = {
+    "long-key": (
+        {"scope": "key"},
+        [new(1, key=b"k" * (MEBIBYTE + 1)), new(1, key=b"k" * 65_536), new(1, key=NOISE[0])],
+        ["scope_too_large", "pass", "scope_too_large"],
+    ),
+    "long-header": (
+        {"scope": "header:id"},
+        [New(b"k", b"v", (("seq", int64(n)), ("id", name)), WHEN) for n, name in enumerate((NOISE[0], b"a"))],
+        ["scope_too_large", "pass"],
+    ),
+    "late-key": (
+        {},
+        [new(2, key=NOISE[0]), new(1, key=NOISE[1]), new(2, key=b"k" * 9 * MEBIBYTE)],
+        ["pass", "late", "duplicate"],
+    ),
+    "id-header": (
+        of_ids(HEADER),
+        [New(NOISE[1][:300_000], b"v", (("id", NOISE[0][:700_000]),), WHEN + n) for n in range(2)],
+        ["pass", "duplicate"],
+    ),
+    "id-key": (of_ids(KEY), [New(NOISE[0], b"v", (), WHEN + n) for n in range(2)], ["pass", "duplicate"]),
+    "id-value": (
+        of_ids(FIELD, KEY),
+        [New(b"k", b'{"id":"' + TEXT + b'"}', (), WHEN + n) for n in range(2)],
+        ["pass", "duplicate"],
+    ),
+    "id-parts": (
+        of_ids(*({"from": "header", "name": str(n)} for n in range(200))),
+        [
+            New(b"k", b"v", tuple((str(n), NOISE[0][4_000 * n :][:4_000]) for n in range(200)), WHEN + k)
+            for k in range(2)
+        ],
+        ["pass", "duplicate"],
+    ),
+    "no-id": (of_ids(HEADER), [New(NOISE[0], None, (("x", NOISE[1][:100_000]),), WHEN)], ["header_missing"]),
+    "routed": (
+        {**of_ids(KEY), "route": "by-id"},
+        [New(NOISE[0], b"v", (), WHEN + n) for n in range(2)],
+        ["pass", "duplicate"],
+    ),
+}
+
+
+def test_no_record_that_a_source_takes_stops_a_pipeline_that_has_a_quarantine(
+    broker: Broker, tmp_path: Path
+) -> None:
+    name = unique("hostile")
+    pipelines = []
+    for pipeline, (dedup, records, _) in HOSTILE.items():
+        made = PipelineConfig(pipeline, f"{name}.{pipeline}", f"{name}.{pipeline}.clean", dedup=dedup)
+        create_topic(broker.bootstrap_servers, made.source, 1)
+        for each in records:
+            # Alone: what stands beside it in a batch is not what it takes.
+            produce(broker.bootstrap_servers, made.source, [each], codec="zstd", batch_bytes=16 * MEBIBYTE)
+        pipelines.append(made)
+    config = WorkerConfig(tmp_path, broker.bootstrap_servers, name, tuple(pipelines), {"slots": 1})
+    config = config.with_quarantine().with_duplicates()
+
+    ended = run_drain(config)
+
+    assert ended.code == 0, ended.stderr
+    found = {pipeline.name: outcomes(config, pipeline) for pipeline in config.pipelines}
+    assert found == {name: said for name, (_, _, said) in HOSTILE.items()}
+    told = certificate(replace(config, pipelines=config.pipelines[:-1]))  # there is none with route
+    assert told.code == 0, (told.details, told.stderr)
+
+
+def outcomes(config: WorkerConfig, pipeline: PipelineConfig) -> list[str]:
+    """Return what became of each record of a pipeline with one partition, by place in its source."""
+    topics = (pipeline.sink, pipeline.duplicates, pipeline.quarantine)
+    sink, receipts, aside = (read_topic(config.bootstrap_servers, topic or "") for topic in topics)
+    source = [each.content for each in read_topic(config.bootstrap_servers, pipeline.source)]
+    told = [(source.index(each.content), "pass") for each in sink]
+    for receipt in receipts:
+        said = json.loads(receipt.value or b"")
+        told.append((said["offset"], said["verdict"]))
+    for each in aside:
+        headers = dict(each.headers)
+        offset = int((headers["seqmark.source"] or b"").rpartition(b":")[2])
+        told.append((offset, (headers["seqmark.error"] or b"").decode()))
+    assert sorted(offset for offset, _ in told) == list(range(len(source)))
+    return [verdict for _, verdict in sorted(told)]

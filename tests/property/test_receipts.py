@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from typing import Any
 
@@ -10,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from processor.engine.id_receipts import IdGrounds, id_lists
+from processor.engine.ids import HeaderPart, IdExtractor, KeyPart, ValuePart
 from processor.engine.receipts import Grounds
 from processor.wire.codec import Codec
 from processor.wire.encode import EncodedBatch, TooLargeError
@@ -120,12 +124,78 @@ def test_receipts_of_long_keys_make_no_batch_that_inflates_to_much_more_than_256
     assert len(read(out)) == 40
 
 
-def test_a_receipt_that_the_topic_does_not_take_is_named_by_its_row() -> None:
-    random = np.random.default_rng(1).integers(0, 256, 5_000, np.uint8).tobytes()
+RANDOM = np.random.default_rng(1).integers(0, 256, 5_000, np.uint8).tobytes()
+
+
+def test_a_receipt_that_the_topic_does_not_take_is_written_without_its_records_key_and_says_so() -> None:
     came, grounds = many(3, b"short")
-    came[1] = came[1]._replace(key=random)
+    came[1] = came[1]._replace(key=RANDOM)
+    out = receipts(came, grounds, limit=4_000)
+    assert all(batch.size <= 4_000 for batch in out)
+    found = read(out)
+    assert [each.key for each in found] == [b"short", None, b"short"]
+    assert [each.headers for each in found] == [(), ((b"seqmark.key", b"left out"),), ()]
+    whole = read(receipts(came, grounds, limit=6_000))
+    assert [each.key for each in whole] == [each.key for each in came]
+    assert [(each.timestamp, each.value) for each in found] == [(each.timestamp, each.value) for each in whole]
+
+
+def test_a_receipt_that_the_topic_never_takes_is_named_by_its_row() -> None:
+    came, grounds = many(3, b"short")
     with pytest.raises(TooLargeError) as caught:
-        receipts(came, grounds, limit=4_000)
-    assert caught.value.row == 1
-    assert caught.value.size_bytes > 5_000
-    assert len(read(receipts(came, grounds, limit=6_000))) == 3
+        receipts(came, grounds, limit=150)
+    assert caught.value.row == 0
+    assert caught.value.size_bytes > 150
+
+
+part = st.one_of(
+    st.binary(max_size=40),
+    st.text(max_size=20).map(str.encode),
+    st.integers(4_000, 4_200).flatmap(
+        lambda size: st.sampled_from([b"a", b"\x00", b"\xff"]).map(lambda b: b * size)
+    ),
+)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(part, st.one_of(st.text(max_size=10), st.sampled_from(["\x01" * 4_096, "\x01" * 4_097]))),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_ids_are_written_as_json_does_and_a_part_above_4_kib_as_its_digest(
+    some: list[tuple[bytes, str]],
+) -> None:
+    came = [Record(n, 1, key, json.dumps({"a": text}).encode()) for n, (key, text) in enumerate(some)]
+    (piece,) = batches.DECODER.pieces(chunk(by_hand(came)))
+    ids = IdExtractor([KeyPart(), ValuePart("/a")], bytes(16)).extract(piece.columns)
+    rows = np.arange(len(came))
+    lists = id_lists(piece.columns.data, ids, rows)
+    found = [lists.data[at : at + size].tobytes() for at, size in zip(lists.at, lists.size, strict=True)]
+    expected = [[_shown(key), _shown(text.encode())] for key, text in some]
+    assert found == [json.dumps(each, ensure_ascii=False, separators=(",", ":")).encode() for each in expected]
+
+
+def _shown(content: bytes) -> str | dict[str, str | int]:
+    if len(content) > 4_096:
+        return {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(content).decode()}
+
+
+def test_a_receipt_with_more_id_than_the_topic_takes_has_digests_of_what_is_longer_than_one() -> None:
+    names = [b"%d" % n for n in range(20)]
+    headers = tuple((name, RANDOM[n : n + 4_000]) for n, name in enumerate(names))
+    came = [Record(0, 1, b"key", b"v", (*headers, (b"short", b"s")))]
+    (piece,) = batches.DECODER.pieces(chunk(by_hand(came)))
+    ids = IdExtractor([HeaderPart(name) for name in (*names, b"short")], bytes(16)).extract(piece.columns)
+    grounds = IdGrounds(np.ones(1, np.uint8), ids, np.zeros(1, np.int64), np.zeros(1, np.int64))
+    out = ReceiptEncoder("p", "t").encode(0, piece.columns, np.zeros(1, np.int64), grounds, 65_536)
+    (receipt,) = read(out)
+    assert receipt.key is None
+    digests = [{"sha256": hashlib.sha256(each).hexdigest(), "bytes": 4_000} for _, each in headers]
+    assert json.loads(receipt.value or b"")["id"] == [*digests, "s"]

@@ -7,6 +7,7 @@ nothing of the engine.
 from __future__ import annotations
 
 import base64
+import hashlib
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -195,6 +196,9 @@ def shown(record: Record, rules: IdRules) -> list[Any]:
 
 
 def _shown(part: Any) -> Any:
+    content = part.encode() if isinstance(part, str) else part
+    if len(content) > 4096:
+        return {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
     if isinstance(part, str):
         return str(part)
     try:

@@ -25,6 +25,7 @@ Place = Mapping[str, str]
 SEQ_HEADER: Place = {"from": "header", "name": "seq", "format": "int64"}
 EPOCH_HEADER: Place = {"from": "header", "name": "epoch", "format": "int32"}
 LEAST, MOST = -(2**63), 2**63 - 1
+MOST_SCOPE_BYTES = 65_536
 _WIDTHS = {"int64": 8, "int32": 4}
 
 
@@ -152,8 +153,12 @@ def scope_of(record: Record, scope: str) -> bytes:
     if scope == "key":
         if record.key is None:
             raise FaultError("key_missing")
-        return record.key
-    return header_of(record, scope.removeprefix("header:"))
+        name = record.key
+    else:
+        name = header_of(record, scope.removeprefix("header:"))
+    if len(name) > MOST_SCOPE_BYTES:
+        raise FaultError("scope_too_large")
+    return name
 
 
 def header_of(record: Record, name: str) -> bytes:

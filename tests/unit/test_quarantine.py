@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from processor.engine.quarantined import QuarantineText
 from processor.engine.verdict import Fault
 from processor.wire.encode import EncodedBatch, TooLargeError
 from processor.wire.quarantine import oversized, quarantine_batches, read_record
@@ -32,8 +33,11 @@ records = st.lists(
 def quarantined(
     some: list[Record], rows: list[int], faults: list[tuple[Fault, str]], codec: int = 0, limit: int = ROOMY
 ) -> list[EncodedBatch]:
-    (piece,) = batches.DECODER.pieces(chunk(by_hand(some), position=some[0].offset))
-    return quarantine_batches(piece.columns, rows, faults, ("clicks.raw", 3), codec, limit)
+    (piece,) = batches.DECODER.pieces(chunk(by_hand(some, codec), position=some[0].offset))
+    fault = np.zeros(len(some), np.uint8)
+    fault[rows] = [each for each, _ in faults]
+    text = QuarantineText(dict(faults), b"clicks.raw:3:")
+    return quarantine_batches(piece, np.array(rows), fault, text, limit)
 
 
 def read(out: list[EncodedBatch]) -> list[Record]:
@@ -76,6 +80,7 @@ def test_key_value_timestamp_and_headers_stay_and_three_headers_come_after(
         (Fault.FIELD_MISSING, b"field_missing"),
         (Fault.FIELD_TYPE, b"field_type"),
         (Fault.OUT_OF_RANGE, b"out_of_range"),
+        (Fault.SCOPE_TOO_LARGE, b"scope_too_large"),
     ],
 )
 def test_the_codes_are_those_of_the_contract(fault: Fault, code: bytes) -> None:
@@ -118,6 +123,14 @@ def test_a_record_that_only_fits_compressed_is_compressed() -> None:
     assert len(quarantined(some, [0], [MISSING], codec=batches.ZSTD, limit=700)) == 1
     with pytest.raises(TooLargeError):
         quarantined(some, [0], [MISSING], limit=700)
+
+
+def test_a_record_that_only_fits_compressed_does_so_beside_one_that_came_as_it_is() -> None:
+    data = by_hand([Record(0, 1, None, b"plain")]) + by_hand([Record(1, 1, None, bytes(5_000))], batches.ZSTD)
+    (piece,) = batches.DECODER.pieces(chunk(data))
+    fault = np.full(2, Fault.KEY_MISSING, np.uint8)
+    out = quarantine_batches(piece, np.arange(2), fault, QuarantineText({}, b"t:0:"), 700)
+    assert [(batch.codec, batch.count) for batch in out] == [(batches.NONE, 1), (batches.ZSTD, 1)]
 
 
 def test_a_record_is_read_with_its_headers_in_order_and_their_nulls() -> None:

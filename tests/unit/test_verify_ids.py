@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from tests.support.id_rules import IdRules
 if TYPE_CHECKING:
     from processor.verify.report import Report
     from tests.support.compared import Topics
+    from tests.support.topics import Header
 
 
 def found(report: Report) -> list[tuple[int, str]]:
@@ -123,13 +126,47 @@ def test_by_arrival_the_clock_is_what_the_worker_read() -> None:
     assert sorted(found(late)) == [(3, "duplicate_passed"), (3, "receipt_missing")]
 
 
-def test_an_id_longer_than_is_looked_into_is_compared_all_the_same() -> None:
-    name = b"x" * 100_000
+LONG = b"x" * 4_097
+LEFT_OUT: tuple[Header, ...] = (("seqmark.key", b"left out"),)
+
+
+def receipt_of(name: bytes, **other: Any) -> Report:
+    """Compare the receipt of a record that came twice, changed."""
     topics = id_topics([of(name), of(name, 1)])
-    value = topics.duplicates[0].value or b""
-    topics.duplicates[0] = topics.duplicates[0]._replace(
-        value=value.replace(b'": ', b'":').replace(b', "', b',"')
-    )
-    assert judged(topics).ok
-    topics.duplicates[0] = topics.duplicates[0]._replace(value=value.replace(b"xx", b"xy", 1))
+    topics.duplicates[0] = topics.duplicates[0]._replace(**other)
+    return judged(topics)
+
+
+def with_id(name: bytes, part: object) -> bytes:
+    said = json.loads(id_topics([of(name), of(name, 1)]).duplicates[0].value or b"")
+    return json.dumps({**said, "id": [part]}).encode()
+
+
+def digest(name: bytes) -> dict[str, str | int]:
+    return {"sha256": hashlib.sha256(name).hexdigest(), "bytes": len(name)}
+
+
+def test_a_receipt_without_its_key_is_right_where_it_says_so() -> None:
+    assert receipt_of(b"a", key=None, headers=LEFT_OUT).ok
+    assert found(receipt_of(b"a", key=None)) == [(1, "receipt_wrong")]
+    assert found(receipt_of(b"a", headers=LEFT_OUT)) == [(1, "receipt_wrong")]
+    wrong = with_id(b"a", "b")
+    assert found(receipt_of(b"a", key=None, headers=LEFT_OUT, value=wrong)) == [(1, "receipt_wrong")]
+
+
+def test_a_receipt_that_never_had_a_key_has_not_lost_it() -> None:
+    topics = id_topics([of(b"a")._replace(key=None)] * 2)
+    topics.duplicates[0] = topics.duplicates[0]._replace(headers=LEFT_OUT)
     assert found(judged(topics)) == [(1, "receipt_wrong")]
+
+
+@pytest.mark.parametrize("name", [b"a", LONG, b"\xff" * 5_000, b"\xff"])
+def test_a_part_of_an_id_may_be_cut_to_its_digest_and_to_no_other(name: bytes) -> None:
+    assert receipt_of(name, value=with_id(name, digest(name))).ok
+    for wrong in (digest(name + b"x"), {**digest(name), "bytes": len(name) + 1}, {**digest(name), "more": 1}):
+        assert found(receipt_of(name, value=with_id(name, wrong))) == [(1, "receipt_wrong")]
+
+
+def test_a_receipt_of_a_version_that_cut_nothing_is_right_too() -> None:
+    assert receipt_of(LONG, value=with_id(LONG, LONG.decode())).ok
+    assert found(receipt_of(LONG, value=with_id(LONG, LONG.decode() + "x"))) == [(1, "receipt_wrong")]
