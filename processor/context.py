@@ -9,6 +9,7 @@ from processor.errors import RebuildError, StopError
 from processor.hop_work import work_of
 from processor.kafka.topic_plan import names, plan
 from processor.kafka.topics import connected, describe
+from processor.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,6 +62,7 @@ class Context:
         self.metrics = metrics
         self.decoder = decoder
         self.encoder = encoder
+        self.turns = Turns()
         self.fail = fail
         self.progressed = progressed
         self.drain = drain

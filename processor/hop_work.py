@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from processor.kafka.topic_plan import ClusterView
     from processor.metrics import Metrics
     from processor.pipeline import Output
+    from processor.turns import Turns
     from processor.wire.decode import Decoder
     from processor.wire.encode import Encoder
     from schemas.config import Pipeline, Settings
@@ -66,9 +67,11 @@ class HopWork:
         """Return a judge for one partition, with no state yet."""
         return make_judge(self._config)
 
-    def pipeline(self, output: Output, decoder: Decoder, encoder: Encoder, metrics: Metrics) -> SlotPipeline:
+    def pipeline(
+        self, output: Output, decoder: Decoder, encoder: Encoder, metrics: Metrics, turns: Turns
+    ) -> SlotPipeline:
         """Return what chunks go through."""
-        return SlotPipeline(self._config.name, self.topics, output, decoder, encoder, metrics)
+        return SlotPipeline(self._config.name, self.topics, output, decoder, encoder, metrics, turns=turns)
 
     def reset(self, to: str) -> str:
         """Say how its state is made anew from the source."""
@@ -100,9 +103,11 @@ class FirstHopWork(HopWork):
         assert isinstance(self._hop.dedup, InsertIdDedup)  # noqa: S101 - there is no other with route
         return RouteJudge(self._hop.dedup)
 
-    def pipeline(self, output: Output, decoder: Decoder, encoder: Encoder, metrics: Metrics) -> SlotPipeline:
+    def pipeline(
+        self, output: Output, decoder: Decoder, encoder: Encoder, metrics: Metrics, turns: Turns
+    ) -> SlotPipeline:
         """See `HopWork.pipeline`."""
-        return FirstHopPipeline(self._hop.name, self._routed, output, decoder, encoder, metrics)
+        return FirstHopPipeline(self._hop.name, self._routed, output, decoder, encoder, metrics, turns)
 
 
 class SecondHopWork(HopWork):
@@ -113,9 +118,11 @@ class SecondHopWork(HopWork):
         self._hop = config
         self.upstream = config.routed_from
 
-    def pipeline(self, output: Output, decoder: Decoder, encoder: Encoder, metrics: Metrics) -> SlotPipeline:
+    def pipeline(
+        self, output: Output, decoder: Decoder, encoder: Encoder, metrics: Metrics, turns: Turns
+    ) -> SlotPipeline:
         """See `HopWork.pipeline`."""
-        return SecondHopPipeline(self._hop, self.topics, output, decoder, encoder, metrics)
+        return SecondHopPipeline(self._hop, self.topics, output, decoder, encoder, metrics, turns)
 
 
 def work_of(settings: Settings, hop: Pipeline, view: ClusterView) -> HopWork:

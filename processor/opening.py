@@ -27,6 +27,7 @@ from processor.state.restore import restore
 from processor.state.rocks import open_store
 from processor.state.store import CorruptStoreError
 from processor.state.table import Table
+from processor.wire.decode import Decoder
 from schemas.changelog import NO_TOPIC, CorruptStateError, Origin
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ class Opening:
         self._work = work
         self._topics = work.topics
         self._link = link
+        # Not the worker's, which others may be using meanwhile, in a thread.
+        self._decoder = Decoder()
         self._fence = fence
         self._meaning = work.definition
 
@@ -120,7 +123,7 @@ class Opening:
         folder = context.home.partition(name, tp.partition)
         judge = self._work.judge()
         gauge = context.metrics.restore_ratio.labels(name, str(tp.partition))
-        changelog = ChangelogPartition(self._link, context.decoder, self._topics.changelog, tp.partition)
+        changelog = ChangelogPartition(self._link, self._decoder, self._topics.changelog, tp.partition)
         store, damage = open_store(folder)
         table = Table(store, judge.log)
         try:
@@ -272,7 +275,7 @@ class Opening:
         numbers = sorted(self._link.partitions(positions) - {tp.partition})
         ends = await bounds(self._link, [TopicPartition(positions, each) for each in numbers])
         for other, limits in ends.items():
-            changelog = ChangelogPartition(self._link, self._context.decoder, positions, other.partition)
+            changelog = ChangelogPartition(self._link, self._decoder, positions, other.partition)
             # Each commit writes a position, and all that are there mean the same.
             head = await read_head(changelog, max(limits.start, limits.stable - SOME_OFFSETS), limits.stable)
             if head.position is not None:

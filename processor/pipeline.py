@@ -26,6 +26,7 @@ import logging
 import math
 import time
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -37,6 +38,7 @@ from processor.engine.verdict import Fault, Verdict
 from processor.errors import RebuildError, StopError, reset_command
 from processor.faults import Step, reached
 from processor.state.store import CorruptStoreError
+from processor.turns import Turns
 from processor.wire.decode import Piece, UndecodableError
 from processor.wire.encode import EncodedBatch, TooLargeError, plain_batch
 from processor.wire.quarantine import codec_of, mark_too_large, quarantine_batches
@@ -60,6 +62,9 @@ if TYPE_CHECKING:
     from schemas.changelog import Origin
 
 log = logging.getLogger(__name__)
+
+COMMIT_ROWS = 256 * 1024
+"""A commit has at most about so many records, whatever the interval: 50 to 100 ms to write their state down."""
 
 
 class Output(Protocol):
@@ -175,6 +180,15 @@ class Made:
     stop_row: int = 0
 
 
+class _Long(Enum):
+    """In place of a piece: the next step takes long."""
+
+    LONG = 1
+
+
+_LONG = _Long.LONG
+
+
 class SlotPipeline:
     """Takes chunks of a slot's partitions in and commits what they became.
 
@@ -186,6 +200,7 @@ class SlotPipeline:
         encoder: Likewise.
         metrics: The worker's.
         clock: Monotonic seconds; for latencies only, never for judging.
+        turns: The worker's, one for all that share a decoder and an encoder; None: nobody does.
     """
 
     _routed = False
@@ -200,6 +215,7 @@ class SlotPipeline:
         encoder: Encoder,
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
+        turns: Turns | None = None,
     ) -> None:
         self.name = name
         self._topics = topics
@@ -208,9 +224,11 @@ class SlotPipeline:
         self._encoder = encoder
         self._receipts = ReceiptEncoder(name, topics.source)
         self._metrics = metrics
+        self._turns = turns or Turns()
         self._clock = clock
         self.partitions: dict[int, Partition] = {}
         self.begun_at: float | None = None
+        self._taken = 0
         self._commit_began_at = -math.inf
 
     def due_at(self, interval_s: float) -> float | None:
@@ -242,23 +260,41 @@ class SlotPipeline:
         partition.stable = chunk.last_stable_offset
         self._metrics.bytes_in.labels(self.name).inc(len(chunk.data))
         stop: StopError | None = None
-        started, waited = self._clock(), 0.0
+        worked = 0.0
+        steps = self._decoder.steps(chunk, partition.piece_bytes, routed=self._routed)
+
+        def step() -> Made | _Long | None:
+            """Open and judge the next piece; None at the end."""
+            nonlocal worked
+            started = self._clock()
+            made: Made | _Long | None = None
+            for piece in steps:
+                made = _LONG if piece is None else self._judge(partition, piece)
+                break
+            worked += self._clock() - started
+            return made
+
         try:
-            for piece in self._decoder.pieces(chunk, partition.piece_bytes, routed=self._routed):
-                made = self._judge(partition, piece)
-                sent = self._clock()
+            long = False
+            while (made := await self._turns.take(step, long=long)) is not None:
+                if isinstance(made, _Long):
+                    # And all that follows in this chunk: it is at most one fetch.
+                    long = True
+                    continue
+                self._begin()
                 await self._send(partition, made)
-                waited += self._clock() - sent
                 if made.stop is not None:
                     stop = made.stop
                     break
+                if self._taken >= COMMIT_ROWS:
+                    await self.commit()
         except UndecodableError as error:
             stop = StopError(
                 f"{chunk.topic}:{chunk.partition}: {error}. Nothing from there on was taken in. To "
                 f"step over it: "
                 f"{self._step_over(chunk.partition, error.next_offset or '<next readable offset>')}"
             )
-        self._metrics.chunk_seconds.labels(self.name).observe(self._clock() - started - waited)
+        self._metrics.chunk_seconds.labels(self.name).observe(worked)
         if stop is not None:
             await self.commit()
             raise stop
@@ -311,6 +347,7 @@ class SlotPipeline:
             made.receipts = self._receipts_of(partition, piece, evidence, judged)
         partition.counts += np.bincount(judged.verdict, minlength=len(Verdict))
         partition.faults += np.bincount(evidence.fault, minlength=len(Fault))
+        self._taken += judged.verdict.size
         batch = piece.batches[-1] if len(piece.batches) else None
         self._move(partition, piece.next_offset, batch)
         return made
@@ -508,6 +545,7 @@ class SlotPipeline:
             partition.origin = None
         reached(Step.LOCAL, self.name)  # 6
         self.begun_at = None
+        self._taken = 0
         self._metrics.commit_seconds.labels(self.name).observe(self._clock() - started)
         self._count(moved)
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from processor.metrics import Metrics
     from processor.pipeline import Output, Partition
     from processor.state.table import Table
+    from processor.turns import Turns
     from processor.wire.decode import Decoder, Piece
     from processor.wire.encode import EncodedBatch, Encoder
     from schemas.config import InsertIdDedup, Settings
@@ -179,8 +180,9 @@ class FirstHopPipeline(_HopPipeline):
         decoder: Decoder,
         encoder: Encoder,
         metrics: Metrics,
+        turns: Turns | None = None,
     ) -> None:
-        super().__init__(name, topics, output, decoder, encoder, metrics)
+        super().__init__(name, topics, output, decoder, encoder, metrics, turns=turns)
         self._route = topics
         self._router = RouteEncoder()
 
@@ -221,6 +223,7 @@ class SecondHopPipeline(_HopPipeline):
         decoder: See there.
         encoder: See there.
         metrics: See there.
+        turns: See there.
     """
 
     _routed = True
@@ -233,8 +236,9 @@ class SecondHopPipeline(_HopPipeline):
         decoder: Decoder,
         encoder: Encoder,
         metrics: Metrics,
+        turns: Turns | None = None,
     ) -> None:
-        super().__init__(hop.name, topics, output, decoder, encoder, metrics)
+        super().__init__(hop.name, topics, output, decoder, encoder, metrics, turns=turns)
         self._receipts = ReceiptEncoder(hop.name, hop.routed_from)
         self._routed_from = hop.routed_from
         self._place = _NOTHING

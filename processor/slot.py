@@ -196,7 +196,8 @@ class SlotRun:
             # for its followers, which no fetch should.
             self._trim_link = await self._link("trim", topics.changelog, topics.source)
         self._producer = await self._fenced(self._id, topics, self._able)
-        shared = self._context.decoder, self._context.encoder, self._context.metrics
+        context = self._context
+        shared = context.decoder, context.encoder, context.metrics, context.turns
         pipeline = self._pipeline = hop.pipeline(self._output(self._producer, topics), *shared)
 
         async def fence(identity: str, numbers: list[int]) -> Producer:

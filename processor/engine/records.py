@@ -333,6 +333,36 @@ def scan(
 
 
 @kernel
+def cut_records(
+    data: NDArray[np.uint8], start: int, stop: int, count: int, most: int, ends: NDArray[np.int64]
+) -> Int:
+    """Find where every ``most``-th record of a run ends, by the records' lengths alone.
+
+    Args:
+        data: uint8[n], inflated records.
+        start: Where the first begins.
+        stop: Where the last one ends.
+        count: Records.
+        most: Of a part.
+        ends: int64[m], written; m >= count / most, rounded up.
+
+    Returns:
+        How many parts there are; -1 where the lengths do not fit ``stop`` or ``count``.
+    """
+    at = np.int64(start)
+    parts = np.int64(0)
+    for i in range(count):
+        length, at = varint(data, at, stop, VARINT_BYTES)
+        if at < 0 or length < 0 or length > stop - at:
+            return np.int64(-1)
+        at += length
+        if (i + 1) % most == 0 or i + 1 == count:
+            ends[parts] = at
+            parts += 1
+    return parts if at == stop else np.int64(-1)
+
+
+@kernel
 def scan_spans(
     data: NDArray[np.uint8],
     spans: NDArray[np.int64],

@@ -62,6 +62,7 @@ def open_small(
     space: NDArray[np.uint8],
     used: int,
     most_bytes: int,
+    most_rows: int,
     spans: NDArray[np.int64],
     filled: int,
 ) -> tuple[Int, Int, Int, Int]:
@@ -75,6 +76,7 @@ def open_small(
         space: uint8[m], written from ``used`` on.
         used: Bytes in it.
         most_bytes: It ends once there are as many.
+        most_rows: It ends once the batches opened here claim to hold as many.
         spans: int64[b, 3], written from row ``filled`` on, see `scan_spans`.
         filled: Rows in it.
 
@@ -84,7 +86,7 @@ def open_small(
     """
     at = first
     rows = np.int64(0)
-    while at < table.shape[0] and small[at] != 0 and used < most_bytes:
+    while at < table.shape[0] and small[at] != 0 and used < most_bytes and rows < most_rows:
         begin, stop = table[at, START] + HEADER_BYTES, table[at, START] + table[at, SIZE]
         if table[at, ATTRIBUTES] & CODEC_MASK == 0:
             if stop - begin > space.size - used:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine import compare, extract, receipts, records, small_batches, watermark
+from processor.engine import compare, extract, quarantined, receipts, records, small_batches, watermark
 from processor.engine.scope_table import ScopeTable
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def warm() -> None:
     none = columns.rows(0, 0)
     spans, intact = np.zeros((1, 3), np.int64), np.zeros(1, np.uint8)
     small_batches.check_small(data, table, records.HEADER_BYTES, intact)
-    small_batches.open_small(data, table, intact, 0, scratch, 0, 0, spans, 0)
+    small_batches.open_small(data, table, intact, 0, scratch, 0, 0, 0, spans, 0)
+    records.cut_records(scratch, 0, 0, 0, 1, spans[0])
     records.scan_columns(columns, spans[:0], table, 0, *np.zeros((3, 1), np.int64))
     sequence, fault = extract.HeaderSequence(b"seq", extract.SequenceFormat.INT64).extract(none)
     extract.ValueSequence("/seq", text=False).extract(none)
@@ -55,6 +56,7 @@ def warm() -> None:
     records.encode(scratch, none.body, none.end, none.timestamp, rows, 0, np.zeros(1, np.uint8))
     grounds = receipts.Grounds(judged.verdict, sequence, judged.watermark)
     receipts.encode(receipts.ReceiptText(b"{}"), none, rows, grounds, 0, np.zeros(1, np.uint8))
+    quarantined.encode(quarantined.QuarantineText({}, b""), none, rows, fault, 0, np.zeros(1, np.uint8))
     records.summarise(judged.verdict, none.timestamp, np.zeros(2, np.int64), rows[:0].copy(), rows[:0].copy())
     compare.equal_run(none, rows, none, 0)
     compare.fingerprints(none, 0, 0, np.zeros((2, 2), np.uint64))

@@ -48,11 +48,21 @@ MAX_INFLATED_BYTES = 64 * 1024 * 1024
 """The contract's bound for one batch."""
 ROUTED_BYTES = MORE_BYTES
 """What a batch of one record may have more once it is routed; those of several are far smaller."""
-PIECE_BYTES = 8 * 1024 * 1024
-"""A piece is closed once it holds this much: about 50,000 records of 150 B, 50 ms of work, so that the
+PIECE_BYTES = 4 * 1024 * 1024
+"""A piece is closed once it holds this much: about 25,000 records of 150 B, some 25 ms of work, so that the
 event loop answers heartbeats and health checks in between."""
+PIECE_ROWS = 16 * 1024
+"""The same of records, however small: each takes up to 8 µs, where a page has to be read for it."""
+PIECE_BATCHES = 1024
+"""The same of batches that no kernel opens: each takes some 50 µs."""
+LONG_BYTES = 4 * 1024 * 1024
+"""A batch that inflates to more is opened and judged apart from the event loop."""
+GZIP_BYTES = 1024 * 1024
+"""Both with gzip, by which records are written again ten times as slowly as by other codecs."""
 SMALL_BYTES = 2048
-"""Batches up to this size are checked and opened by one call for many of them, as far as kernels can."""
+SMALL_COUNT = 4096
+"""Batches up to this size, and of so many records, are checked and opened by one call for many of them, as far
+as kernels can."""
 
 
 class UndecodableError(Exception):
@@ -142,7 +152,8 @@ class _Run:
         intact = np.empty(len(table), np.uint8)
         small_batches.check_small(raw, table, SMALL_BYTES, intact)
         codec = table[:, ATTRIBUTES] & CODEC_MASK
-        small = wanted & ((codec == Codec.NONE) | (codec == Codec.LZ4)) & (table[:, COUNT] >= 0)
+        small = wanted & ((codec == Codec.NONE) | (codec == Codec.LZ4))
+        small &= (table[:, COUNT] >= 0) & (table[:, COUNT] <= SMALL_COUNT)
         return cls(raw, table, wanted, intact, small.astype(np.uint8) & intact, most)
 
 
@@ -156,6 +167,7 @@ class Decoder:
     def __init__(self) -> None:
         self._scratch = np.empty(MAX_INFLATED_BYTES + ROUTED_BYTES + 1, np.uint8)
         self._table = np.empty((0, records.BATCH_COLUMNS), np.int64)
+        self._looked = self._table
         self._columns = Columns.empty(0, self._scratch)
 
     def next_offset(self, chunk: Chunk) -> int | None:
@@ -166,16 +178,13 @@ class Decoder:
         """
         if not chunk.data:
             return None
-        count, _, _ = self._walk(np.frombuffer(chunk.data, np.uint8))
+        raw = np.frombuffer(chunk.data, np.uint8)
+        # A table of its own: a thread may be opening pieces.
+        self._looked = _roomy(self._looked, raw)
+        count, _, _ = records.walk(raw, self._looked)
         if count == 0:
             return chunk.position
-        return max(chunk.position, _after(self._table[count - 1]))
-
-    def _walk(self, raw: NDArray[np.uint8]) -> tuple[int, int, int]:
-        most = raw.size // HEADER_BYTES + 1
-        if self._table.shape[0] < most:
-            self._table = np.empty((most, records.BATCH_COLUMNS), np.int64)
-        return records.walk(raw, self._table)
+        return max(chunk.position, _after(self._looked[count - 1]))
 
     def pieces(self, chunk: Chunk, most_bytes: int | None = None, *, routed: bool = False) -> Iterator[Piece]:
         """Yield the chunk's records piece by piece; the last may be empty and only move the position.
@@ -188,13 +197,35 @@ class Decoder:
         Raises:
             UndecodableError: After the pieces before it have been yielded.
         """
+        return (piece for piece in self.steps(chunk, most_bytes, routed=routed) if piece is not None)
+
+    def steps(
+        self, chunk: Chunk, most_bytes: int | None = None, *, routed: bool = False
+    ) -> Iterator[Piece | None]:
+        """Yield what `pieces` does, and None before the next step takes long, whatever the piece then holds.
+
+        Arguments and errors are those of `pieces`.
+        """
+        if chunk.aborted:
+            yield None  # each of its batches is looked at apart
         raw = np.frombuffer(chunk.data, np.uint8)
-        count, stop, wrong = self._walk(raw)
+        self._table = _roomy(self._table, raw)
+        count, stop, wrong = records.walk(raw, self._table)
         table = self._table[:count].copy()
         run = _Run.of(chunk, raw, table, MAX_INFLATED_BYTES + (ROUTED_BYTES if routed else 0))
         at = 0
         while at < count:
-            piece, at, error = self._piece(chunk.position, run, at, most_bytes or PIECE_BYTES)
+            if run.wanted[at] and int(table[at, COUNT]) > PIECE_ROWS:
+                yield None
+                yield from self._parts(chunk.position, run, at)
+                at += 1
+                continue
+            found = self._piece(chunk.position, run, at, most_bytes or PIECE_BYTES)
+            if found is None:
+                yield None
+                found = self._piece(chunk.position, run, at, most_bytes or PIECE_BYTES, long=True)
+                assert found is not None  # noqa: S101 - nothing is larger
+            piece, at, error = found
             if piece.next_offset > chunk.position:
                 yield piece
             if error is not None:
@@ -208,32 +239,38 @@ class Decoder:
             raise UndecodableError(chunk.position, f"its length leaves the {raw.size:,} bytes that came")
 
     def _piece(
-        self, position: int, run: _Run, start: int, most_bytes: int
-    ) -> tuple[Piece, int, UndecodableError | None]:
-        """Open batches from ``start`` on until the piece is full; returns it and the next batch."""
+        self, position: int, run: _Run, start: int, most_bytes: int, *, long: bool = False
+    ) -> tuple[Piece, int, UndecodableError | None] | None:
+        """Open batches from ``start`` on until the piece is full; returns it and the next batch.
+
+        None: the first one may be a long one, and ``long`` is not set.
+        """
         raw, table = run.raw, run.table
-        rows = used = filled = 0
+        rows = used = filled = opened = 0
         spans = np.empty((len(table) - start, 3), np.int64)
         at = start
         error: UndecodableError | None = None
-        while at < len(table) and used < most_bytes:
+        while at < len(table) and used < most_bytes and rows < PIECE_ROWS and opened < PIECE_BATCHES:
             if run.small[at]:
-                opened = small_batches.open_small(
-                    raw, table, run.small, at, self._scratch, used, most_bytes, spans, filled
+                done = small_batches.open_small(
+                    raw, table, run.small, at, self._scratch, used, most_bytes, PIECE_ROWS - rows, spans, filled
                 )
-                if opened[0] > at:
-                    at, used, filled = (int(number) for number in opened[:3])
-                    rows += int(opened[3])
+                if done[0] > at:
+                    at, used, filled = (int(number) for number in done[:3])
+                    rows += int(done[3])
                     continue
+            if used and _overflows(run, at, used, rows):
+                break
             try:
-                if not run.intact[at]:
-                    _check_crc(raw, table[at])
-                size = self._open(run, table[at].tolist(), used) if run.wanted[at] else 0
+                size = self._open(run, at, used, long=long and not used)
+            except _LongError:
+                if not used:
+                    return None
+                break  # it begins the next piece
             except CodecError as failure:
-                if used:
-                    break  # it may fit the whole buffer: it begins the next piece
                 error = _undecodable(table, at, str(failure))
                 break
+            opened += 1
             if run.wanted[at]:
                 spans[filled] = at, used, used + size
                 filled += 1
@@ -243,16 +280,84 @@ class Decoder:
         piece, failed = self._scan(position, run, spans[:filled], rows, (start, at))
         return piece, at, failed or error
 
-    def _open(self, run: _Run, batch: list[int], used: int) -> int:
-        """Inflate one batch behind the first ``used`` bytes of the buffer."""
-        start, stop = batch[START], batch[START] + batch[SIZE]
-        if batch[COUNT] < 0:
-            raise CodecError("its record count is negative")
-        space = self._scratch[used : run.most + 1]
-        size = inflate(batch[ATTRIBUTES] & CODEC_MASK, run.raw[start + HEADER_BYTES : stop], space)
-        if size > run.most:
-            raise CodecError(f"it inflates to more than {run.most:,} bytes")
-        return size
+    def _open(self, run: _Run, at: int, used: int, *, long: bool) -> int:
+        """Check a batch, and inflate it, where it is wanted, behind the first ``used`` bytes of the buffer."""
+        if not run.intact[at]:
+            _check_crc(run.raw, run.table[at])
+        if not run.wanted[at]:
+            return 0
+        most = run.most if long else GZIP_BYTES if _gzip(run, at) else LONG_BYTES
+        return _inflated(run, run.table[at].tolist(), self._scratch[used : used + most + 1], most)
+
+    def _parts(self, position: int, run: _Run, at: int) -> Iterator[Piece]:
+        """Yield the records of one batch of many, some at a time.
+
+        Its bytes lie in memory of its own: the buffer serves others while it is at work. Before the first part
+        is given out all of them have been looked at: what is malformed is no batch, not the rest of one.
+
+        Raises:
+            UndecodableError: The batch cannot be decoded; nothing of it has been yielded.
+        """
+        batch = run.table[at]
+        space = np.empty(run.most + 1, np.uint8)
+        try:
+            if not run.intact[at]:
+                _check_crc(run.raw, batch)
+            size = _inflated(run, batch.tolist(), space, run.most)
+        except CodecError as failure:
+            raise _undecodable(run.table, at, str(failure)) from failure
+        count = int(batch[COUNT])
+        most = min(count, size // records.MIN_RECORD_BYTES)
+        ends = np.empty(most // PIECE_ROWS + 1, np.int64)
+        parts = 0 if count > most else int(records.cut_records(space, 0, size, count, PIECE_ROWS, ends))
+        if parts <= 0:
+            # As a whole, to say what is wrong with it.
+            raise self._malformed(position, run, at, space, size)
+        begins = np.append(0, ends[: parts - 1])
+        table = np.repeat(batch[None], parts, axis=0)
+        table[:, COUNT] = PIECE_ROWS
+        table[-1, COUNT] = count - (parts - 1) * PIECE_ROWS
+        columns = Columns.empty(PIECE_ROWS, space)
+        scanned = np.empty((3, 2), np.int64)
+
+        def scan(part: int) -> int:
+            """Read a part; returns how many of its rows are wanted, -1: it is malformed."""
+            spans = np.array([[part, begins[part], ends[part]]])
+            opened, first_row, skipped = scanned
+            found = records.scan_columns(columns, spans, table, position, opened, first_row, skipped)
+            return -1 if found[2] else int(first_row[found[0]])
+
+        last = -1
+        for part in range(parts):
+            rows = scan(part)
+            if rows < 0 or (rows and int(columns.offset[0]) <= last):
+                raise self._malformed(position, run, at, space, size)
+            last = int(columns.offset[rows - 1]) if rows else last
+        for part in range(parts):
+            rows = scan(part)
+            after = (
+                _after(batch) if part == parts - 1 else int(columns.offset[rows - 1]) + 1 if rows else position
+            )
+            if rows or part == parts - 1:
+                yield Piece(
+                    columns.rows(0, rows),
+                    run.raw,
+                    batch[None] if rows else run.table[:0],
+                    np.array([0, rows] if rows else [0]),
+                    np.zeros(1 if rows else 0, np.bool_),
+                    max(after, position),
+                )
+
+    def _malformed(
+        self, position: int, run: _Run, at: int, space: NDArray[np.uint8], size: int
+    ) -> UndecodableError:
+        """Return the error for a batch of many records, read as a whole to find it."""
+        rows = max(0, min(int(run.table[at, COUNT]), size // records.MIN_RECORD_BYTES))
+        spans, found = np.array([[at, 0, size]]), np.empty((3, 2), np.int64)
+        _, _, wrong, record = records.scan_columns(
+            Columns.empty(rows, space), spans, run.table, position, found[0], found[1], found[2]
+        )
+        return _undecodable(run.table, at, f"{Malformed(wrong).text} (record {record} of the batch)")
 
     def _scan(
         self, position: int, run: _Run, spans: NDArray[np.int64], rows: int, batches: tuple[int, int]
@@ -283,6 +388,49 @@ class Decoder:
             max(next_offset, position),
         )
         return piece, error
+
+
+def _gzip(run: _Run, at: int) -> bool:
+    return int(run.table[at, ATTRIBUTES]) & CODEC_MASK == Codec.GZIP
+
+
+def _overflows(run: _Run, at: int, used: int, rows: int) -> bool:
+    """Whether a batch does not go into a piece with what is in it already."""
+    full = used >= GZIP_BYTES and _gzip(run, at)
+    return bool(run.wanted[at]) and (full or rows + int(run.table[at, COUNT]) > PIECE_ROWS)
+
+
+class _LongError(Exception):
+    """A batch inflates to more than was allowed here, or is broken: it is opened apart, which tells."""
+
+
+def _inflated(run: _Run, batch: list[int], space: NDArray[np.uint8], most_bytes: int) -> int:
+    """Inflate a batch into ``space``, which has a byte more than ``most_bytes``; returns the bytes.
+
+    Raises:
+        CodecError: It cannot be inflated, within what one batch may have.
+        _LongError: Not within ``most_bytes``, which are less.
+    """
+    if batch[COUNT] < 0:
+        raise CodecError("its record count is negative")
+    start, stop = batch[START], batch[START] + batch[SIZE]
+    try:
+        size = inflate(batch[ATTRIBUTES] & CODEC_MASK, run.raw[start + HEADER_BYTES : stop], space)
+    except CodecError as failure:
+        if most_bytes < run.most:
+            raise _LongError from failure
+        raise
+    if size <= most_bytes:
+        return size
+    if most_bytes < run.most:
+        raise _LongError
+    raise CodecError(f"it inflates to more than {most_bytes:,} bytes")
+
+
+def _roomy(table: NDArray[np.int64], raw: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Return a table for all batches that so many bytes can hold: this one, where it is large enough."""
+    most = raw.size // HEADER_BYTES + 1
+    return table if len(table) >= most else np.empty((most, records.BATCH_COLUMNS), np.int64)
 
 
 def _check_crc(raw: NDArray[np.uint8], batch: NDArray[np.int64]) -> None:
