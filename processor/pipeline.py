@@ -206,7 +206,7 @@ class SlotPipeline:
     _routed = False
     """Whether the records that come have been routed."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its ports, and what all slots share
         self,
         name: str,
         topics: Topics,
@@ -215,6 +215,7 @@ class SlotPipeline:
         encoder: Encoder,
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
+        *,
         turns: Turns | None = None,
     ) -> None:
         self.name = name

@@ -28,6 +28,7 @@ from processor.judge import Evidence, Judgement
 from processor.kafka.topic_plan import limit_bytes, positions_topic
 from processor.pipeline import Made, SlotPipeline, Topics, before
 from processor.wire.encode import TooLargeError
+from processor.wire.quarantine import oversized, surely_fits
 from processor.wire.receipts import ANYWHERE, ReceiptEncoder
 from processor.wire.route import RouteEncoder, take_off
 from schemas.changelog import NO_BATCH
@@ -192,6 +193,29 @@ class FirstHopPipeline(_HopPipeline):
 
     def _aside(self, partition: Partition) -> int:
         return partition.number % self._route.quarantine_partitions
+
+    def _extract(self, partition: Partition, piece: Piece) -> Evidence:
+        evidence = super()._extract(partition, piece)
+        if self._topics.quarantine is not None:
+            self._mark_too_large(partition, piece, evidence.fault)
+        return evidence
+
+    def _mark_too_large(self, partition: Partition, piece: Piece, fault: NDArray[np.uint8]) -> None:
+        """Give records that the internal topic cannot take, with their place, their code in ``fault``."""
+        limit = self._route.internal_limit_bytes
+        for row in oversized(piece.columns, surely_fits(limit) - route.MORE_BYTES).tolist():
+            # One that cannot be named is told where it is written.
+            place = (
+                np.minimum(piece.columns.offset, route.MOST_OFFSET) << route.PARTITION_BITS | partition.number
+            )
+            if self._router.alone_bytes(piece, row, place) > limit:
+                fault[row] = Fault.TOO_LARGE
+
+    def _detail(self, code: Fault) -> str:
+        said = super()._detail(code)
+        if code is not Fault.TOO_LARGE:
+            return said
+        return f"{said}, or above the {self._route.internal_limit_bytes} of {self._route.internal} on its way"
 
     def _passed(
         self, partition: Partition, piece: Piece, evidence: Evidence, judged: Judgement

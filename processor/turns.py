@@ -1,9 +1,9 @@
 """Hands out turns at the work on records, so that nothing else in the process waits long.
 
 All slots of a worker open, judge and write records with one decoder and one encoder, a piece at a time. Between
-two pieces, whosever they are, the event loop has a turn for everything else: heartbeats, health checks, answers of
-brokers. A piece is bounded (`processor.wire.decode`); what cannot be, one batch of 64 MiB or one record of as much,
-is worked on in a thread: kernels and codecs release the interpreter's lock.
+two pieces, whosever they are, the event loop has a turn for everything else: heartbeats, health checks, what
+brokers answer. A piece is bounded (`processor.wire.decode`); what cannot be, one batch of 64 MiB or one record
+of as much, is worked on in a thread: kernels and codecs release the interpreter's lock.
 
 Invariant: one step is worked on at a time, in a thread or not, and a step that has begun is done before anybody
 else has the next turn, also where who waits for it is cancelled.

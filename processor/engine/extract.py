@@ -138,7 +138,7 @@ class PartitionScope:
 
 @dataclass(frozen=True, slots=True)
 class KeyScope:
-    """The record's key; a null key cannot be judged, nor one above `MOST_SCOPE_BYTES`; an empty one is a scope."""
+    """The record's key; null, or above `MOST_SCOPE_BYTES`, it cannot be judged; an empty one is a scope."""
 
     def extract(self, columns: Columns) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]:
         """See `ScopeExtractor.extract`."""
@@ -150,7 +150,7 @@ class KeyScope:
 
 @dataclass(frozen=True, slots=True)
 class HeaderScope:
-    """A header's bytes, at most `MOST_SCOPE_BYTES`; of several of one name the last counts, an empty one is a scope.
+    """A header's bytes, at most `MOST_SCOPE_BYTES`; of several of one name the last counts, empty ones are scopes.
 
     Args:
         name: The header's name, UTF-8 bytes, compared byte for byte.

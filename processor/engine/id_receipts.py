@@ -12,8 +12,8 @@ With ``route`` records of one partition come from many: their offsets, and owner
 (`processor.engine.route`), and the partitions are written record by record.
 
 Ids are text of many forms, written as Python's ``json.dumps`` does, without spaces and with characters above
-ASCII as they are; what is not UTF-8 stands there in base64. A part above 4 KiB is cut to a digest, in Python: there
-are few in as many bytes as are judged at a time.
+ASCII as they are; what is not UTF-8 stands there in base64. A part above 4 KiB is cut to a digest, in Python:
+there are few in as many bytes as are judged at a time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _NUMBERS = 6
 _BYTES = int(Form.BYTES)
 _ESCAPED = int(Form.ESCAPED)
 _AROUND_BYTES = 24
-"""More than stands around a part: a comma, two quotes, ``{"base64":"`` and its end, what fills it up to fours."""
+"""More than stands around a part: a comma, two quotes, ``{"base64":"`` and its end, what fills up fours."""
 _SHORT = np.zeros(128, np.uint8)
 """A byte -> what stands behind the backslash in its place; 0: it is written as four hexadecimal digits."""
 for _meant, _written in zip(b'"\\\b\f\n\r\t', b'"\\bfnrt', strict=True):
@@ -145,8 +145,8 @@ def id_lists(
     form = np.ascontiguousarray(ids.form[:, rows])
     begin = np.ascontiguousarray(ids.begin[:, rows])
     length = np.ascontiguousarray(ids.length[:, rows])
-    # Of bytes each may be a control character; what a string has is escaped there already. With escapes text is a
-    # sixth of its span at least, and is not looked at where even that is too long.
+    # Of bytes each may be a control character; what a string has is escaped there already. With escapes text is
+    # a sixth of its span at least, and is not looked at where even that is too long.
     longest = np.minimum(np.where(form == _BYTES, 6 * length, length), 6 * most_bytes)
     out = np.empty(int(longest.sum()) + (_AROUND_BYTES * len(form) + 2) * rows.size, np.uint8)
     at, size = np.zeros((2, rows.size), np.int64)
@@ -233,7 +233,7 @@ def _lists(
     at: NDArray[np.int64],
     size: NDArray[np.int64],
 ) -> Int:
-    """Write the ids of which no part is to be cut; the size of the others stays 0. Returns the bytes written."""
+    """Write the ids of which no part is to be cut; the size of others stays 0. Returns the bytes written."""
     used: Int = 0
     scratch = np.empty(6 * most, np.uint8)
     for row in range(at.size):

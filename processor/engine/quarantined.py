@@ -1,7 +1,7 @@
 """Writes records for quarantine: as they came, with three headers after their own, without leaving the kernel.
 
-The headers are the same for all records of a partition and a fault but for the offset, so the constant parts are
-given once, by fault, and the kernel copies them and prints the offset behind::
+The headers are the same for all records of a partition and a fault but for the offset, so the constant parts
+are given once, by fault, and the kernel copies them and prints the offset behind::
 
     ... its own headers | seqmark.error, code | seqmark.detail, text | seqmark.source, length | source:|offset|
 
@@ -35,7 +35,7 @@ class QuarantineText:
     """The constant parts of the headers of one source partition.
 
     Attributes:
-        data: uint8[m], by fault the headers up to the length of the source, one after the other; then the source.
+        data: uint8[m], by fault the headers up to the length of the source, all in a row; then the source.
         spans: int64[f + 2], where each begins, and where the last ends.
         most_bytes: More than the headers of any record take, with what stands before its key.
 

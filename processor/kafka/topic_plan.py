@@ -37,8 +37,8 @@ READ_CONFIGS = (
     *LIMITS,
 )
 # In quarantine three headers: two codes of some 20 bytes, a source of at most 249 + 30, and a detail. In
-# duplicates a receipt beside the record's key, which may be most of the record: some hundred bytes, and an id, of
-# which no part takes more than 4 KiB of the record. One record a batch. A receipt with a longer id loses its key.
+# duplicates a receipt beside the record's key, which may be most of the record: some hundred bytes, and an id,
+# of which no part takes more than 4 KiB of the record. One record a batch. With a longer id it loses its key.
 MORE_BYTES = 64 * 1024
 # As many as a record's place can tell apart (`processor.engine.route`).
 MOST_ROUTED = 65_536

@@ -3,8 +3,8 @@
 The expected receipts are made by the kernel that the worker uses, and compared byte for byte. Where bytes
 differ the JSON is read, strictly and within bounds, and compared field by field: other spaces and another order
 of keys are right as well. So is a receipt that was made smaller, since what the topic took then is not known:
-without its record's key, which a header says, and with digests in place of parts of the id. Receipts that differ
-are told apart by the source offset that they speak of.
+without its record's key, which a header says, and with digests in place of parts of the id. Receipts that
+differ are told apart by the source offset that they speak of.
 """
 
 from __future__ import annotations

@@ -181,8 +181,7 @@ def mark_too_large(encoder: Encoder, piece: Piece, fault: NDArray[np.uint8], lim
     by its source's codec. Most records are far below and cost one comparison.
     """
     columns = piece.columns
-    most = (limit_bytes - HEADER_BYTES - MAX_OVERHEAD_BYTES - EXPANSION_BYTES) * 6 // 7
-    for row in oversized(columns, most).tolist():
+    for row in oversized(columns, surely_fits(limit_bytes)).tolist():
         if encoder.alone_bytes(columns, row, codec_of(piece, row)) > limit_bytes:
             fault[row] = Fault.TOO_LARGE
 
@@ -209,6 +208,11 @@ def codecs_of(piece: Piece, rows: NDArray[np.int64]) -> NDArray[np.int64]:
 def codec_of(piece: Piece, row: int) -> int:
     """Return the codec of the source batch that a record stands in."""
     return int(codecs_of(piece, np.array([row]))[0])
+
+
+def surely_fits(limit_bytes: int) -> int:
+    """Return up to how many bytes a record alone makes a batch of ``limit_bytes`` at most, by any codec."""
+    return (limit_bytes - HEADER_BYTES - MAX_OVERHEAD_BYTES - EXPANSION_BYTES) * 6 // 7
 
 
 def oversized(columns: Columns, most_bytes: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

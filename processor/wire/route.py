@@ -16,6 +16,7 @@ from processor.engine import route
 from processor.engine.records import ATTRIBUTES, CODEC_MASK
 from processor.wire.codec import deflate
 from processor.wire.encode import RUN_BYTES, EncodedBatch, TooLargeError
+from processor.wire.quarantine import codec_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,6 +64,10 @@ class RouteEncoder:
                     self._write(piece.columns, some, place, codec, limit_bytes, batches)
         return out
 
+    def alone_bytes(self, piece: Piece, row: int, place: NDArray[np.int64]) -> int:
+        """Return the size of a batch of this record alone, by its source's codec; ``place`` as for `encode`."""
+        return self._batch(piece.columns, np.array([row]), place, codec_of(piece, row)).size
+
     def _write(
         self,
         columns: Columns,
@@ -72,14 +77,7 @@ class RouteEncoder:
         limit_bytes: int,
         out: list[EncodedBatch],
     ) -> None:
-        most = int((columns.end[rows] - columns.body[rows]).sum()) + rows.size * route.MORE_BYTES
-        if self._out.size < most:
-            self._out = np.empty(most, np.uint8)
-        base = int(columns.timestamp[rows[0]])
-        used, newest = route.encode(columns, rows, place, base, self._out)
-        offsets = int(columns.offset[rows[0]]), int(columns.offset[rows[-1]])
-        data = deflate(codec, self._out[:used])
-        batch = EncodedBatch(codec, base, newest, int(rows.size), data, *offsets)
+        batch = self._batch(columns, rows, place, codec)
         if batch.size <= limit_bytes:
             out.append(batch)
             return
@@ -88,6 +86,18 @@ class RouteEncoder:
         half = rows.size // 2
         self._write(columns, rows[:half], place, codec, limit_bytes, out)
         self._write(columns, rows[half:], place, codec, limit_bytes, out)
+
+    def _batch(
+        self, columns: Columns, rows: NDArray[np.int64], place: NDArray[np.int64], codec: int
+    ) -> EncodedBatch:
+        most = int((columns.end[rows] - columns.body[rows]).sum()) + rows.size * route.MORE_BYTES
+        if self._out.size < most:
+            self._out = np.empty(most, np.uint8)
+        base = int(columns.timestamp[rows[0]])
+        used, newest = route.encode(columns, rows, place, base, self._out)
+        offsets = int(columns.offset[rows[0]]), int(columns.offset[rows[-1]])
+        data = deflate(codec, self._out[:used])
+        return EncodedBatch(codec, base, newest, int(rows.size), data, *offsets)
 
 
 def take_off(piece: Piece) -> NDArray[np.int64]:

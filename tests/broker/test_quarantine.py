@@ -169,8 +169,8 @@ def of_ids(*parts: dict[str, str]) -> dict[str, Any]:
     return {"mode": "insert-id", "id": list(parts), "window": "99999d"}
 
 
-# By name of a pipeline: its dedup, what comes, and what becomes of it. All of it is random or large, or both, and
-# its source takes it, with the broker's default limit of 1 MiB a batch.
+# By name of a pipeline: its dedup, what comes, and what becomes of it. All of it is random or large, or both,
+# and its source takes it, with the broker's default limit of 1 MiB a batch.
 NOISE = [dice(seed).randbytes(900_000) for seed in range(3)]
 TEXT = NOISE[2][:450_000].hex().encode()
 HOSTILE: dict[str, tuple[dict[str, Any], list[New], list[str]]] = {
