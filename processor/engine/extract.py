@@ -150,7 +150,7 @@ class KeyScope:
 
 @dataclass(frozen=True, slots=True)
 class HeaderScope:
-    """A header's bytes, at most `MOST_SCOPE_BYTES`; of several of one name the last counts, empty ones are scopes.
+    """A header's bytes, at most `MOST_SCOPE_BYTES`; of several the last counts, and empty ones are scopes.
 
     Args:
         name: The header's name, UTF-8 bytes, compared byte for byte.

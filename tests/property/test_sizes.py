@@ -102,7 +102,7 @@ def came(offset: int, some: tuple[bytes | None, bytes | None, bytes], codec: int
 
 
 @pytest.mark.parametrize("name", DEDUPS)
-@settings(deadline=None, max_examples=8, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=5, suppress_health_check=list(HealthCheck))
 @given(st.lists(record, min_size=1, max_size=2), st.sampled_from(CODECS))
 def test_whatever_its_size_a_record_passes_or_is_dropped_or_goes_to_quarantine(
     name: str, some: list[tuple[bytes | None, bytes | None, bytes]], codec: int
