@@ -2,8 +2,8 @@
 
 A receipt is a record of the duplicates topic: the dropped record's key and timestamp, no headers, and a JSON
 object as its value. Where the topic does not take it so it is written without the key, and one header says
-that: ``seqmark.key`` = ``left out``. Its text is the same for all records of a partition but for the numbers and
-the verdict, so the constant parts are given once and the kernel copies them, the numbers printed in between::
+that: ``seqmark.key`` = ``left out``. Its text is the same for all records of a partition but for numbers and
+verdict, so the constant parts are given once, and the kernel copies them and prints the numbers in between::
 
     {"pipeline":"p","topic":"t","partition":3,"offset":|17|,"timestamp":|1|,"verdict":"|late|","mode":
     "watermark","sequence":|5|,"watermark":|9|,"epoch":|2|}
