@@ -46,6 +46,6 @@ class Turns:
                 except asyncio.CancelledError:
                     await asyncio.wait([doing])
                     raise
-        # Who else waits for a turn has it now, and the event loop before that.
-        await asyncio.sleep(0)
+            # Within the turn: who is ready for the next one must not take it before the event loop went on.
+            await asyncio.sleep(0)
         return result

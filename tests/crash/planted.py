@@ -726,5 +726,28 @@ MISTAKES = (
         "tests/broker/test_worker.py::"
         "test_partitions_of_a_source_that_grew_first_wait_for_the_others_and_lose_nothing",
         broker=True,
+        "a scope of any length is a scope",
+        "processor/engine/extract.py",
+        "        fault[columns.key_length > MOST_SCOPE_BYTES] = Fault.SCOPE_TOO_LARGE\n",
+        "",
+        "tests/broker/test_contract_topics.py::"
+        "test_a_key_above_64_kib_is_no_scope_and_that_counts_before_the_sequence",
+        broker=True,
+    ),
+    Mistake(
+        "a receipt that its topic does not take stops the pipeline",
+        "processor/wire/receipts.py",
+        "            smaller = records.smaller()\n",
+        "            smaller = None\n",
+        "tests/property/test_receipts.py::"
+        "test_a_receipt_that_the_topic_does_not_take_is_written_without_its_records_key_and_says_so",
+    ),
+    Mistake(
+        "the records of one batch are judged all at once",
+        "processor/wire/decode.py",
+        "int(table[at, COUNT]) > PIECE_ROWS:",
+        "int(table[at, COUNT]) > 2**31:",
+        "tests/unit/test_turns.py::"
+        "test_one_batch_of_very_many_records_is_judged_some_at_a_time_and_apart_from_the_loop",
     ),
 )
