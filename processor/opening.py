@@ -253,7 +253,7 @@ class Opening:
         for number in sources:
             if number not in changelogs:
                 continue
-            changelog = ChangelogPartition(self._link, self._context.decoder, self._topics.changelog, number)
+            changelog = ChangelogPartition(self._link, self._decoder, self._topics.changelog, number)
             if await last_position(changelog) is None:
                 continue
             there = await changelog.bounds()

@@ -726,6 +726,8 @@ MISTAKES = (
         "tests/broker/test_worker.py::"
         "test_partitions_of_a_source_that_grew_first_wait_for_the_others_and_lose_nothing",
         broker=True,
+    ),
+    Mistake(
         "a scope of any length is a scope",
         "processor/engine/extract.py",
         "        fault[columns.key_length > MOST_SCOPE_BYTES] = Fault.SCOPE_TOO_LARGE\n",
