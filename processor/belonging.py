@@ -61,14 +61,14 @@ def made_anew(then: TopicIds, now: TopicIds) -> list[str]:
     ]
 
 
-def require_same_topics(
+def refusal(
     position: Position,
     now: TopicIds,
     names: Callable[[str], str | None],
     where: str,
     reset: Callable[[str], str],
-) -> None:
-    """Look whether a state's topics are still those that it was made with.
+) -> str | None:
+    """Say which of a state's topics is another than it was made with, and how to go on; None where none is.
 
     Args:
         position: The state's.
@@ -76,12 +76,10 @@ def require_same_topics(
         names: Name of a topic by its field in `TopicIds`.
         where: Source partition, for messages.
         reset: Says how the state is made anew, by the option that says from where.
-
-    Raises:
-        StopError: One is not; names it, and how to go on.
     """
     for kind in made_anew(position.topics, now):
-        raise StopError(f"{where}: {_explained(kind, str(names(kind)), position, where, reset)}; {SEE}.")
+        return f"{where}: {_explained(kind, str(names(kind)), position, where, reset)}; {SEE}"
+    return None
 
 
 def _explained(kind: str, topic: str, position: Position, where: str, reset: Callable[[str], str]) -> str:

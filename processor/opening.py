@@ -14,7 +14,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from processor.belonging import require_own, require_same_topics
+from processor.belonging import refusal, require_own
 from processor.errors import RebuildError, StopError
 from processor.insert_id import IdJudge
 from processor.kafka.changelog import ChangelogPartition
@@ -293,7 +293,9 @@ class Opening:
     def _require_same_topics(self, tp: TopicPartition, position: Position) -> None:
         now = self._topics.identified(self._link.ids)
         where = f"{tp.topic}:{tp.partition}"
-        require_same_topics(position, now, self._topics.named, where, self._work.reset)
+        text = refusal(position, now, self._topics.named, where, self._work.reset)
+        if text is not None:
+            raise StopError(text)
 
     def _check_definition(self, tp: TopicPartition, position: Position) -> None:
         if position.definition != self._meaning:

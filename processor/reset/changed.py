@@ -1,4 +1,4 @@
-"""Finds states that a worker would refuse: of other rules than the config has now, or of another application.
+"""Finds states that a worker would refuse: of other rules than the config has now, of others, of other topics.
 
 A worker finds that out when it takes a partition over, and stops. Asked before, it can be said in time. Each
 commit ends with a position, which names the rules and whose it is; so only the last records of a changelog are
@@ -9,21 +9,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from processor.belonging import foreign
+from processor.belonging import foreign, refusal
 from processor.dedup import definition, judged_by
 from processor.errors import Problem, StopError
 from processor.hop_work import how_to_reset
+from processor.hops import hops_of
 from processor.kafka.changelog import ChangelogPartition
 from processor.kafka.options import client_options
 from processor.kafka.seam import KafkaError, Link
+from processor.kafka.topic_plan import names
 from processor.kafka.topics import changelog_topic, connected, describe
 from processor.state.head import last_position
 from processor.wire.decode import Decoder
+from schemas.topic_ids import UNKNOWN_ID, TopicId, TopicIds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from processor.kafka.topic_plan import ClusterView
+    from schemas.changelog import Position
     from schemas.config import Pipeline, Settings
 
 CLIENT_ID = "seqmark-check"
@@ -42,7 +46,7 @@ async def changed(settings: Settings) -> list[Problem]:
     if not view:
         return []
     try:
-        link = await Link.open(client_options(settings.kafka), CLIENT_ID, list(view))
+        link = await Link.open(client_options(settings.kafka), CLIENT_ID, names(settings))
         try:
             return [
                 problem
@@ -68,6 +72,9 @@ async def _of_pipeline(
         if theirs:
             message = f"{topic}:{number} {theirs}; see 'Names that run together' in docs/operations.md"
             return (Problem(f"pipelines.{index}.name", message),)
+        other = position and _other_topic(link, settings, pipeline, position, number)
+        if other:
+            return (Problem(f"pipelines.{index}", f"{other}: a worker refuses the state"),)
         if position is not None and position.definition != mine:
             keys = ", ".join(judged_by(pipeline))
             message = (
@@ -78,3 +85,14 @@ async def _of_pipeline(
             )
             return (Problem(f"pipelines.{index}.dedup", message),)
     return ()
+
+
+def _other_topic(
+    link: Link, settings: Settings, pipeline: Pipeline, position: Position, number: int
+) -> str | None:
+    """Say which topic of a pipeline is another than its state was made with."""
+    hop = hops_of(settings, pipeline)[-1]
+    topics = hop.source, changelog_topic(settings, pipeline), hop.sink, hop.duplicates, hop.quarantine
+    now = TopicIds(*(TopicId.of(topic, link.ids.get(topic or "", UNKNOWN_ID)) for topic in topics))
+    named = dict(zip(TopicIds._fields, topics, strict=True))
+    return refusal(position, now, named.get, f"{hop.source}:{number}", lambda to: how_to_reset(pipeline, to))

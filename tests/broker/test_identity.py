@@ -54,6 +54,17 @@ def drained(config: WorkerConfig) -> WorkerConfig:
     return config
 
 
+def run_check(config: WorkerConfig) -> subprocess.CompletedProcess[str]:
+    """Run ``seqmark check`` to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "processor", "check", "-c", str(config.write())],
+        env=environment({"PYTHONPATH": str(ROOT)}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 def ten(broker: Broker, folder: Path, **worker: object) -> WorkerConfig:
     """Return a config whose pipeline has passed the records 0 to 9."""
     config = new_config(broker.bootstrap_servers, folder).but(**worker)
@@ -77,13 +88,7 @@ def test_a_state_of_another_application_whose_name_runs_together_with_ours_is_re
 
     refused = run_drain(ours)
     asked = run_reset(ours, "--to-earliest", pipeline="c")
-    checked = subprocess.run(
-        [sys.executable, "-m", "processor", "check", "-c", str(ours.write())],
-        env=environment({"PYTHONPATH": str(ROOT)}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    checked = run_check(ours)
 
     named = f"holds the state of application {a}, pipeline b-c"
     assert (refused.code, asked.code, checked.returncode) == (1, 1, 0)
@@ -156,7 +161,9 @@ def test_a_sink_made_anew_is_refused_and_a_reset_goes_on_into_the_new_one(
     refused = run_drain(config)
 
     assert refused.code == 1
-    assert f"topic {config.sink}, the sink, is not the one that was written to" in refused.stderr
+    named = f"topic {config.sink}, the sink, is not the one that was written to"
+    assert named in refused.stderr
+    assert named in run_check(config).stderr
     command = refused.stderr.partition("state as it is: seqmark reset -c FILE ")[2].partition(";")[0].split()
     assert command == ["--pipeline", "p", "--to-offset", "0:10"]
     assert run_reset(config, *command[2:]).code == 0
