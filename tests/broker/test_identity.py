@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import struct
 import subprocess
@@ -11,6 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from processor.errors import RebuildError
+from processor.kafka.fetch import Fetcher
+from processor.kafka.seam import Link, TopicPartition
 from schemas.changelog import POSITION_KEY, sealed
 from tests.support.certificate import certificate, run_verify
 from tests.support.reset import remembered, run_reset
@@ -148,6 +152,32 @@ def test_a_source_made_anew_under_a_running_worker_stops_it_before_anything_of_i
     drained(config)
     assert sequences(read_topic(bootstrap, config.sink)) == [*range(10), *range(100, 120)]
     assert certificate(config).code == 0
+
+
+def test_nothing_of_a_topic_made_anew_between_two_fetches_is_fetched(broker: Broker) -> None:
+    name = unique("raw")
+    bootstrap = broker.bootstrap_servers
+    create_topic(bootstrap, name)
+    produce(bootstrap, name, [new(i) for i in range(10)])
+    tp = TopicPartition(name, 0)
+
+    async def run() -> None:
+        link = await Link.open({"bootstrap_servers": bootstrap}, "test", [name])
+        fetcher = Fetcher(link)
+        try:
+            while not await fetcher.fetch({tp: 0}):
+                pass
+            await asyncio.to_thread(delete_topic, bootstrap, name)
+            await asyncio.to_thread(create_topic, bootstrap, name)
+            await asyncio.to_thread(produce, bootstrap, name, [new(i) for i in range(100, 120)])
+            with pytest.raises(RebuildError, match="UNKNOWN_TOPIC_ID"):
+                while not await fetcher.fetch({tp: 10}):
+                    pass
+            assert link.lost(name)
+        finally:
+            await link.close()
+
+    asyncio.run(run())
 
 
 def test_a_sink_made_anew_is_refused_and_a_reset_goes_on_into_the_new_one(

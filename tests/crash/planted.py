@@ -59,8 +59,7 @@ MISTAKES = (
         "processor/kafka/fetch.py",
         "        self._by_name = False\n",
         "        self._by_name = True\n",
-        "tests/broker/test_identity.py::"
-        "test_a_source_made_anew_under_a_running_worker_stops_it_before_anything_of_it_is_taken_in",
+        "tests/broker/test_identity.py::test_nothing_of_a_topic_made_anew_between_two_fetches_is_fetched",
         broker=True,
     ),
     Mistake(
