@@ -164,15 +164,18 @@ def test_nothing_of_a_topic_made_anew_between_two_fetches_is_fetched(broker: Bro
     async def run() -> None:
         link = await Link.open({"bootstrap_servers": bootstrap}, "test", [name])
         fetcher = Fetcher(link)
-        try:
-            while not await fetcher.fetch({tp: 0}):
+
+        async def fetched(position: int) -> None:
+            while not await fetcher.fetch({tp: position}):
                 pass
+
+        try:
+            await fetched(0)
             await asyncio.to_thread(delete_topic, bootstrap, name)
             await asyncio.to_thread(create_topic, bootstrap, name)
             await asyncio.to_thread(produce, bootstrap, name, [new(i) for i in range(100, 120)])
             with pytest.raises(RebuildError, match="UNKNOWN_TOPIC_ID"):
-                while not await fetcher.fetch({tp: 10}):
-                    pass
+                await fetched(10)
             assert link.lost(name)
         finally:
             await link.close()
