@@ -38,13 +38,11 @@ _COMMANDS = {
 }
 
 
-_UNTIL_STOPPED = ("broker", "worker", "sink")
+_UNTIL_STOPPED = ("broker", "worker", "aggregate", "sink")
 _INTERRUPTED = {
     "verify": "nothing is proved",
     "reset": "what was not said to be reset may be or not: run the same reset again",
 }
-
-
 _OTHERWISE = {"aggregate": "sink"}
 """A command's module, where it is not called as the command."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from processor.errors import RebuildError, StopError
@@ -12,12 +13,13 @@ from processor.kafka.topics import connected, describe
 from processor.turns import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from processor.hop_work import HopWork
     from processor.kafka.membership import Membership
     from processor.kafka.topic_plan import ClusterView
     from processor.metrics import Metrics
+    from processor.state.bulk import Bulk
     from processor.state.home import Home
     from processor.wire.decode import Decoder
     from processor.wire.encode import Encoder
@@ -72,7 +74,22 @@ class Context:
         self.slots: int = worker.slots
         self.transaction_timeout_ms: int = worker.transaction_timeout_ms
         self.commit_interval_s: float = worker.commit_interval_ms / 1000
+        self._restoring: set[Bulk] = set()
         self._looked: asyncio.Task[ClusterView] | None = None
+
+    def waiting_bytes(self) -> int:
+        """Return what all restores together hold only until they are done."""
+        return sum(bulk.waiting_bytes for bulk in self._restoring)
+
+    @contextmanager
+    def restoring(self, bulk: Bulk | None) -> Iterator[None]:
+        """Count what ``bulk`` holds only until it is restored, while the block restores it."""
+        held = {bulk} if bulk is not None else set()
+        self._restoring |= held
+        try:
+            yield
+        finally:
+            self._restoring -= held
 
     def rejoin(self) -> None:
         """Ask the group again who owns what."""

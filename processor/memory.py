@@ -3,11 +3,16 @@
 The limit is for the whole process, as the system counts it: resident memory. An index of ids that outgrows a
 machine would otherwise end in a kill by the system, in the middle of whatever it was doing, and again after
 each restart. Linux says what is resident; elsewhere the limit has no effect, which `watch` says.
+
+A worker that ran within its limit starts again within it. What a restore holds only until it is done does not
+count, and is little (`processor.engine.gathered.SHARE`); and what the allocator keeps of memory that was given
+back is taken from it when a restore is done, and before anybody is stopped for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import os
 from pathlib import Path
@@ -36,6 +41,32 @@ def resident_bytes() -> int | None:
     except (OSError, ValueError, IndexError):
         return None
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+_ARENA_MAX = -8
+"""``M_ARENA_MAX`` of glibc's <malloc.h>."""
+ARENAS = 2
+
+
+def few_arenas() -> None:
+    """Let threads share what they allocate from; to be called before there are many, no effect without glibc.
+
+    By default there are eight arenas a core, and what one has free is of no use to the others: restores side by
+    side took 20 to 60 MB more at 3 to 12 million ids, for as long as the worker ran.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_ARENA_MAX, ARENAS)
+
+
+def give_back() -> None:
+    """Let the C library return to the system what nobody uses any more, where it has a call for that.
+
+    Threads that restore leave hundreds of small pieces behind, each in an arena of its own.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 class Pressure:
@@ -80,8 +111,20 @@ class Pressure:
         self._warned = share >= WARN_AT or (self._warned and share >= CALM_AT)
 
 
-async def watch(limit_bytes: int | None, metrics: Metrics, end: Callable[[Exception], None]) -> None:
-    """Look every 100 ms, for ever; call ``end`` with what stops the worker."""
+async def watch(
+    limit_bytes: int | None,
+    metrics: Metrics,
+    end: Callable[[Exception], None],
+    waiting_bytes: Callable[[], int] = lambda: 0,
+) -> None:
+    """Look every 100 ms, for ever; call ``end`` with what stops the worker.
+
+    Args:
+        limit_bytes: None: there is none.
+        metrics: Where it shows.
+        end: See above.
+        waiting_bytes: Returns what is held only until something is restored: it does not count.
+    """
     pressure = Pressure(limit_bytes, metrics)
     while True:
         used = resident_bytes()
@@ -89,8 +132,12 @@ async def watch(limit_bytes: int | None, metrics: Metrics, end: Callable[[Except
             if limit_bytes is not None:
                 log.warning("worker.memory_limit has no effect: this system does not say what is in use")
             return
+        if limit_bytes is not None and used - waiting_bytes() >= limit_bytes:
+            # In a thread: it goes through all memory that there is.
+            await asyncio.to_thread(give_back)
+            used = resident_bytes() or used
         try:
-            pressure.look(used)
+            pressure.look(used - waiting_bytes())
         except StopError as error:
             end(error)
             return

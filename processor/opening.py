@@ -130,7 +130,8 @@ class Opening:
             if damage:
                 log.error("local state of %s:%s is damaged, reading it anew: %s", name, tp.partition, damage)
             self._forget_foreign(table, tp)
-            position = await self._restored(table, changelog, gauge.set)
+            with context.restoring(judge.log):
+                position = await self._restored(table, changelog, gauge.set)
             started, beginning = (position, ()) if position else await self._first_position(tp, limits)
             started = self._of_now(started)
             self._check_definition(tp, started)

@@ -29,6 +29,7 @@ from processor.kafka.producer import Producer
 from processor.kafka.seam import METADATA_MAX_AGE_MS, Change, KafkaError, Link, TopicPartition
 from processor.kafka.trim import Trimmer
 from processor.kafka.upstream import taken_in
+from processor.memory import give_back
 from processor.opening import Opening, transactional_id
 from processor.standstill import Standstill
 from processor.state.store import CorruptStoreError
@@ -212,6 +213,8 @@ class SlotRun:
             if hop.upstream is None:
                 self._targets.setdefault(tp.partition, limits[tp].stable)
             await opening.partition(pipeline, tp, limits[tp])
+        # Nobody uses any more what the many small pieces of a restore lay in.
+        await asyncio.to_thread(give_back)
         async with self._busy:
             await pipeline.commit()
         self._positions = {tp: pipeline.partitions[tp.partition].position.next_offset for tp in source}

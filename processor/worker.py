@@ -99,7 +99,8 @@ class Worker:
         """
         worker = self._settings.worker
         # From the first restore on: that is where an index grows fastest.
-        self._memory = asyncio.create_task(watch(worker.memory_limit, self._metrics, self.end), name="memory")
+        watching = watch(worker.memory_limit, self._metrics, self.end, self._waiting_bytes)
+        self._memory = asyncio.create_task(watching, name="memory")
         options: dict[str, Any] = client_options(self._settings.kafka)
         link = await Link.open(options, f"{worker.application_id}-group", list(self._pipelines))
         for pipeline in self._pipelines.values():
@@ -159,6 +160,9 @@ class Worker:
                 log.warning("%s", why)
                 said_at = now
             said = why
+
+    def _waiting_bytes(self) -> int:
+        return 0 if self._context is None else self._context.waiting_bytes()
 
     def end(self, error: Exception | None = None) -> None:
         """Make `wait` return, or raise ``error``; the first call counts."""

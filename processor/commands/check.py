@@ -22,10 +22,17 @@ from processor.settings import load, sink_problems
 from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from processor.kafka.topics import Report
     from schemas.config import Settings
+
+
+BASE_BYTES = 300_000_000
+"""A worker without state, see docs/sizing.md."""
+INDEX_SHARE = 25 / 22
+"""Bytes of memory a byte of local state: an id takes up to 25 in the index, and 20 to 24 on the disk."""
 
 
 class Finding(NamedTuple):
@@ -70,11 +77,13 @@ def _config(config: Path) -> tuple[list[Finding], int]:
         return [Finding("problem", problem) for problem in error.problems], EXIT_CONFIG
     except UnreachableError as error:
         note = Problem("kafka.bootstrap_servers", f"the topics were not checked: {error}")
-        return [Finding("info", note), *_filters(settings)], EXIT_DONE
+        return [Finding("info", note), *_filters(settings), *_memory(settings, {})], EXIT_DONE
     except StopError as error:
         return [Finding("problem", Problem("kafka", str(error)))], EXIT_FAILED
     findings, code = _topics(settings, report)
     findings += _filters(settings)
+    sources = {row.pipeline: row.partitions for row in report.rows}
+    findings += _memory(settings, sources)
     if code == EXIT_DONE:
         findings += _states(settings)
     return findings, code
@@ -96,6 +105,45 @@ def _filters(settings: Settings) -> list[Finding]:
             "more of them if more ids come than expected_per_bucket"
         )
         found.append(Finding("info", Problem(f"pipelines.{index}.dedup.bloom", note)))
+    return found
+
+
+def _memory(settings: Settings, partitions: Mapping[str, int]) -> list[Finding]:
+    """Warn where what is known to be needed at a start is above the memory limit.
+
+    Known are filters, by the config, of all partitions; and ids by what a worker's state folder holds of them.
+    """
+    limit = settings.worker.memory_limit
+    if limit is None:
+        return []
+    from processor.bloom_ids import window_of  # noqa: PLC0415 - as above
+    from processor.state.home import sizes  # noqa: PLC0415 - as above
+
+    filters, exact = 0, []
+    for pipeline in settings.pipelines:
+        if not isinstance(pipeline.dedup, InsertIdDedup):
+            continue
+        if pipeline.dedup.backend == "bloom":
+            window = window_of(pipeline.dedup)
+            filters += partitions.get(pipeline.name, 0) * window.most_live * window.sized(0, 0).bits // 8
+        else:
+            exact.append(pipeline.name)
+    worker = settings.worker
+    ids = int(max(sizes(worker.state_dir, str(worker.application_id), exact), default=0) * INDEX_SHARE)
+    found = []
+    if filters and BASE_BYTES + filters > limit:
+        note = (
+            f"the filters of all partitions take {filters / 1e6:,.0f} MB, and a worker some "
+            f"{BASE_BYTES / 1e6:.0f} MB beside them: one that has all partitions cannot start within "
+            f"{limit / 1e6:,.0f} MB. Raise it, or start so many workers that none has to have them all"
+        )
+        found.append(Finding("warning", Problem("worker.memory_limit", note)))
+    if ids and BASE_BYTES + ids > limit:
+        note = (
+            f"the state in {worker.state_dir} is of ids that take up to {ids / 1e6:,.0f} MB, and a worker some "
+            f"{BASE_BYTES / 1e6:.0f} MB beside them: it may not be able to start within {limit / 1e6:,.0f} MB"
+        )
+        found.append(Finding("warning", Problem("worker.memory_limit", note)))
     return found
 
 

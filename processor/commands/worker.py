@@ -17,6 +17,7 @@ from processor.commands import live
 from processor.commands.console import say, say_problems
 from processor.commands.options import config_option
 from processor.errors import EXIT_DONE, SeqmarkError
+from processor.memory import few_arenas
 from processor.settings import load, require_pipelines
 from processor.state.home import keep_to_ourselves
 
@@ -53,6 +54,7 @@ def worker(config: Path, *, drain: bool) -> None:
     settings = load(config)
     require_pipelines(settings)
     keep_to_ourselves(settings.worker.state_dir)
+    few_arenas()
     asyncio.run(_run(settings, drain=drain))
 
 

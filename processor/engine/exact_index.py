@@ -29,7 +29,7 @@ from processor.engine.blocks import Rows, UnreadableBlockError, Wrong, in_one_pi
 from processor.engine.clock import NEVER
 from processor.engine.exact import INFO, OWNER, READING, SUPERSEDES
 from processor.engine.extents import DEPTH, EXTENTS, FLOOR, LINE, NEXT, OCCUPIED, SPLITS, STAGED, WANT
-from processor.engine.gathered import NONE, WAITING, Gathered, pour, skim, tables_for
+from processor.engine.gathered import NONE, SHARE, WAITING, Gathered, pour, skim, tables_for
 from processor.engine.id_judgement import IdJudgement
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ class ExactIndex:
         self._meta[[extents.BUCKETS, extents.TAG_BITS]] = buckets, tag_bits
         self._meta[[FLOOR, STAGED, NEXT]] = 1
         self._gathered = Gathered()
+        self._expected = 0
         self._make_tables(0)
         self._staged: NDArray[np.uint64] = np.zeros((0, 2), np.uint64)
         self._info: NDArray[np.int64] = np.zeros((0, INFO), np.int64)
@@ -134,6 +135,11 @@ class ExactIndex:
         sizes = [self._slots.nbytes, self._directory.nbytes, self._depth.nbytes, self._prefix.nbytes]
         sizes += [self._used.nbytes, self._staged.nbytes, self._info.nbytes]
         return sum(sizes) + self._page_first.nbytes + self._page_last.nbytes + self._gathered.size_bytes
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that are given back as soon as what has been taken over is in slots."""
+        return self._gathered.size_bytes
 
     @property
     def splits(self) -> int:
@@ -287,7 +293,7 @@ class ExactIndex:
     def restore(self, rows: Rows, pages: Pages) -> None:
         """Take over a committed block; blocks come in the order of their numbers.
 
-        Its ids are gathered, and put into slots all at once: by `pour`.
+        Its ids are gathered, and put into slots many at once: by `pour`.
 
         Raises:
             ValueError: Its numbers lie below those taken over before, or something is staged.
@@ -331,8 +337,15 @@ class ExactIndex:
         """Note that what is gathered goes up to the number ``after``, and its pages."""
         self._meta[[STAGED, NEXT]] = after
         self._add_pages(first, last_ms)
-        if len(self._gathered) > WAITING + self.next_number - self.floor:
+        if len(self._gathered) > WAITING + int(self._meta[OCCUPIED]) // SHARE:
             self.pour()
+
+    def expect(self, ids: int) -> None:
+        """Take note how many living rows will be taken over: their slots are made at once.
+
+        Where ids are renewed they have several rows each, and one slot: then that says nothing.
+        """
+        self._expected = 0 if self.refresh else ids
 
     def pour(self) -> None:
         """Put what `restore` has taken over into slots; all that looks at slots does so first.
@@ -343,7 +356,8 @@ class ExactIndex:
         if not len(self._gathered):
             return
         if not self._meta[OCCUPIED]:
-            self._make_tables(min(len(self._gathered), self.next_number - self.floor))
+            here = min(len(self._gathered), self.next_number - self.floor)
+            self._make_tables(max(here, self._expected))
             with np.errstate(over="ignore"):
                 skim(
                     self._slots, self._directory, self._prefix, self._used, self._meta, *self._gathered.chains()

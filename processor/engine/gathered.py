@@ -36,7 +36,6 @@ from processor.engine.extents import (
     MOST_DEPTH,
     NEXT,
     OCCUPIED,
-    SPREAD,
     full_of,
     glance,
     home_of,
@@ -57,12 +56,12 @@ BLOCK = 512
 HOME_BITS = 10
 BEFORE = np.uint64(1) << np.uint64(63)
 NONE = -1
-TARGET = FULL - SPREAD - 0.02
-"""Most that extents are filled on average when they are chosen. The lowest bound of one is 2 % higher, twice
-the deviation of what 5,500 random ids put into it; the few that have more are split as ever."""
-WAITING = 1 << 20
-"""Entries, 8 MB, that may wait beyond one a living id: a changelog with much that is expired, or renewed, is
-poured meanwhile, so that memory follows the living ids and not the rows."""
+WAITING = 1 << 18
+"""Entries, 2 MB, that may wait, and one more for each `SHARE` ids that are in slots already."""
+SHARE = 4
+"""What waits is bound to be given back, and a worker that had room for its ids has to have room to start again:
+2.3 bytes an id with the array's slack, a fifth of what its slot takes. Each time the table is a quarter larger
+than before, so that all of it is gone through some five times as often as in one go, in order."""
 
 Tables: TypeAlias = (
     "tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint8], NDArray[np.uint32], NDArray[np.int32]]"
@@ -141,8 +140,10 @@ class Gathered:
 def tables_for(ids: int, buckets: int, tag_bits: int) -> tuple[int, Tables]:
     """Return a directory's depth, and empty slots, directory, depth, prefix and used for so many ids."""
     size = buckets * LINE
+    # As deep as those are that the stream has split: where bounds differ, some are split while they are filled.
+    # With room to spare for all, a restored index would be twice as large as the one that it is made after.
     deep = 1
-    while deep < min(MOST_DEPTH, tag_bits) and ids > (size << deep) * TARGET:
+    while deep < min(MOST_DEPTH, tag_bits) and ids > (size << deep) * FULL:
         deep += 1
     count = 1 << deep
     return deep, (

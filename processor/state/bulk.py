@@ -34,6 +34,11 @@ class Bulk(Protocol):
         """Whether something has been taken over or has changed that the local store does not have."""
         ...
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Memory that is held only until what is being restored is all there."""
+        ...
+
     def clear(self) -> None:
         """Forget everything."""
         ...

@@ -48,6 +48,15 @@ class PagedIndex(Index, Protocol):
         """Take over committed pages as the local state keeps them, each under its first number."""
         ...
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that are given back once that is done."""
+        ...
+
+    def expect(self, ids: int) -> None:
+        """Take note how many living rows will be taken over."""
+        ...
+
     def pour(self) -> None:
         """Put what was taken over where it is looked up: nothing more comes."""
         ...
@@ -88,7 +97,8 @@ class ExactLog(IdLog):
                     some = []
                     yield
             elif key == IDS_KEY:
-                state = IdState.decode(value)
+                state = IdState.decode(value)  # pages come after it
+                self._paged.expect(state.next_number - state.floor)
             else:
                 self._load_other(key, value)
         if some:
@@ -120,6 +130,11 @@ class ExactLog(IdLog):
         with refusing_too_many():
             self._paged.pour()
         super().check()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """See `Bulk.waiting_bytes`."""
+        return self._paged.waiting_bytes
 
     # ---------------------------------------------------------------- what is written locally
 

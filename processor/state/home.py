@@ -17,9 +17,13 @@ import os
 import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from processor.errors import StopError
 from processor.paths import OTHERS, PRIVATE_FILE, PRIVATE_FOLDER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +71,16 @@ class Home:
     def release(self) -> None:
         """Give the folder free."""
         os.close(self._lock)
+
+
+def sizes(state_dir: Path, application_id: str, pipelines: Iterable[str]) -> list[int]:
+    """Return for each worker's folder the bytes of these pipelines' state in it."""
+    names = list(pipelines)
+    return [
+        sum(file.stat().st_size for name in names for file in (home / name).rglob("*.sst"))
+        for home in (state_dir / application_id).glob("home-*")
+        if home.is_dir()
+    ]
 
 
 def _claim(root: Path) -> tuple[Path, int]:

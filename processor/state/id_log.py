@@ -210,6 +210,11 @@ class IdLog(ABC):
         """See `Bulk.unsaved`."""
         return self._unsaved
 
+    @property
+    def waiting_bytes(self) -> int:
+        """See `Bulk.waiting_bytes`: none but where a backend says otherwise."""
+        return 0
+
     def clear(self) -> None:
         """See `Bulk.clear`."""
         self.index.clear()

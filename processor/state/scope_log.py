@@ -71,6 +71,11 @@ class ScopeLog:
         self._entries = self._newer = 0
 
     @property
+    def waiting_bytes(self) -> int:
+        """See `Bulk.waiting_bytes`: what is read is taken over at once."""
+        return 0
+
+    @property
     def empty(self) -> bool:
         """See `Bulk.empty`."""
         return not len(self.scopes)

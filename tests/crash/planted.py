@@ -655,6 +655,13 @@ MISTAKES = (
         "tests/unit/test_trust.py::test_a_level_that_others_can_write_to_is_not",
     ),
     Mistake(
+        "a restart makes twice the slots of the run before it",
+        "processor/engine/gathered.py",
+        "ids > (size << deep) * FULL:",
+        "ids > (size << deep) * (FULL - 0.12):",
+        "tests/unit/test_exact_index.py::test_a_restart_makes_the_slots_of_the_run_and_lets_little_wait",
+    ),
+    Mistake(
         "an interrupted proof ends like one that holds",
         "processor/cli.py",
         "            ctx.exit(EXIT_FAILED)\n",

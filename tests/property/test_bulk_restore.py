@@ -170,7 +170,8 @@ def test_pages_that_do_not_go_on_from_each_other_are_refused() -> None:
             ExactIndex(10, refresh=False).restore_pages(wrong, numbers)
 
 
-def test_many_ids_are_poured_without_a_split_and_grow_on_as_ever() -> None:
+def test_many_ids_are_poured_without_a_split_and_grow_on_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact_index, "WAITING", 1 << 20)  # all at once
     count, more = 340_000, 210_000
     hashes = np.random.default_rng(5).integers(0, 2**64, (count + more, 2), np.uint64)
     index = ExactIndex(1_000, refresh=False)

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -175,6 +176,27 @@ def test_check_says_what_memory_filters_take() -> None:
     (said,) = [line["message"] for line in lines if line["key"] == "pipelines.0.dedup.bloom"]
     # 20 million ids a day at 48.1 bits each, in eight filters.
     assert "up to 8 filters of 120.2 MB, 961 MB together" in said
+
+
+def test_check_says_beforehand_that_the_ids_of_a_state_folder_need_more_than_the_limit(tmp_path: Path) -> None:
+    env = NOBODY | {
+        "SEQMARK_PIPELINES__0__DEDUP": '{mode="insert-id",id=[{from="key"}],window="7d"}',
+        "SEQMARK_WORKER__MEMORY_LIMIT": "1GB",
+        "SEQMARK_WORKER__STATE_DIR": str(tmp_path),
+    }
+    config = tomllib.loads(Path(CLICKS).read_text())
+    place = tmp_path / config["worker"]["application_id"] / "home-0" / config["pipelines"][0]["name"] / "0"
+    place.mkdir(parents=True)
+    warned = []
+    for size in (600_000_000, 660_000_000):
+        with (place / "000001.sst").open("wb") as file:
+            file.truncate(size)  # a file of holes
+        result = seqmark("check", "--json", "-c", CLICKS, env=env)
+        assert result.exit_code == 0
+        lines = [json.loads(line) for line in result.stdout.splitlines()]
+        warned.append([line["message"] for line in lines if line["key"] == "worker.memory_limit"])
+    assert warned[0] == []
+    assert "ids that take up to 750 MB" in warned[1][0]
 
 
 def test_check_names_what_this_version_cannot_run() -> None:

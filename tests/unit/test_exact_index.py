@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from processor.engine.blocks import Confirmed, Pages, Rows, encode
+from processor.engine import exact_index
+from processor.engine.blocks import Confirmed, Pages, Rows, decode, encode
 from processor.engine.exact_index import ExactIndex
-from processor.engine.extents import EXTENTS, LINE, OCCUPIED
+from processor.engine.extents import EXTENTS, FULL, LINE, OCCUPIED, SPREAD
+from processor.engine.gathered import SHARE
 from processor.engine.siphash import siphash128, words_of_key
 from processor.engine.verdict import Verdict
-from tests.support.ids import ExactPartition, ids_of
+from tests.support.ids import KEY, ExactPartition, ids_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,6 +65,40 @@ def test_a_million_ids_take_at_most_24_bytes_each_and_never_32() -> None:
     assert np.mean(sizes) <= 24
     assert max(sizes) <= 32
     assert chains(index).mean() < 0.5
+
+
+@pytest.mark.parametrize("by_pages", [True, False], ids=["from pages", "from blocks"])
+def test_a_restart_makes_the_slots_of_the_run_and_lets_little_wait(
+    monkeypatch: pytest.MonkeyPatch, *, by_pages: bool
+) -> None:
+    # As many as there are when extents begin to be split: with room to spare for all there were twice as many.
+    ids, bits, waiting = int((8 << 5 << 3) * (FULL - SPREAD)), 5, 300
+    monkeypatch.setattr(exact_index, "WAITING", waiting)
+    partition = ExactPartition(10, refresh=False, bucket_bits=bits)
+    hashes = random_hashes(ids)
+    for start in range(0, ids, 100):
+        some = hashes[start : start + 100]
+        partition.judge(ids_of(some), start + np.arange(len(some)), np.zeros(len(some), np.int64))
+        partition.commit(0)
+
+    restored = ExactIndex(10, refresh=False, bucket_bits=bits)
+    if by_pages:
+        restored.expect(ids)
+    waited = []
+    for block in partition.blocks:
+        rows, _, pages = decode(block, KEY)
+        if by_pages:
+            ends = pages.at.tolist()
+            restored.restore_pages([block[a:b] for a, b in pairwise(ends)], pages.first)
+        else:
+            restored.restore(rows, pages)
+        waited.append(len(restored._gathered))
+    restored.pour()
+
+    assert len(restored) == ids
+    assert max(waited) < waiting + ids // SHARE
+    extents = [int(index._meta[EXTENTS]) for index in (partition.index, restored)]
+    assert extents[1] <= extents[0] * 1.4, extents
 
 
 def test_growing_moves_nothing_but_the_extent_that_is_full() -> None:
