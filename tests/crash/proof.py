@@ -30,7 +30,17 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 LOCK = Path(__file__).with_name("planted.lock.json")
-COPIED = ("processor", "schemas", "spark_sink", "tests", "pyproject.toml")
+COPIED = (
+    "processor",
+    "schemas",
+    "spark_sink",
+    "tests",
+    "examples",
+    "deploy",
+    "docs",
+    "README.md",
+    "pyproject.toml",
+)
 LIMIT_S = 400
 """For a test: on a machine whose cores are taken, its kernels plain Python, it may take a minute."""
 MORE_S = 30
