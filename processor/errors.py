@@ -7,7 +7,7 @@ Errors are named for the reaction, not for the place they come from::
     ├── StopError           stop: commit what came before, exit 1, say what to do
     │   └── BrokerError     stop: the embedded broker or its Java cannot run
     ├── RebuildError        rebuild: drop overlay and producer, fence, restore, go on
-    └── FencedError         rejoin: another owner holds the slot; ask the group who owns it
+    └── FencedError         ask the group: rebuild where the slot is still ours, else rejoin
 
 Errors of libraries are translated where they enter (one door each) with the cause kept.
 """
@@ -81,4 +81,4 @@ class RebuildError(SeqmarkError):
 
 
 class FencedError(SeqmarkError):
-    """Another producer holds this transactional id: this slot is, or will soon be, somebody else's."""
+    """The transactional id is not ours any more: another worker has it, or the coordinator took it back."""

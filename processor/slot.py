@@ -8,7 +8,8 @@ A `SlotRun` is one slot during one assignment. Its life, in the order of docs/ar
     fetch     chunks go through the slot's Faust channel to its agent, which calls `handle`
 
 Whatever fails inside a transaction ends in one of three reactions: rebuild (drop producer and tables, begin at
-"fence"), rejoin (the id is held by another: ask the group), stop (the worker ends, with what to do).
+"fence"), rejoin (the id is held by another, and the slot not ours by the group's word), stop (the worker ends,
+with what to do).
 """
 
 from __future__ import annotations
@@ -52,6 +53,9 @@ BACKOFF_LAST_S = 5.0
 LATE_LOOK_S = min(METADATA_MAX_AGE_MS / 1000, 10.0)
 """How often partitions that wait for a wider topic look again."""
 LATE_SAY_S = 60.0
+FENCED_AGAIN_S = 60.0
+"""Within it a slot that is fenced once more is given back: far longer than two rivals take to fence each
+other, and a transaction's time-out is seldom shorter."""
 CLOSE_S = 4.0
 """How long giving a slot up may wait for its last commit; SIGTERM has 10 s in all."""
 
@@ -107,6 +111,7 @@ class SlotRun:
         self._room = asyncio.Semaphore(ROOM)
         self._epoch = 0
         self._closing = False
+        self._fenced_at = -math.inf
         self._failed: asyncio.Future[None] | None = None
         self._links: list[Link] = []
         self._ids: dict[str, bytes] = {}
@@ -150,10 +155,15 @@ class SlotRun:
                 await self._open()
                 await self._work()
             except FencedError as error:
+                # Said at once: a zombie's revocation may be next.
                 log.warning("%s: %s; asking the group who owns it", self._id, error)
                 await self._drop("fenced")
-                self._context.rejoin()
-                return
+                if not await self._is_ours():
+                    log.warning("%s: not known to be ours, joining the group anew", self._id)
+                    self._context.rejoin()
+                    return
+                log.warning("%s: ours by the group's word, rebuilding", self._id)
+                self._context.look_again()
             except RebuildError as error:
                 if error.reason == "too_large":
                     topics = None if self._hop is None else self._hop.topics
@@ -181,6 +191,17 @@ class SlotRun:
                 return
             pause = BACKOFF_FIRST_S if time.monotonic() - opened > BACKOFF_LAST_S else pause * 2
             await asyncio.sleep(min(pause, BACKOFF_LAST_S))
+
+    async def _is_ours(self) -> bool:
+        """Whether the group says that the slot is still ours, though its transactional id was taken from us.
+
+        The coordinator itself may: it forgets an id that was idle for `transactional.id.expiration.ms`, and
+        raises the epoch when a transaction has timed out. To fence anew is safe whoever is right, for nobody
+        writes before he has fenced and restored. So that two do not do so in turns for ever, a second time soon
+        after is left to the group.
+        """
+        last, self._fenced_at = self._fenced_at, time.monotonic()
+        return self._fenced_at - last > FENCED_AGAIN_S and await self._context.membership.current()
 
     # ---------------------------------------------------------------- opening
 

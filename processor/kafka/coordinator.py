@@ -1,7 +1,7 @@
 """What does a slot's producer ask of its transaction coordinator, and what do the answers mean?
 
 Every question has one deadline. An answer is "done", or an error named for its reaction: begin anew
-(`RebuildError`), ask the group who owns the id (`FencedError`), stop. No outcome is guessed (trap 5).
+(`RebuildError`), ask the group who owns the slot (`FencedError`), stop. No outcome is guessed (trap 5).
 """
 
 from __future__ import annotations
@@ -337,7 +337,7 @@ class Coordinator:
 
     def _error(self, step: str, code: int, topics: str = "") -> Exception:
         if code in FENCED:
-            return FencedError(f"{step}: {self._id} is held by another producer ({error_name(code)})")
+            return FencedError(f"{step}: {self._id} is not held by this producer any more ({error_name(code)})")
         if code == Kafka.INVALID_TRANSACTION_TIMEOUT:
             return TransactionTimeoutError(
                 f"the broker's transaction.max.timeout.ms is below {self._timeout_ms} ms: raise it, or lower "

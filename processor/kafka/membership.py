@@ -24,6 +24,7 @@ from processor.kafka.seam import (
     GroupAuthorizationFailedError,
     GroupCoordinator,
     GroupCoordinatorNotAvailableError,
+    HeartbeatRequest,
     Kafka,
     KafkaError,
     Link,
@@ -41,6 +42,8 @@ log = logging.getLogger(__name__)
 HEARTBEATS_PER_SESSION = 15
 """Three may be lost in a fifth of the session; Kafka's own ratio is 45 s to 3 s."""
 NEVER_MS = 2**31 - 1
+ANSWER_S = 5.0
+"""For a heartbeat, which takes a millisecond; without an answer the group is joined anew, at no harm."""
 
 
 def _words(error: Exception) -> str:
@@ -222,6 +225,22 @@ class Membership:
         """Ask the group again who owns what: after a slot was fenced."""
         if self._coordinator is not None:
             self._coordinator.request_rejoin()
+
+    async def current(self) -> bool:
+        """Whether the group says now that our generation is its present one: what we were given is ours still.
+
+        Not where it is rebalancing, and not where it cannot be asked.
+        """
+        if self._coordinator is None:
+            return False
+        request = HeartbeatRequest(self._group_id, self._coordinator.generation, self._coordinator.member_id)
+        try:
+            node = await self._link.group_coordinator(self._group_id)
+            answer = await self._link.request(node, request, coordination=True, timeout_s=ANSWER_S)
+        except (KafkaError, TimeoutError) as error:
+            log.info("the group %s cannot be asked: %r", self._group_id, error)
+            return False
+        return bool(answer.error_code == Kafka.NONE)
 
     async def leave(self) -> None:
         """Leave the group, so that others need not wait for the session to end; never hangs.

@@ -51,6 +51,7 @@ from aiokafka.protocol.admin import DeleteRecordsRequest, DescribeGroupsRequest,
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.protocol.group import HeartbeatRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.protocol.transaction import (
@@ -84,6 +85,7 @@ __all__ = [
     "GroupAuthorizationFailedError",
     "GroupCoordinator",
     "GroupCoordinatorNotAvailableError",
+    "HeartbeatRequest",
     "IncompatibleBrokerVersion",
     "InitProducerIdRequest",
     "Kafka",
@@ -187,6 +189,7 @@ _EXPECTED: Mapping[Any, tuple[str, ...]] = {
     ),
     ProduceRequest.__init__: ("self", "transactional_id", "required_acks", "timeout", "topics"),
     ProduceRequest.build: ("self", "request_struct_class"),
+    HeartbeatRequest.__init__: ("self", "group", "generation_id", "member_id"),
     InitProducerIdRequest.__init__: ("self", "transactional_id", "transaction_timeout_ms"),
     AddPartitionsToTxnRequest.__init__: (
         "self", "transactional_id", "producer_id", "producer_epoch", "topics",

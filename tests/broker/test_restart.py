@@ -240,7 +240,7 @@ def test_a_zombie_with_another_number_of_slots_is_fenced(broker: Broker, tmp_pat
         drain(config.but(slots=3))
         before = read_topic(bootstrap, config.sink)
         zombie.resume()
-        zombie.wait_says("held by another producer")
+        zombie.wait_says("is not held by this producer any more")
         zombie.terminate()
         zombie.wait()
 

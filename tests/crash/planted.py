@@ -193,6 +193,15 @@ MISTAKES = (
         broker=True,
     ),
     Mistake(
+        "a slot whose id the coordinator has forgotten makes the whole group rebalance",
+        "processor/slot.py",
+        "                if not await self._is_ours():\n",
+        "                if True:\n",
+        "tests/broker/test_fenced_by_nobody.py::"
+        "test_a_slot_that_was_idle_until_its_id_was_forgotten_is_built_anew_alone",
+        broker=True,
+    ),
+    Mistake(
         "the commit does not wait until the output is acknowledged",
         "processor/pipeline.py",
         "        await self._output.flush()\n        reached(Step.OUTPUT, self.name)  # 2\n",
