@@ -50,6 +50,7 @@ class Certificate:
         self._pipelines = pipelines
         self._options: Mapping[str, Any] = {}
         self._work: list[tuple[Pipeline, int, str | None]] = []
+        self._beyond: list[TopicPartition] = []
 
     async def open(self) -> int:
         """Look at the topics; returns how many offsets there are to compare, about.
@@ -67,6 +68,12 @@ class Certificate:
             numbers = range(view[pipeline.source].partitions)
             there = view[changelog].partitions if changelog in view else 0
             self._work += [(pipeline, number, changelog if number < there else None) for number in numbers]
+            # Partitions are added to the outputs first; nobody writes to them before the source has them, too.
+            self._beyond += [
+                TopicPartition(topic, number)
+                for topic in _outputs(pipeline)
+                for number in range(len(numbers), view[topic].partitions)
+            ]
         return await self._offsets()
 
     def _topics(self) -> Iterator[str]:
@@ -81,8 +88,15 @@ class Certificate:
         try:
             known = await committed(link, self._group, sources)
             limits = await bounds(link, sources)
+            beyond = await bounds(link, self._beyond)
         finally:
             await link.close()
+        foreign = [f"{tp.topic}:{tp.partition}" for tp, each in beyond.items() if each.end > each.start]
+        if foreign:
+            raise StopError(
+                f"{', '.join(foreign)}: holds records, and the source has no such partition: somebody else "
+                "wrote them. Delete them (kafka-delete-records.sh), then prove again"
+            )
         return sum(max(0, known.get(tp, limits[tp].stable) - limits[tp].start) for tp in sources)
 
     async def _connect(self) -> Link:
@@ -228,7 +242,7 @@ def _require_topics(pipelines: Sequence[Pipeline], view: ClusterView) -> None:
         wrong += [
             f"{topic}: has {view[topic].partitions} partitions, its source {pipeline.source} has {number}"
             for topic in _outputs(pipeline)
-            if view[topic].partitions != number
+            if view[topic].partitions < number
         ]
     if wrong:
         raise StopError("there is nothing to compare:\n" + "\n".join(wrong))

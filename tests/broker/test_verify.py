@@ -11,8 +11,16 @@ import pytest
 from tests.support.certificate import certificate, corrupted, run_verify
 from tests.support.corruptions import BAD, PLANTED, STREAM, numbered
 from tests.support.reset import run_reset
-from tests.support.topics import CODECS, Record, create_topic, delete_records, int64, produce_transaction
-from tests.support.worker import New, WorkerConfig, new_config, produce, run_drain, start_worker, until
+from tests.support.topics import (
+    CODECS,
+    Record,
+    add_partitions,
+    create_topic,
+    delete_records,
+    int64,
+    produce_transaction,
+)
+from tests.support.worker import New, WorkerConfig, new, new_config, produce, run_drain, start_worker, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -258,10 +266,14 @@ def test_what_cannot_be_compared_is_said_and_ends_with_1(broker: Broker, tmp_pat
     assert "not-there: there is no such topic" in ended.stderr
     assert "nor-there: there is no such topic" in ended.stderr
 
-    create_topic(clean.bootstrap_servers, f"{clean.sink}.two", 2)
-    ended = run_verify(replace(clean, pipelines=(replace(pipeline, sink=f"{clean.sink}.two"),)))
+    add_partitions(clean.bootstrap_servers, clean.sink, 2)
+    ended = run_verify(clean)
+    assert (ended.returncode, "certificate: ok" in ended.stdout) == (0, True)
+    produce(clean.bootstrap_servers, clean.sink, [new(1)], partition=1)
+    ended = run_verify(clean)
     assert ended.returncode == 1
-    assert "has 2 partitions, its source" in ended.stderr
+    assert f"{clean.sink}:1: holds records, and the source has no such partition" in ended.stderr
+    delete_records(clean.bootstrap_servers, clean.sink, 1, partition=1)
 
     ended = run_verify(clean, "--pipeline", "other")
     assert ended.returncode == 2
