@@ -69,9 +69,12 @@ class Certificate:
             there = view[changelog].partitions if changelog in view else 0
             self._work += [(pipeline, number, changelog if number < there else None) for number in numbers]
             # Partitions are added to the outputs first; nobody writes to them before the source has them, too.
+            # Where pipelines share one, another's source may have them.
+            everybodys = [topic for each in self._settings.pipelines for topic in _outputs(each)]
             self._beyond += [
                 TopicPartition(topic, number)
                 for topic in _outputs(pipeline)
+                if everybodys.count(topic) == 1
                 for number in range(len(numbers), view[topic].partitions)
             ]
         return await self._offsets()

@@ -730,8 +730,8 @@ MISTAKES = (
         "processor/kafka/topic_plan.py",
         "    if there.partitions < wanted.partitions:\n",
         "    if there.partitions != wanted.partitions:\n",
-        "tests/unit/test_topics_plan.py::"
-        "test_partitions_are_added_to_the_source_last_so_only_what_is_narrower_is_a_problem",
+        "tests/unit/test_growing.py::"
+        "test_only_a_topic_that_is_narrower_than_the_source_is_a_problem_and_one_to_wait_for",
     ),
     Mistake(
         "a source that has grown first stops its worker",

@@ -283,17 +283,6 @@ def test_with_route_another_partition_count_is_a_problem(topic: str, said: str) 
     assert said in problem.message
 
 
-@pytest.mark.parametrize(("partitions", "narrow"), [(3, True), (4, False), (5, False)])
-def test_partitions_are_added_to_the_source_last_so_only_what_is_narrower_is_a_problem(
-    partitions: int, *, narrow: bool
-) -> None:
-    compact = {**SOURCE.configs, "retention.ms": "-1", "cleanup.policy": "compact"}
-    positions = {"clicks.raw": SOURCE, INTERNAL["positions"]: TopicView(partitions, 3, compact)}
-    sink = complete(sink=like_source(partitions=partitions))
-    for made in (plan(settings(), sink), plan(ROUTED, positions)):
-        assert len(made.narrow) == len(made.problems) == narrow
-
-
 def test_a_source_with_more_partitions_than_a_place_tells_apart_cannot_be_routed() -> None:
     source = TopicView(65_537, 3, SOURCE.configs)
     configs = {**SOURCE.configs, "cleanup.policy": "compact"}
