@@ -259,10 +259,13 @@ class Decoder:
                     at, used, filled = (int(number) for number in done[:3])
                     rows += int(done[3])
                     continue
-            if used and _overflows(run, at, used, rows):
+            batch = table[at].tolist() if run.wanted[at] else None
+            if used and batch and _overflows(batch, used, rows):
                 break
             try:
-                size = self._open(run, at, used, long=long and not used)
+                if not run.intact[at]:
+                    _check_crc(raw, table[at])
+                size = self._open(run, batch, used, long=long and not used) if batch else 0
             except _LongError:
                 if not used:
                     return None
@@ -271,23 +274,19 @@ class Decoder:
                 error = _undecodable(table, at, str(failure))
                 break
             opened += 1
-            if run.wanted[at]:
+            if batch:
                 spans[filled] = at, used, used + size
                 filled += 1
                 used += size
-                rows += max(0, min(int(table[at, COUNT]), size // records.MIN_RECORD_BYTES))
+                rows += max(0, min(batch[COUNT], size // records.MIN_RECORD_BYTES))
             at += 1
         piece, failed = self._scan(position, run, spans[:filled], rows, (start, at))
         return piece, at, failed or error
 
-    def _open(self, run: _Run, at: int, used: int, *, long: bool) -> int:
-        """Check a batch, and inflate it, where it is wanted, behind the first ``used`` bytes of the buffer."""
-        if not run.intact[at]:
-            _check_crc(run.raw, run.table[at])
-        if not run.wanted[at]:
-            return 0
-        most = run.most if long else GZIP_BYTES if _gzip(run, at) else LONG_BYTES
-        return _inflated(run, run.table[at].tolist(), self._scratch[used : used + most + 1], most)
+    def _open(self, run: _Run, batch: list[int], used: int, *, long: bool) -> int:
+        """Inflate a batch behind the first ``used`` bytes of the buffer."""
+        most = run.most if long else GZIP_BYTES if _gzip(batch) else LONG_BYTES
+        return _inflated(run, batch, self._scratch[used : used + most + 1], most)
 
     def _parts(self, position: int, run: _Run, at: int) -> Iterator[Piece]:
         """Yield the records of one batch of many, some at a time.
@@ -390,14 +389,13 @@ class Decoder:
         return piece, error
 
 
-def _gzip(run: _Run, at: int) -> bool:
-    return int(run.table[at, ATTRIBUTES]) & CODEC_MASK == Codec.GZIP
+def _gzip(batch: list[int]) -> bool:
+    return batch[ATTRIBUTES] & CODEC_MASK == Codec.GZIP
 
 
-def _overflows(run: _Run, at: int, used: int, rows: int) -> bool:
+def _overflows(batch: list[int], used: int, rows: int) -> bool:
     """Whether a batch does not go into a piece with what is in it already."""
-    full = used >= GZIP_BYTES and _gzip(run, at)
-    return bool(run.wanted[at]) and (full or rows + int(run.table[at, COUNT]) > PIECE_ROWS)
+    return rows + batch[COUNT] > PIECE_ROWS or (used >= GZIP_BYTES and _gzip(batch))
 
 
 class _LongError(Exception):
