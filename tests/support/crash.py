@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka.admin import ClusterMetadata, OffsetSpec
 
 from processor.state.rocks import open_store
 from processor.state.table import Table
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 SESSION_TIMEOUT_MS = 6_000
 """The least that a broker with Kafka's own defaults takes; restarts are static, so nobody waits for it."""
+SHORT_CALL_S = 10.0
+"""For an answer that another broker can give as well."""
 WAIT_S = 120.0
 """For any condition: far above what it takes on a machine that does something else beside."""
 READY = ": ready, partitions"
@@ -207,7 +209,17 @@ class Scene:
 
     def exists(self, topic: str) -> bool:
         """Say whether there is such a topic."""
-        return topic in self._admin.list_topics(timeout=CALL_S).topics
+        found: ClusterMetadata = until(self._metadata, "metadata", WAIT_S)
+        return topic in found.topics
+
+    def _metadata(self) -> ClusterMetadata | None:
+        """Return what is known of the topics; None where a broker that hangs was asked."""
+        try:
+            return self._admin.list_topics(timeout=SHORT_CALL_S)
+        except KafkaException as error:
+            if error.args[0].code() not in _NOT_YET:
+                raise
+            return None
 
     def sink_end(self) -> int:
         """Return how many offsets the sink has, markers included; 0 where there is no sink yet."""
@@ -319,7 +331,7 @@ class Scene:
             except KafkaException as error:
                 if error.args[0].code() not in _NOT_YET:
                     raise
-                self._admin.list_topics(timeout=CALL_S)  # it knows the new leaders then
+                self._metadata()  # it knows the new leaders then
                 return {}
 
         found: dict[int, int] = until(asked, f"the ends of {topic}", WAIT_S)

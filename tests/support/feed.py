@@ -90,6 +90,8 @@ class Feed:
         self._thread: threading.Thread | None = None
         self._refused: list[str] = []
         settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
+        # Of a broker that hangs librdkafka would wait a minute for an answer.
+        settings["socket.timeout.ms"] = 10_000
         self._producer = Producer({**settings, "compression.type": "lz4", "linger.ms": 5})
 
     def __enter__(self) -> Self:
