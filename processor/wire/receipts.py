@@ -54,6 +54,11 @@ def receipt_prefix(pipeline: str, topic: str) -> bytes:
     return orjson.dumps({"pipeline": pipeline, "topic": topic})[:-1] + b","
 
 
+def _has_key(columns: Columns, rows: NDArray[np.int64]) -> bool:
+    """Whether the one record in ``rows`` has a key that can be left out."""
+    return bool(columns.key_length[rows[0]] >= 0)
+
+
 class _OfSequences(NamedTuple):
     """Receipts of mode watermark that are still to be written."""
 
@@ -69,7 +74,7 @@ class _OfSequences(NamedTuple):
 
     def smaller(self) -> _OfSequences | None:
         """Return what takes less room; None: nothing does."""
-        return self._replace(keyed=False) if self.keyed else None
+        return self._replace(keyed=False) if self.keyed and _has_key(self.columns, self.rows) else None
 
     def most_bytes(self) -> NDArray[np.int64]:
         """Return more than each takes."""
@@ -97,7 +102,7 @@ class _OfIds(NamedTuple):
 
     def smaller(self) -> _OfIds | None:
         """Return what takes less room; None: nothing does."""
-        if self.keyed:
+        if self.keyed and _has_key(self.columns, self.rows):
             return self._replace(keyed=False)
         if self.cut:
             return None

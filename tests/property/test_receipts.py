@@ -200,3 +200,16 @@ def test_a_receipt_with_more_id_than_the_topic_takes_has_digests_of_what_is_long
     assert receipt.key is None
     digests = [{"sha256": hashlib.sha256(each).hexdigest(), "bytes": 4_000} for _, each in headers]
     assert json.loads(receipt.value or b"")["id"] == [*digests, "s"]
+
+
+def test_a_receipt_of_a_record_without_a_key_does_not_say_that_one_was_left_out() -> None:
+    noise = np.random.default_rng(3).integers(0, 256, (20, 4_000), np.uint8)
+    headers = tuple((b"%d" % n, noise[n].tobytes()) for n in range(20))
+    came = [Record(0, 1, None, b"v", headers)]
+    (piece,) = batches.DECODER.pieces(chunk(by_hand(came)))
+    ids = IdExtractor([HeaderPart(name) for name, _ in headers], bytes(16)).extract(piece.columns)
+    grounds = IdGrounds(np.ones(1, np.uint8), ids, np.zeros(1, np.int64), np.zeros(1, np.int64))
+    out = ReceiptEncoder("p", "t").encode(0, piece.columns, np.zeros(1, np.int64), grounds, 65_536)
+    (receipt,) = read(out)
+    assert (receipt.key, receipt.headers) == (None, ()), "what has no key has not lost it"
+    assert json.loads(receipt.value or b"")["id"][0]["bytes"] == 4_000
