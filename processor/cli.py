@@ -57,7 +57,8 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""
-        del ctx
+        # Click notes it when the import is done; it may take a second, and be cut off.
+        ctx.invoked_subcommand = cmd_name
         name = _OTHERWISE.get(cmd_name, cmd_name)
         if cmd_name not in _COMMANDS:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -218,6 +219,23 @@ def test_topics_without_a_broker_fails_and_says_where_it_looked() -> None:
     result = seqmark("topics", "-c", CLICKS, env=NOBODY)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "no broker at 127.0.0.1:9" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [("worker", 0, ""), ("aggregate", 0, ""), ("verify", 1, "verify was interrupted: nothing is proved")],
+)
+def test_a_command_that_is_told_to_stop_while_it_is_imported_ends_as_it_does_later(
+    command: str, code: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(_: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importlib, "import_module", stopped)
+    result = seqmark(command)
+    assert result.exit_code == code
+    assert said in result.stderr
+    assert bool(said) == bool(result.stderr)
 
 
 @pytest.mark.parametrize(
