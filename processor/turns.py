@@ -6,12 +6,13 @@ brokers answer. A piece is bounded (`processor.wire.decode`); what cannot be, on
 of as much, is worked on in a thread: kernels and codecs release the interpreter's lock.
 
 Invariant: one step is worked on at a time, in a thread or not, and a step that has begun is done before anybody
-else has the next turn, also where who waits for it is cancelled.
+else has the next turn, also where who waits for it is cancelled, however often.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ class Turns:
                 try:
                     result = await asyncio.shield(doing)
                 except asyncio.CancelledError:
-                    await asyncio.wait([doing])
+                    while not doing.done():
+                        with contextlib.suppress(asyncio.CancelledError):
+                            await asyncio.wait([doing])
                     raise
             # Within the turn: who is ready for the next one must not take it before the event loop went on.
             await asyncio.sleep(0)

@@ -168,9 +168,11 @@ def test_a_step_that_was_begun_is_done_before_the_next_turn_also_where_nobody_wa
         first = asyncio.create_task(turns.take(long, long=True))
         await asyncio.to_thread(begun.wait)
         second = asyncio.create_task(turns.take(lambda: said.append("second"), long=False))
-        first.cancel()
-        await asyncio.sleep(0)
-        assert not said
+        for _ in range(3):
+            # However often: by who gives up, and by who ends all that is left.
+            first.cancel()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
         go_on.set()
         await asyncio.gather(first, second, return_exceptions=True)
         assert first.cancelled()
