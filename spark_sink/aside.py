@@ -156,6 +156,9 @@ class Aside:
         # is too far ahead by either is written aside: rather there and in the aggregate than in neither.
         if self._inherited_ms is None or self._inherited_ms > self._max_ahead_ms:
             self._inherited_ms = self._max_ahead_ms
+        if self._query is not None:
+            # Before a batch is judged by the new one: a crash may leave that batch done and not seen.
+            self._save()
 
     def _forget(self) -> None:
         left = self._files.names(_TODO)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
 
+from schemas.config import Kafka
 from schemas.event import EventModel
+from spark_sink.aside import Aside, Audience
 from spark_sink.events import BAD, judged
 from tests.support.sink_job import settings, sink
 from tests.support.sinks import HOUR, START, Click
@@ -42,3 +45,30 @@ def test_what_is_further_ahead_of_its_record_than_allowed_is_no_event(
 
     assert [row[BAD] for row in limited] == [None, None, None, "ahead", "ahead"]
     assert {row[BAD] for row in unlimited} == {None}
+
+
+def test_a_new_limit_is_noted_before_a_batch_is_judged_by_it(spark: SparkSession, tmp_path: Path) -> None:
+    (clicks,) = settings(
+        "127.0.0.1:9",
+        sink(tmp_path, "t", "s", {"kind": "console"}, window="1 hour", max_ahead="1 minute"),
+    ).sinks
+    checkpoint, aside = tmp_path / "checkpoint-s", tmp_path / "checkpoint-s-aside"
+    plan = 'v1\n{"batchWatermarkMs": 0}\n{"t": {"0": 1}}'
+    for path, text in {
+        checkpoint / "metadata": '{"id": "q"}',
+        checkpoint / "offsets" / "0": plan,
+        checkpoint / "commits" / "0": "v1\n{}",
+        aside / "_seqmark" / "state.json": '{"query": "q", "seen": 0, "max_ahead_ms": 3600000}',
+    }.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    audience = Audience(lambda _: None, lambda _: None, lambda _: None)
+    model = EventModel.load(clicks.event)
+    opened = Aside(
+        spark, Kafka(bootstrap_servers="127.0.0.1:9"), clicks, model, accept_loss=False, audience=audience
+    )
+
+    opened.open()
+
+    # A process that is killed after its first batch, and before it has seen that done, has left nothing else.
+    assert json.loads((aside / "_seqmark" / "state.json").read_text())["max_ahead_ms"] == 60_000
