@@ -30,6 +30,8 @@ GZIP_LEVEL = 6
 """The default of zlib, which the Java client uses when nothing is said."""
 ZSTD_LEVEL = 3
 """The default of zstd and of the Java client."""
+ZSTD_HARDEST_LEVEL = 19
+"""The highest one that keeps to the memory of the others, some 100 MB; those above gain little."""
 
 
 class Codec(IntEnum):
@@ -126,6 +128,11 @@ def deflate(codec: int, source: NDArray[np.uint8]) -> bytes:
             return bytes(cramjam.zstd.compress(source, level=ZSTD_LEVEL))
         case _:
             raise CodecError(f"codec {codec} is not one that Kafka knows")
+
+
+def squeeze(source: NDArray[np.uint8]) -> bytes:
+    """Compress with `Codec.ZSTD` into less than any producer may have made of it, slowly."""
+    return bytes(cramjam.zstd.compress(source, level=ZSTD_HARDEST_LEVEL))
 
 
 def _deflate_snappy(source: NDArray[np.uint8]) -> bytes:

@@ -8,6 +8,7 @@ A record that is too large for the sink is told here, because it goes there what
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from processor.engine import quarantined
 from processor.engine.records import ATTRIBUTES, CODEC_MASK, HEADER_BYTES, MAX_OVERHEAD_BYTES
 from processor.engine.verdict import Fault
-from processor.wire.codec import deflate
+from processor.wire.codec import Codec, deflate, squeeze
 from processor.wire.encode import EncodedBatch, TooLargeError
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def quarantine_batches(
     text: QuarantineText,
     limit_bytes: int,
 ) -> list[EncodedBatch]:
-    """Write the records in ``rows`` for the quarantine topic, by their sources' codecs.
+    """Write the records in ``rows`` for the quarantine topic, by their sources' codecs, or harder if need be.
 
     Args:
         piece: Where they are; must still be the newest.
@@ -168,7 +169,13 @@ def _write(
         out.append(batch)
         return
     if rows.size == 1:
-        raise TooLargeError(int(rows[0]), batch.size)
+        if codec != Codec.NONE:
+            # Its producer may have compressed harder than we do.
+            batch = replace(batch, codec=Codec.ZSTD, payload=squeeze(written[:used]))
+        if batch.size > limit_bytes:
+            raise TooLargeError(int(rows[0]), batch.size)
+        out.append(batch)
+        return
     half = rows.size // 2
     _write(columns, rows[:half], fault, text, codec, limit_bytes, out)
     _write(columns, rows[half:], fault, text, codec, limit_bytes, out)

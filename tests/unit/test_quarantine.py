@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from processor.engine.quarantined import QuarantineText
 from processor.engine.verdict import Fault
+from processor.wire.codec import Codec, deflate, squeeze
 from processor.wire.encode import EncodedBatch, TooLargeError
 from processor.wire.quarantine import oversized, quarantine_batches, read_record
 from tests.support import batches
@@ -123,6 +126,20 @@ def test_a_record_that_only_fits_compressed_is_compressed() -> None:
     assert len(quarantined(some, [0], [MISSING], codec=batches.ZSTD, limit=700)) == 1
     with pytest.raises(TooLargeError):
         quarantined(some, [0], [MISSING], limit=700)
+
+
+def test_what_its_producer_has_compressed_harder_than_we_do_is_compressed_as_hard() -> None:
+    chance = np.random.default_rng(5)
+    words = [bytes(chance.integers(97, 123, size).tolist()) for size in chance.integers(2, 12, 5_000)]
+    value = b" ".join(words[n] for n in (chance.zipf(1.2, 60_000) % 5_000).tolist())
+    some = [Record(0, 1, None, value)]
+    usual, hardest = (
+        len(pack(np.frombuffer(value, np.uint8))) for pack in (partial(deflate, Codec.ZSTD), squeeze)
+    )
+    limit = hardest + 500
+    assert usual > limit * 1.06, "more than a quarantine takes beyond its source"
+    for codec in CODECS[1:]:
+        assert read(quarantined(some, [0], [MISSING], codec, limit))[0].value == value
 
 
 def test_a_record_that_only_fits_compressed_does_so_beside_one_that_came_as_it_is() -> None:
