@@ -260,7 +260,7 @@ class Decoder:
                     rows += int(done[3])
                     continue
             batch = table[at].tolist() if run.wanted[at] else None
-            if used and batch and _overflows(batch, used, rows):
+            if batch and _overflows(batch, used, rows):
                 break
             try:
                 if not run.intact[at]:
@@ -394,8 +394,12 @@ def _gzip(batch: list[int]) -> bool:
 
 
 def _overflows(batch: list[int], used: int, rows: int) -> bool:
-    """Whether a batch does not go into a piece with what is in it already."""
-    return rows + batch[COUNT] > PIECE_ROWS or (used >= GZIP_BYTES and _gzip(batch))
+    """Whether a batch does not go into a piece with what is in it already; one of very many records into none.
+
+    Such a one is opened in parts, and comes here only behind what holds no records, such as a marker.
+    """
+    many = batch[COUNT] > PIECE_ROWS
+    return many or (used > 0 and (rows + batch[COUNT] > PIECE_ROWS or (used >= GZIP_BYTES and _gzip(batch))))
 
 
 class _LongError(Exception):

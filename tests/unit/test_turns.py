@@ -93,6 +93,16 @@ def test_one_batch_of_very_many_records_is_judged_some_at_a_time_and_apart_from_
     assert slot.committed() == (len(TINY), None)
 
 
+def test_so_it_is_behind_a_batch_that_holds_no_records_of_its_own() -> None:
+    slot = Slot()
+    watched = Watched(slot)
+    behind = [each._replace(offset=each.offset + 1) for each in TINY]
+    watched.run(slot.pipeline.take(chunk(batches.marker(0, 7, commit=True), by_hand(behind, ZSTD))))
+    assert (sum(watched.judged.values()), watched.apart) == (0, len(TINY))
+    slot.commit()
+    assert slot.committed() == (len(TINY) + 1, None)
+
+
 def test_a_batch_that_inflates_to_much_is_opened_apart_from_the_loop() -> None:
     slot = Slot()
     watched = Watched(slot)
