@@ -136,8 +136,11 @@ class Fetcher:
         chunks: dict[TopicPartition, Chunk] = {}
         for node in [node for node, asked in self._asked.items() if asked.answer.done()]:
             answer = self._asked.pop(node).answer.result()
-            if answer.error is not None:
-                raise answer.error
+            error = answer.error
+            if isinstance(error, OutOfRangeError) and positions.get(error.partition) != error.position:
+                continue  # another leader has answered meanwhile: it is old
+            if error is not None:
+                raise error
             self._astray |= answer.astray
             for chunk in answer.chunks:
                 tp = TopicPartition(chunk.topic, chunk.partition)

@@ -284,6 +284,7 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka is unty
 
         Raises:
             KafkaError: It was refused, or the connection broke.
+            TimeoutError: The broker does not answer.
         """
         if time.monotonic() < self._renew_at_s:
             return
@@ -402,10 +403,10 @@ class _Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
         made = await self._get_conn(node_id, group=group)
         if not isinstance(made, _Connection):  # none, or that of the bootstrap
             return await super().send(node_id, request, group=group)
-        async with made.turn:
-            await made.keep_session()
-            answer = made.send(request)
         try:
+            async with made.turn:
+                await made.keep_session()
+                answer = made.send(request)
             return await answer
         except TimeoutError as error:
             made.close(reason=CloseReason.CONNECTION_TIMEOUT)

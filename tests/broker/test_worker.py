@@ -87,6 +87,29 @@ def test_a_sink_and_a_changelog_that_are_wider_than_the_source_stop_nobody(
     assert ended.code == 0, ended.stderr
 
 
+def test_another_number_of_slots_goes_on_while_partitions_of_the_source_wait(
+    broker: Broker, tmp_path: Path
+) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path, 2, slots=1, transaction_timeout_ms=5_000)
+    bootstrap = config.bootstrap_servers
+    produce(bootstrap, config.source, [new(1)])
+    assert run_drain(config).code == 0
+    add_partitions(bootstrap, config.source, 3)
+    produce(bootstrap, config.source, [new(1), new(2)])
+
+    with start_worker(config.but(slots=2)) as worker:
+        worker.wait_says("partitions [2]")
+        until(
+            lambda: sequences(read_topic(bootstrap, config.sink)) == [1, 2] or "rebuilding" in worker.stderr,
+            "what has a place goes on",
+        )
+        worker.terminate()
+        assert worker.wait() == 0
+
+    assert "rebuilding" not in worker.stderr
+    assert f"fencing {config.application_id}-p-0-of-1" in worker.stderr
+
+
 def test_partitions_of_a_source_that_grew_first_wait_for_the_others_and_lose_nothing(
     broker: Broker, tmp_path: Path
 ) -> None:

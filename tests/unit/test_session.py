@@ -1,0 +1,48 @@
+"""A broker that says nothing while a session is renewed is one that did not answer, in words that all know.
+
+With a server that takes connections and answers nothing; sessions on a broker are tested in
+`tests/broker/test_guarded.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiokafka.errors import RequestTimedOutError
+from aiokafka.protocol.admin import SaslAuthenticateRequest
+from aiokafka.protocol.metadata import MetadataRequest
+
+from processor.kafka import seam
+from processor.kafka.ports import HOST
+
+HANDSHAKE, METADATA = 17, 3
+DEFAULT = 0
+NODE = 1
+
+
+def test_a_broker_that_hangs_while_a_session_is_renewed_is_a_request_without_an_answer() -> None:
+    async def story() -> bool:
+        taken: list[asyncio.StreamWriter] = []
+        server = await asyncio.start_server(lambda _, writer: taken.append(writer), HOST, 0)
+        port = server.sockets[0].getsockname()[1]
+        client: Any = seam._Client(bootstrap_servers=f"{HOST}:{port}")
+        made: Any = seam._Connection(HOST, port, request_timeout_ms=50, sasl_mechanism="PLAIN")
+        made._do_version_lookup = lambda: asyncio.sleep(0)
+        await made.connect()
+        made._versions = {HANDSHAKE: (0, 1), METADATA: (0, 5), SaslAuthenticateRequest.API_KEY: (0, 1)}
+        client._conns[NODE, DEFAULT] = made
+        made._renew_at_s = 0.0
+        try:
+            # Whatever is no KafkaError ends aiokafka's group coordinator, and with it the worker.
+            with pytest.raises(RequestTimedOutError):
+                await client.send(NODE, MetadataRequest([]), group=DEFAULT)
+            return bool(made.connected())
+        finally:
+            await client.close()
+            for writer in taken:
+                writer.close()
+            server.close()
+
+    assert asyncio.run(story()) is False
