@@ -222,7 +222,8 @@ def _message(kind: str, text: str, context: Mapping[str, Any], at: Place) -> str
     if kind == "missing":
         right = f"is missing: {at.description()}"
     elif kind == "extra_forbidden":
-        right = f"is not a known key; {nearest(key, at.known_keys())}"
+        others = sorted(OTHERWISE) if len(at.path) == 1 else []
+        right = f"is not a known key; {nearest(key, at.known_keys() + others)}"
     elif kind == "union_tag_not_found":
         tags = " or ".join(f'"{tag}"' for each in declared(at.path) for tag in variants(each))
         right = f"is missing: {tags}, it says which keys belong here"

@@ -251,6 +251,9 @@ def test_sinks_may_be_called_aggregates_in_file_and_environment_but_not_both(tmp
     path.write_text(text.replace("[[sinks]]", "[[aggregates]]", 1), encoding="utf-8")
     assert "aggregates" in refused(path)
 
+    path.write_text(text.replace("[[sinks]]", "[[aggregate]]"), encoding="utf-8")
+    assert "did you mean aggregates?" in refused(path)["aggregate"]
+
 
 def test_a_worker_needs_a_pipeline(file: Path) -> None:
     settings: Any = load(file, {}).model_copy(update={"pipelines": []})
