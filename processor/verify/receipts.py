@@ -287,17 +287,27 @@ def _cut(expected: object, found: object) -> bool:
         json.dumps(said, sort_keys=True)
         in {json.dumps(each, sort_keys=True) for each in (right, _digest(right))}
         # A receipt of a version that cut nothing.
-        or (isinstance(said, str) and _digest(said) == right)
+        or (_whole(said) is not None and _digest(said) == right)
         for right, said in zip(expected, found, strict=True)
     )
 
 
-def _digest(part: str | dict[str, Any]) -> dict[str, Any]:
-    """Return a part of an id as it looks when it is cut."""
-    if not isinstance(part, str) and "base64" not in part:
-        return part
-    content = part.encode(errors="surrogatepass") if isinstance(part, str) else base64.b64decode(part["base64"])
-    return {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+def _digest(part: object) -> object:
+    """Return a part of an id as it looks when it is cut; what is no whole one as it is."""
+    content = _whole(part)
+    return part if content is None else {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+
+
+def _whole(part: object) -> bytes | None:
+    """Return the bytes of a part that is not cut; None: it is, or is none."""
+    if isinstance(part, str):
+        return part.encode(errors="surrogatepass")
+    if not isinstance(part, dict) or part.keys() != {"base64"} or not isinstance(part["base64"], str):
+        return None
+    try:
+        return base64.b64decode(part["base64"], validate=True)
+    except ValueError:
+        return None
 
 
 def _shown(fields: dict[str, Any], name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from typing import TYPE_CHECKING, Any
@@ -170,3 +171,8 @@ def test_a_part_of_an_id_may_be_cut_to_its_digest_and_to_no_other(name: bytes) -
 def test_a_receipt_of_a_version_that_cut_nothing_is_right_too() -> None:
     assert receipt_of(LONG, value=with_id(LONG, LONG.decode())).ok
     assert found(receipt_of(LONG, value=with_id(LONG, LONG.decode() + "x"))) == [(1, "receipt_wrong")]
+    noise = b"\xff" * 5_000
+    written = base64.b64encode(noise).decode()
+    assert receipt_of(noise, value=with_id(noise, {"base64": written})).ok
+    for wrong in (written[4:], written + "!", 5, None):
+        assert found(receipt_of(noise, value=with_id(noise, {"base64": wrong}))) == [(1, "receipt_wrong")]
