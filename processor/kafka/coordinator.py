@@ -130,6 +130,7 @@ class Coordinator:
         self._deadline_s = deadline_s
         self._node = -1
         self._group_node = -1
+        self._closed = False
         self.producer_id = -1
         self.epoch = -1
 
@@ -137,6 +138,10 @@ class Coordinator:
     def name(self) -> str:
         """The id, for messages."""
         return self._id or "a producer without transactions"
+
+    def close(self) -> None:
+        """Ask nothing again: who waits for a coordinator that is busy gives up."""
+        self._closed = True
 
     async def init(self, keep: Outcome | None = None) -> bool:
         """Raise the epoch: whoever held the id has no right to write any more.
@@ -294,8 +299,9 @@ class Coordinator:
                 if step not in {"init", "describe"} or isinstance(error, IncompatibleBrokerVersion):
                     raise RebuildError(step, f"{step} of {self._id}: {problem}") from error
                 await self._link.refresh()
-            if time.monotonic() > deadline:
-                raise RebuildError(step, f"{step} of {self._id}: {problem} for {self._deadline_s} s")
+            if self._closed or time.monotonic() > deadline:
+                why = "and it is closed" if self._closed else f"for {self._deadline_s} s"
+                raise RebuildError(step, f"{step} of {self._id}: {problem} {why}")
             if not said and time.monotonic() > deadline - self._deadline_s + SAY_S:
                 said = True
                 hint = _NO_COORDINATOR if "CoordinatorNotAvailable" in problem else ""

@@ -218,6 +218,7 @@ class Producer:
         if self._failure is None and self._ending is not None:
             await asyncio.wait([self._ending], timeout=CLOSE_S)
         self._fail(RebuildError("closed", "the producer is closed"))
+        self._coordinator.close()
         tasks = [task for task in (self._pump_task, self._ending, *self._tasks) if task]
         for task in tasks:
             task.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from processor.errors import RebuildError, SeqmarkError
 from processor.kafka import producer as producers
 from processor.kafka.producer import Producer
-from processor.kafka.seam import TopicPartition
+from processor.kafka.seam import Kafka, TopicPartition
 from processor.wire.encode import plain_batch
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ class NotedCoordinator:
 
     async def end(self, *, commit: bool) -> None:
         await self._answer("commit" if commit else "abort")
+
+    def close(self) -> None:
+        """Nothing is asked again here."""
 
 
 class NotedLink:
@@ -181,3 +185,35 @@ def test_what_is_aborted_while_it_is_told_is_told_nothing_more(
 
     asyncio.run(run())
     assert working.asked[-1] == "abort"
+
+
+class BusyLink:
+    """One coordinator, which still writes the markers of the transaction before, for ever."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def transaction_coordinator(self, transactional_id: str) -> int:
+        del transactional_id
+        return 0
+
+    async def request(self, node: int, request: Any, **more: Any) -> Any:
+        del node, request, more
+        self.asked.set()
+        return SimpleNamespace(error_code=Kafka.CONCURRENT_TRANSACTIONS)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_who_waits_for_a_busy_coordinator_gives_up_where_the_producer_is_closed() -> None:
+    async def run() -> None:
+        link: Any = BusyLink()
+        producer = Producer(link, "id", deadline_s=3.0)
+        ending = asyncio.create_task(producer.end(commit=True))
+        await link.asked.wait()
+        await producer.close()
+        with pytest.raises(RebuildError, match="it is closed"):
+            await ending
+
+    asyncio.run(run())
