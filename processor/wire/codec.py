@@ -32,6 +32,10 @@ ZSTD_LEVEL = 3
 """The default of zstd and of the Java client."""
 ZSTD_HARDEST_LEVEL = 19
 """The highest one that keeps to the memory of the others, some 100 MB; those above gain little."""
+ZSTD_HARD_LEVEL = 9
+HARDEST_BYTES = 8 * 1024 * 1024
+"""Of more than this level 9 has to do: the hardest one makes 1 MB a second of text, and a transaction's time is
+bounded."""
 
 
 class Codec(IntEnum):
@@ -131,8 +135,9 @@ def deflate(codec: int, source: NDArray[np.uint8]) -> bytes:
 
 
 def squeeze(source: NDArray[np.uint8]) -> bytes:
-    """Compress with `Codec.ZSTD` into less than any producer may have made of it, slowly."""
-    return bytes(cramjam.zstd.compress(source, level=ZSTD_HARDEST_LEVEL))
+    """Compress with `Codec.ZSTD` into about as little as any producer may have made of it, slowly."""
+    level = ZSTD_HARDEST_LEVEL if source.size <= HARDEST_BYTES else ZSTD_HARD_LEVEL
+    return bytes(cramjam.zstd.compress(source, level=level))
 
 
 def _deflate_snappy(source: NDArray[np.uint8]) -> bytes:
