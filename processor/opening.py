@@ -256,12 +256,15 @@ class Opening:
             if number not in changelogs:
                 continue
             changelog = ChangelogPartition(self._link, self._decoder, self._topics.changelog, number)
-            if await last_position(changelog) is None:
+            last = await last_position(changelog)
+            if last is None:
                 continue
             there = await changelog.bounds()
             # It is the first that is written, and stays in front whatever is compacted or deleted.
             front = await read_head(changelog, there.start, min(there.start + FRONT_OFFSETS, there.stable))
-            return () if front.origin is None else front.origin.beginning
+            if front.origin is None or front.position is None or front.position.state_id != last.state_id:
+                return ()  # of before a reset, maybe of another topic by this name, or nobody can tell
+            return front.origin.beginning
         known = await committed(
             self._link, self._context.application_id, [TopicPartition(tp.topic, each) for each in sources]
         )

@@ -105,8 +105,10 @@ def test_a_new_partition_of_a_routed_source_sends_ids_where_the_others_do_or_now
 class Others:
     """A source of four partitions that ends at 100, with the origins of those that have begun."""
 
-    def __init__(self, origins: dict[int, Origin], told: int | None = None) -> None:
-        self.origins, self.told = origins, told
+    def __init__(
+        self, origins: dict[int, Origin], told: int | None = None, *, front: bytes | None = bytes(16)
+    ) -> None:
+        self.origins, self.told, self.front = origins, told, front
         self.ids: dict[str, bytes] = {}
 
     def partitions(self, topic: str) -> set[int]:
@@ -133,9 +135,12 @@ class Others:
             origin = self.origins.get(partition)
             if origin is None:
                 return
-            value = Position(7, -1, 0, b"this definition.", bytes(16), 1).encode()
-            first = [(ORIGIN_KEY, origin.encode())] if start == 0 else []
-            yield columns_of([*first, (POSITION_KEY, value)])[0], stop
+            state = bytes(16) if start else self.front
+            found = [] if start else [(ORIGIN_KEY, origin.encode())]
+            if state is not None:
+                value = Position(7, -1, 0, b"this definition.", state, 1).encode()
+                found.append((POSITION_KEY, value))
+            yield columns_of(found)[0], stop
 
         return SimpleNamespace(bounds=there, columns=columns)
 
@@ -153,8 +158,20 @@ BEGUN = Origin(50, 0, beginning=(50, 60, 5))
         ("latest", 3, Others({1: BEGUN}), (10, (50, 60, 5))),
         ("latest", 1, Others({3: Origin(50, 0)}), (10, ())),
         ("latest", 1, Others({}, told=2), (10, ())),
+        ("latest", 1, Others({0: BEGUN}, front=b"before the reset"), (10, ())),
+        ("latest", 1, Others({0: BEGUN}, front=None), (10, ())),
     ],
-    ids=["earliest", "all begin", "was there", "was shorter", "was added", "nobody says", "the group has come"],
+    ids=[
+        "earliest",
+        "all begin",
+        "was there",
+        "was shorter",
+        "was added",
+        "nobody says",
+        "the group has come",
+        "was reset",
+        "may have been reset",
+    ],
 )
 def test_with_latest_a_partition_begins_where_it_ended_when_the_pipeline_began(
     start: str,
