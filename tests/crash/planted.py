@@ -249,8 +249,8 @@ MISTAKES = (
     Mistake(
         "the previous owner is not fenced at assignment",
         "processor/slot.py",
-        "self._producer = await self._fenced(self._id, topics, self._numbers)",
-        'self._producer = await self._fenced(f"{self._id}-{os.urandom(4).hex()}", topics, self._numbers)',
+        "self._producer = await self._fenced(self._id, topics, self._able)",
+        'self._producer = await self._fenced(f"{self._id}-{os.urandom(4).hex()}", topics, self._able)',
         "tests/crash/test_zombies.py::"
         "test_a_worker_paused_between_two_steps_commits_nothing_afterwards[offsets]",
         broker=True,
