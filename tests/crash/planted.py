@@ -133,7 +133,7 @@ MISTAKES = (
         "a refused batch does not fail its transaction, which then commits",
         "processor/kafka/producer.py",
         "                        self._fail(_refusal(tp, batches[tp], code))\n",
-        '                        log.error("%s", _refusal(tp, batches[tp], code))\n',
+        '                        log.debug("%s", _refusal(tp, batches[tp], code))\n',
         "tests/broker/test_refusals.py::test_a_compacted_sink_that_refuses_a_null_key_stops_the_worker",
         broker=True,
     ),
