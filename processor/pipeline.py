@@ -27,7 +27,8 @@ import math
 import time
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
@@ -38,16 +39,22 @@ from processor.engine.verdict import Fault, Verdict
 from processor.errors import RebuildError, StopError, reset_command
 from processor.faults import Step, reached
 from processor.state.store import CorruptStoreError
-from processor.turns import Turns
+from processor.turns import Rest, Turns
 from processor.wire.decode import Piece, UndecodableError
 from processor.wire.encode import EncodedBatch, TooLargeError, plain_batch
-from processor.wire.quarantine import codec_of, mark_too_large, quarantine_batches
+from processor.wire.quarantine import (
+    codec_of,
+    mark_too_large,
+    oversized,
+    quarantine_batches,
+    surely_fits,
+)
 from processor.wire.receipts import ReceiptEncoder
 from schemas.changelog import NO_BATCH, ORIGIN_KEY, POSITION_KEY, LocalMark, Position
 from schemas.topic_ids import UNKNOWN_ID, TopicId, TopicIds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -62,6 +69,8 @@ if TYPE_CHECKING:
     from schemas.changelog import Origin
 
 log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 COMMIT_ROWS = 256 * 1024
 """A commit has at most about so many records, whatever the interval: 50 to 100 ms to write their state down."""
@@ -189,6 +198,62 @@ class _Long(Enum):
 _LONG = _Long.LONG
 
 
+class _End(Enum):
+    """In place of a piece: there is none any more."""
+
+    END = 1
+
+
+_END = _End.END
+
+
+class _Taking:
+    """A chunk that is being taken in, step by step.
+
+    Args:
+        steps: As the decoder yields them.
+        judge: Judges a piece.
+        squeezes: Whether judging one may take long.
+        clock: Monotonic seconds.
+
+    Attributes:
+        long: Whether the next step is done in a thread, and all that follow in this chunk: at most one fetch.
+        worked: Seconds that its steps have taken so far.
+    """
+
+    def __init__(
+        self,
+        steps: Iterator[Piece | None],
+        judge: Callable[[Piece], Made],
+        squeezes: Callable[[Piece], bool],
+        clock: Callable[[], float],
+    ) -> None:
+        self._steps = steps
+        self._judge = judge
+        self._squeezes = squeezes
+        self._clock = clock
+        self.long = False
+        self.worked = 0.0
+
+    def step(self) -> Made | _Long | Rest[Made | _Long | None] | None:
+        """Open and judge the next piece; None at the end."""
+        piece = self._timed(lambda: next(self._steps, _END))
+        if isinstance(piece, _End):
+            return None
+        if piece is None:
+            self.long = True
+            return _LONG
+        judge = partial(self._timed, partial(self._judge, piece))
+        return Rest(judge) if not self.long and self._squeezes(piece) else judge()
+
+    def _timed(self, work: Callable[[], Result]) -> Result:
+        started = self._clock()
+        try:
+            return work()
+        finally:
+            self.worked += self._clock() - started
+
+
 class SlotPipeline:
     """Takes chunks of a slot's partitions in and commits what they became.
 
@@ -261,26 +326,15 @@ class SlotPipeline:
         partition.stable = chunk.last_stable_offset
         self._metrics.bytes_in.labels(self.name).inc(len(chunk.data))
         stop: StopError | None = None
-        worked = 0.0
-        steps = self._decoder.steps(chunk, partition.piece_bytes, routed=self._routed)
-
-        def step() -> Made | _Long | None:
-            """Open and judge the next piece; None at the end."""
-            nonlocal worked
-            started = self._clock()
-            made: Made | _Long | None = None
-            for piece in steps:
-                made = _LONG if piece is None else self._judge(partition, piece)
-                break
-            worked += self._clock() - started
-            return made
-
+        taking = _Taking(
+            self._decoder.steps(chunk, partition.piece_bytes, routed=self._routed),
+            lambda piece: self._judge(partition, piece),
+            self._squeezes,
+            self._clock,
+        )
         try:
-            long = False
-            while (made := await self._turns.take(step, long=long)) is not None:
+            while (made := await self._turns.take(taking.step, long=taking.long)) is not None:
                 if isinstance(made, _Long):
-                    # And all that follows in this chunk: it is at most one fetch.
-                    long = True
                     continue
                 self._begin()
                 await self._send(partition, made)
@@ -295,10 +349,15 @@ class SlotPipeline:
                 f"step over it: "
                 f"{self._step_over(chunk.partition, error.next_offset or '<next readable offset>')}"
             )
-        self._metrics.chunk_seconds.labels(self.name).observe(worked)
+        self._metrics.chunk_seconds.labels(self.name).observe(taking.worked)
         if stop is not None:
             await self.commit()
             raise stop
+
+    def _squeezes(self, piece: Piece) -> bool:
+        """Whether a record may have to be compressed as hard as can be to go into quarantine: some 1 MB/s."""
+        limit = surely_fits(self._topics.quarantine_limit_bytes)
+        return self._topics.quarantine is not None and bool(oversized(piece.columns, limit).size)
 
     def _begin(self) -> None:
         """Step 1."""

@@ -3,7 +3,8 @@
 All slots of a worker open, judge and write records with one decoder and one encoder, a piece at a time. Between
 two pieces, whosever they are, the event loop has a turn for everything else: heartbeats, health checks, what
 brokers answer. A piece is bounded (`processor.wire.decode`); what cannot be, one batch of 64 MiB or one record
-of as much, is worked on in a thread: kernels and codecs release the interpreter's lock.
+of as much, is worked on in a thread: kernels and codecs release the interpreter's lock. A step that finds only
+while it is done that the rest of it takes long leaves that to a thread, within its turn (`Rest`).
 
 Invariant: one step is worked on at a time, in a thread or not, and a step that has begun is done before anybody
 else has the next turn, also where who waits for it is cancelled, however often.
@@ -13,12 +14,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Rest(Generic[Result]):
+    """What is left of a step that has turned out to take long."""
+
+    work: Callable[[], Result]
 
 
 class Turns:
@@ -27,28 +36,31 @@ class Turns:
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
 
-    async def take(self, step: Callable[[], Result], *, long: bool) -> Result:
+    async def take(self, step: Callable[[], Result | Rest[Result]], *, long: bool) -> Result:
         """Do a step in turn, and let others go on.
 
         Args:
             step: Touches nothing that anybody else uses outside of a turn.
-            long: Whether it is done in a thread.
+            long: Whether it is done in a thread; the `Rest` of one always is.
 
         Raises:
             asyncio.CancelledError: The step has been done all the same.
         """
         async with self._turn:
-            if not long:
-                result = step()
-            else:
-                doing = asyncio.ensure_future(asyncio.to_thread(step))
-                try:
-                    result = await asyncio.shield(doing)
-                except asyncio.CancelledError:
-                    while not doing.done():
-                        with contextlib.suppress(asyncio.CancelledError):
-                            await asyncio.wait([doing])
-                    raise
+            made = await _apart(step) if long else step()
+            result = await _apart(made.work) if isinstance(made, Rest) else made
             # Within the turn: who is ready for the next one must not take it before the event loop went on.
             await asyncio.sleep(0)
         return result
+
+
+async def _apart(work: Callable[[], Result]) -> Result:
+    """Do work in a thread; it is done when this ends, also where who waits for it is cancelled."""
+    doing = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        while not doing.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([doing])
+        raise

@@ -112,6 +112,19 @@ def test_a_batch_that_inflates_to_much_is_opened_apart_from_the_loop() -> None:
     assert slot.output.records(SINK) == large
 
 
+def test_a_record_that_may_have_to_be_compressed_hard_is_judged_apart_from_the_loop() -> None:
+    limit = 5_000
+    slot = Slot(quarantine_limit=limit)
+    watched = Watched(slot)
+    hard = record(1, "x", bytes(10 * limit))
+    watched.run(slot.pipeline.take(chunk(by_hand([record(0, 1), hard, record(2, 2)], ZSTD))))
+    assert (watched.judged, watched.apart) == ({}, 3)
+    watched.run(slot.pipeline.take(chunk(by_hand([record(3, 3)], ZSTD), position=3)))
+    assert (sum(watched.judged.values()), watched.apart) == (1, 3), "what comes next is judged at once again"
+    slot.commit()
+    assert slot.output.records("clicks.quarantine")[0].value == hard.value
+
+
 def test_many_batches_are_judged_some_records_a_turn_of_the_loop() -> None:
     slot = Slot()
     watched = Watched(slot)
