@@ -89,7 +89,8 @@ class Outages:
 
     def cut_off(self, go_on: Callable[[], None]) -> None:
         """Swallow what the workers send to a broker, which goes on to lead, and then hand it on."""
-        del go_on  # the workers need what this broker leads
+        # They need what it leads: after a restart that is nothing, for minutes.
+        self.elections(go_on)
         proxy = self._cluster.proxies[self._dice.choice(NODES)]
         held = proxy.held
         proxy.swallow()
