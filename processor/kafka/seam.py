@@ -312,6 +312,7 @@ class _Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._connecting: dict[Any, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._sending: dict[Any, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.silent: set[Any] = set()
         """Brokers that have let a deadline pass and not answered since."""
         self.seen: Callable[[Mapping[str, bytes], set[str]], None] = lambda _ids, _absent: None
@@ -400,16 +401,29 @@ class _Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
 
     async def send(self, node_id: Any, request: Any, *, group: int = ConnectionGroup.DEFAULT) -> Any:
         """See aiokafka: send a request to a broker and return its answer."""
-        made = await self._get_conn(node_id, group=group)
+        answer: Any = None
+        # In turn, also while a connection is made: batches of a partition must not overtake each other.
+        async with self._sending[node_id, group]:
+            made = await self._get_conn(node_id, group=group)
+            if isinstance(made, _Connection):
+                answer = await self._asked(made, request)
         if not isinstance(made, _Connection):  # none, or that of the bootstrap
             return await super().send(node_id, request, group=group)
         try:
-            async with made.turn:
-                await made.keep_session()
-                answer = made.send(request)
             return await answer
         except TimeoutError as error:
             made.close(reason=CloseReason.CONNECTION_TIMEOUT)
+            raise RequestTimedOutError from error
+
+    @staticmethod
+    async def _asked(connection: _Connection, request: Any) -> Any:
+        """Send a request, and return what its answer can be waited for by."""
+        try:
+            async with connection.turn:
+                await connection.keep_session()
+                return connection.send(request)
+        except TimeoutError as error:
+            connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
             raise RequestTimedOutError from error
 
     async def _metadata_update(self, cluster_metadata: Any, topics: Any) -> bool:

@@ -46,3 +46,45 @@ def test_a_broker_that_hangs_while_a_session_is_renewed_is_a_request_without_an_
             server.close()
 
     assert asyncio.run(story()) is False
+
+
+def test_requests_keep_their_order_while_a_connection_is_made() -> None:
+    sent: list[str] = []
+
+    class Made(seam._Connection):
+        def connected(self) -> bool:
+            return True
+
+        async def keep_session(self) -> None:
+            pass
+
+        def send(self, request: Any, expect_response: bool = True) -> Any:  # noqa: FBT001, FBT002 - aiokafka's
+            del expect_response
+            sent.append(request)
+            return asyncio.sleep(0)
+
+        def close(self, *_: Any, **__: Any) -> Any:
+            pass
+
+    async def story() -> None:
+        client: Any = seam._Client(bootstrap_servers=f"{HOST}:1")
+        waits: list[asyncio.Task[Any]] = []
+
+        def ask(name: str) -> None:
+            waits.append(asyncio.create_task(client.send(NODE, name, group=DEFAULT)))
+
+        async def connect(node: int, group: int) -> Any:
+            if (node, group) not in client._conns:
+                await asyncio.sleep(0)  # the second asks meanwhile
+                ask("third")  # comes when the connection is just there
+                client._conns[node, group] = Made(HOST, 1)
+            return client._conns[node, group]
+
+        client._connect = connect
+        ask("first")
+        ask("second")
+        await asyncio.gather(*waits)
+        await asyncio.gather(*waits)  # with the third
+
+    asyncio.run(story())
+    assert sent == ["first", "second", "third"]
