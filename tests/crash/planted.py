@@ -759,12 +759,4 @@ MISTAKES = (
         "tests/property/test_receipts.py::"
         "test_a_receipt_that_the_topic_does_not_take_is_written_without_its_records_key_and_says_so",
     ),
-    Mistake(
-        "the records of one batch are judged all at once",
-        "processor/wire/decode.py",
-        "int(table[at, COUNT]) > PIECE_ROWS:",
-        "int(table[at, COUNT]) > 2**31:",
-        "tests/unit/test_turns.py::"
-        "test_one_batch_of_very_many_records_is_judged_some_at_a_time_and_apart_from_the_loop",
-    ),
 )
