@@ -251,8 +251,6 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka is unty
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.turn = asyncio.Lock()
-        """Of whoever sends."""
         self._renew_at_s = math.inf
         self._answered = asyncio.Event()
         """Set with the last answer that is owed, or the connection's end."""
@@ -401,30 +399,21 @@ class _Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
 
     async def send(self, node_id: Any, request: Any, *, group: int = ConnectionGroup.DEFAULT) -> Any:
         """See aiokafka: send a request to a broker and return its answer."""
+        made: Any = None
         answer: Any = None
-        # In turn, also while a connection is made: batches of a partition must not overtake each other.
-        async with self._sending[node_id, group]:
-            made = await self._get_conn(node_id, group=group)
-            if isinstance(made, _Connection):
-                answer = await self._asked(made, request)
-        if not isinstance(made, _Connection):  # none, or that of the bootstrap
-            return await super().send(node_id, request, group=group)
         try:
-            return await answer
+            # In turn, also while a connection is made: batches of a partition must not overtake each other.
+            async with self._sending[node_id, group]:
+                made = await self._get_conn(node_id, group=group)
+                if isinstance(made, _Connection):
+                    await made.keep_session()
+                    answer = made.send(request)
+            if isinstance(made, _Connection):
+                return await answer
         except TimeoutError as error:
             made.close(reason=CloseReason.CONNECTION_TIMEOUT)
             raise RequestTimedOutError from error
-
-    @staticmethod
-    async def _asked(connection: _Connection, request: Any) -> Any:
-        """Send a request, and return what its answer can be waited for by."""
-        try:
-            async with connection.turn:
-                await connection.keep_session()
-                return connection.send(request)
-        except TimeoutError as error:
-            connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
-            raise RequestTimedOutError from error
+        return await super().send(node_id, request, group=group)  # none, or that of the bootstrap
 
     async def _metadata_update(self, cluster_metadata: Any, topics: Any) -> bool:
         bootstrap = ("bootstrap", ConnectionGroup.DEFAULT)
