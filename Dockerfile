@@ -38,7 +38,7 @@ COPY --from=build /opt/seqmark /opt/seqmark
 WORKDIR /var/lib/seqmark
 # Compiled here, so that a worker is ready in seconds and not in a minute. By root, and closed to everybody's
 # writing: code that is run is taken from nobody else, whatever user the container is started as.
-RUN python -m processor.engine.warm && chmod -R go=rX /var/cache/seqmark
+RUN python -m processor.pipeline.warm && chmod -R go=rX /var/cache/seqmark
 USER seqmark
 VOLUME /var/lib/seqmark
 STOPSIGNAL SIGTERM

@@ -32,7 +32,7 @@ test: $(STAMP) ## the test suite, against a real broker and a real Spark; ARGS=-
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 prove: $(STAMP) ## plant the mistakes whose file or test has changed, see them caught, note it; ARGS=--all: every one
-	@$(BIN)/python -m tests.crash.prove $(ARGS)
+	@$(BIN)/python -m tests.crash.planted.prove $(ARGS)
 
 # All of them run, so that one call tells everything that is wrong.
 check: $(STAMP) ## format, lint, types, import layers, generated pages, compose file

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.ids import CHUNK, DAY_MS, HOUR_MS, Clock, ids_with
-from processor.engine import extents
-from processor.engine.blocks import Confirmed, Pages
-from processor.engine.bloom import BloomWindow
-from processor.engine.bloom_bits import NOWHERE
-from processor.engine.exact_index import ExactIndex
+from processor.engine.bytes.siphash import KEY_BYTES, siphash128, words_of_key
+from processor.engine.ids.block import Confirmed, Pages
+from processor.engine.ids.bloom.bits import NOWHERE
+from processor.engine.ids.bloom.window import BloomWindow
+from processor.engine.ids.exact import hash_table
+from processor.engine.ids.exact.index import ExactIndex
 from processor.engine.jit import kernel
-from processor.engine.siphash import KEY_BYTES, siphash128, words_of_key
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,7 +78,7 @@ def exact(what: str, numbers: NDArray[np.int64], secret: bytes) -> None:
         others += count
         assert not judged.verdict.any()  # noqa: S101 - a benchmark of wrong verdicts says nothing
     slots, meta = index._slots, index._meta  # noqa: SLF001 - nobody else asks how far ids lie from home
-    taken = slots[: int(meta[extents.EXTENTS] * meta[extents.BUCKETS]) * extents.LINE]
+    taken = slots[: int(meta[hash_table.EXTENTS] * meta[hash_table.BUCKETS]) * hash_table.LINE]
     hops = (taken[taken != 0] >> np.uint64(32)) & np.uint64(15)
     clock.say(f"exact, {what}", numbers.size)
     print(

@@ -10,9 +10,9 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import for_code
 
 from benchmarks.tree import broker_pid
-from processor.kafka.embedded import EmbeddedBroker
+from processor.broker.embedded import EmbeddedBroker
+from processor.kafka.client import Link, TopicPartition
 from processor.kafka.offsets import bounds
-from processor.kafka.seam import Link, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

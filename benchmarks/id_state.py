@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.ids import CHUNK, DAY_MS, ids_of
-from processor.bloom_ids import BloomIds
-from processor.engine.warm_ids import warm_ids
-from processor.insert_id import IdJudge, InsertIds
-from processor.judge import Evidence
-from processor.state.rocks import RocksStore
+from processor.judges.bloom import BloomIds
+from processor.judges.ids import IdJudge, InsertIds
+from processor.judges.judge import Evidence
+from processor.pipeline.warm_ids import warm_ids
+from processor.state.kv.rocks import RocksStore
 from processor.state.table import Table
-from schemas.changelog import LocalMark
+from schemas.changelog.values import LocalMark
 from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:

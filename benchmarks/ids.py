@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import psutil
 
-from processor.engine import siphash
-from processor.engine.blocks import Confirmed, Pages, Rows, decode, encode
-from processor.engine.bloom import BloomWindow, Found
-from processor.engine.bloom_bits import NOWHERE
-from processor.engine.exact_index import ExactIndex
-from processor.engine.ids import HeaderPart, IdExtractor, Ids, KeyPart, Part, ValuePart
+from processor.engine.bytes import siphash
+from processor.engine.extract.ids import HeaderPart, IdExtractor, Ids, KeyPart, Part, ValuePart
+from processor.engine.ids.block import Confirmed, Pages, Rows, decode, encode
+from processor.engine.ids.bloom.bits import NOWHERE
+from processor.engine.ids.bloom.window import BloomWindow, Found
+from processor.engine.ids.exact.index import ExactIndex
 from processor.wire.decode import Chunk, Decoder
 from processor.wire.encode import plain_batch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from processor.engine.records import Columns
+    from processor.engine.batch.columns import Columns
 
 CHUNK = 20_000
 HOUR_MS = 3_600_000

@@ -19,9 +19,9 @@ import numpy as np
 from benchmarks.load import Load, as_columns, encoded
 from benchmarks.measure import FailedError
 from benchmarks.tree import running
+from processor.kafka.client import Link, TopicPartition
 from processor.kafka.fetch import Fetcher
-from processor.kafka.producer import Producer
-from processor.kafka.seam import Link, TopicPartition
+from processor.kafka.transactions.producer import Producer
 from processor.wire.decode import Decoder
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.peers import FIELD, HEADER, ID_HEADER
-from processor.engine import records
-from processor.engine.records import MAX_OVERHEAD_BYTES, Columns
-from processor.kafka.producer import Producer
-from processor.kafka.seam import Link
+from processor.engine.batch import columns as batch_columns
+from processor.engine.batch.columns import MAX_OVERHEAD_BYTES, Columns
+from processor.kafka.client import Link
+from processor.kafka.transactions.producer import Producer
 from processor.wire.codec import Codec, deflate
 from processor.wire.encode import EncodedBatch
 
@@ -299,7 +299,7 @@ def encoded(columns: Columns, rows: NDArray[np.int64], codec: Codec) -> EncodedB
     out = np.empty(size + rows.size * MAX_OVERHEAD_BYTES, np.uint8)
     times = columns.timestamp[rows]
     base = int(times[0])
-    used, _ = records.encode(columns.data, columns.body, columns.end, columns.timestamp, rows, base, out)
+    used, _ = batch_columns.encode(columns.data, columns.body, columns.end, columns.timestamp, rows, base, out)
     return EncodedBatch(codec, base, int(times.max()), int(rows.size), deflate(codec, out[:used]))
 
 

@@ -21,8 +21,8 @@ import psutil
 from benchmarks.tree import Tree, noise_s, running
 from benchmarks.truth import WrongOutputError, check
 from processor.errors import SeqmarkError
+from processor.kafka.client import Link, TopicPartition
 from processor.kafka.offsets import committed
-from processor.kafka.seam import Link, TopicPartition
 
 if TYPE_CHECKING:
     import subprocess

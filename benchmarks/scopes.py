@@ -16,21 +16,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import psutil
 
-from processor.engine.scope_table import ScopeTable
-from processor.engine.warm import warm
-from processor.state.rocks import RocksStore
+from processor.engine.watermark.scope_table import ScopeTable
+from processor.pipeline.warm import warm
+from processor.state.kv.rocks import RocksStore
 from processor.state.scope_log import MOST_UNSAVED, ScopeLog
 from processor.state.table import Table
 from processor.wire.decode import Chunk, Decoder
 from processor.wire.encode import EncodedBatch
-from schemas.changelog import BLOCK_KIND, LocalMark
+from schemas.changelog.values import BLOCK_KIND, LocalMark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from processor.engine.scope_table import ScopeJudgement
+    from processor.engine.watermark.scope_table import ScopeJudgement
 
 CHUNK = 20_000
 ROUNDS = 100

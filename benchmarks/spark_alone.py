@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
 
-from processor.settings import load
+from processor.config.load import load
 from schemas.config import interval_ms
 from schemas.event import EventModel, aggregate_columns
-from spark_sink.aggregate import TIME, path_column, window_column
-from spark_sink.events import judged, right
 from spark_sink.outputs import Place, open_output
 from spark_sink.outputs.parquet import dated
-from spark_sink.progress import Reports, SinkMetrics
-from spark_sink.schema import spark_type
+from spark_sink.query.aggregate import TIME, path_column, window_column
+from spark_sink.query.events import judged, right
+from spark_sink.query.progress import Reports, SinkMetrics
+from spark_sink.query.sources import stream_topic
 from spark_sink.session import spark_session
-from spark_sink.sources import stream_topic
+from spark_sink.values.schema import spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,9 +22,9 @@ import numpy as np
 
 from benchmarks.cluster import create, remove
 from benchmarks.tree import running
+from processor.kafka.client import Link, TopicPartition
 from processor.kafka.fetch import Fetcher
-from processor.kafka.producer import Producer
-from processor.kafka.seam import Link, TopicPartition
+from processor.kafka.transactions.producer import Producer
 from processor.wire.decode import Decoder
 from processor.wire.encode import plain_batch
 

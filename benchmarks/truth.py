@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from processor.kafka.client import Link, TopicPartition
 from processor.kafka.offsets import bounds
-from processor.kafka.seam import Link, TopicPartition
-from processor.verify.reading import Reader
+from processor.verify.streams import Reader
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.load import Load
     from benchmarks.peers import Guarantee
-    from processor.engine.records import Columns
+    from processor.engine.batch.columns import Columns
 
 PATIENCE_S = 15.0
 """A system may commit its offsets a moment before what it has written: Flink commits the sink after them."""

@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from benchmarks.load import Load, produce
-from processor.engine.warm import warm
-from processor.kafka.embedded import find_broker
+from processor.broker.embedded import find_broker
+from processor.pipeline.warm import warm
 
 SAMPLE_S = 0.05
 CONFIG = """\

@@ -25,20 +25,27 @@ from pyspark.sql import functions as sql
 from processor.errors import SeqmarkError, StopError
 from schemas.config import interval_ms
 from schemas.event import EventModel, aggregate_columns
-from spark_sink.aggregate import aggregate
-from spark_sink.aside import Aside, Why, Written
-from spark_sink.aside import Audience as AsideAudience
-from spark_sink.checkpoint import Checkpoint
-from spark_sink.definition import NAME, Definition, meaning, read_definition, require_same, write_definition
-from spark_sink.events import BAD, judged, right
 from spark_sink.failures import explain
 from spark_sink.files import Files
 from spark_sink.lock import checkpoint_lock
 from spark_sink.outputs import Place, StoppedError, open_output
-from spark_sink.progress import OBSERVED, Progress, Reports, SinkMetrics, Totals
+from spark_sink.query.aggregate import aggregate
+from spark_sink.query.checkpoint import Checkpoint
+from spark_sink.query.definition import (
+    NAME,
+    Definition,
+    meaning,
+    read_definition,
+    require_same,
+    write_definition,
+)
+from spark_sink.query.events import BAD, judged, right
+from spark_sink.query.progress import OBSERVED, Progress, Reports, SinkMetrics, Totals
+from spark_sink.query.sources import stream_topic
+from spark_sink.query.topics import SourceTopic, is_another
 from spark_sink.session import spark_session
-from spark_sink.sources import stream_topic
-from spark_sink.topics import SourceTopic, is_another
+from spark_sink.side_output import Aside, Why, Written
+from spark_sink.side_output import Audience as AsideAudience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

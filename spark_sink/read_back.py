@@ -20,11 +20,11 @@ from processor.errors import SeqmarkError, StopError
 from schemas.config import ConsoleOutput, KafkaOutput, ParquetOutput, PostgresOutput
 from schemas.config.sinks import output_column
 from schemas.event import EventModel, EventModelError, aggregate_columns
-from spark_sink.schema import output_schema
+from spark_sink.query.sources import read_topic
 from spark_sink.session import spark_session
-from spark_sink.sources import read_topic
 from spark_sink.summarise import POSTGRES, SPARK, Summarising
 from spark_sink.summary import Row, SinkPart
+from spark_sink.values.schema import output_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

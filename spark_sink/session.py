@@ -18,8 +18,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from processor.errors import StopError
-from processor.kafka.jars import resolve
-from processor.kafka.java import find_java
+from processor.jvm.jars import resolve
+from processor.jvm.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import extent
-from tests.support.broker import broker, own_broker
-from tests.support.cluster import cluster, running_cluster
-from tests.support.postgres import database, own_postgres, postgres
-from tests.support.schedule import Schedule, long_first, where_time_went
-from tests.support.spark import end_jvm
+from tests.support.kafka.broker import broker, own_broker
+from tests.support.kafka.cluster import cluster, running_cluster
+from tests.support.spark_sink.postgres import database, own_postgres, postgres
+from tests.support.spark_sink.spark import end_jvm
+from tests.support.suite import extent
+from tests.support.suite.schedule import Schedule, long_first, where_time_went
 
 __all__ = ["broker", "cluster", "database", "own_broker", "own_postgres", "postgres", "running_cluster"]
 
@@ -27,13 +27,13 @@ if settings.get_current_profile_name() == "default":
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take ``--all``, which `tests.support.extent.everything` asks for."""
+    """Take ``--all``, which `tests.support.suite.extent.everything` asks for."""
     extent.add_option(parser)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Schedule:
-    """Hand out tests as `tests.support.schedule` says."""
+    """Hand out tests as `tests.support.suite.schedule` says."""
     return Schedule(config, log)
 
 

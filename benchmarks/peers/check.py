@@ -39,8 +39,8 @@ from benchmarks.peers import (
     Sequence,
     find_peer,
 )
+from processor.broker.embedded import EmbeddedBroker
 from processor.errors import BrokerError
-from processor.kafka.embedded import EmbeddedBroker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

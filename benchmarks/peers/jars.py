@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from processor.errors import BrokerError
-from processor.kafka.jars import resolve
-from processor.kafka.java import find_java
+from processor.jvm.jars import resolve
+from processor.jvm.java import find_java
 from processor.paths import cache_dir
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from benchmarks.peers import COMMIT_MS, FIELD, HEADER, ID_FIELDS, ID_HEADER, WINDOW_DAYS, Job
-from processor.engine.warm import warm
-from processor.engine.warm_ids import warm_ids
+from processor.config.load import load, require_pipelines
 from processor.errors import ConfigError
-from processor.settings import load, require_pipelines
+from processor.pipeline.warm import warm
+from processor.pipeline.warm_ids import warm_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable

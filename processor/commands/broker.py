@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import click
 
-from processor.kafka.embedded import EmbeddedBroker
+from processor.broker.embedded import EmbeddedBroker
 
 _LOOK_S = 0.1
 

@@ -9,6 +9,7 @@ import click
 
 from processor.commands.console import STYLES, count, result, say, say_problems
 from processor.commands.options import config_option, json_option
+from processor.config.load import load, sink_problems
 from processor.errors import (
     EXIT_CONFIG,
     EXIT_DONE,
@@ -18,14 +19,13 @@ from processor.errors import (
     SeqmarkError,
     StopError,
 )
-from processor.settings import load, sink_problems
 from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from processor.kafka.topics import Report
+    from processor.kafka.topics.ensure import Report
     from schemas.config import Settings
 
 
@@ -69,7 +69,7 @@ def _config(config: Path) -> tuple[list[Finding], int]:
     if problems or settings is None:
         return [Finding("problem", problem) for problem in problems], EXIT_CONFIG
     # The client of the broker is slow to import: a config that is wrong is said at once.
-    from processor.kafka.topics import UnreachableError, ensure  # noqa: PLC0415 - see above
+    from processor.kafka.topics.ensure import UnreachableError, ensure  # noqa: PLC0415 - see above
 
     try:
         report = asyncio.run(ensure(settings, create=False))
@@ -95,7 +95,7 @@ def _filters(settings: Settings) -> list[Finding]:
     for index, pipeline in enumerate(settings.pipelines):
         if not isinstance(pipeline.dedup, InsertIdDedup) or pipeline.dedup.backend != "bloom":
             continue
-        from processor.bloom_ids import window_of  # noqa: PLC0415 - as above
+        from processor.judges.bloom import window_of  # noqa: PLC0415 - as above
 
         window = window_of(pipeline.dedup)
         size = window.sized(0, 0).bits // 8
@@ -116,7 +116,7 @@ def _memory(settings: Settings, partitions: Mapping[str, int]) -> list[Finding]:
     limit = settings.worker.memory_limit
     if limit is None:
         return []
-    from processor.bloom_ids import window_of  # noqa: PLC0415 - as above
+    from processor.judges.bloom import window_of  # noqa: PLC0415 - as above
     from processor.state.home import sizes  # noqa: PLC0415 - as above
 
     filters, exact = 0, []

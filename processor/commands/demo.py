@@ -89,9 +89,9 @@ def demo(
     """
     # What libraries log on their way to an error is in the error; py4j logs every Ctrl-C with its stack.
     logging.getLogger().addHandler(logging.NullHandler())
+    from processor.broker.embedded import find_broker  # noqa: PLC0415 - likewise
     from processor.demo.plan import make_plan  # noqa: PLC0415 - slow to import, `-h` is not
     from processor.demo.run import run  # noqa: PLC0415 - likewise
-    from processor.kafka.embedded import find_broker  # noqa: PLC0415 - likewise
 
     wanted = bootstrap_servers or os.environ.get("SEQMARK_KAFKA__BOOTSTRAP_SERVERS")
     say(f"using the broker at {wanted}" if wanted else "starting a broker")

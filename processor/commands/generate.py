@@ -15,15 +15,15 @@ from pydantic import TypeAdapter, ValidationError
 from processor.commands.console import result, say
 from processor.commands.options import config_option, json_option
 from processor.commands.progress import bar
+from processor.config.load import load
 from processor.errors import ConfigError, Problem
-from processor.settings import load
 from schemas.config import InsertIdDedup
 from schemas.config.values import DurationMs, duration_text
 
 if TYPE_CHECKING:
     from processor.generator import Options
-    from processor.kafka.produce import Sending
-    from processor.truth import Truth
+    from processor.generator.truth import Truth
+    from processor.kafka.plain.producer import Sending
     from schemas.config import Pipeline, Settings
 
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -175,7 +175,7 @@ def generate(  # noqa: PLR0913 - one argument an option
     settings = load(config)
     # numpy and the broker's client are slow to import: a config that is wrong is said at once.
     from processor.generator import SCOPES, Options  # noqa: PLC0415 - see above
-    from processor.kafka.produce import Sending  # noqa: PLC0415 - see above
+    from processor.kafka.plain.producer import Sending  # noqa: PLC0415 - see above
 
     index = _pipeline(settings, pipeline)
     _require_scopes(settings, index, scopes)
@@ -195,7 +195,7 @@ def generate(  # noqa: PLR0913 - one argument an option
     _require_certain(settings, index, options, now_ms)
     made = asyncio.run(_generate(settings, index, options, Sending(compression, batch_bytes, rate)))
     if truth_path is not None:
-        from processor import truth  # noqa: PLC0415 - see above
+        from processor.generator import truth  # noqa: PLC0415 - see above
 
         truth.write(truth_path, made.truths)
     _report(settings.pipelines[index].name, made, truth_path, as_json=as_json)
@@ -241,7 +241,7 @@ def _require_certain(settings: Settings, index: int, options: Options, now_ms: i
 
 async def _generate(settings: Settings, index: int, options: Options, sending: Sending) -> _Made:
     from processor.generator import check_supported, make_stream  # noqa: PLC0415 - as above
-    from processor.kafka.produce import open_source, produce  # noqa: PLC0415 - as above
+    from processor.kafka.plain.producer import open_source, produce  # noqa: PLC0415 - as above
 
     pipeline = settings.pipelines[index]
     key = f"pipelines.{index}.dedup"

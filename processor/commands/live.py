@@ -15,11 +15,11 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from processor import logs
 from processor.commands.console import people
-from processor.hops import hops
-from processor.memory import resident_bytes
-from processor.status import Status, words
+from processor.ops import logs, status_text
+from processor.ops.memory_limit import resident_bytes
+from processor.ops.status import Status
+from processor.pipeline.hops import hops
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from processor.metrics import Metrics
+    from processor.ops.metrics import Metrics
     from schemas.config import Settings
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ async def shown(settings: Settings, metrics: Metrics, *, drain: bool) -> AsyncIt
             async with _repeated(LINES_S, lambda: _say(said)):
                 yield
     finally:
-        for text, fields in words.totals(said.end(time.monotonic())):
+        for text, fields in status_text.totals(said.end(time.monotonic())):
             log.info("%s", text, extra={"fields": fields})
 
 
@@ -128,7 +128,7 @@ def _failed(task: asyncio.Task[None]) -> None:
 
 def _say(said: Status) -> None:
     for line in said.look(time.monotonic()):
-        log.info("%s", words.text(line), extra={"fields": words.fields(line)})
+        log.info("%s", status_text.text(line), extra={"fields": status_text.fields(line)})
 
 
 class _Above:
@@ -194,12 +194,12 @@ class _Screen:
         head = [
             str(self._worker.application_id),
             str(self._worker.guarantee),
-            f"{words.count(partitions, 'partition')} assigned",
-            f"up {words.duration(self._said.uptime_s(now_s))}",
+            f"{status_text.count(partitions, 'partition')} assigned",
+            f"up {status_text.duration(self._said.uptime_s(now_s))}",
         ]
         if (resident := resident_bytes()) is not None:
-            head.append(f"{words.size(resident)} resident")
-        titles, *rows = words.table(lines, self._console.width)
+            head.append(f"{status_text.size(resident)} resident")
+        titles, *rows = status_text.table(lines, self._console.width)
         picture = Text(no_wrap=True, overflow="crop")
         picture.append("  ".join(head), style="bold")
         picture.append(f"\n{titles}", style="dim")

@@ -14,8 +14,8 @@ import click
 from processor.commands.console import count, result, say
 from processor.commands.options import config_option, json_option
 from processor.commands.progress import bar
+from processor.config.load import load, sink_problems
 from processor.errors import EXIT_DONE, EXIT_FAILED, ConfigError, Problem, StopError
-from processor.settings import load, sink_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

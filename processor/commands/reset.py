@@ -12,9 +12,9 @@ import click
 from processor.commands.console import count, result, say
 from processor.commands.options import config_option, json_option
 from processor.commands.progress import bar
+from processor.config.load import load, nearest, require_pipelines, require_unrouted
 from processor.errors import ConfigError, Problem
 from processor.reset.decide import State, ToEarliest, ToOffsets, ToTime
-from processor.settings import load, nearest, require_pipelines, require_unrouted
 from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ async def _run(
     settings: Settings, pipeline: Pipeline, target: Target, *, forget: bool, dry: bool, as_json: bool
 ) -> None:
     # The client of the broker and numba are slow to import: a config that is wrong is said at once.
-    from processor import logs  # noqa: PLC0415 - see above
+    from processor.ops import logs  # noqa: PLC0415 - see above
     from processor.reset.run import opened  # noqa: PLC0415 - see above
 
     logs.set_up(settings.worker.log_format, settings.worker.log_level)

@@ -15,8 +15,8 @@ from rich.text import Text
 
 from processor.commands.console import people, say
 from processor.commands.options import config_option
+from processor.config.load import load, sink_problems
 from processor.errors import EXIT_DONE, ConfigError, Problem
-from processor.settings import load, sink_problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from schemas.config import Settings, Sink
     from spark_sink.job import Options
-    from spark_sink.progress import Totals
+    from spark_sink.query.progress import Totals
 
 _LINE_S = 10.0
 """Between two lines of progress where nobody looks at a terminal."""

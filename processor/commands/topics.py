@@ -10,13 +10,13 @@ from rich.table import Table
 
 from processor.commands.console import count, people, result, say, say_problems
 from processor.commands.options import config_option, json_option
+from processor.config.load import load
 from processor.errors import EXIT_DONE, EXIT_FAILED
-from processor.settings import load
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from processor.kafka.topics import Report
+    from processor.kafka.topics.ensure import Report
 
 _STATE_STYLES = {"created": "green", "exists": "", "missing": "yellow", "wrong": "bold red"}
 
@@ -32,7 +32,7 @@ def topics(ctx: click.Context, config: Path, *, as_json: bool) -> None:
     """
     settings = load(config)
     # The client of the broker is slow to import: a config that is wrong is said at once.
-    from processor.kafka.topics import ensure  # noqa: PLC0415 - see above
+    from processor.kafka.topics.ensure import ensure  # noqa: PLC0415 - see above
 
     report = asyncio.run(ensure(settings, create=True))
     if as_json:

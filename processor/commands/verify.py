@@ -12,8 +12,8 @@ import click
 from processor.commands.console import count, result, say, table_on_stdout
 from processor.commands.options import config_option, json_option
 from processor.commands.progress import bar
+from processor.config.load import load, require_pipelines, require_provable
 from processor.errors import EXIT_DONE, EXIT_VIOLATION, ConfigError, Problem
-from processor.settings import load, require_pipelines, require_provable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,7 @@ async def _verify(
     settings: Settings, pipelines: list[Pipeline], done: Callable[[Report], None]
 ) -> list[Report]:
     # The client of the broker and numba are slow to import: a config that is wrong is said at once.
-    from processor.verify.run import Certificate  # noqa: PLC0415 - see above
+    from processor.verify.certificate import Certificate  # noqa: PLC0415 - see above
 
     certificate = Certificate(settings, pipelines)
     total = await certificate.open()

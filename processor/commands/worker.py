@@ -16,9 +16,9 @@ import click
 from processor.commands import live
 from processor.commands.console import say, say_problems
 from processor.commands.options import config_option
+from processor.config.load import load, require_pipelines
 from processor.errors import EXIT_DONE, SeqmarkError
-from processor.memory import few_arenas
-from processor.settings import load, require_pipelines
+from processor.ops.memory_limit import few_arenas
 from processor.state.home import keep_to_ourselves
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LAST_ROUNDS = 3
 LAST_ROUND_S = 0.1
-"""Cancelled tasks end at once or not at all; with the 9 s of `processor.app.STOP_S` that is within the 10 s."""
+"""Cancelled tasks end at once or not at all: with the 9 s of `processor.worker.app.STOP_S`, within the 10 s."""
 
 
 @click.command()
@@ -77,10 +77,10 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 async def _run(settings: Settings, *, drain: bool) -> None:
     # The client of the broker, numba and faust are slow to import: a config that is wrong is said at once.
-    from processor import logs  # noqa: PLC0415 - see above
-    from processor.app import run_worker  # noqa: PLC0415 - see above
-    from processor.kafka.topics import ensure  # noqa: PLC0415 - see above
-    from processor.metrics import Metrics  # noqa: PLC0415 - see above
+    from processor.kafka.topics.ensure import ensure  # noqa: PLC0415 - see above
+    from processor.ops import logs  # noqa: PLC0415 - see above
+    from processor.ops.metrics import Metrics  # noqa: PLC0415 - see above
+    from processor.worker.app import run_worker  # noqa: PLC0415 - see above
 
     logs.set_up(settings.worker.log_format, settings.worker.log_level)
     report = await ensure(settings, create=settings.worker.create_topics)

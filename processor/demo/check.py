@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from processor.generator.truth import Truth
     from processor.generator.window import Judged
-    from processor.truth import Truth
 
 Headers = tuple[tuple[str, bytes | None], ...]
 Seen = tuple[bytes | None, bytes | None, Headers, int, int]
-"""Key, value, headers, timestamp in ms, offset: as `processor.kafka.consume` gives it."""
+"""Key, value, headers, timestamp in ms, offset: as `processor.kafka.plain.consumer` gives it."""
 
 Grounds = Callable[[int], Mapping[str, object]]
 """What the receipt of a row has to say beside where the record stands."""

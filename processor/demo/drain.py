@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from processor.errors import StopError
-from processor.kafka.consume import GroupPosition
 from processor.kafka.options import client_options
+from processor.kafka.plain.consumer import GroupPosition
 
 if TYPE_CHECKING:
     from collections.abc import Callable

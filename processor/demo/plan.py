@@ -15,7 +15,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from processor.settings import load
+from processor.config.load import load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from processor import truth as truth_file
 from processor.demo.check import Seen, compare, id_grounds
 from processor.demo.drain import Drained, drain
 from processor.demo.plan import ID_MEMBER
 from processor.demo.summary import Checked
 from processor.generator import Options, make_stream
-from processor.kafka.consume import read_partition
+from processor.generator import truth as truth_file
 from processor.kafka.options import client_options
-from processor.kafka.produce import Sending, open_source, produce
+from processor.kafka.plain.consumer import read_partition
+from processor.kafka.plain.producer import Sending, open_source, produce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from processor.demo.plan import Plan
     from processor.generator import Partition
-    from processor.truth import Truth
+    from processor.generator.truth import Truth
 
 PARTITIONS = 4
 DUPLICATES = 0.05

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from processor.demo.plan import Plan
     from processor.generator import Partition
-    from spark_sink.progress import Totals
+    from spark_sink.query.progress import Totals
     from spark_sink.summary import Row
 
 _MASTER = "local[*]"

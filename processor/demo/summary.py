@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from processor.demo.aggregate import Aggregated, Hour
     from processor.demo.certify import Certificate
     from processor.demo.drain import Drained
-    from processor.truth import Truth
+    from processor.generator.truth import Truth
 
 _EXAMPLES = 2  # of a kind
 COPIES = (Kind.RESEND, Kind.TAIL, Kind.LATE)

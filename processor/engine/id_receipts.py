@@ -9,7 +9,7 @@ Bloom filters without confirmation know neither who passed nor when the id expir
 and all behind it is left out, but for the last brace.
 
 With ``route`` records of one partition come from many: their offsets, and owners', are places then
-(`processor.engine.route`), and the partitions are written record by record.
+(`processor.engine.repartition`), and the partitions are written record by record.
 
 Ids are text of many forms, written as Python's ``json.dumps`` does, without spaces and with characters above
 ASCII as they are; what is not UTF-8 stands there in base64. A part above 4 KiB is cut to a digest, in Python:
@@ -24,9 +24,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from processor.engine.ids import MOST_PART_BYTES, Form, Ids, texts
+from processor.engine.batch.columns import MAX_OVERHEAD_BYTES
+from processor.engine.bytes.varints import VARINT_BYTES, put_bytes
+from processor.engine.extract.ids import MOST_PART_BYTES, Form, Ids, texts
+from processor.engine.extract.json_text import PLAIN, longer, unescape
 from processor.engine.jit import Int, kernel
-from processor.engine.json_text import PLAIN, longer, unescape
 from processor.engine.receipts import (
     NUMBER_BYTES,
     TAIL_BYTES,
@@ -36,14 +38,12 @@ from processor.engine.receipts import (
     put_tail,
     put_text,
 )
-from processor.engine.records import MAX_OVERHEAD_BYTES
-from processor.engine.route import MOST_PARTITIONS, PARTITION_BITS
-from processor.engine.varints import VARINT_BYTES, put_bytes
+from processor.engine.repartition import MOST_PARTITIONS, PARTITION_BITS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from processor.engine.records import Columns
+    from processor.engine.batch.columns import Columns
 
 _NUMBERS = 6
 _BYTES = int(Form.BYTES)
@@ -134,7 +134,7 @@ class IdLists(NamedTuple):
 def id_lists(
     data: NDArray[np.uint8], ids: Ids, rows: NDArray[np.int64], most_bytes: int = MOST_PART_BYTES
 ) -> IdLists:
-    """Write the ids of some records as JSON lists, see `processor.engine.ids.texts`.
+    """Write the ids of some records as JSON lists, see `processor.engine.extract.ids.texts`.
 
     Args:
         data: uint8[m], of the columns that the ids were read from.

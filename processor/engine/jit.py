@@ -36,8 +36,9 @@ Int = int | np.integer[Any]
 
 def _sources_hash() -> str:
     digest = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(source.name.encode())
+    folder = Path(__file__).parent
+    for source in sorted(folder.rglob("*.py")):
+        digest.update(source.relative_to(folder).as_posix().encode())
         digest.update(source.read_bytes())
     digest.update(f"{numba.__version__}/{sys.version_info[:2]}".encode())
     return digest.hexdigest()[:16]

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from processor.engine.batch.columns import MAX_OVERHEAD_BYTES
+from processor.engine.bytes.varints import VARINT_BYTES, put_bytes, put_varint, varint_bytes
 from processor.engine.jit import Int, inlined, kernel
-from processor.engine.records import MAX_OVERHEAD_BYTES
-from processor.engine.varints import VARINT_BYTES, put_bytes, put_varint, varint_bytes
 from processor.engine.verdict import Verdict
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from processor.engine.records import Columns
+    from processor.engine.batch.columns import Columns
 
 LEFT_OUT = (b"seqmark.key", b"left out")
 """The header of a receipt that has not the key of its record."""

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.errors import RebuildError, StopError
+from processor.kafka.client import TopicPartition
 from processor.kafka.fetch import Fetcher, OutOfRangeError
 from processor.kafka.offsets import bounds
-from processor.kafka.seam import TopicPartition
 from processor.state.restore import ChangelogBounds
 from processor.wire.decode import Decoder, UndecodableError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from processor.engine.records import Columns
-    from processor.kafka.seam import Link
+    from processor.engine.batch.columns import Columns
+    from processor.kafka.client import Link
 
 EMPTY_FETCHES = 60
 """Half a second each: a leader that says nothing for this long is not going to."""

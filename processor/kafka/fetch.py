@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from processor.errors import RebuildError
-from processor.kafka.kip516 import FetchByIdRequest
-from processor.kafka.seam import (
+from processor.kafka.client import (
     FetchRequest,
     IncompatibleBrokerVersion,
     Kafka,
@@ -27,8 +26,9 @@ from processor.kafka.seam import (
     TopicPartition,
     error_name,
 )
+from processor.kafka.topic_id_requests import FetchByIdRequest
 from processor.wire.decode import Chunk
-from schemas.topic_ids import UNKNOWN_ID
+from schemas.changelog.topic_ids import UNKNOWN_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

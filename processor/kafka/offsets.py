@@ -11,7 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from processor.errors import RebuildError
-from processor.kafka.seam import (
+from processor.kafka.client import (
     Kafka,
     KafkaError,
     Link,

@@ -12,10 +12,10 @@ import logging
 from typing import TYPE_CHECKING
 
 from processor.errors import RebuildError
-from processor.kafka.seam import DeleteRecordsRequest, Kafka, KafkaError, error_name
+from processor.kafka.client import DeleteRecordsRequest, Kafka, KafkaError, error_name
 
 if TYPE_CHECKING:
-    from processor.kafka.seam import Link, TopicPartition
+    from processor.kafka.client import Link, TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.errors import RebuildError, StopError
+from processor.kafka.client import KafkaError, Link, TopicPartition
 from processor.kafka.offsets import Bounds, bounds, committed
 from processor.kafka.options import client_options
-from processor.kafka.seam import KafkaError, Link, TopicPartition
-from processor.kafka.topics import connected, describe
+from processor.kafka.topics.ensure import connected, describe
 from processor.report.hours import Fate, Flow, Hours, Stretch
 from processor.report.scan import Scanner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from processor.engine.records import Columns
+    from processor.engine.batch.columns import Columns
     from schemas.config import Pipeline, Settings
 
 SNAPSHOTS = 5

@@ -18,8 +18,8 @@ from processor.wire.decode import Decoder, UndecodableError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from processor.engine.records import Columns
-    from processor.kafka.seam import Link, TopicPartition
+    from processor.engine.batch.columns import Columns
+    from processor.kafka.client import Link, TopicPartition
     from processor.wire.decode import Chunk
 
 EMPTY_FETCHES = 60

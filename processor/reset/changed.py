@@ -9,25 +9,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from processor.belonging import foreign, refusal
-from processor.dedup import definition, judged_by
 from processor.errors import Problem, StopError
-from processor.hop_work import how_to_reset
-from processor.hops import hops_of
+from processor.judges.factory import definition, judged_by
 from processor.kafka.changelog import ChangelogPartition
+from processor.kafka.client import KafkaError, Link
 from processor.kafka.options import client_options
-from processor.kafka.seam import KafkaError, Link
-from processor.kafka.topic_plan import names
-from processor.kafka.topics import changelog_topic, connected, describe
-from processor.state.head import last_position
+from processor.kafka.topics.ensure import changelog_topic, connected, describe
+from processor.kafka.topics.plan import names
+from processor.pipeline.hop_kinds import how_to_reset
+from processor.pipeline.hops import hops_of
+from processor.state.belonging import foreign, refusal
+from processor.state.changelog_head import last_position
 from processor.wire.decode import Decoder
-from schemas.topic_ids import UNKNOWN_ID, TopicId, TopicIds
+from schemas.changelog.topic_ids import UNKNOWN_ID, TopicId, TopicIds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from processor.kafka.topic_plan import ClusterView
-    from schemas.changelog import Position
+    from processor.kafka.topics.plan import ClusterView
+    from schemas.changelog.values import Position
     from schemas.config import Pipeline, Settings
 
 CLIENT_ID = "seqmark-check"

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.records import BASE_OFFSET, CRC
+from processor.engine.batch.columns import BASE_OFFSET, CRC
 from processor.engine.verdict import Fault
 from processor.errors import RebuildError, StopError
-from processor.insert_id import InsertIds
+from processor.judges.ids import InsertIds
 from processor.kafka.fetch import Fetcher, OutOfRangeError
 from processor.wire.decode import UndecodableError
 from processor.wire.quarantine import mark_named, mark_too_large
-from schemas.changelog import NO_BATCH
+from schemas.changelog.values import NO_BATCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from processor.judge import Judge
-    from processor.kafka.seam import Link, TopicPartition
+    from processor.judges.judge import Judge
+    from processor.kafka.client import Link, TopicPartition
     from processor.wire.decode import Chunk, Decoder, Piece
     from processor.wire.encode import Encoder
 

@@ -21,50 +21,49 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from processor.belonging import SEE, require_own
-from processor.context import is_compacted, look
-from processor.dedup import definition, make_reset_judge, renewals_said
 from processor.engine.verdict import Fault
 from processor.errors import FencedError, RebuildError, StopError, reset_command
-from processor.faults import Step as FaultStep
-from processor.faults import reached
-from processor.hop_work import topics_for
-from processor.insert_id import InsertIds
+from processor.judges.factory import definition, make_reset_judge, renewals_said
+from processor.judges.ids import InsertIds
 from processor.kafka.changelog import ChangelogPartition, PartitionReader
-from processor.kafka.coordinator import TransactionTimeoutError
-from processor.kafka.group import readers
+from processor.kafka.client import KafkaError, Link, TopicPartition, check_aiokafka
+from processor.kafka.group.readers import readers
 from processor.kafka.offsets import bounds, committed, offsets_at
 from processor.kafka.options import client_options
-from processor.kafka.output import ExactlyOnceOutput
-from processor.kafka.producer import Producer
-from processor.kafka.seam import KafkaError, Link, TopicPartition, check_aiokafka
-from processor.kafka.source import check_same_source
-from processor.kafka.topics import ensure
-from processor.opening import origin_at, transactional_id
-from processor.pipeline import new_position
+from processor.kafka.origin import origin_at
+from processor.kafka.source_identity import check_same_source
+from processor.kafka.topics.ensure import ensure, is_compacted, look
+from processor.kafka.transactions.coordinator import TransactionTimeoutError
+from processor.kafka.transactions.output import ExactlyOnceOutput
+from processor.kafka.transactions.producer import Producer, transactional_id
+from processor.ops.fault_points import Step as FaultStep
+from processor.ops.fault_points import reached
+from processor.pipeline.hop_kinds import topics_for
+from processor.pipeline.slot_pipeline import new_position
 from processor.reset.decide import Known, State, Step, ToTime, begin, decide, touched, wanted
 from processor.reset.replay import Replay, Replayed
-from processor.state.head import Head, read_head
-from processor.state.memory import MemoryStore
-from processor.state.recording import Recording
+from processor.state.belonging import SEE, require_own
+from processor.state.changelog_head import Head, read_head
+from processor.state.clock_history import Recording
+from processor.state.kv.memory import MemoryStore
 from processor.state.restore import restore, settled
 from processor.state.table import Table
 from processor.wire.decode import Decoder
 from processor.wire.encode import Encoder, plain_batch
 from processor.wire.quarantine import called
-from schemas.changelog import NO_BATCH, ORIGIN_KEY, POSITION_KEY
+from schemas.changelog.values import NO_BATCH, ORIGIN_KEY, POSITION_KEY
 from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 
-    from processor.judge import Judge
+    from processor.judges.judge import Judge
     from processor.kafka.offsets import Bounds
-    from processor.kafka.topic_plan import ClusterView
-    from processor.pipeline import Topics
+    from processor.kafka.topics.plan import ClusterView
+    from processor.pipeline.slot_pipeline import Topics
     from processor.reset.decide import Target
     from processor.wire.decode import UndecodableError
-    from schemas.changelog import Origin, Position
+    from schemas.changelog.values import Origin, Position
     from schemas.config import Pipeline, Settings
 
 TIMEOUT_MS = 900_000
@@ -421,7 +420,8 @@ class Reset:
         reached(FaultStep.ENDED)  # 5
 
     async def _origin(self, step: Step) -> Origin:
-        origin = await origin_at(self._link, self._topics, step.partition, step.to_offset)
+        outputs = self._topics.sink, self._topics.duplicates, self._topics.quarantine
+        origin = await origin_at(self._link, *outputs, step.partition, step.to_offset)
         known_before = step.to_offset - step.known_from
         return replace(origin, known_before=known_before, reset_ms=int(time.time() * 1000))
 

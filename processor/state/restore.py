@@ -26,17 +26,24 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from processor.errors import RebuildError, StopError
-from processor.faults import Restoring, reached
-from processor.state.bulk import ForeignStateError
-from processor.state.head import read_head
-from processor.state.store import CorruptStoreError
-from schemas.changelog import ORIGIN_KEY, POSITION_KEY, CorruptStateError, LocalMark, Position, check_entry
+from processor.ops.fault_points import Restoring, reached
+from processor.state.changelog_head import read_head
+from processor.state.kv.store import CorruptStoreError
+from processor.state.state_log import ForeignStateError
+from schemas.changelog.values import (
+    ORIGIN_KEY,
+    POSITION_KEY,
+    CorruptStateError,
+    LocalMark,
+    Position,
+    check_entry,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator
 
-    from processor.engine.records import Columns
-    from processor.state.bulk import Bulk
+    from processor.engine.batch.columns import Columns
+    from processor.state.state_log import Bulk
     from processor.state.table import Table
 
 log = logging.getLogger(__name__)

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine import records
-from processor.engine.scope_table import UnreadableScopeError
-from schemas.changelog import (
+from processor.engine.batch import columns as batch_columns
+from processor.engine.watermark.scope_table import UnreadableScopeError
+from schemas.changelog.values import (
     BLOCK_KIND,
     BLOCKS_KEY,
     CorruptStateError,
@@ -37,8 +37,8 @@ from schemas.changelog import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from processor.engine.records import Columns
-    from processor.engine.scope_table import ScopeTable
+    from processor.engine.batch.columns import Columns
+    from processor.engine.watermark.scope_table import ScopeTable
 
 BLOCK_BYTES = 1024 * 1024
 """25,000 scopes of 16 bytes: enough that what a key costs does not count."""
@@ -170,7 +170,7 @@ class ScopeLog:
         self._entries += count
         # Kernels are compiled for writable bytes, as the decoder's are.
         data = np.array(payload, np.uint8)
-        columns, wrong = records.scan_run(data, data.size, count)
+        columns, wrong = batch_columns.scan_run(data, data.size, count)
         try:
             if wrong or self.scopes.apply(columns, track=False).size:
                 raise CorruptStateError(f"block {key!r} holds what is no scope")

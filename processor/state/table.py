@@ -15,13 +15,13 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from schemas.changelog import BLOCKS_KEY, LOCAL_KEY, POSITION_KEY, CorruptStateError, LocalMark, Position
+from schemas.changelog.values import BLOCKS_KEY, LOCAL_KEY, POSITION_KEY, CorruptStateError, LocalMark, Position
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
-    from processor.state.bulk import Bulk
-    from processor.state.store import Store
+    from processor.state.kv.store import Store
+    from processor.state.state_log import Bulk
 
 
 class Table:

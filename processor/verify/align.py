@@ -17,7 +17,7 @@ from collections import Counter, defaultdict, deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from processor.engine.compare import equal_run
+from processor.engine.batch.fingerprints import equal_run
 from processor.verify.report import Rule
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from processor.engine.records import Columns
+    from processor.engine.batch.columns import Columns
+    from processor.verify.cursor import Tape
     from processor.verify.report import Report
-    from processor.verify.tape import Tape
 
 LOOK_AHEAD = 4_096
 """Lines of each side. A line is some 400 bytes: 3 MB for both."""

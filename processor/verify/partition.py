@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.dedup import make_judge
 from processor.engine.verdict import Fault, Verdict
-from processor.insert_id import InsertIds
-from processor.state.memory import MemoryStore
+from processor.judges.factory import make_judge
+from processor.judges.ids import InsertIds
+from processor.state.kv.memory import MemoryStore
 from processor.state.scope_log import ScopeLog
 from processor.state.table import Table
-from processor.verify.believed import BelievedClock
-from processor.verify.by_word import ROWS, ByWord
-from processor.verify.history import History
+from processor.verify.cursor import Tape
+from processor.verify.inferred_clock import BelievedClock
 from processor.verify.quarantine import QuarantineCheck
 from processor.verify.receipts import ReceiptCheck
+from processor.verify.recent import History
 from processor.verify.report import Rule
 from processor.verify.sink import SinkCheck
-from processor.verify.tape import Tape
+from processor.verify.unproved import ROWS, ByWord
 from processor.wire.quarantine import mark_named
 from processor.wire.receipts import id_receipt_text, receipt_text
 from schemas.config import InsertIdDedup
@@ -31,14 +31,14 @@ from schemas.config import InsertIdDedup
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from processor.engine.clock_trace import PartitionClock
+    from processor.engine.batch.columns import Columns
     from processor.engine.id_receipts import IdGrounds
+    from processor.engine.ids.recorded_clock import PartitionClock
     from processor.engine.receipts import Grounds
-    from processor.engine.records import Columns
-    from processor.judge import Evidence, Judge, Judgement
+    from processor.judges.judge import Evidence, Judge, Judgement
     from processor.verify.align import Aligner
+    from processor.verify.cursor import Stream
     from processor.verify.report import Report
-    from processor.verify.tape import Stream
     from schemas.config import Pipeline
 
 MOST_ROWS = 65_536
@@ -217,7 +217,7 @@ def _fresh_judge(pipeline: Pipeline, clock: PartitionClock | None, number: int) 
     """
     if not isinstance(pipeline.dedup, InsertIdDedup):
         return make_judge(pipeline)
-    # Of `arrival` something is always known, see `processor.verify.limits`.
+    # Of `arrival` something is always known, see `processor.verify.span`.
     name = f"{pipeline.source}:{number}"
     judge = InsertIds(pipeline.dedup, recorded=clock or BelievedClock(name, pipeline.dedup.max_ahead))
     judge.load(Table(MemoryStore(), judge.log))

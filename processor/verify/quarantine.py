@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from processor.engine.records import Columns
-    from processor.verify.history import History
+    from processor.engine.batch.columns import Columns
+    from processor.verify.cursor import Tape
+    from processor.verify.recent import History
     from processor.verify.report import Report
-    from processor.verify.tape import Tape
     from processor.wire.quarantine import Header
 
 _MOST_SHOWN = 60

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from processor.engine import records
-from processor.engine.compare import PARTS
+from processor.engine.batch import columns as batch_columns
+from processor.engine.batch.fingerprints import PARTS
 from processor.engine.receipts import says_left_out
 from processor.verify.align import LOOK_AHEAD, Aligner, Line, Step
-from processor.verify.by_word import Words
 from processor.verify.report import Rule
+from processor.verify.unproved import Words
 from processor.wire.receipts import receipts_of
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from processor.engine.batch.columns import Columns
     from processor.engine.id_receipts import IdGrounds, IdReceiptText
     from processor.engine.receipts import Grounds, ReceiptText
-    from processor.engine.records import Columns
-    from processor.verify.history import History
+    from processor.verify.cursor import Tape
+    from processor.verify.recent import History
     from processor.verify.report import Report
-    from processor.verify.tape import Tape
 
 MOST_JSON_BYTES = 64 * 1024
 """Of a receipt that has other bytes than expected: longer ones are not looked into, and are wrong. Most take
@@ -141,7 +141,7 @@ class ReceiptCheck(Aligner):
         if self._out.size < most:
             self._out = np.empty(most, np.uint8)
         used = receipts.encode(0, self._out)
-        made, wrong = records.scan_run(self._out, used, rows.size)
+        made, wrong = batch_columns.scan_run(self._out, used, rows.size)
         assert not wrong  # noqa: S101 - our own kernel wrote it
         made.offset = columns.offset[rows]
         return made

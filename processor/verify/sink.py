@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from processor.engine.compare import PARTS
+from processor.engine.batch.fingerprints import PARTS
 from processor.engine.verdict import Verdict
 from processor.verify.align import LOOK_AHEAD, Aligner, Line, Step
 from processor.verify.report import Rule
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from processor.engine.records import Columns
-    from processor.verify.history import History, Known
+    from processor.engine.batch.columns import Columns
+    from processor.verify.cursor import Tape
+    from processor.verify.recent import History, Known
     from processor.verify.report import Report
-    from processor.verify.tape import Tape
 
 _ALIGNED_WITHIN = 64
 """Records after a changed one of which one at least has to be as it must be; else it is taken for another."""

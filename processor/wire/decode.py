@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import google_crc32c
 import numpy as np
 
-from processor.engine import records, small_batches
-from processor.engine.records import (
+from processor.engine.batch import columns as batch_columns
+from processor.engine.batch import small as batch_small
+from processor.engine.batch.columns import (
     ATTRIBUTES,
     BASE_OFFSET,
     CODEC_MASK,
@@ -36,7 +37,7 @@ from processor.engine.records import (
     Columns,
     Malformed,
 )
-from processor.engine.route import MORE_BYTES
+from processor.engine.repartition import MORE_BYTES
 from processor.wire.codec import Codec, CodecError, inflate
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class _Run:
         """Look at a chunk's batches."""
         wanted = _wanted(table, chunk, raw)
         intact = np.empty(len(table), np.uint8)
-        small_batches.check_small(raw, table, SMALL_BYTES, intact)
+        batch_small.check_small(raw, table, SMALL_BYTES, intact)
         codec = table[:, ATTRIBUTES] & CODEC_MASK
         small = wanted & ((codec == Codec.NONE) | (codec == Codec.LZ4))
         small &= (table[:, COUNT] >= 0) & (table[:, COUNT] <= SMALL_COUNT)
@@ -166,7 +167,7 @@ class Decoder:
 
     def __init__(self) -> None:
         self._scratch = np.empty(MAX_INFLATED_BYTES + ROUTED_BYTES + 1, np.uint8)
-        self._table = np.empty((0, records.BATCH_COLUMNS), np.int64)
+        self._table = np.empty((0, batch_columns.BATCH_COLUMNS), np.int64)
         self._looked = self._table
         self._columns = Columns.empty(0, self._scratch)
 
@@ -181,7 +182,7 @@ class Decoder:
         raw = np.frombuffer(chunk.data, np.uint8)
         # A table of its own: a thread may be opening pieces.
         self._looked = _roomy(self._looked, raw)
-        count, _, _ = records.walk(raw, self._looked)
+        count, _, _ = batch_columns.walk(raw, self._looked)
         if count == 0:
             return chunk.position
         return max(chunk.position, _after(self._looked[count - 1]))
@@ -210,7 +211,7 @@ class Decoder:
             yield None  # each of its batches is looked at apart
         raw = np.frombuffer(chunk.data, np.uint8)
         self._table = _roomy(self._table, raw)
-        count, stop, wrong = records.walk(raw, self._table)
+        count, stop, wrong = batch_columns.walk(raw, self._table)
         table = self._table[:count].copy()
         run = _Run.of(chunk, raw, table, MAX_INFLATED_BYTES + (ROUTED_BYTES if routed else 0))
         at = 0
@@ -252,7 +253,7 @@ class Decoder:
         error: UndecodableError | None = None
         while at < len(table) and used < most_bytes and rows < PIECE_ROWS and opened < PIECE_BATCHES:
             if run.small[at]:
-                done = small_batches.open_small(
+                done = batch_small.open_small(
                     raw, table, run.small, at, self._scratch, used, most_bytes, PIECE_ROWS - rows, spans, filled
                 )
                 if done[0] > at:
@@ -278,7 +279,7 @@ class Decoder:
                 spans[filled] = at, used, used + size
                 filled += 1
                 used += size
-                rows += max(0, min(batch[COUNT], size // records.MIN_RECORD_BYTES))
+                rows += max(0, min(batch[COUNT], size // batch_columns.MIN_RECORD_BYTES))
             at += 1
         piece, failed = self._scan(position, run, spans[:filled], rows, (start, at))
         return piece, at, failed or error
@@ -306,9 +307,9 @@ class Decoder:
         except CodecError as failure:
             raise _undecodable(run.table, at, str(failure)) from failure
         count = int(batch[COUNT])
-        most = min(count, size // records.MIN_RECORD_BYTES)
+        most = min(count, size // batch_columns.MIN_RECORD_BYTES)
         ends = np.empty(most // PIECE_ROWS + 1, np.int64)
-        parts = 0 if count > most else int(records.cut_records(space, 0, size, count, PIECE_ROWS, ends))
+        parts = 0 if count > most else int(batch_columns.cut_records(space, 0, size, count, PIECE_ROWS, ends))
         if parts <= 0:
             # As a whole, to say what is wrong with it.
             raise self._malformed(position, run, at, space, size)
@@ -323,7 +324,7 @@ class Decoder:
             """Read a part; returns how many of its rows are wanted, -1: it is malformed."""
             spans = np.array([[part, begins[part], ends[part]]])
             opened, first_row, skipped = scanned
-            found = records.scan_columns(columns, spans, table, position, opened, first_row, skipped)
+            found = batch_columns.scan_columns(columns, spans, table, position, opened, first_row, skipped)
             return -1 if found[2] else int(first_row[found[0]])
 
         last = -1
@@ -351,9 +352,9 @@ class Decoder:
         self, position: int, run: _Run, at: int, space: NDArray[np.uint8], size: int
     ) -> UndecodableError:
         """Return the error for a batch of many records, read as a whole to find it."""
-        rows = max(0, min(int(run.table[at, COUNT]), size // records.MIN_RECORD_BYTES))
+        rows = max(0, min(int(run.table[at, COUNT]), size // batch_columns.MIN_RECORD_BYTES))
         spans, found = np.array([[at, 0, size]]), np.empty((3, 2), np.int64)
-        _, _, wrong, record = records.scan_columns(
+        _, _, wrong, record = batch_columns.scan_columns(
             Columns.empty(rows, space), spans, run.table, position, found[0], found[1], found[2]
         )
         return _undecodable(run.table, at, f"{Malformed(wrong).text} (record {record} of the batch)")
@@ -367,7 +368,7 @@ class Decoder:
         columns, table = self._columns, run.table
         opened, skipped = np.empty((2, len(spans)), np.int64)
         first_row = np.empty(len(spans) + 1, np.int64)
-        kept, bad, wrong, record = records.scan_columns(
+        kept, bad, wrong, record = batch_columns.scan_columns(
             columns, spans, table, position, opened, first_row, skipped
         )
         start, stop = batches
@@ -432,7 +433,7 @@ def _inflated(run: _Run, batch: list[int], space: NDArray[np.uint8], most_bytes:
 def _roomy(table: NDArray[np.int64], raw: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Return a table for all batches that so many bytes can hold: this one, where it is large enough."""
     most = raw.size // HEADER_BYTES + 1
-    return table if len(table) >= most else np.empty((most, records.BATCH_COLUMNS), np.int64)
+    return table if len(table) >= most else np.empty((most, batch_columns.BATCH_COLUMNS), np.int64)
 
 
 def _check_crc(raw: NDArray[np.uint8], batch: NDArray[np.int64]) -> None:
@@ -496,7 +497,7 @@ def is_abort_marker(raw: NDArray[np.uint8], batch: NDArray[np.int64]) -> bool:
     # A copy, because a kernel is compiled anew for read-only bytes.
     body = raw[int(batch[START]) + HEADER_BYTES : int(batch[START] + batch[SIZE])].copy()
     columns = Columns.empty(1, body)
-    if batch[COUNT] != 1 or records.scan_into(columns, 0, int(body.size), batch, 0)[0]:
+    if batch[COUNT] != 1 or batch_columns.scan_into(columns, 0, int(body.size), batch, 0)[0]:
         return False
     key = int(columns.key[0])
     return bool(columns.key_length[0] >= 4 and not body[key + 2] and not body[key + 3])

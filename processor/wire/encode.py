@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import google_crc32c
 import numpy as np
 
-from processor.engine import records
-from processor.engine.records import (
+from processor.engine.batch import columns as batch_columns
+from processor.engine.batch.columns import (
     ATTRIBUTES,
     BASE_TIMESTAMP,
     CODEC_MASK,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from processor.engine.records import Columns
+    from processor.engine.batch.columns import Columns
     from processor.wire.decode import Piece
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -96,7 +96,7 @@ class EncodedBatch:
         header = bytearray(
             _HEADER.pack(
                 0,
-                self.size - records.LOG_OVERHEAD,
+                self.size - batch_columns.LOG_OVERHEAD,
                 -1,
                 2,
                 0,
@@ -136,7 +136,7 @@ class Encoder:
         count = len(piece.batches)
         kept = np.empty(count, np.int64)
         newest = np.empty(count, np.int64)
-        records.summarise(verdict, piece.columns.timestamp, piece.first_row, kept, newest)
+        batch_columns.summarise(verdict, piece.columns.timestamp, piece.first_row, kept, newest)
         clean = piece.whole & (kept == np.diff(piece.first_row))
         clean &= piece.batches[:, SIZE] <= limit_bytes
         out: list[EncodedBatch] = []
@@ -211,7 +211,7 @@ class Encoder:
         if self._out.size < most:
             self._out = np.empty(most, np.uint8)
         base = int(columns.timestamp[first])
-        used, newest = records.encode(columns.data, body, end, columns.timestamp, rows, base, self._out)
+        used, newest = batch_columns.encode(columns.data, body, end, columns.timestamp, rows, base, self._out)
         return EncodedBatch(
             codec,
             base,

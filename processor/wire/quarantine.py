@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine import quarantined
-from processor.engine.records import ATTRIBUTES, CODEC_MASK, HEADER_BYTES, MAX_OVERHEAD_BYTES
+from processor.engine import quarantine
+from processor.engine.batch.columns import ATTRIBUTES, CODEC_MASK, HEADER_BYTES, MAX_OVERHEAD_BYTES
 from processor.engine.verdict import Fault
 from processor.wire.codec import Codec, deflate, squeeze
 from processor.wire.encode import EncodedBatch, TooLargeError
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from processor.engine.quarantined import QuarantineText
-    from processor.engine.records import Columns
+    from processor.engine.batch.columns import Columns
+    from processor.engine.quarantine import QuarantineText
     from processor.wire.decode import Piece
     from processor.wire.encode import Encoder
 
 Header = tuple[str | bytes, bytes | None]
 Item = tuple[bytes | None, bytes | None, int, list[Header]]
 
-OURS = (quarantined.ERROR, quarantined.DETAIL, quarantined.SOURCE)
+OURS = (quarantine.ERROR, quarantine.DETAIL, quarantine.SOURCE)
 """The headers behind the record's own, in this order."""
 BATCH_BYTES = 256 * 1024
 MOST_OFFSET = 2**63 - 1
@@ -161,7 +161,7 @@ def _write(
     written = np.empty(most, np.uint8)
     times = columns.timestamp[rows]
     base = int(times[0])
-    used = quarantined.encode(text, columns, rows, fault, base, written)
+    used = quarantine.encode(text, columns, rows, fault, base, written)
     offsets = int(columns.offset[rows[0]]), int(columns.offset[rows[-1]])
     data = deflate(codec, written[:used])
     batch = EncodedBatch(codec, base, int(times.max()), int(rows.size), data, *offsets)

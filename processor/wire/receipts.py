@@ -18,21 +18,21 @@ import orjson
 from processor.engine import id_receipts
 from processor.engine.id_receipts import IdGrounds, IdLists, IdReceiptText
 from processor.engine.receipts import ReceiptText, encode, most_bytes
-from processor.engine.route import PARTITION_BITS
+from processor.engine.repartition import PARTITION_BITS
 from processor.wire.codec import Codec, deflate
 from processor.wire.encode import RUN_BYTES, EncodedBatch, TooLargeError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from processor.engine.batch.columns import Columns
     from processor.engine.receipts import Grounds
-    from processor.engine.records import Columns
 
 
 LEAST_CUT_BYTES = 64
 """What a part of an id has left in the last resort: a digest is no shorter."""
 ANYWHERE = -1
-"""In place of a partition's number: offsets are places (`processor.engine.route`), which say it themselves."""
+"""In place of a partition's number: offsets are places (`processor.engine.repartition`), which say it."""
 
 
 def receipt_text(pipeline: str, topic: str, partition: int) -> ReceiptText:

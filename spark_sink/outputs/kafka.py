@@ -20,9 +20,9 @@ from pyspark.sql.types import DecimalType
 
 from processor.errors import StopError
 from schemas.config import KafkaOutput
-from spark_sink.checkpoint import Checkpoint
 from spark_sink.outputs import each_batch, mode_of
-from spark_sink.sources import client_options
+from spark_sink.query.checkpoint import Checkpoint
+from spark_sink.query.sources import client_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,9 +17,9 @@ from pyspark.sql import functions as sql
 
 from processor.errors import StopError
 from schemas.config import ParquetOutput
-from spark_sink.checkpoint import Checkpoint
 from spark_sink.files import Files
 from spark_sink.outputs import each_batch
+from spark_sink.query.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.kafka.ports import HOST
-from processor.kafka.probe import serves
+from processor.broker.ports import HOST
+from processor.broker.probe import serves
 
 if TYPE_CHECKING:
-    from tests.support.cluster import Cluster
+    from tests.support.kafka.cluster import Cluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.crash import WAIT_S, Scene, seeded
-from tests.support.extent import everything
-from tests.support.id_rules import IdRules
-from tests.support.outages import Outages
-from tests.support.topics import until
+from tests.support.judges.id_rules import IdRules
+from tests.support.kafka.outages import Outages
+from tests.support.kafka.topics import until
+from tests.support.suite.extent import everything
+from tests.support.worker.crash import WAIT_S, Scene, seeded
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.cluster import Cluster
-    from tests.support.worker import Worker
+    from tests.support.kafka.cluster import Cluster
+    from tests.support.worker.process import Worker
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.kafka import seam
+from processor.kafka import client
+from processor.kafka.client import Link, TopicPartition
 from processor.kafka.fetch import Fetcher
 from processor.kafka.offsets import bounds
-from processor.kafka.seam import Link, TopicPartition
 from processor.wire.decode import Decoder
-from tests.support.topics import new, produce, unique, until
+from tests.support.kafka.topics import new, produce, unique, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.support.cluster import Cluster
+    from tests.support.kafka.cluster import Cluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
@@ -80,7 +80,7 @@ def test_a_partition_without_a_leader_is_fetched_as_soon_as_it_has_one(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Metadata would say so by itself after a minute.
-    monkeypatch.setattr(seam, "METADATA_MAX_AGE_MS", 3_600_000)
+    monkeypatch.setattr(client, "METADATA_MAX_AGE_MS", 3_600_000)
     topic = unique("leaderless")
     cluster.create_topic(topic, (1, 2), replicas=1)
     here, there = (TopicPartition(topic, number) for number in (0, 1))

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from processor.errors import RebuildError
-from processor.kafka.producer import Producer
-from processor.kafka.seam import Link
+from processor.kafka.client import Link
+from processor.kafka.transactions.producer import Producer
 from processor.wire.encode import plain_batch
-from tests.support.cluster import NODES
-from tests.support.topics import new, unique
+from tests.support.kafka.cluster import NODES
+from tests.support.kafka.topics import new, unique
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from processor.wire.encode import EncodedBatch
-    from tests.support.cluster import Cluster
+    from tests.support.kafka.cluster import Cluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.extent import everything
-from tests.support.spark import spark
+from tests.support.spark_sink.spark import spark
+from tests.support.suite.extent import everything
 
 __all__ = ["spark"]
 

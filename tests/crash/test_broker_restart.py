@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.faults import Step
-from tests.support.crash import READY, WAIT_S, Scene, seeded, until_halted
-from tests.support.topics import until
+from processor.ops.fault_points import Step
+from tests.support.kafka.topics import until
+from tests.support.worker.crash import READY, WAIT_S, Scene, seeded, until_halted
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.broker import OwnBroker
+    from tests.support.kafka.broker import OwnBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 

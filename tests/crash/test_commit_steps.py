@@ -1,6 +1,6 @@
 """Does a worker that is killed between any two steps of the commit lose, repeat or reorder anything?
 
-The steps are those of `processor.pipeline`; each is met under load, some commits after the start.
+The steps are those of `processor.pipeline.slot_pipeline`; each is met under load, some commits after the start.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.faults import Step
-from tests.support.crash import Scene, seeded
-from tests.support.topics import group_offsets
-from tests.support.worker import new_config, start_worker
+from processor.ops.fault_points import Step
+from tests.support.kafka.topics import group_offsets
+from tests.support.worker.crash import Scene, seeded
+from tests.support.worker.process import new_config, start_worker
 
 if TYPE_CHECKING:
     import random
     from pathlib import Path
 
-    from tests.support.broker import Broker
+    from tests.support.kafka.broker import Broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.faults import Restoring, Step
-from tests.support.crash import READY, Scene, seeded
-from tests.support.id_rules import IdRules
-from tests.support.members import Members
+from processor.ops.fault_points import Restoring, Step
+from tests.support.judges.id_rules import IdRules
+from tests.support.kafka.members import Members
+from tests.support.worker.crash import READY, Scene, seeded
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.broker import Broker
+    from tests.support.kafka.broker import Broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 

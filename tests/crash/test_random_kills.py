@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.crash import Scene, seeded
-from tests.support.members import Members
+from tests.support.kafka.members import Members
+from tests.support.worker.crash import Scene, seeded
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.broker import Broker
+    from tests.support.kafka.broker import Broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 

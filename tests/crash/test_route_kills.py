@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.faults import Step
-from tests.support.crash import seeded, until_halted
-from tests.support.members import Members
-from tests.support.routed import RoutedScene
+from processor.ops.fault_points import Step
+from tests.support.kafka.members import Members
+from tests.support.worker.crash import seeded, until_halted
+from tests.support.worker.routed import RoutedScene
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.broker import Broker
+    from tests.support.kafka.broker import Broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 

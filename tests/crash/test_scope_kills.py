@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.faults import Step
+from processor.ops.fault_points import Step
 from processor.state.scope_log import MOST_UNSAVED
-from tests.support.crash import Scene, seeded
-from tests.support.members import Members
-from tests.support.rules import EPOCH_HEADER, Rules
+from tests.support.judges.rules import EPOCH_HEADER, Rules
+from tests.support.kafka.members import Members
+from tests.support.worker.crash import Scene, seeded
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.broker import Broker
+    from tests.support.kafka.broker import Broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.faults import Step
-from tests.support.crash import READY, WAIT_S, Scene, ended_by, seeded, until_halted
-from tests.support.topics import New, open_transaction, until
+from processor.ops.fault_points import Step
+from tests.support.kafka.topics import New, open_transaction, until
+from tests.support.worker.crash import READY, WAIT_S, Scene, ended_by, seeded, until_halted
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.broker import Broker, OwnBroker
+    from tests.support.kafka.broker import Broker, OwnBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 

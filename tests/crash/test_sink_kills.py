@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.support.crash import seeded
-from tests.support.sink_job import Process, process, run, settings, sink, tables
-from tests.support.sinks import HOUR, START, Click, by_window, numbers, send, tumbling, written_aside
-from tests.support.topics import create_topic, read_topic, unique
+from tests.support.kafka.topics import create_topic, read_topic, unique
+from tests.support.spark_sink.job import Process, process, run, settings, sink, tables
+from tests.support.spark_sink.sinks import HOUR, START, Click, by_window, numbers, send, tumbling, written_aside
+from tests.support.worker.crash import seeded
 
 if TYPE_CHECKING:
     import random
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.support.broker import Broker
+    from tests.support.kafka.broker import Broker
 
 pytestmark = [
     pytest.mark.timeout(300 + 120 * int(os.environ.get("SEQMARK_TEST_KILLS") or 3)),

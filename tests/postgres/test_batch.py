@@ -15,9 +15,9 @@ from processor.errors import StopError
 from spark_sink.outputs.postgres.batch import Batch, write_batch
 from spark_sink.outputs.postgres.server import Server
 from spark_sink.outputs.postgres.table import Field, Target, ensure
-from tests.support.crash import seeded
-from tests.support.postgres import rows
-from tests.support.topics import until
+from tests.support.kafka.topics import until
+from tests.support.spark_sink.postgres import rows
+from tests.support.worker.crash import seeded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,12 +16,12 @@ from spark_sink.outputs.postgres.batch import Batch, write_batch
 from spark_sink.outputs.postgres.server import Server
 from spark_sink.outputs.postgres.table import ensure
 from tests.postgres.test_batch import FIELDS, row
-from tests.support.disk import mounted
-from tests.support.postgres import rows
-from tests.support.topics import until
+from tests.support.kafka.topics import until
+from tests.support.spark_sink.postgres import rows
+from tests.support.worker.disk import mounted
 
 if TYPE_CHECKING:
-    from tests.support.postgres import OwnPostgres
+    from tests.support.spark_sink.postgres import OwnPostgres
 
 pytestmark = pytest.mark.postgres
 

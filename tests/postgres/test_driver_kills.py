@@ -22,18 +22,18 @@ from typing import TYPE_CHECKING, Any, Self
 import psycopg
 import pytest
 
-from tests.support.crash import seeded
-from tests.support.extent import everything
-from tests.support.postgres import rows
-from tests.support.spark import SHORT
-from tests.support.topics import create_topic, environment, new, produce, unique, until
+from tests.support.kafka.topics import create_topic, environment, new, produce, unique, until
+from tests.support.spark_sink.postgres import rows
+from tests.support.spark_sink.spark import SHORT
+from tests.support.suite.extent import everything
+from tests.support.worker.crash import seeded
 
 if TYPE_CHECKING:
     import random
     from pathlib import Path
 
-    from tests.support.broker import Broker
-    from tests.support.postgres import OwnPostgres
+    from tests.support.kafka.broker import Broker
+    from tests.support.spark_sink.postgres import OwnPostgres
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.crash, pytest.mark.postgres]
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from schemas.events import ClickEvent
-from tests.support.postgres import rows
-from tests.support.spark import SHORT
-from tests.support.topics import create_topic, environment, new, produce, unique
+from tests.support.kafka.topics import create_topic, environment, new, produce, unique
+from tests.support.spark_sink.postgres import rows
+from tests.support.spark_sink.spark import SHORT
 
 if TYPE_CHECKING:
-    from tests.support.broker import Broker
+    from tests.support.kafka.broker import Broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.postgres]
 

@@ -27,8 +27,8 @@ from spark_sink.outputs import Place, open_output
 from spark_sink.outputs.postgres import output as module
 from spark_sink.outputs.postgres.batch import Batch, write_batch
 from spark_sink.outputs.postgres.output import PostgresTable, storable
-from tests.support.postgres import rows
-from tests.support.spark import spark
+from tests.support.spark_sink.postgres import rows
+from tests.support.spark_sink.spark import spark
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,12 +18,12 @@ from processor.errors import ConfigError, SeqmarkError, StopError
 from spark_sink.outputs import StoppedError
 from spark_sink.outputs.postgres import server as module
 from spark_sink.outputs.postgres.server import Server
-from tests.support.postgres import rows
-from tests.support.topics import until
+from tests.support.kafka.topics import until
+from tests.support.spark_sink.postgres import rows
 
 if TYPE_CHECKING:
     from spark_sink.outputs.postgres.server import Connection
-    from tests.support.postgres import OwnPostgres
+    from tests.support.spark_sink.postgres import OwnPostgres
 
 pytestmark = pytest.mark.postgres
 

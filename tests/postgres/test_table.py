@@ -12,7 +12,7 @@ from processor.errors import StopError
 from spark_sink.outputs.postgres import table as module
 from spark_sink.outputs.postgres.batch import Batch, write_batch
 from spark_sink.outputs.postgres.table import Field, Target, ensure, split_name
-from tests.support.postgres import rows
+from tests.support.spark_sink.postgres import rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

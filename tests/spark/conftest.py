@@ -1,5 +1,5 @@
 """Fixtures of the tests with Spark."""
 
-from tests.support.spark import spark
+from tests.support.spark_sink.spark import spark
 
 __all__ = ["spark"]

@@ -10,9 +10,9 @@ import pytest
 
 from processor.errors import StopError
 from spark_sink.outputs import console
-from tests.support.sink_job import run, settings, sink
-from tests.support.sinks import HOUR, START, Click, send, written_aside
-from tests.support.topics import add_partitions, create_topic, unique
+from tests.support.kafka.topics import add_partitions, create_topic, unique
+from tests.support.spark_sink.job import run, settings, sink
+from tests.support.spark_sink.sinks import HOUR, START, Click, send, written_aside
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from schemas.config import Settings
-    from tests.support.broker import Broker
+    from tests.support.kafka.broker import Broker
 
 pytestmark = [
     pytest.mark.broker,

@@ -11,10 +11,10 @@ import pytest
 
 from schemas.config import Kafka
 from schemas.event import EventModel
-from spark_sink.aside import Aside, Audience
-from spark_sink.events import BAD, judged
-from tests.support.sink_job import settings, sink
-from tests.support.sinks import HOUR, START, Click
+from spark_sink.query.events import BAD, judged
+from spark_sink.side_output import Aside, Audience
+from tests.support.spark_sink.job import settings, sink
+from tests.support.spark_sink.sinks import HOUR, START, Click
 
 if TYPE_CHECKING:
     from pathlib import Path

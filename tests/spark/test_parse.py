@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from schemas.event import EventModel
-from spark_sink.direct import can_read
-from spark_sink.parse import _exactly, parse, reasons
-from tests.support.event_models import MODELS, Deep, Flat, Listed
+from spark_sink.values.fast_parse import can_read
+from spark_sink.values.parse import _exactly, parse, reasons
+from tests.support.spark_sink.event_models import MODELS, Deep, Flat, Listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

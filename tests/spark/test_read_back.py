@@ -16,18 +16,18 @@ from schemas.event import EventModel, aggregate_columns
 from spark_sink import read_back
 from spark_sink.outputs.kafka import keyed
 from spark_sink.outputs.parquet import dated
+from spark_sink.query.sources import client_options
 from spark_sink.read_back import output_words, read_rows, read_sinks
-from spark_sink.schema import output_schema
-from spark_sink.sources import client_options
 from spark_sink.summary import MOST_GROUPS, MOST_WINDOWS, Row, SinkPart
-from tests.support.topics import create_topic, unique
+from spark_sink.values.schema import output_schema
+from tests.support.kafka.topics import create_topic, unique
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.support.broker import Broker
+    from tests.support.kafka.broker import Broker
 
 pytestmark = [
     pytest.mark.spark,

@@ -11,14 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 from processor.cli import main
-from tests.support.sink_job import process, sink, tables, toml
-from tests.support.sinks import START, click, numbers, send, written_aside
-from tests.support.topics import add_partitions, create_topic, dice, free_port, read_topic, unique, until
+from tests.support.kafka.topics import add_partitions, create_topic, dice, free_port, read_topic, unique, until
+from tests.support.spark_sink.job import process, sink, tables, toml
+from tests.support.spark_sink.sinks import START, click, numbers, send, written_aside
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.broker import Broker
+    from tests.support.kafka.broker import Broker
 
 WAIT_S = 300.0
 

@@ -9,17 +9,27 @@ from typing import TYPE_CHECKING
 import pytest
 
 from processor.errors import StopError
-from tests.support.disk import mounted
-from tests.support.sink_job import run, settings, sink
-from tests.support.sinks import HOUR, START, Click, by_window, click, numbers, send, tumbling, written_aside
-from tests.support.topics import create_topic, dice, unique
+from tests.support.kafka.topics import create_topic, dice, unique
+from tests.support.spark_sink.job import run, settings, sink
+from tests.support.spark_sink.sinks import (
+    HOUR,
+    START,
+    Click,
+    by_window,
+    click,
+    numbers,
+    send,
+    tumbling,
+    written_aside,
+)
+from tests.support.worker.disk import mounted
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from tests.support.broker import Broker
+    from tests.support.kafka.broker import Broker
 
 pytestmark = [
     pytest.mark.broker,

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.settings import load, sink_problems
-from tests.support.sink_job import ROOT, run
-from tests.support.sinks import START, Click, send
-from tests.support.topics import create_topic, read_topic, unique
+from processor.config.load import load, sink_problems
+from tests.support.kafka.topics import create_topic, read_topic, unique
+from tests.support.spark_sink.job import ROOT, run
+from tests.support.spark_sink.sinks import START, Click, send
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.broker import Broker
+    from tests.support.kafka.broker import Broker
 
 SINKS = ROOT / "examples" / "sinks.toml"
 

@@ -14,9 +14,9 @@ from processor.errors import StopError
 from spark_sink import lock
 from spark_sink.lock import checkpoint_lock
 from spark_sink.outputs import console
-from tests.support.sink_job import run, settings, sink
-from tests.support.sinks import HOUR, START, Click, click, numbers, send, written_aside
-from tests.support.topics import create_topic, delete_records, delete_topic, dice, unique
+from tests.support.kafka.topics import create_topic, delete_records, delete_topic, dice, unique
+from tests.support.spark_sink.job import run, settings, sink
+from tests.support.spark_sink.sinks import HOUR, START, Click, click, numbers, send, written_aside
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from schemas.config import Settings
-    from tests.support.broker import Broker
+    from tests.support.kafka.broker import Broker
 
 pytestmark = [
     pytest.mark.broker,

@@ -17,9 +17,10 @@ import pytest
 
 from schemas.config import Settings
 from schemas.event import EventModel
-from spark_sink.aside import Aside, Audience, Written
-from tests.support.sink_job import run
-from tests.support.sinks import (
+from spark_sink.side_output import Aside, Audience, Written
+from tests.support.kafka.topics import create_topic, dice, read_topic, unique
+from tests.support.spark_sink.job import run
+from tests.support.spark_sink.sinks import (
     HOUR,
     START,
     Click,
@@ -33,8 +34,7 @@ from tests.support.sinks import (
     tumbling,
     written_aside,
 )
-from tests.support.spark import rows_read
-from tests.support.topics import create_topic, dice, read_topic, unique
+from tests.support.spark_sink.spark import rows_read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from spark_sink.progress import Totals
-    from tests.support.broker import Broker
+    from spark_sink.query.progress import Totals
+    from tests.support.kafka.broker import Broker
 
 pytestmark = [
     pytest.mark.broker,

@@ -8,15 +8,15 @@ import pytest
 from pydantic import SecretStr
 
 from schemas.config import Kafka
-from spark_sink.sources import client_options, read_topic
-from tests.support.topics import create_topic, new, produce, produce_transaction, unique
+from spark_sink.query.sources import client_options, read_topic
+from tests.support.kafka.topics import create_topic, new, produce, produce_transaction, unique
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from tests.support.broker import Broker
+    from tests.support.kafka.broker import Broker
 
 pytestmark = [
     pytest.mark.broker,

@@ -1,0 +1,1 @@
+"""The config: loaded from file and environment, checked as a whole."""

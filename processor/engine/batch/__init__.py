@@ -1,0 +1,1 @@
+"""Record batches as columns: scanned, compared, and encoded again."""

@@ -1,0 +1,85 @@
+"""What are the 128 bits by which an id is told, that nobody can choose who does not know the secret?
+
+SipHash-2-4 with 128 bits of output (Aumasson and Bernstein; the variant of their reference implementation with
+``outlen = 16``). Two rounds a word and four at the end are what its authors call secure as a keyed hash; the
+faster 1-3 of `processor.engine.bytes.loads` only places scopes that are told by their bytes, here the hash *is*
+the id: with 128 bits, 100 million ids meet by chance once in 10^22 windows.
+
+Invariant: reads nothing beyond the span. Words are little-endian whatever the machine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from processor.engine.bytes.loads import _round, le64, le_tail
+from processor.engine.jit import Int, inlined, kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+KEY_BYTES = 16
+
+
+def words_of_key(key: bytes) -> NDArray[np.uint64]:
+    """Return uint64[2] for the kernels.
+
+    Raises:
+        ValueError: The key has not 16 bytes.
+    """
+    if len(key) != KEY_BYTES:
+        raise ValueError(f"a key of SipHash has {KEY_BYTES} bytes, not {len(key)}")
+    return np.frombuffer(key, "<u8").astype(np.uint64)
+
+
+@inlined
+def begin(key):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Return the state before the first word."""
+    return (
+        key[0] ^ np.uint64(0x736F6D6570736575),
+        key[1] ^ np.uint64(0x646F72616E646F6D ^ 0xEE),
+        key[0] ^ np.uint64(0x6C7967656E657261),
+        key[1] ^ np.uint64(0x7465646279746573),
+    )
+
+
+@inlined
+def absorb(v0, v1, v2, v3, word):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Take in 8 bytes."""
+    a0, a1, a2, a3 = _round(v0, v1, v2, v3 ^ word)
+    b0, b1, b2, b3 = _round(a0, a1, a2, a3)
+    return b0 ^ word, b1, b2, b3
+
+
+@kernel
+def end(v0: Int, v1: Int, v2: Int, v3: Int) -> tuple[Int, Int]:
+    """Return the two words of the hash, after the last word (which holds the length)."""
+    v2 ^= np.uint64(0xEE)
+    for _ in range(4):
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    low = v0 ^ v1 ^ v2 ^ v3
+    v1 ^= np.uint64(0xDD)
+    for _ in range(4):
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    return low, v0 ^ v1 ^ v2 ^ v3
+
+
+@kernel
+def siphash128(data: NDArray[np.uint8], at: Int, size: Int, key: NDArray[np.uint64]) -> tuple[Int, Int]:
+    """Return the hash of ``data[at:at + size]``: its first and last 8 bytes, as little-endian words.
+
+    Args:
+        data: uint8[m].
+        at: Where the span begins.
+        size: Its bytes.
+        key: uint64[2], see `words_of_key`.
+    """
+    v0, v1, v2, v3 = begin(key)
+    whole = size >> 3
+    for k in range(whole):
+        v0, v1, v2, v3 = absorb(v0, v1, v2, v3, le64(data, at + 8 * k))
+    last = le_tail(data, at + 8 * whole, size & 7) | (np.uint64(size & 255) << np.uint64(56))
+    v0, v1, v2, v3 = absorb(v0, v1, v2, v3, last)
+    return end(v0, v1, v2, v3)

@@ -1,0 +1,270 @@
+"""What is a record's id, or why can it not be told?
+
+An id has one or more parts: a header's bytes, the key's bytes, a JSON string by its unescaped text, a JSON
+number by its text as written. Of it only the keyed hash is kept (`processor.engine.bytes.siphash`), over all
+parts one behind the other, each with what it is and its length before it and zeros behind it up to whole words,
+all little-endian::
+
+    part | tag u8 | length u56 | content | 0 to 7 zeros |         tag: 1 bytes, 2 JSON string, 3 JSON number
+
+The length says where the content ends, so no two lists of parts give the same bytes: ``a|bc`` is not ``ab|c``,
+and the string ``"1"`` is not the number ``1``. Whole words spare the kernel any copying.
+
+Invariant: a record has either a `Fault`, or passes unjudged, or has a hash. The first fault of the parts as
+listed counts, and a fault counts before a part that is only missing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from processor.engine.bytes.loads import le64, le_tail
+from processor.engine.bytes.siphash import absorb, begin, end, words_of_key
+from processor.engine.extract.json_scan import Kind, Pointers, look_up
+from processor.engine.extract.json_text import unescape
+from processor.engine.extract.sequence import header_span
+from processor.engine.jit import Int, inlined, kernel
+from processor.engine.verdict import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from processor.engine.batch.columns import Columns
+
+
+class Form(IntEnum):
+    """What a part's span holds; values of the ``form`` column (uint8)."""
+
+    NONE = 0
+    BYTES = 1
+    STRING = 2
+    NUMBER = 3
+    ESCAPED = 4
+    """A JSON string with escapes; hashed as `STRING`, by its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderPart:
+    """A header's bytes; of several of one name the last counts. The name is compared byte for byte."""
+
+    name: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPart:
+    """The key's bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValuePart:
+    """A string or a number of the JSON value, where a pointer (RFC 6901) leads."""
+
+    pointer: str
+
+
+Part = HeaderPart | KeyPart | ValuePart
+Text = str | dict[str, str | int]
+MOST_PART_BYTES = 4 * 1024
+"""A part that is longer is shown by its digest: a receipt must not outgrow its topic by what was sent twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """The ids of n records, of K parts each.
+
+    Attributes:
+        hash: uint64[n, 2], little-endian words of the keyed hash; zeros where there is none.
+        fault: uint8[n], `Fault` codes.
+        unjudged: bool[n], where the record passes without being judged.
+        form: uint8[K, n], `Form` values, for `texts`.
+        begin: int64[K, n], where each part begins in the columns' data.
+        length: int64[K, n], its bytes there.
+    """
+
+    hash: NDArray[np.uint64]
+    fault: NDArray[np.uint8]
+    unjudged: NDArray[np.bool_]
+    form: NDArray[np.uint8]
+    begin: NDArray[np.int64]
+    length: NDArray[np.int64]
+
+    def before(self, row: int) -> Ids:
+        """Return those of the records before ``row``."""
+        return Ids(
+            self.hash[:row],
+            self.fault[:row],
+            self.unjudged[:row],
+            self.form[:, :row],
+            self.begin[:, :row],
+            self.length[:, :row],
+        )
+
+    def after(self, row: int) -> Ids:
+        """Return those of the records from ``row`` on."""
+        return Ids(
+            self.hash[row:],
+            self.fault[row:],
+            self.unjudged[row:],
+            self.form[:, row:],
+            self.begin[:, row:],
+            self.length[:, row:],
+        )
+
+
+_FORM_OF_KIND = np.zeros(10, np.uint8)
+_FORM_OF_KIND[[Kind.INTEGER, Kind.DECIMAL]] = Form.NUMBER
+_FORM_OF_KIND[Kind.STRING] = Form.STRING
+_FORM_OF_KIND[Kind.ESCAPED] = Form.ESCAPED
+_FAULT_OF_KIND = np.full(10, Fault.FIELD_TYPE, np.uint8)
+_FAULT_OF_KIND[Kind.MISSING] = Fault.FIELD_MISSING
+_FAULT_OF_KIND[[Kind.INTEGER, Kind.DECIMAL, Kind.STRING, Kind.ESCAPED]] = Fault.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class IdExtractor:
+    """Reads ids from columns.
+
+    Args:
+        parts: At least one, in the order in which they make the id. secret: 16 bytes, the hash's key.
+        pass_missing: Where a part is missing or null (a tombstone's fields, and a header without value,
+        included)
+            the record passes unjudged; otherwise it has a fault.
+
+    Raises:
+        ValueError: No part, a pointer that is none, or a secret of another size.
+    """
+
+    parts: Sequence[Part]
+    secret: bytes = field(repr=False)
+    pass_missing: bool = False
+    _pointers: Pointers = field(init=False, repr=False, compare=False)
+    _key: NDArray[np.uint64] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise ValueError("an id has at least one part")
+        pointers = [part.pointer for part in self.parts if isinstance(part, ValuePart)]
+        object.__setattr__(self, "_pointers", Pointers.of(pointers))
+        object.__setattr__(self, "_key", words_of_key(self.secret))
+
+    def extract(self, columns: Columns) -> Ids:
+        """Return the ids of all records of ``columns``."""
+        rows, count = len(columns), len(self.parts)
+        form = np.zeros((count, rows), np.uint8)
+        at, length = np.zeros((2, count, rows), np.int64)
+        fault = np.zeros(rows, np.uint8)
+        missing = np.zeros(rows, np.bool_)
+        found = None
+        pointer = 0
+        for k, part in enumerate(self.parts):
+            wrong = np.empty(rows, np.uint8)
+            match part:
+                case HeaderPart(name):
+                    named = np.frombuffer(name, np.uint8)
+                    header_span(columns.data, columns.headers, columns.end, named, at[k], length[k], wrong)
+                    absent = wrong != 0  # missing, or without a value: the span has no other fault
+                    form[k] = Form.BYTES
+                case KeyPart():
+                    absent = columns.key_length < 0
+                    wrong[:] = np.where(absent, np.uint8(Fault.KEY_MISSING), np.uint8(0))
+                    at[k], length[k] = columns.key, np.maximum(columns.key_length, 0)
+                    form[k] = Form.BYTES
+                case ValuePart():
+                    if found is None:
+                        found = look_up(columns.data, columns.value, columns.value_length, self._pointers)
+                    kind = found.kind[pointer]
+                    wrong[:] = np.where(found.fault != 0, found.fault, _FAULT_OF_KIND[kind])
+                    absent = (found.fault == Fault.VALUE_MISSING) | ((found.fault == 0) & (kind <= Kind.NULL))
+                    form[k], at[k], length[k] = _FORM_OF_KIND[kind], found.start[pointer], found.length[pointer]
+                    pointer += 1
+            if self.pass_missing:
+                missing |= absent
+                wrong[absent] = 0
+            np.copyto(fault, wrong, where=fault == 0)
+        missing &= fault == 0
+        hashes = np.zeros((rows, 2), np.uint64)
+        # Integers wrap on purpose; only uncompiled kernels would warn of it.
+        with np.errstate(over="ignore"):
+            _hash(columns.data, form, at, length, fault, missing, self._key, hashes)
+        return Ids(hashes, fault, missing, form, at, length)
+
+
+def texts(data: NDArray[np.uint8], ids: Ids, row: int, most_bytes: int = MOST_PART_BYTES) -> list[Text]:
+    """Return the parts of one id as a receipt shows them.
+
+    Bytes that are not UTF-8 are ``{"base64": ...}``; a part of more than ``most_bytes`` is
+    ``{"sha256": ..., "bytes": N}``, both of its bytes: of a JSON string those of its unescaped text, as UTF-8.
+
+    Args:
+        data: uint8[m], of the columns that the ids were read from.
+        ids: Of them.
+        row: One that has a hash.
+        most_bytes: A longer part is cut to its digest.
+    """
+    found: list[Text] = []
+    for form, at, length in zip(ids.form[:, row], ids.begin[:, row], ids.length[:, row], strict=True):
+        content = data[at : at + length]
+        if form == Form.ESCAPED:
+            out = np.empty(int(length), np.uint8)
+            content = out[: unescape(data, int(at), int(length), out)]
+        raw = content.tobytes()
+        if len(raw) > most_bytes:
+            found.append({"sha256": hashlib.sha256(raw).hexdigest(), "bytes": len(raw)})
+            continue
+        try:
+            found.append(raw.decode())
+        except UnicodeDecodeError:
+            found.append({"base64": base64.b64encode(raw).decode()})
+    return found
+
+
+@inlined
+def _absorb_part(v0, v1, v2, v3, data, at, size, tag):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Take in one part, as drawn above."""
+    p0, p1, p2, p3 = absorb(v0, v1, v2, v3, np.uint64(tag) | (np.uint64(size) << np.uint64(8)))
+    part_words = size >> 3
+    for part_j in range(part_words):
+        p0, p1, p2, p3 = absorb(p0, p1, p2, p3, le64(data, at + 8 * part_j))
+    if size & 7:
+        p0, p1, p2, p3 = absorb(p0, p1, p2, p3, le_tail(data, at + 8 * part_words, size & 7))
+    return p0, p1, p2, p3
+
+
+@kernel
+def _hash(
+    data: NDArray[np.uint8],
+    form: NDArray[np.uint8],
+    at: NDArray[np.int64],
+    length: NDArray[np.int64],
+    fault: NDArray[np.uint8],
+    missing: NDArray[np.bool_],
+    key: NDArray[np.uint64],
+    out: NDArray[np.uint64],
+) -> None:
+    # Text of strings with escapes; grows with the longest one, so that no record costs an allocation.
+    scratch = np.empty(0, np.uint8)
+    for row in range(fault.size):
+        if fault[row] != 0 or missing[row]:
+            continue
+        v0, v1, v2, v3 = begin(key)
+        total: Int = 0
+        for k in range(form.shape[0]):
+            size = length[k, row]
+            if form[k, row] == 4:
+                if size > scratch.size:
+                    scratch = np.empty(2 * size, np.uint8)
+                size = np.int64(unescape(data, at[k, row], size, scratch))
+                v0, v1, v2, v3 = _absorb_part(v0, v1, v2, v3, scratch, np.int64(0), size, 2)
+            else:
+                v0, v1, v2, v3 = _absorb_part(v0, v1, v2, v3, data, at[k, row], size, form[k, row])
+            total += 8 + ((size + 7) & ~7)
+        v0, v1, v2, v3 = absorb(v0, v1, v2, v3, np.uint64(total & 255) << np.uint64(56))
+        out[row, 0], out[row, 1] = end(v0, v1, v2, v3)

@@ -1,0 +1,1 @@
+"""Mode insert-id: the clock, blocks and pages of ids, and the two backends."""

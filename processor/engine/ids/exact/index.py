@@ -1,0 +1,460 @@
+"""Which ids of one partition are remembered, where do they stand, and who makes room for them?
+
+An `ExactIndex` owns the arrays that the kernels of `processor.engine.ids.exact.kernels` and
+`processor.engine.ids.exact.hash_table` work on: the slots, the ids of the open transaction, and of each page of
+committed ids its first number and its highest reading. What an id is, who owns it and when it was remembered
+stands in the pages (`processor.engine.ids.block`), which somebody else keeps.
+
+A chunk is judged in two steps, and a transaction of any number of chunks is committed or dropped as one::
+
+    wanted = index.look_up(...)            which pages are needed
+    judged = index.judge(..., wanted, confirmed)
+    block, pages = encode(index.staged(), ...)
+    index.commit(pages, clock)  or  index.drop()
+
+Invariant: no view of an array that is resized outlives a call: `ndarray.resize` moves pages of memory instead
+of copying them. What is committed is changed by nothing that `drop` does not take back.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+import numpy as np
+
+from processor.engine.ids.block import Rows, UnreadableBlockError, Wrong, in_one_piece, page_name
+from processor.engine.ids.clock import NEVER
+from processor.engine.ids.exact import hash_table, kernels
+from processor.engine.ids.exact.bulk_load import NONE, SHARE, WAITING, Gathered, pour, skim, tables_for
+from processor.engine.ids.exact.hash_table import (
+    DEPTH,
+    EXTENTS,
+    FLOOR,
+    LINE,
+    NEXT,
+    OCCUPIED,
+    SPLITS,
+    STAGED,
+    WANT,
+)
+from processor.engine.ids.exact.kernels import INFO, OWNER, READING, SUPERSEDES
+from processor.engine.ids.judgement import IdJudgement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from processor.engine.extract.ids import Ids
+    from processor.engine.ids.block import Confirmed, Pages
+    from processor.engine.jit import Int
+
+N = TypeVar("N", np.uint8, np.uint32, np.int32, np.int64, np.uint64)
+
+Table: TypeAlias = (
+    "tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint8], NDArray[np.uint32], NDArray[np.int32], "
+    "NDArray[np.int64]]"
+)
+"""Slots, directory, depth, prefix, used and meta, as `processor.engine.ids.exact.hash_table` has them."""
+BUCKET_BITS = int(os.environ.get("SEQMARK_TEST_BUCKET_BITS", "10"))
+"""An extent of 1,024 buckets is 64 KiB: split in some 30 us, and 50 million ids have 10,000 of them, whose
+directory is in the second-level cache."""
+TAG_BITS = 28
+GROWTH = 32
+MOST_GROWTH = 128
+"""Arrays grow by a 32nd, extents by at most 128: 8 MiB, which take 2 to 3 ms to be zeroed."""
+SMALL, GROWTH_OF_SMALL = 512, 4
+"""Up to 512 extents, 32 MiB, growing copies (glibc moves pages of memory only above that), so it is done
+less."""
+FEW = 65_536
+"""Staged ids for which room is kept from one transaction to the next; one in a million may be large."""
+MOST_LIVE = 2**32 - 2
+"""Numbers that a slot tells apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Committed ids that could be those of a chunk's records; what they are has to be looked up.
+
+    Attributes:
+        row: int64[k], whose record's, rising; one row may have several.
+        number: int64[k], under which each is remembered.
+        page: int64[p], first numbers of the pages where they stand, each once, rising.
+        which: int64[k], index of each one's page.
+        at: int64[k], each one's place in its page.
+    """
+
+    row: NDArray[np.int64]
+    number: NDArray[np.int64]
+    page: NDArray[np.int64]
+    which: NDArray[np.int64]
+    at: NDArray[np.int64]
+
+
+class ExactIndex:
+    """The ids of one partition.
+
+    Args:
+        window_ms: How long an id is remembered.
+        refresh: Whether a duplicate renews its id.
+        bucket_bits: Buckets of an extent, as a power of two; fewer for tests.
+        tag_bits: First bits of the hash that are kept; fewer for tests: ids meet more often.
+    """
+
+    def __init__(
+        self, window_ms: int, *, refresh: bool, bucket_bits: int = BUCKET_BITS, tag_bits: int = TAG_BITS
+    ) -> None:
+        self.window_ms, self.refresh = window_ms, refresh
+        self._form = (1 << bucket_bits, tag_bits)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        buckets, tag_bits = self._form
+        self._meta = np.zeros(hash_table.META, np.int64)
+        self._meta[[hash_table.BUCKETS, hash_table.TAG_BITS]] = buckets, tag_bits
+        self._meta[[FLOOR, STAGED, NEXT]] = 1
+        self._gathered = Gathered()
+        self._expected = 0
+        self._make_tables(0)
+        self._staged: NDArray[np.uint64] = np.zeros((0, 2), np.uint64)
+        self._info: NDArray[np.int64] = np.zeros((0, INFO), np.int64)
+        # Of pages from `_front` to `_pages`; those before are expired, and have been since the last commit.
+        self._page_first: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._page_last: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._front = self._pages = 0
+
+    def _make_tables(self, ids: int) -> None:
+        """Begin with empty extents for so many ids; what there were are given back first."""
+        self._slots: NDArray[np.uint64] = np.zeros(0, np.uint64)
+        self._meta[DEPTH], tables = tables_for(ids, *self._form)
+        self._slots, self._directory, self._depth, self._prefix, self._used = tables
+        self._meta[EXTENTS] = self._depth.size
+        self._swept: Int = 0
+
+    def __len__(self) -> int:
+        """Ids in slots, those included that are expired and not yet swept."""
+        self.pour()
+        return int(self._meta[OCCUPIED])
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all arrays, the room not used yet included."""
+        sizes = [self._slots.nbytes, self._directory.nbytes, self._depth.nbytes, self._prefix.nbytes]
+        sizes += [self._used.nbytes, self._staged.nbytes, self._info.nbytes]
+        return sum(sizes) + self._page_first.nbytes + self._page_last.nbytes + self._gathered.size_bytes
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that are given back as soon as what has been taken over is in slots."""
+        return self._gathered.size_bytes
+
+    @property
+    def splits(self) -> int:
+        """How many extents have been split so far."""
+        return int(self._meta[SPLITS])
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next id that is remembered."""
+        return int(self._meta[NEXT])
+
+    @property
+    def floor(self) -> int:
+        """All ids below this number are expired, as of the last commit: pages below are of no use any more."""
+        return int(self._meta[FLOOR])
+
+    # ---------------------------------------------------------------- a chunk
+
+    def look_up(self, ids: Ids, reading_ms: NDArray[np.int64]) -> Candidates:
+        """List the committed ids that could be those of a chunk's records.
+
+        Args:
+            ids: Of n records.
+            reading_ms: int64[n], the partition's clock at each.
+        """
+        self.pour()
+        rows = ids.fault.size
+        row, number = np.empty((2, rows + hash_table.MOST_HOPS * LINE), np.int64)
+        found_rows, found_numbers = [], []
+        skip = (ids.fault != 0) | ids.unjudged
+        alive = self._alive(int(reading_ms[0]) if rows else NEVER)
+        start: Int = 0
+        with np.errstate(over="ignore"):
+            while start < rows:
+                start, count = kernels.candidates(
+                    self._slots, self._directory, self._meta, ids.hash, skip, alive, start, row, number
+                )
+                found_rows.append(row[:count].copy())
+                found_numbers.append(number[:count].copy())
+        if not any(part.size for part in found_rows):
+            nothing = np.zeros(0, np.int64)
+            return Candidates(nothing, nothing, nothing, nothing, nothing)
+        numbers = np.concatenate(found_numbers)
+        known = self._page_first[self._front : self._pages]
+        # In order, for a search in order finds what it needs in the cache.
+        order = np.argsort(numbers)
+        page = np.searchsorted(known, numbers[order], side="right") - 1
+        new = np.append(True, page[1:] != page[:-1])
+        which = np.empty(numbers.size, np.int64)
+        which[order] = np.cumsum(new) - 1
+        first = known[page[new]]
+        return Candidates(np.concatenate(found_rows), numbers, first, which, numbers - first[which])
+
+    def judge(
+        self,
+        ids: Ids,
+        offset: NDArray[np.int64],
+        reading_ms: NDArray[np.int64],
+        wanted: Candidates,
+        confirmed: Confirmed,
+    ) -> IdJudgement:
+        """Judge a chunk's records in order, and stage what is remembered.
+
+        Args:
+            ids: Of n records.
+            offset: int64[n].
+            reading_ms: int64[n], the partition's clock at each.
+            wanted: What `look_up` returned for the same records, nothing having been judged since.
+            confirmed: What stands in the pages of its candidates.
+
+        Raises:
+            MemoryError: More ids than one partition can have.
+        """
+        rows = ids.fault.size
+        judged = IdJudgement.begun(ids)
+        skip = (ids.fault != 0) | ids.unjudged
+        self._make_room_for(rows)
+        row: Int = 0
+        cursor: Int = 0
+        # Integers wrap on purpose; only uncompiled kernels would warn of it.
+        with np.errstate(over="ignore"):
+            while row < rows:
+                row, cursor = kernels.judge(
+                    *self._table,
+                    ids.hash,
+                    skip,
+                    offset,
+                    reading_ms,
+                    self.window_ms,
+                    self.refresh,
+                    wanted.row,
+                    wanted.number,
+                    confirmed.hash,
+                    confirmed.owner,
+                    confirmed.reading_ms,
+                    cursor,
+                    row,
+                    self._staged,
+                    self._info,
+                    judged.verdict,
+                    judged.owner,
+                    judged.expires_ms,
+                )
+                if row < rows:
+                    self._grow()
+        return judged
+
+    # ---------------------------------------------------------------- a transaction
+
+    def staged(self) -> Rows:
+        """Return the ids that the next commit remembers, in the order of their numbers."""
+        count = int(self._meta[NEXT] - self._meta[STAGED])
+        info = self._info[:count].copy()
+        return Rows(
+            int(self._meta[STAGED]),
+            self._staged[:count].copy(),
+            info[:, OWNER].copy(),
+            info[:, READING].copy(),
+            info[:, SUPERSEDES].copy(),
+        )
+
+    def commit(self, pages: Pages | None, clock_ms: int, sweep: int = 0) -> None:
+        """Take the staged ids as committed, and forget what is expired.
+
+        Args:
+            pages: Where they stand now; None where nothing was staged.
+            clock_ms: The partition's clock after the commit's last record.
+            sweep: How many extents to free of expired ids; one a 2,000 records goes through all of them while
+                they are filled anew.
+
+        Raises:
+            ValueError: Ids are staged, and no pages are given.
+        """
+        if pages is None and self._meta[NEXT] != self._meta[STAGED]:
+            raise ValueError("staged ids are committed without the pages that they stand in")
+        if pages is not None:
+            self._add_pages(pages.first, pages.last_ms)
+        self._meta[STAGED] = self._meta[NEXT]
+        if self._staged.shape[0] > FEW:
+            self._staged = np.zeros((0, 2), np.uint64)
+            self._info = np.zeros((0, INFO), np.int64)
+        self._expire(clock_ms)
+        if sweep:
+            self.sweep(sweep)
+
+    def drop(self) -> None:
+        """Forget the staged ids, as if they had never been judged."""
+        with np.errstate(over="ignore"):
+            kernels.drop(self._slots, self._directory, self._meta, self._staged, self._info)
+
+    def restore(self, rows: Rows, pages: Pages) -> None:
+        """Take over a committed block; blocks come in the order of their numbers.
+
+        Its ids are gathered, and put into slots many at once: by `pour`.
+
+        Raises:
+            ValueError: Its numbers lie below those taken over before, or something is staged.
+            MemoryError: More ids than one partition can have.
+        """
+        self._begin(rows.first)
+        self._gathered.take(rows.hash, rows.supersedes, rows.first, self.floor)
+        self._taken(rows.first + len(rows), pages.first, pages.last_ms)
+
+    def restore_pages(self, pages: Sequence[bytes], first: NDArray[np.int64]) -> None:
+        """Take over committed pages as the local state keeps them: as `restore`, without reading all of them.
+
+        Args:
+            pages: At least one; each begins with the number after the last one of the page before it.
+            first: int64[p], the number that each stands under.
+
+        Raises:
+            UnreadableBlockError: One is not whole; what has been taken over is good for nothing then.
+            ValueError: As `restore`.
+            MemoryError: The same.
+        """
+        begins = int(first[0])
+        data, ids = in_one_piece(pages, begins)
+        self._begin(begins)
+        last_ms = np.empty(len(pages), np.int64)
+        wrong = Wrong(self._gathered.take_pages(data, ids, first, self.floor, last_ms))
+        if wrong:
+            raise UnreadableBlockError(page_name(len(pages), begins), wrong)
+        self._taken(begins + ids, first, last_ms)
+
+    def _begin(self, number: int) -> None:
+        """Look whether rows from this number on can be taken over."""
+        if self._meta[NEXT] != self._meta[STAGED]:
+            raise ValueError("a block cannot be taken over while ids are staged")
+        if number < self.next_number:
+            raise ValueError(f"a block begins at number {number}, expected {self.next_number} or more")
+        if self._front == self._pages:
+            self._meta[FLOOR] = number
+
+    def _taken(self, after: int, first: NDArray[np.int64], last_ms: NDArray[np.int64]) -> None:
+        """Note that what is gathered goes up to the number ``after``, and its pages."""
+        self._meta[[STAGED, NEXT]] = after
+        self._add_pages(first, last_ms)
+        if len(self._gathered) > WAITING + int(self._meta[OCCUPIED]) // SHARE:
+            self.pour()
+
+    def expect(self, ids: int) -> None:
+        """Take note how many living rows will be taken over: their slots are made at once.
+
+        Where ids are renewed they have several rows each, and one slot: then that says nothing.
+        """
+        self._expected = 0 if self.refresh else ids
+
+    def pour(self) -> None:
+        """Put what `restore` has taken over into slots; all that looks at slots does so first.
+
+        Raises:
+            MemoryError: More ids than one partition can have.
+        """
+        if not len(self._gathered):
+            return
+        if not self._meta[OCCUPIED]:
+            here = min(len(self._gathered), self.next_number - self.floor)
+            self._make_tables(max(here, self._expected))
+            with np.errstate(over="ignore"):
+                skim(
+                    self._slots, self._directory, self._prefix, self._used, self._meta, *self._gathered.chains()
+                )
+        at = np.array([0, NONE, 0], np.int64)
+        with np.errstate(over="ignore"):
+            while not pour(*self._table, *self._gathered.chains(), at):
+                self._grow()
+        self._gathered = Gathered()
+
+    def begin_at(self, number: int) -> None:
+        """Give the next id this number, where nothing is remembered: what was, is expired."""
+        self._meta[[FLOOR, STAGED, NEXT]] = number
+
+    def sweep(self, most: int) -> None:
+        """Free some extents of expired ids, join small ones, and give back what is free at the end."""
+        if len(self._gathered):
+            return
+        with np.errstate(over="ignore"):
+            self._swept = hash_table.sweep(*self._table, self._swept, most)
+        count = int(self._meta[EXTENTS])
+        if count > SMALL and self._depth.size > count + count // 8:
+            self._resize(count + count // GROWTH)
+
+    # ---------------------------------------------------------------- room
+
+    @property
+    def _table(self) -> Table:
+        """What kernels that change slots are called with."""
+        return self._slots, self._directory, self._depth, self._prefix, self._used, self._meta
+
+    def _alive(self, clock_ms: int) -> int:
+        """Return a number below which all ids are expired at this reading of the clock."""
+        page = int(kernels.expired(self._page_last, self._front, self._pages, clock_ms, self.window_ms))
+        return int(self._page_first[page]) if page < self._pages else int(self._meta[STAGED])
+
+    def _expire(self, clock_ms: int) -> None:
+        self._front = int(kernels.expired(self._page_last, self._front, self._pages, clock_ms, self.window_ms))
+        self._meta[FLOOR] = self._alive(clock_ms)
+        # What is expired is moved out when it is half of all: each page is moved once, on average.
+        if self._front > max(1024, self._pages // 2):
+            left = self._pages - self._front
+            self._page_first = self._page_first[self._front : self._pages].copy()
+            self._page_last = self._page_last[self._front : self._pages].copy()
+            self._front, self._pages = 0, left
+
+    def _add_pages(self, first: NDArray[np.int64], last_ms: NDArray[np.int64]) -> None:
+        after = self._pages + first.size
+        self._page_first = _grown(self._page_first, after)
+        self._page_last = _grown(self._page_last, after)
+        self._page_first[self._pages : after] = first
+        self._page_last[self._pages : after] = last_ms
+        self._pages = after
+
+    def _make_room_for(self, rows: int) -> None:
+        """Make room for as many staged ids more."""
+        count = int(self._meta[NEXT] - self._meta[STAGED]) + rows
+        if int(self._meta[STAGED]) + count - self.floor > MOST_LIVE:
+            raise MemoryError("one partition would remember more than 2^32 ids: use more partitions")
+        if self._staged.shape[0] < count:
+            size = max(count, self._staged.shape[0] * 5 // 4)
+            self._staged.resize((size, 2), refcheck=False)
+            self._info.resize((size, INFO), refcheck=False)
+
+    def _grow(self) -> None:
+        """Give a kernel what it asked for in ``meta[WANT]``."""
+        match int(self._meta[WANT]):
+            case hash_table.ARENA:
+                count = self._depth.size
+                more = min(count // GROWTH, MOST_GROWTH) if count > SMALL else max(2, count // GROWTH_OF_SMALL)
+                self._resize(count + more)
+            case hash_table.DIRECTORY:
+                self._directory = np.repeat(self._directory, 2)
+                self._meta[DEPTH] += 1
+            case other:
+                raise MemoryError(f"the ids of one partition find no place (code {other}): use more partitions")
+
+    def _resize(self, count: int) -> None:
+        size = int(self._meta[hash_table.BUCKETS]) * LINE
+        self._slots.resize(count * size, refcheck=False)
+        self._depth.resize(count, refcheck=False)
+        self._prefix.resize(count, refcheck=False)
+        self._used.resize(count, refcheck=False)
+
+
+def _grown(array: NDArray[N], size: int) -> NDArray[N]:
+    """Return the array with room for ``size`` elements, moved and not copied where it was large."""
+    if array.size < size:
+        array.resize(max(size, array.size + array.size // GROWTH), refcheck=False)
+    return array

@@ -1,0 +1,1 @@
+"""Mode watermark: one sequence per partition, or one per scope with epoch and reorder window."""

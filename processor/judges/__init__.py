@@ -1,0 +1,1 @@
+"""Judges: what passes, what is dropped and why, one per source partition; a mode is a judge."""

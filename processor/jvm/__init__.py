@@ -1,0 +1,1 @@
+"""Java and the jars that the embedded broker and Spark need."""

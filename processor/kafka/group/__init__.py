@@ -1,0 +1,1 @@
+"""The consumer group: membership, the slot assignor, and who reads what."""

@@ -1,0 +1,292 @@
+"""Which partitions are ours, by the consumer group's word?
+
+Runs aiokafka's group coordinator without its consumer: it joins, sends heartbeats and calls back; it
+never fetches. Rebalances are eager there (trap 8): everything is given up, then assigned anew.
+
+In the callbacks heartbeats go on only while revoking; exceptions there are only logged by aiokafka, and
+assigning blocks the next heartbeat (trap 2). So `revoked` must finish in bounded time, `assigned` must
+only start things, and both must report failures themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from processor.errors import FencedError, RebuildError, StopError
+from processor.kafka.client import (
+    ConsumerRebalanceListener,
+    GroupAuthorizationFailedError,
+    GroupCoordinator,
+    GroupCoordinatorNotAvailableError,
+    HeartbeatRequest,
+    Kafka,
+    KafkaError,
+    Link,
+    OffsetCommitRequest,
+    SubscriptionState,
+    TopicPartition,
+    error_name,
+)
+from processor.kafka.group.assignor import SlotAssignor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+log = logging.getLogger(__name__)
+
+HEARTBEATS_PER_SESSION = 15
+"""Three may be lost in a fifth of the session; Kafka's own ratio is 45 s to 3 s."""
+NEVER_MS = 2**31 - 1
+ANSWER_S = 5.0
+"""For a heartbeat, which takes a millisecond; without an answer the group is joined anew, at no harm."""
+
+
+def _words(error: Exception) -> str:
+    """Say what a group's coordinator refuses, and what to do about it."""
+    if isinstance(error, GroupAuthorizationFailedError):
+        return f"{error!r}: allow this user READ on the group"
+    if isinstance(error, GroupCoordinatorNotAvailableError):
+        return (
+            f"{type(error).__name__}: brokers make the topic __consumer_offsets at first use, and cannot where "
+            "offsets.topic.replication.factor is above their number; or its leaders are down. Their logs tell"
+        )
+    return repr(error)
+
+
+class Owner(Protocol):
+    """Who is told of assignments."""
+
+    async def revoked(self) -> None:
+        """Give everything up; returns once nothing of it can be written any more."""
+
+    def assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        """Start working on these; returns at once."""
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
+    """What aiokafka calls back."""
+
+    def __init__(self, membership: Membership, owner: Owner) -> None:
+        self._membership = membership
+        self._owner = owner
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        del revoked  # eager: always everything
+        try:
+            await self._owner.revoked()
+        except Exception as error:
+            log.exception("giving up partitions failed")
+            self._membership.fail(StopError(f"giving up partitions failed: {error!r}"))
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        refused = self._membership.assignor.refused
+        if refused is not None:
+            self._membership.fail(StopError(refused))
+            return
+        try:
+            self._owner.assigned(frozenset(assigned))
+        except Exception as error:
+            log.exception("starting on partitions failed")
+            self._membership.fail(StopError(f"starting on partitions failed: {error!r}"))
+
+
+class _Coordinator(GroupCoordinator):  # type: ignore[misc]  # aiokafka is untyped
+    """aiokafka's coordinator, which sees when another worker takes this one's static membership.
+
+    Its heartbeats carry no instance id, so the broker cannot tell us that we were fenced, only that it does
+    not know our member id; aiokafka would join again and fence the other, for ever in turns. A member that
+    is forgotten sooner than its session can have ended was replaced.
+    """
+
+    replaced: Callable[[], None] | None = None
+    _known_at = -math.inf
+
+    async def _do_heartbeat(self) -> bool:
+        sent, member = time.monotonic(), self.member_id
+        going_on: bool = await super()._do_heartbeat()
+        if going_on:
+            self._known_at = sent
+        elif self.replaced is not None and self.member_id != member and self._is_young():
+            self.replaced()
+        return going_on
+
+    def _is_young(self) -> bool:
+        return bool(time.monotonic() - self._known_at < self._session_timeout_ms / 1000)
+
+
+class Membership:
+    """One worker's place in the consumer group.
+
+    Args:
+        link: Connections of its own.
+        group_id: The application id.
+        slots: Number of slots by source topic; its keys are what is subscribed.
+        session_timeout_ms: After which a silent member is put out.
+        group_instance_id: Static membership, if set.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        group_id: str,
+        slots: Mapping[str, int],
+        session_timeout_ms: int,
+        group_instance_id: str | None = None,
+    ) -> None:
+        self._link = link
+        self._group_id = group_id
+        self._session_timeout_ms = session_timeout_ms
+        self._instance_id = group_instance_id
+        self.assignor = SlotAssignor(slots)
+        self._topics = set(slots)
+        self._coordinator: Any = None
+        self._subscription: Any = None
+        self._busy = contextlib.ExitStack()
+        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def join(self, owner: Owner) -> None:
+        """Enter the group; from now on ``owner`` is called."""
+        self._subscription = SubscriptionState()
+        # Nobody fetches through this subscription: without this the member would look idle and leave.
+        self._busy.enter_context(self._subscription.fetch_context())
+        self._subscription.subscribe(self._topics, listener=_Listener(self, owner))
+        waiters: set[asyncio.Future[Any]] = {self._failed}
+        self._subscription.register_fetch_waiters(waiters)
+        self._coordinator = _Coordinator(
+            self._link.client,
+            self._subscription,
+            group_id=self._group_id,
+            group_instance_id=self._instance_id,
+            session_timeout_ms=self._session_timeout_ms,
+            heartbeat_interval_ms=max(self._session_timeout_ms // HEARTBEATS_PER_SESSION, 100),
+            enable_auto_commit=False,
+            assignors=(self.assignor,),
+            max_poll_interval_ms=NEVER_MS,
+            rebalance_timeout_ms=max(self._session_timeout_ms, 10_000),
+        )
+        if self._instance_id is not None:
+            self._coordinator.replaced = self._replaced
+
+    def unseen(self) -> list[str]:
+        """Return the topics of which the group's leader has dealt out nothing: nobody works on them."""
+        dealt = self.assignor.dealt
+        return [] if dealt is None else [topic for topic in sorted(self._topics) if not dealt.get(topic)]
+
+    def undealt(self) -> list[str]:
+        """Return the topics of which this member sees more partitions than the leader has dealt out."""
+        dealt = self.assignor.dealt
+        if dealt is None:
+            return []
+        seen = {topic: max(1, len(self._link.partitions(topic))) for topic in sorted(self._topics)}
+        return [topic for topic, count in seen.items() if dealt.get(topic, 0) < count]
+
+    async def cause(self) -> str:
+        """Say why the group may have assigned nothing, by what its coordinator answers."""
+        try:
+            await self._link.group_coordinator(self._group_id)
+        except (KafkaError, TimeoutError) as error:
+            return f"the consumer group {self._group_id} has no coordinator: {_words(error)}"
+        return (
+            f"the consumer group {self._group_id} has assigned nothing yet: it waits for members to give up "
+            "what they have, and for those that are gone until their session is over"
+        )
+
+    async def failed(self) -> None:
+        """Wait until the group cannot be kept; raises what is to be done.
+
+        Raises:
+            StopError: Such as a second worker with the same ``group_instance_id``.
+        """
+        try:
+            await asyncio.shield(self._failed)
+        except KafkaError as error:
+            text = f"the consumer group {self._group_id} cannot be kept: {_words(error)}"
+            if self._instance_id is not None:
+                text += f"; {self._other()}"
+            raise StopError(text) from error
+
+    def _other(self) -> str:
+        return f"is another worker running with group_instance_id {self._instance_id}?"
+
+    def _replaced(self) -> None:
+        self.fail(StopError(f"the consumer group {self._group_id} gave our place away: {self._other()}"))
+
+    def fail(self, error: Exception) -> None:
+        """Make `failed` raise."""
+        if not self._failed.done():
+            self._failed.set_exception(error)
+
+    def rejoin(self) -> None:
+        """Ask the group again who owns what: after a slot was fenced."""
+        if self._coordinator is not None:
+            self._coordinator.request_rejoin()
+
+    async def current(self) -> bool:
+        """Whether the group says now that our generation is its present one: what we were given is ours still.
+
+        Not where it is rebalancing, and not where it cannot be asked.
+        """
+        if self._coordinator is None:
+            return False
+        request = HeartbeatRequest(self._group_id, self._coordinator.generation, self._coordinator.member_id)
+        try:
+            node = await self._link.group_coordinator(self._group_id)
+            answer = await self._link.request(node, request, coordination=True, timeout_s=ANSWER_S)
+        except (KafkaError, TimeoutError) as error:
+            log.info("the group %s cannot be asked: %r", self._group_id, error)
+            return False
+        return bool(answer.error_code == Kafka.NONE)
+
+    async def leave(self) -> None:
+        """Leave the group, so that others need not wait for the session to end; never hangs.
+
+        A static member stays: it is expected back.
+        """
+        if self._coordinator is not None:
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(5):
+                    await self._coordinator.close()
+        self._busy.close()
+        await self._link.close()
+        if self._failed.done():
+            self._failed.exception()
+        else:
+            self._failed.cancel()
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit the group's offsets outside a transaction.
+
+        The member's generation goes with them: a zombie's commit is refused.
+
+        Raises:
+            FencedError: We are not a member of this generation any more.
+            RebuildError: The outcome is unknown.
+        """
+        topics: dict[str, list[tuple[int, int, str]]] = {}
+        for tp, offset in offsets.items():
+            topics.setdefault(tp.topic, []).append((tp.partition, offset, ""))
+        request = OffsetCommitRequest(
+            self._group_id,
+            self._coordinator.generation,
+            self._coordinator.member_id,
+            OffsetCommitRequest.DEFAULT_RETENTION_TIME,
+            list(topics.items()),
+        )
+        try:
+            node = await self._link.group_coordinator(self._group_id)
+            response = await self._link.request(node, request, coordination=True)
+        except (KafkaError, TimeoutError) as error:
+            raise RebuildError("commit_offsets", f"offset commit: {error!r}") from error
+        for _, partitions in response.topics:
+            for _, code in partitions:
+                if code in (Kafka.ILLEGAL_GENERATION, Kafka.UNKNOWN_MEMBER_ID):
+                    raise FencedError(f"offset commit: {error_name(code)}")
+                # In the last phase of a rebalance the broker takes no commits. The group's offset then
+                # lags what the changelog says, and the changelog is the authority.
+                if code not in (Kafka.NONE, Kafka.REBALANCE_IN_PROGRESS):
+                    raise RebuildError("commit_offsets", f"offset commit: {error_name(code)}")

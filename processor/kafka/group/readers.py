@@ -1,0 +1,110 @@
+"""Which members of a consumer group read a topic now?
+
+Asked by who has to know that nobody works on it: `seqmark reset`. What members say of themselves is decoded
+here; one that cannot be understood counts as a reader, for the question is whether the topic is surely at rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from processor.errors import RebuildError, StopError
+from processor.kafka.client import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+    DescribeGroupsRequest,
+    Kafka,
+    KafkaError,
+    Link,
+    error_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+DEADLINE_S = 30.0
+POLL_S = 0.2
+AT_REST = {"Empty", "Dead"}
+"""States of a group that has no member; Kafka calls one dead that it does not know."""
+STABLE = "Stable"
+"""In every other state members are joining, and the broker does not say what they read."""
+NOT_ALLOWED = {Kafka.TOPIC_AUTHORIZATION_FAILED, Kafka.GROUP_AUTHORIZATION_FAILED}
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A member that reads the topic.
+
+    Attributes:
+        member_id: As the group names it.
+        host: Where it runs, as the broker sees it.
+        partitions: Of the topic, assigned to it now; empty for one that stands by.
+    """
+
+    member_id: str
+    host: str
+    partitions: tuple[int, ...]
+
+    def __str__(self) -> str:
+        numbers = ", ".join(map(str, self.partitions))
+        return f"{self.member_id} at {self.host} ({f'partitions {numbers}' if numbers else 'standing by'})"
+
+
+Described = tuple[str, str, bytes, bytes]
+"""Member id, host, metadata, assignment, as DescribeGroups gives them."""
+
+
+def readers_of(topic: str, members: Iterable[Described]) -> list[Reader]:
+    """Return those members that are subscribed to ``topic``, or do not say intelligibly what they read."""
+    found = []
+    for member_id, host, metadata, assignment in members:
+        try:
+            wanted = ConsumerProtocolMemberMetadata.decode(metadata).subscription
+        except ValueError:  # cut, or of no form that we know
+            wanted = None
+        if wanted is None or topic in wanted:
+            found.append(Reader(member_id, host, _assigned(topic, assignment)))
+    return found
+
+
+def _assigned(topic: str, assignment: bytes) -> tuple[int, ...]:
+    try:
+        given = ConsumerProtocolMemberAssignment.decode(assignment)
+        return tuple(sorted(tp.partition for tp in given.partitions() if tp.topic == topic))
+    except (ValueError, TypeError):  # a list that is null
+        return ()
+
+
+async def readers(link: Link, group_id: str, topic: str, deadline_s: float = DEADLINE_S) -> list[Reader]:
+    """Ask the group's coordinator who reads ``topic``; waits while the group is rebalancing.
+
+    Raises:
+        StopError: This user may not look at the group.
+        RebuildError: No answer within the deadline, or the group does not come to rest.
+    """
+    deadline = time.monotonic() + deadline_s
+    while True:
+        try:
+            node = await link.group_coordinator(group_id)
+            response = await link.request(node, DescribeGroupsRequest([group_id]), coordination=True)
+            code, _, state, _, _, members, *_ = response.groups[0]
+            if code in NOT_ALLOWED:
+                raise StopError(f"this user may not look at the group {group_id}: allow it DESCRIBE there")
+            problem = error_name(code) if code != Kafka.NONE else f"it is in state {state}"
+            if code == Kafka.NONE and state in AT_REST:
+                return []
+            if code == Kafka.NONE and state == STABLE:
+                return readers_of(topic, (_described(member) for member in members))
+        except (KafkaError, TimeoutError) as error:
+            problem = repr(error)
+        if time.monotonic() > deadline:
+            raise RebuildError("group", f"who is in the group {group_id} is not to be had: {problem}")
+        await asyncio.sleep(POLL_S)
+
+
+def _described(member: Any) -> Described:
+    member_id, _, host, metadata, assignment, *_ = member
+    return member_id, host, metadata, assignment

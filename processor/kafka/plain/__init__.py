@@ -1,0 +1,1 @@
+"""Plain produce and consume by record, for demo, generator and report."""

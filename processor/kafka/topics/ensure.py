@@ -1,0 +1,378 @@
+"""How do the topics come to be? Asks the cluster, creates what is missing, alters nothing.
+
+Every call has a deadline of ours: aiokafka has open hangs (trap 7 of the design). What the broker says is
+translated here; the cause is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    IncompatibleBrokerVersion,
+    KafkaError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+from aiokafka.protocol.metadata import MetadataRequest
+
+from processor.errors import RebuildError, SeqmarkError, StopError
+from processor.kafka.options import client_options
+from processor.kafka.topics.plan import (
+    READ_CONFIGS,
+    ClusterView,
+    Plan,
+    Purpose,
+    TopicPlan,
+    TopicView,
+    changelog_topic,
+    names,
+    plan,
+    repartition_topic,
+)
+from processor.kafka.transactions.admin_requests import DescribeTransactionsRequest
+from processor.kafka.transactions.coordinator import TOO_OLD
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from processor.errors import Problem
+    from schemas.config import Kafka, Settings
+
+__all__ = [
+    "ClusterView",
+    "Report",
+    "Row",
+    "State",
+    "UnreachableError",
+    "changelog_topic",
+    "connected",
+    "describe",
+    "ensure",
+    "is_compacted",
+    "look",
+    "plan",
+    "repartition_topic",
+]
+
+_NOT_ALLOWED = (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)
+# A broker that is well answers in milliseconds; one that has just started may take seconds to elect leaders.
+_CALL_S = 30
+_CONNECT_S = 10
+_APPEAR_S = 30
+# A source may have been made by the step before ours, as in docker-compose.yml; brokers learn of it in
+# some 10 ms. A person who waits for the message that there is none should not notice.
+_SETTLE_S = 1
+_CREATE_MS = 20_000
+_KNOCK_S = 2
+_POLL_S = 0.05
+
+
+class UnreachableError(StopError):
+    """Nothing answers at any of the addresses."""
+
+
+class State(StrEnum):
+    """What has become of a topic."""
+
+    CREATED = "created"
+    EXISTS = "exists"
+    MISSING = "missing"
+    WRONG = "wrong"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One topic of one pipeline in a report."""
+
+    topic: str
+    purpose: Purpose
+    pipeline: str
+    partitions: int
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The topics as they are after `ensure`."""
+
+    rows: tuple[Row, ...]
+    problems: tuple[Problem, ...]
+    warnings: tuple[Problem, ...]
+    narrow: tuple[Problem, ...] = ()
+    """Of the problems, see `Plan.narrow`."""
+
+    @property
+    def missing(self) -> tuple[Row, ...]:
+        """What is still to be made."""
+        return tuple(row for row in self.rows if row.state is State.MISSING)
+
+    def require(self, *, growing: bool = False) -> None:
+        """Refuse to work on topics that are wrong or missing.
+
+        Args:
+            growing: Let pass what is narrower than its source, where the pipeline has worked before: partitions
+                are being added then, and those that are everywhere go on.
+
+        Raises:
+            StopError: Names every one, and what to do.
+        """
+        young = {row.pipeline for row in self.rows if row.state in {State.CREATED, State.MISSING}}
+        grown = {row.topic for row in self.rows if growing and row.pipeline not in young}
+        patient = [problem for problem in self.narrow if problem.key in grown]
+        wrong = [str(problem) for problem in self.problems if problem not in patient]
+        wrong += [
+            f"{row.topic}: {row.purpose} of pipeline {row.pipeline} does not exist: create it with "
+            "`seqmark topics`, or set worker.create_topics"
+            for row in self.missing
+        ]
+        if wrong:
+            raise StopError("the topics are not right:\n" + "\n".join(wrong))
+
+
+async def ensure(settings: Settings, *, create: bool) -> Report:
+    """Compare the topics of all pipelines with the cluster's, and create what is missing if ``create``.
+
+    Several workers may do so at once: one of them creates, all look again.
+
+    Raises:
+        UnreachableError: No broker answers.
+        StopError: The broker refused the connection, a look or a creation, or is too old.
+        ConfigError: Files of certificates or keys are wrong.
+    """
+    async with connected(settings.kafka) as admin:
+        if settings.worker.guarantee == "exactly_once":
+            await _require_transactions(admin)
+        wanted = names(settings)
+        # A source that is another pipeline's sink need not be there yet.
+        sources = {each.source for each in settings.pipelines}
+        sources -= {each.sink for each in settings.pipelines}
+        made = plan(settings, await _described(admin, wanted, sources, _SETTLE_S))
+        created: set[str] = set()
+        if create and made.missing:
+            created = await _create(admin, made.missing)
+            appearing = {topic.topic for topic in made.missing}
+            made = plan(settings, await _described(admin, wanted, appearing, _APPEAR_S))
+    return _report(made, created)
+
+
+@asynccontextmanager
+async def connected(kafka: Kafka) -> AsyncIterator[AIOKafkaAdminClient]:
+    """Connect an admin client and close it at the end; errors of the broker come out translated."""
+    admin = AIOKafkaAdminClient(
+        **client_options(kafka),
+        client_id="seqmark-topics",
+        request_timeout_ms=_CONNECT_S * 1000,
+    )
+    try:
+        try:
+            # Each address may take the whole time to connect.
+            async with asyncio.timeout(_CONNECT_S * len(kafka.bootstrap_servers.split(",")) + 5):
+                await admin.start()
+        except (KafkaError, TimeoutError) as error:
+            raise await _refused(kafka) from error
+        try:
+            yield admin
+        except (KafkaError, TimeoutError) as error:
+            raise _translated(error, kafka) from error
+    finally:
+        with suppress(Exception):
+            async with asyncio.timeout(_KNOCK_S):
+                await admin.close()
+
+
+async def describe(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> ClusterView:
+    """Look at topics by name; those that do not exist are left out, and are not created by asking.
+
+    Raises:
+        KafkaError: Also where a topic may not be looked at.
+    """
+    async with asyncio.timeout(_CALL_S):
+        # Not admin.describe_topics: it lets the broker create what it is asked for.
+        request = MetadataRequest(list(topics), allow_auto_topic_creation=False)
+        metadata = await _answered(admin, request)
+        found = {}
+        for topic in metadata.to_object()["topics"]:
+            error = for_code(topic["error_code"])
+            if error is UnknownTopicOrPartitionError:
+                continue
+            # LEADER_NOT_AVAILABLE and the like say nothing against the topic's being there.
+            if issubclass(error, _NOT_ALLOWED):
+                raise TopicAuthorizationFailedError(topic["topic"])
+            if topic["partitions"]:
+                found[topic["topic"]] = topic["partitions"]
+        configs = await _configs(admin, found)
+    return {
+        topic: TopicView(len(partitions), max(len(p["replicas"]) for p in partitions), configs[topic])
+        for topic, partitions in found.items()
+        if topic in configs
+    }
+
+
+async def _answered(admin: AIOKafkaAdminClient, request: Any) -> Any:
+    """Send to any broker; one that is just starting or leaving is asked again within our deadline."""
+    while True:
+        try:
+            return await admin._send_request(request)  # noqa: SLF001 - the only way without auto-creation
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            await asyncio.sleep(_POLL_S)
+
+
+async def _require_transactions(admin: AIOKafkaAdminClient) -> None:
+    """Refuse a broker that does not tell how transactions stand: what the fence rests on."""
+    try:
+        async with asyncio.timeout(_CALL_S):
+            await _answered(admin, DescribeTransactionsRequest([]))
+    except (IncompatibleBrokerVersion, NotImplementedError) as error:
+        raise StopError(TOO_OLD) from error
+
+
+async def _configs(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+    resources = [
+        ConfigResource(ConfigResourceType.TOPIC, topic, dict.fromkeys(READ_CONFIGS)) for topic in topics
+    ]
+    if not resources:
+        return {}
+    found: dict[str, dict[str, str]] = {}
+    for response in await admin.describe_configs(resources):
+        for code, message, _, topic, entries in response.resources:
+            error = for_code(code)
+            if error is UnknownTopicOrPartitionError:
+                continue  # deleted a moment ago
+            if code:
+                raise error(f"settings of topic {topic}: {message or error.description}")
+            found[topic] = {entry[0]: entry[1] for entry in entries if entry[1] is not None}
+    return found
+
+
+async def _create(admin: AIOKafkaAdminClient, wanted: list[TopicPlan]) -> set[str]:
+    """Create topics; returns those that this call made and not another worker's.
+
+    Raises:
+        StopError: With every topic that the broker refused, and why.
+    """
+    new = [NewTopic(t.topic, t.partitions, t.replication_factor, topic_configs=dict(t.configs)) for t in wanted]
+    async with asyncio.timeout(_CALL_S):
+        response = await admin.create_topics(new, timeout_ms=_CREATE_MS)
+    created = set()
+    refused = []
+    for topic, code, *message in response.topic_errors:
+        error = for_code(code)
+        if code == 0:
+            created.add(topic)
+        elif error is not TopicAlreadyExistsError:
+            said = (message[0] if message else None) or error.description
+            refused.append(f"{topic}: {error.message}: {said}")
+    if refused:
+        made = f" Created before: {', '.join(sorted(created))}." if created else ""
+        text = "the broker refused to create topics:\n" + "\n".join(refused)
+        raise StopError(f"{text}\nCreate them by hand, or allow it to this user.{made}")
+    return created
+
+
+async def _described(
+    admin: AIOKafkaAdminClient, topics: Iterable[str], expected: set[str], patience_s: float
+) -> ClusterView:
+    """Look until what is expected is seen: a broker learns of a new topic a moment after its maker."""
+    wanted = list(topics)
+    loop = asyncio.get_running_loop()
+    end = loop.time() + patience_s
+    while True:
+        cluster = await describe(admin, wanted)
+        if expected <= cluster.keys() or loop.time() >= end:
+            return cluster
+        await asyncio.sleep(_POLL_S)
+
+
+def _report(made: Plan, created: set[str]) -> Report:
+    wrong = {problem.key for problem in made.problems}
+    rows = []
+    for topic in made.topics:
+        if topic.topic in wrong:
+            state = State.WRONG
+        elif not topic.exists:
+            state = State.MISSING
+        else:
+            state = State.CREATED if topic.topic in created else State.EXISTS
+        rows.append(Row(topic.topic, topic.purpose, topic.pipeline, topic.partitions, state))
+    return Report(tuple(rows), tuple(made.problems), tuple(made.warnings), tuple(made.narrow))
+
+
+async def _refused(kafka: Kafka) -> StopError:
+    """Tell an address where nothing listens from a broker that does not want us: aiokafka says the same."""
+    addresses = kafka.bootstrap_servers.split(",")
+    if not any(await asyncio.gather(*map(_listens, addresses))):
+        return UnreachableError(
+            f"no broker at {kafka.bootstrap_servers}: is it running, and is kafka.bootstrap_servers right?"
+        )
+    return StopError(
+        f"{kafka.bootstrap_servers} listens, but speaks no Kafka with security_protocol "
+        f"{kafka.security_protocol} or refuses the credentials: compare kafka.security_protocol, "
+        "kafka.sasl_* and kafka.ssl_* with the listener's settings"
+    )
+
+
+async def _listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(_KNOCK_S):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(_KNOCK_S):
+            await writer.wait_closed()
+    return True
+
+
+def _translated(error: Exception, kafka: Kafka) -> SeqmarkError:
+    if isinstance(error, _NOT_ALLOWED):
+        return StopError(
+            f"the broker does not allow this user to look at or create topics ({error}): he needs "
+            "DESCRIBE and DESCRIBE_CONFIGS on all topics of the config, CREATE for those to be made"
+        )
+    if isinstance(error, TimeoutError):
+        return StopError(f"{kafka.bootstrap_servers} did not answer in time: is the cluster well?")
+    return StopError(f"{kafka.bootstrap_servers}: {error}")
+
+
+async def look(settings: Settings) -> ClusterView:
+    """Look at the topics of all pipelines.
+
+    Raises:
+        StopError: A topic is not as it must be.
+        RebuildError: One is not there, or the broker does not say.
+    """
+    try:
+        async with connected(settings.kafka) as admin:
+            view = await describe(admin, names(settings))
+    except StopError as error:
+        # The worker has started: what does not answer now did then, and may again.
+        raise RebuildError("topics", str(error)) from error
+    missing = [name for name in names(settings) if name not in view]
+    if missing:
+        # Also what a broker says that has not heard of a topic yet: waiting loses nothing.
+        raise RebuildError("topics", f"not there: {', '.join(missing)}; waiting for them")
+    made = plan(settings, view)
+    # What is narrower than its source is waited for by the partitions that it lacks.
+    problems = [problem for problem in made.problems if problem not in made.narrow]
+    if problems:
+        raise StopError("the topics are not right any more:\n" + "\n".join(map(str, problems)))
+    return view
+
+
+def is_compacted(view: ClusterView, topic: str) -> bool:
+    """Whether a topic is compacted."""
+    return "compact" in view[topic].configs.get("cleanup.policy", "")

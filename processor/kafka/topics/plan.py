@@ -1,0 +1,343 @@
+"""Which topics should there be, with which settings, and what is wrong with those that are?
+
+Pure: settings and a view of the cluster in, a plan out. Nothing that exists is ever planned to be altered.
+
+A *problem* loses records or state, or makes the broker refuse them: nothing may run. A *warning* may
+become one. Settings of a topic that is still to be made follow its source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from processor.errors import Problem
+from schemas.config import InsertIdDedup
+
+if TYPE_CHECKING:
+    from schemas.config import Pipeline, Settings
+
+# 2^63 - 1 ms: no limit. Since 4.0 Kafka refuses timestamps more than 1 h ahead by default; a record that the
+# source took must not be refused by the sink.
+NO_LIMIT = "9223372036854775807"
+BEFORE_MAX = "message.timestamp.before.max.ms"
+AFTER_MAX = "message.timestamp.after.max.ms"
+# The one name of both before Kafka 3.6; gone in 4.0.
+DIFFERENCE_MAX = "message.timestamp.difference.max.ms"
+LIMITS = (BEFORE_MAX, AFTER_MAX, DIFFERENCE_MAX)
+READ_CONFIGS = (
+    "cleanup.policy",
+    "retention.ms",
+    "retention.bytes",
+    "max.message.bytes",
+    "message.timestamp.type",
+    "min.insync.replicas",
+    *LIMITS,
+)
+# In quarantine three headers: two codes of some 20 bytes, a source of at most 249 + 30, and a detail. In
+# duplicates a receipt beside the record's key, which may be most of the record: some hundred bytes, and an id,
+# of which no part takes more than 4 KiB of the record. One record a batch. With a longer id it loses its key.
+MORE_BYTES = 64 * 1024
+# As many as a record's place can tell apart (`processor.engine.repartition`).
+MOST_ROUTED = 65_536
+# Kafka's own default: 1 MiB and the 12 bytes before a batch. Changelog blocks are cut to fit.
+CHANGELOG_BYTES = 1024 * 1024 + 12
+
+
+class Purpose(StrEnum):
+    """What a topic is for."""
+
+    SOURCE = "source"
+    SINK = "sink"
+    DUPLICATES = "duplicates"
+    QUARANTINE = "quarantine"
+    CHANGELOG = "changelog"
+    REPARTITION = "repartition"
+    POSITIONS = "positions"
+
+
+INTERNAL = frozenset({Purpose.CHANGELOG, Purpose.REPARTITION, Purpose.POSITIONS})
+"""Topics that belong to the application and hold what it cannot do without."""
+_LIKE_SINK = frozenset({Purpose.DUPLICATES, Purpose.CHANGELOG, Purpose.REPARTITION})
+"""With route these have the sink's partition count."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """A topic as the cluster has it: effective settings, the broker's defaults included."""
+
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+ClusterView = Mapping[str, TopicView]
+"""Topics by name; a name that is not there does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """A topic that should be there."""
+
+    topic: str
+    purpose: Purpose
+    pipeline: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+    exists: bool
+
+    @property
+    def view(self) -> TopicView:
+        """The topic as it will be."""
+        return TopicView(self.partitions, self.replication_factor, self.configs)
+
+
+@dataclass(slots=True)
+class Plan:
+    """What should be there, and what is wrong with what is."""
+
+    topics: list[TopicPlan] = field(default_factory=list)
+    """Sources that exist included; where a source is missing, its pipeline's topics cannot be planned."""
+    problems: list[Problem] = field(default_factory=list)
+    narrow: list[Problem] = field(default_factory=list)
+    """Those of the problems that a worker may wait for: a topic has fewer partitions than the source."""
+    warnings: list[Problem] = field(default_factory=list)
+
+    @property
+    def missing(self) -> list[TopicPlan]:
+        """The topics to be made."""
+        return [topic for topic in self.topics if not topic.exists]
+
+
+def changelog_topic(settings: Settings, pipeline: Pipeline) -> str:
+    """Return the name of the topic that holds a pipeline's state."""
+    return f"{settings.worker.application_id}-{pipeline.name}-changelog"
+
+
+def repartition_topic(settings: Settings, pipeline: Pipeline) -> str:
+    """Return the name of the internal topic that ``route = "by-id"`` re-keys through."""
+    return f"{settings.worker.application_id}-{pipeline.name}-repartition"
+
+
+def positions_topic(settings: Settings, pipeline: str) -> str:
+    """Return the name of the topic that says how far a pipeline's source has been routed."""
+    return f"{settings.worker.application_id}-{pipeline}-positions"
+
+
+def topics_of(settings: Settings, pipeline: Pipeline) -> Iterator[tuple[Purpose, str]]:
+    """Yield the topics of a pipeline beside its source."""
+    yield Purpose.SINK, pipeline.sink
+    if pipeline.duplicates is not None:
+        yield Purpose.DUPLICATES, pipeline.duplicates
+    if pipeline.quarantine is not None:
+        yield Purpose.QUARANTINE, pipeline.quarantine
+    yield Purpose.CHANGELOG, changelog_topic(settings, pipeline)
+    if _routed(pipeline):
+        yield Purpose.REPARTITION, repartition_topic(settings, pipeline)
+        yield Purpose.POSITIONS, positions_topic(settings, pipeline.name)
+
+
+def limit_bytes(cluster: ClusterView, topic: str) -> int:
+    """Return the largest batch that a topic takes; it must be there."""
+    return int(cluster[topic].configs["max.message.bytes"])
+
+
+def names(settings: Settings) -> list[str]:
+    """Return all topics of all pipelines, each once."""
+    found = {pipeline.source: None for pipeline in settings.pipelines}
+    for pipeline in settings.pipelines:
+        found.update(dict.fromkeys(topic for _, topic in topics_of(settings, pipeline)))
+    return list(found)
+
+
+def plan(settings: Settings, cluster: ClusterView) -> Plan:
+    """Compare what the pipelines need with what the cluster has."""
+    made = Plan()
+    planned: dict[str, TopicView] = dict(cluster)
+    for pipeline in _upstream_first(settings.pipelines):
+        source = planned.get(pipeline.source)
+        if source is None:
+            # Its partition count is the producer's to decide.
+            message = f"the source of pipeline {pipeline.name} does not exist: create it first"
+            made.problems.append(Problem(pipeline.source, message))
+            continue
+        if pipeline.source in cluster:
+            made.topics.append(_as_is(pipeline.source, Purpose.SOURCE, pipeline, source))
+        clean = _clean_partitions(settings, pipeline, planned, source)
+        for purpose, topic in topics_of(settings, pipeline):
+            wanted = TopicPlan(
+                topic,
+                purpose,
+                pipeline.name,
+                clean if purpose in _LIKE_SINK or purpose is Purpose.SINK else source.partitions,
+                source.replication_factor,
+                wanted_configs(purpose, pipeline, source),
+                exists=topic in planned,
+            )
+            there = planned.get(topic)
+            if there is None:
+                planned[topic] = wanted.view
+                made.topics.append(wanted)
+                continue
+            narrow = list(_narrow(wanted, pipeline, there))
+            made.narrow += narrow
+            made.problems += [*narrow, *_problems(wanted, pipeline, source, there)]
+            made.warnings += _warnings(wanted, source, there)
+            if topic in cluster:
+                made.topics.append(_as_is(topic, purpose, pipeline, there))
+    return made
+
+
+def wanted_configs(purpose: Purpose, pipeline: Pipeline, source: TopicView) -> dict[str, str]:
+    """Return the settings of a topic that is to be made."""
+    configs = {"message.timestamp.type": "CreateTime"}
+    configs |= {limit: NO_LIMIT for limit in LIMITS if limit in source.configs}
+    configs |= _like(source, "min.insync.replicas")
+    source_bytes = _number(source, "max.message.bytes", CHANGELOG_BYTES)
+    if purpose in INTERNAL:
+        blocks = purpose is Purpose.CHANGELOG and isinstance(pipeline.dedup, InsertIdDedup)
+        compact = purpose is not Purpose.REPARTITION and not blocks
+        # Never by time: retention goes by record timestamps, a replayed stream would lose live state.
+        configs |= {
+            "cleanup.policy": "compact" if compact else "delete",
+            "retention.ms": "-1",
+            "retention.bytes": "-1",
+        }
+        # Routed records carry where they came from.
+        least = source_bytes + MORE_BYTES if purpose is Purpose.REPARTITION else CHANGELOG_BYTES
+        configs["max.message.bytes"] = str(min(max(least, CHANGELOG_BYTES), 2**31 - 1))
+        return configs
+    configs["cleanup.policy"] = "delete"
+    configs |= _like(source, "retention.ms", "retention.bytes")
+    more = MORE_BYTES if purpose in {Purpose.QUARANTINE, Purpose.DUPLICATES} else 0
+    # The broker keeps it in an int32.
+    configs["max.message.bytes"] = str(min(source_bytes + more, 2**31 - 1))
+    return configs
+
+
+def _narrow(wanted: TopicPlan, pipeline: Pipeline, there: TopicView) -> Iterator[Problem]:
+    """Find a topic in which the last partitions of the source have none of the same number.
+
+    A wider one is no fault: partitions are added to the source last.
+    """
+    if _routed(pipeline) and wanted.purpose is not Purpose.POSITIONS:
+        return
+    if there.partitions < wanted.partitions:
+        yield Problem(
+            wanted.topic,
+            f"{wanted.purpose} of pipeline {pipeline.name}: has {there.partitions} partitions, its source "
+            f"{pipeline.source} has {wanted.partitions}: add partitions to it, it must have as many",
+        )
+
+
+def _problems(wanted: TopicPlan, pipeline: Pipeline, source: TopicView, there: TopicView) -> Iterator[Problem]:
+    def wrong(message: str) -> Problem:
+        return Problem(wanted.topic, f"{wanted.purpose} of pipeline {pipeline.name}: {message}")
+
+    if _routed(pipeline) and wanted.purpose in _LIKE_SINK and there.partitions != wanted.partitions:
+        yield wrong(
+            f"has {there.partitions} partitions, its sink {pipeline.sink} has {wanted.partitions}: "
+            "they must be equal"
+        )
+    if wanted.purpose is Purpose.POSITIONS and source.partitions > MOST_ROUTED:
+        yield wrong(f"the source has {source.partitions} partitions: at most {MOST_ROUTED} can be routed")
+    kind = there.configs.get("message.timestamp.type", "CreateTime")
+    if kind != "CreateTime":
+        yield wrong(f"message.timestamp.type is {kind}: must be CreateTime, or timestamps are lost")
+    for limit in LIMITS:
+        if _number(there, limit, int(NO_LIMIT)) < _number(source, limit, 0):
+            yield wrong(
+                f"{limit} is {there.configs[limit]}, the source's {source.configs[limit]}: "
+                "records that the source took would be refused"
+            )
+    if wanted.purpose in INTERNAL:
+        yield from map(wrong, _state_at_risk(wanted, there))
+
+
+def _state_at_risk(wanted: TopicPlan, there: TopicView) -> Iterator[str]:
+    right = wanted.configs["cleanup.policy"]
+    policy = there.configs.get("cleanup.policy", "delete")
+    if policy != right:
+        yield f"cleanup.policy is {policy}: must be {right}, or state is deleted"
+    elif right == "delete":
+        for key in ("retention.ms", "retention.bytes"):
+            if there.configs.get(key, "-1") != "-1":
+                yield f"{key} is {there.configs[key]}: must be -1, or state is deleted"
+
+
+def _warnings(wanted: TopicPlan, source: TopicView, there: TopicView) -> Iterator[Problem]:
+    def risky(message: str) -> Problem:
+        text = f"{wanted.purpose} of pipeline {wanted.pipeline}: {message}"
+        return Problem(wanted.topic, text)
+
+    size = _number(there, "max.message.bytes", 2**31 - 1)
+    if wanted.purpose in {Purpose.CHANGELOG, Purpose.POSITIONS}:
+        if size < CHANGELOG_BYTES - 12:
+            yield risky(f"max.message.bytes is {size}: at least {CHANGELOG_BYTES} is better")
+    elif size < (source_size := _number(source, "max.message.bytes", 0)):
+        yield risky(
+            f"max.message.bytes is {size}, the source's {source_size}: "
+            "a larger record is quarantined, or stops the worker"
+        )
+    least = "min.insync.replicas"
+    if _number(there, least, 1) < _number(source, least, 1):
+        yield risky(f"{least} is {there.configs.get(least, 1)}, the source's {source.configs[least]}")
+    if there.replication_factor < source.replication_factor:
+        yield risky(f"has {there.replication_factor} replicas, the source {source.replication_factor}")
+    policy = there.configs.get("cleanup.policy", "delete")
+    # An internal topic of the wrong policy is a problem already.
+    if "compact" in policy and wanted.purpose not in INTERNAL:
+        yield risky(f"cleanup.policy is {policy}: a record without a key is refused there")
+
+
+def _upstream_first(pipelines: Sequence[Pipeline]) -> list[Pipeline]:
+    """Order pipelines so that one whose source is another's sink comes after it; there are no loops."""
+    feeds = {pipeline.sink: pipeline for pipeline in pipelines}
+    ordered: dict[str, Pipeline] = {}
+    for pipeline in pipelines:
+        chain = [pipeline]
+        while (above := feeds.get(chain[-1].source)) is not None:
+            chain.append(above)
+        ordered.update({each.name: each for each in reversed(chain) if each.name not in ordered})
+    return list(ordered.values())
+
+
+def _as_is(topic: str, purpose: Purpose, pipeline: Pipeline, there: TopicView) -> TopicPlan:
+    return TopicPlan(
+        topic,
+        purpose,
+        pipeline.name,
+        there.partitions,
+        there.replication_factor,
+        there.configs,
+        exists=True,
+    )
+
+
+def _clean_partitions(settings: Settings, pipeline: Pipeline, cluster: ClusterView, source: TopicView) -> int:
+    """Return the partition count of the sink and of what goes with it: the source's, but with route its own."""
+    if _routed(pipeline):
+        for topic in (
+            pipeline.sink,
+            repartition_topic(settings, pipeline),
+            changelog_topic(settings, pipeline),
+        ):
+            if topic in cluster:
+                return cluster[topic].partitions
+    return source.partitions
+
+
+def _routed(pipeline: Pipeline) -> bool:
+    return isinstance(pipeline.dedup, InsertIdDedup) and pipeline.dedup.route is not None
+
+
+def _like(source: TopicView, *keys: str) -> dict[str, str]:
+    return {key: source.configs[key] for key in keys if key in source.configs}
+
+
+def _number(topic: TopicView, key: str, otherwise: int) -> int:
+    value = topic.configs.get(key)
+    return int(value) if value is not None else otherwise

@@ -1,0 +1,1 @@
+"""Transactions: producer, coordinator, and the markers that brokers left out."""

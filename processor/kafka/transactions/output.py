@@ -1,0 +1,94 @@
+"""How does a slot's work become lasting: in a transaction, or in order?
+
+Both outputs have the same six calls, so that the pipeline's commit reads the same for both guarantees.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from processor.kafka.client import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from processor.kafka.group.membership import Membership
+    from processor.kafka.transactions.producer import Producer
+    from processor.wire.encode import EncodedBatch
+
+
+class ExactlyOnceOutput:
+    """Output, changelog and offsets in one transaction of the slot's transactional id.
+
+    Args:
+        producer: Fenced already.
+        group_id: Whose offsets they are.
+        source: Topic of the offsets.
+    """
+
+    def __init__(self, producer: Producer, group_id: str, source: str) -> None:
+        self._producer = producer
+        self._group_id = group_id
+        self._source = source
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self._producer.begin(self._group_id)
+
+    def expect(self, topic: str, partition: int) -> None:
+        """Say that the transaction will write there as well."""
+        self._producer.expect(TopicPartition(topic, partition))
+
+    async def send(self, topic: str, partition: int, batches: Iterable[EncodedBatch]) -> None:
+        """Queue batches."""
+        await self._producer.send(topic, partition, batches)
+
+    async def flush(self) -> None:
+        """Wait until all are acknowledged."""
+        await self._producer.flush()
+
+    def next_offset(self, topic: str, partition: int) -> int:
+        """Return the offset after the last acknowledged batch."""
+        return self._producer.next_offset(topic, partition)
+
+    async def commit(self, offsets: Mapping[int, int], between: Callable[[], None]) -> None:
+        """Make source offsets part of the transaction, call ``between``, commit."""
+        await self._producer.add_offsets(self._group_id, _positions(self._source, offsets))
+        between()
+        await self._producer.end(commit=True)
+
+
+class AtLeastOnceOutput:
+    """Output acknowledged, then changelog, then the group's offsets; nothing binds them together."""
+
+    def __init__(self, producer: Producer, membership: Membership, source: str) -> None:
+        self._producer = producer
+        self._membership = membership
+        self._source = source
+
+    def begin(self) -> None:
+        """Nothing to begin."""
+
+    def expect(self, topic: str, partition: int) -> None:
+        """Nobody to tell."""
+
+    async def send(self, topic: str, partition: int, batches: Iterable[EncodedBatch]) -> None:
+        """Queue batches."""
+        await self._producer.send(topic, partition, batches)
+
+    async def flush(self) -> None:
+        """Wait until all are acknowledged."""
+        await self._producer.flush()
+
+    def next_offset(self, topic: str, partition: int) -> int:
+        """Return the offset after the last acknowledged batch."""
+        return self._producer.next_offset(topic, partition)
+
+    async def commit(self, offsets: Mapping[int, int], between: Callable[[], None]) -> None:
+        """Commit the group's offsets with the member's generation, call ``between``: there is no step 5."""
+        await self._membership.commit(_positions(self._source, offsets))
+        between()
+
+
+def _positions(source: str, offsets: Mapping[int, int]) -> dict[TopicPartition, int]:
+    return {TopicPartition(source, number): offset for number, offset in offsets.items()}

@@ -1,0 +1,434 @@
+"""How do whole batches, offsets and a transaction reach the broker, or surely not?
+
+A `Producer` serves one slot. It knows one answer to every error inside a transaction: it is broken from
+then on, every later call raises, and its owner drops it, makes a new one, fences and restores. Nothing is
+retried inside a transaction but what has not been tried (traps 4 and 5), so no outcome is ever guessed.
+
+Batches of one partition are sent in order, several requests in flight on one connection; a refused batch
+makes the broker refuse those behind it (their sequence has a gap), so order survives errors too.
+
+After a commit its markers are looked for in all partitions before anything else is written (`markers`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING, Any
+
+from processor.errors import FencedError, RebuildError, StopError
+from processor.kafka.client import (
+    Kafka,
+    KafkaError,
+    Link,
+    TopicPartition,
+    error_name,
+)
+from processor.kafka.transactions.coordinator import FENCED, Coordinator, Outcome
+from processor.kafka.transactions.markers import End, settle, take
+from processor.kafka.transactions.produce_request import BatchesRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
+
+    from processor.wire.encode import EncodedBatch
+
+log = logging.getLogger(__name__)
+
+IN_FLIGHT = 4
+"""Requests on the way to one broker; an idempotent producer may have 5 (KIP-98)."""
+PENDING_BYTES = 8 * 1024 * 1024
+"""`send` waits while more than this is queued: bounds memory, keeps chunks flowing."""
+REQUEST_BYTES = 4 * 1024 * 1024
+"""A request is closed once it holds this much (the broker's socket.request.max.bytes is 100 MiB)."""
+ACKS_ALL = -1
+SEQUENCES = 2**31
+LATE_S = 2.0
+"""Nothing has been answered for so long: whoever was asked may not lead any more. A leader that is well answers
+within milliseconds, or waits for a follower that is not."""
+CLOSE_S = 1.0
+"""How long closing waits to see the last commit in all partitions; if it is cut off, the next owner looks."""
+
+_TOO_LARGE = {Kafka.MESSAGE_TOO_LARGE, Kafka.RECORD_LIST_TOO_LARGE}
+_REFUSED = {
+    Kafka.INVALID_RECORD: "the topic does not take such records (a compacted topic wants keys)",
+    Kafka.INVALID_TIMESTAMP: "set the topic's message.timestamp.before.max.ms and after.max.ms "
+    "as `seqmark topics` does",
+    Kafka.CORRUPT_MESSAGE: "the broker finds the batch corrupt",
+    Kafka.UNSUPPORTED_FOR_MESSAGE_FORMAT: "the topic's message format is too old",
+    Kafka.UNSUPPORTED_COMPRESSION_TYPE: "the broker does not know the codec",
+    Kafka.TOPIC_AUTHORIZATION_FAILED: "allow this user WRITE on it",
+}
+
+
+def transactional_id(application_id: str, pipeline: str, slot: int, slots: int) -> str:
+    """Return the id that fences a slot's owners: it always names the same partitions.
+
+    With another number of slots a slot has other partitions, so the number is in the id: fencing those
+    who worked with another number must not fence ourselves.
+    """
+    return f"{application_id}-{pipeline}-{slot}-of-{slots}"
+
+
+class Producer:
+    """Sends batches of one slot, with a transactional id or, for at_least_once, without.
+
+    Args:
+        link: Connections of its own.
+        transactional_id: None: idempotent only.
+        transaction_timeout_ms: After which the coordinator aborts a transaction by itself.
+        deadline_s: For each step; below the transaction's time-out.
+        failed: Called when the end of a transaction that is committed cannot be seen: nobody may be waiting.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        transactional_id: str | None,
+        transaction_timeout_ms: int = 60_000,
+        deadline_s: float = 30.0,
+        failed: Callable[[Exception], None] = lambda _: None,
+    ) -> None:
+        self._link = link
+        self._failed = failed
+        self._id = transactional_id
+        self._deadline_s = deadline_s
+        self._coordinator = Coordinator(link, transactional_id, transaction_timeout_ms, deadline_s)
+        self._sequence: dict[TopicPartition, int] = defaultdict(int)
+        self._queue: dict[TopicPartition, deque[EncodedBatch]] = {}
+        self._added: set[TopicPartition] = set()
+        self._expected: set[TopicPartition] = set()
+        self._group: str | None = None
+        self._group_added = False
+        self._first: dict[TopicPartition, int] = {}
+        self._acknowledged: dict[TopicPartition, int] = {}
+        self._landed: dict[TopicPartition, int] = {}
+        self._known: dict[TopicPartition, int] = {}
+        self._pending_bytes = 0
+        self._unsent = 0
+        self._in_flight: dict[int, int] = defaultdict(int)
+        self._waited_for: list[tuple[int, list[TopicPartition]]] = []
+        self._failure: Exception | None = None
+        self._wake = asyncio.Event()
+        self._moved = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._pump_task: asyncio.Task[None] | None = None
+        self._in_transaction = False
+        self._unanswered = False
+        self._ending: asyncio.Task[None] | None = None
+
+    @property
+    def transactional(self) -> bool:
+        """Whether batches belong to transactions."""
+        return self._id is not None
+
+    async def fence(self, written: Iterable[TopicPartition] = ()) -> None:
+        """Take the transactional id: ends the previous owner's open transaction and its right to write.
+
+        Args:
+            written: All partitions that its owners write to; nothing of theirs is left open there.
+
+        Raises:
+            RebuildError: Not done within the deadline.
+            TransactionTimeoutError: The time-out is above the broker's.
+        """
+        await take(self._link, self._coordinator, list(written), self._deadline_s)
+        self._pump_task = asyncio.create_task(self._pump(), name=f"produce {self._id}")
+
+    def begin(self, group_id: str | None = None) -> None:
+        """Begin a transaction; the broker hears of it with the first batch.
+
+        Args:
+            group_id: Whose offsets will be part of it: announced early, beside the work, so that the commit
+                does not wait for that as well. None: announced with the offsets.
+        """
+        self._check()
+        self._added.clear()
+        self._expected.clear()
+        self._group, self._group_added = group_id, False
+        self._in_transaction = True
+
+    async def send(self, topic: str, partition: int, batches: Iterable[EncodedBatch]) -> None:
+        """Queue batches; waits while too much is on its way.
+
+        Raises:
+            RebuildError, FencedError, StopError: Something sent before has failed.
+        """
+        self._check()
+        tp = TopicPartition(topic, partition)
+        queue = self._queue.setdefault(tp, deque())
+        for batch in batches:
+            queue.append(batch)
+            self._pending_bytes += batch.size
+            self._unsent += 1
+        self._wake.set()
+        await self._until(lambda: self._pending_bytes <= PENDING_BYTES, "send")
+
+    def expect(self, partition: TopicPartition) -> None:
+        """Say that this transaction will write to a partition: announced along with the next new one."""
+        self._expected.add(partition)
+
+    async def flush(self) -> None:
+        """Wait until the broker has acknowledged everything.
+
+        Raises:
+            RebuildError, FencedError, StopError: Something has not been acknowledged.
+        """
+        await self._until(lambda: self._unsent == 0, "flush")
+        landed, self._landed = self._landed, {}
+        for tp, offset in landed.items():
+            if offset < self._known.get(tp, 0):
+                error = StopError(_went_back(tp, offset, self._known[tp]))
+                self._fail(error)
+                raise error
+            self._known[tp] = self._acknowledged[tp]
+
+    def next_offset(self, topic: str, partition: int) -> int:
+        """Return the offset after the last acknowledged batch of a partition."""
+        return self._acknowledged[TopicPartition(topic, partition)]
+
+    async def add_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Make the group's offsets part of the transaction.
+
+        Raises:
+            RebuildError, FencedError: They are not, or that is not known.
+        """
+        self._check()
+        await self._ended_everywhere()
+        if self._group is None or not self._added:
+            await self._coordinator.add_group(group_id)
+        else:
+            await self._until(lambda: self._group_added, "add_offsets")
+        await self._coordinator.commit_offsets(group_id, offsets)
+
+    async def end(self, *, commit: bool) -> None:
+        """Commit or abort the transaction.
+
+        Raises:
+            RebuildError: The outcome may be unknown: it must be found out by fencing and restoring.
+            FencedError: It was aborted: somebody else holds the id.
+        """
+        if commit:
+            self._check()
+            if self._unsent:
+                # aiokafka's own producer would commit over a failed produce (trap 4).
+                raise RebuildError("unflushed", "a transaction must not end before its batches")
+        await self._coordinator.end(commit=commit)
+        self._in_transaction = False
+        first, self._first = self._first, {}
+        if commit and first:
+            # Beside the work that goes on; the next transaction waits for it.
+            self._ending = asyncio.create_task(self._see_end(first), name=f"end {self._id}")
+
+    async def close(self) -> None:
+        """Stop sending and close the connections; an open transaction is left to be fenced."""
+        if self._failure is None and self._ending is not None:
+            await asyncio.wait([self._ending], timeout=CLOSE_S)
+        self._fail(RebuildError("closed", "the producer is closed"))
+        self._coordinator.close()
+        tasks = [task for task in (self._pump_task, self._ending, *self._tasks) if task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._link.close()
+
+    async def abort(self) -> None:
+        """Abort the open transaction, if there is one, so that nobody waits for its time-out.
+
+        Best effort: the next owner's fence does the same. It alone does where a request was not answered: what
+        arrives at the broker after this end would belong to no transaction, or to the next one (see `markers`).
+        """
+        if self._id is None or not self._in_transaction or not self._added:
+            return
+        # Whoever is at a commit of it still must not go on with that: what it tells would be of no transaction.
+        self._fail(RebuildError("aborted", "the transaction is aborted"))
+        if self._pump_task is not None:
+            # What is announced after the end would open another transaction.
+            self._pump_task.cancel()
+        try:
+            async with asyncio.timeout(5):
+                await self._until(lambda: not any(self._in_flight.values()), "abort", check=False)
+                if not self._unanswered:
+                    await self.end(commit=False)
+        except (RebuildError, FencedError, StopError, TimeoutError) as error:
+            log.info("transaction of %s is left to be fenced: %s", self._id, error)
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _fail(self, error: Exception) -> None:
+        if self._failure is None:
+            self._failure = error
+        self._wake.set()
+        self._moved.set()
+
+    async def _until(self, reached: Any, what: str, *, check: bool = True) -> None:
+        deadline = time.monotonic() + self._deadline_s
+        while True:
+            if check:
+                self._check()
+            if reached():
+                return
+            self._moved.clear()
+            left = deadline - time.monotonic()
+            try:
+                async with asyncio.timeout(max(min(left, LATE_S), 0)):
+                    await self._moved.wait()
+            except TimeoutError:
+                if left > LATE_S:
+                    await self._look()
+                    continue
+                failure = RebuildError("timeout", f"{what}: not done in {self._deadline_s} s")
+                self._fail(failure)
+                raise failure from None
+
+    async def _look(self) -> None:
+        """Give up what was sent to a broker that says nothing, if another one leads by now."""
+        await self._link.refresh()
+        for node, partitions in self._waited_for:
+            for tp in partitions:
+                leader = self._link.leader(tp)
+                if leader is not None and leader != node:
+                    where = f"{tp.topic}:{tp.partition} has moved to broker {leader}"
+                    self._fail(RebuildError("leader", f"{where}; broker {node} has not answered"))
+
+    async def _pump(self) -> None:
+        """Send what is queued: one batch a partition and request, several requests in flight."""
+        try:
+            while self._failure is None:
+                self._wake.clear()
+                if any(self._queue.values()):
+                    await self._add_partitions()
+                    self._dispatch()
+                    await self._add_group()
+                await self._wake.wait()
+        except (RebuildError, FencedError, StopError) as error:
+            self._fail(error)
+        except Exception as error:  # noqa: BLE001 - a pump that dies silently would hang its owner
+            self._fail(RebuildError("produce", f"sending failed: {error!r}"))
+
+    def _dispatch(self) -> None:
+        while True:
+            request: dict[int, dict[TopicPartition, EncodedBatch]] = defaultdict(dict)
+            size: dict[int, int] = defaultdict(int)
+            for tp in [tp for tp, queue in self._queue.items() if queue and self._may_send(tp)]:
+                node = self._link.leader(tp)
+                if node is None:
+                    raise RebuildError("leader", f"{tp.topic}:{tp.partition} has no leader")
+                if self._in_flight[node] < IN_FLIGHT and size[node] < REQUEST_BYTES:
+                    batch = self._queue[tp].popleft()
+                    request[node][tp] = batch
+                    size[node] += batch.size
+            if not request:
+                return
+            for node, batches in request.items():
+                self._in_flight[node] += 1
+                self._spawn(self._produce(node, batches))
+
+    def _may_send(self, tp: TopicPartition) -> bool:
+        """Whether the coordinator knows of ``tp``: more may be queued while it is being told of others."""
+        return self._id is None or tp in self._added
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _produce(self, node: int, batches: dict[TopicPartition, EncodedBatch]) -> None:
+        topics: dict[str, list[tuple[int, tuple[bytes | memoryview, ...]]]] = defaultdict(list)
+        for tp, batch in batches.items():
+            sequence = self._sequence[tp]
+            # Kafka wraps to 0 after 2^31 - 1, aiokafka to a negative number (trap 14).
+            self._sequence[tp] = (sequence + batch.count) % SEQUENCES
+            identity = (self._coordinator.producer_id, self._coordinator.epoch)
+            parts = batch.parts(*identity, sequence, transactional=self.transactional)
+            topics[tp.topic].append((tp.partition, parts))
+        timeout_ms = int(self._deadline_s * 1000)
+        request = BatchesRequest(self._id, ACKS_ALL, timeout_ms, list(topics.items()))
+        asked = (node, list(batches))
+        self._waited_for.append(asked)
+        try:
+            response = await self._link.request(node, request, timeout_s=self._deadline_s)
+            for topic, parts in response.topics:
+                for partition, code, base_offset, *_ in parts:
+                    tp = TopicPartition(topic, partition)
+                    if code != Kafka.NONE:
+                        self._fail(_refusal(tp, batches[tp], code))
+                    elif self.transactional:
+                        self._first[tp] = min(base_offset, self._first.get(tp, base_offset))
+                    self._landed[tp] = min(base_offset, self._landed.get(tp, base_offset))
+                    self._acknowledged[tp] = base_offset + batches[tp].count
+        except KafkaError as error:
+            self._unanswered = True
+            self._fail(RebuildError("produce", f"produce to broker {node}: {error!r}"))
+        finally:
+            self._in_flight[node] -= 1
+            self._waited_for.remove(asked)
+        if self._failure is None:
+            self._unsent -= len(batches)
+            self._pending_bytes -= sum(batch.size for batch in batches.values())
+        self._wake.set()
+        self._moved.set()
+
+    async def _add_partitions(self) -> None:
+        """Tell the coordinator which partitions the transaction writes to, before anything is sent."""
+        if self._id is None:
+            return
+        new = [tp for tp, queue in self._queue.items() if queue and tp not in self._added]
+        if not new:
+            return
+        new += self._expected.difference(self._added, new)
+        await self._ended_everywhere()
+        # Counted as added even if the answer fails: an abort is owed from here on.
+        self._added.update(new)
+        await self._coordinator.add_partitions(new)
+
+    async def _add_group(self) -> None:
+        """Tell the coordinator whose offsets will follow, while the first batches are on their way."""
+        if self._id is not None and self._group is not None and not self._group_added:
+            await self._coordinator.add_group(self._group)
+            self._group_added = True
+            self._moved.set()
+
+    async def _see_end(self, first: Mapping[TopicPartition, int]) -> None:
+        """See the commit in all partitions, or bring it there: the next end must not decide about it."""
+        try:
+            end = End(self._coordinator.producer_id, self._coordinator.epoch, Outcome.COMMITTED)
+            await settle(self._link, self._coordinator, first, end, self._deadline_s)
+        except Exception as error:  # noqa: BLE001 - as in the pump
+            failure = RebuildError("markers", f"the end of a transaction is not seen: {error!r}")
+            self._fail(error if isinstance(error, (RebuildError, FencedError, StopError)) else failure)
+            self._failed(failure)
+
+    async def _ended_everywhere(self) -> None:
+        """Wait until the commit before is seen in all partitions."""
+        if self._ending is not None:
+            await asyncio.wait([self._ending])
+            self._ending = None
+            self._check()
+
+
+def _went_back(tp: TopicPartition, offset: int, known: int) -> str:
+    return (
+        f"{tp.topic}:{tp.partition} has taken a batch at offset {offset}, but it was written up to {known} "
+        "before: the topic was deleted and made anew, or lost records. What is in this transaction does not "
+        "count; see 'A source made anew' in docs/operations.md."
+    )
+
+
+def _refusal(tp: TopicPartition, batch: EncodedBatch, code: int) -> Exception:
+    """Name the reaction to a refused batch."""
+    where = (
+        f"{tp.topic}:{tp.partition} refused a batch of {batch.count} records, {batch.size:,} bytes "
+        f"(source offsets {batch.first_offset} to {batch.last_offset}): {error_name(code)}"
+    )
+    if code in FENCED:
+        return FencedError(where)
+    if code in _TOO_LARGE:
+        return RebuildError("too_large", where)
+    if code in _REFUSED:
+        return StopError(f"{where}: {_REFUSED[Kafka(code)]}")
+    return RebuildError("produce", where)

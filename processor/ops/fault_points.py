@@ -1,0 +1,49 @@
+"""Where may a test end or halt this process? Between every two steps of the commit, and while it restores.
+
+``SEQMARK_FAULT_STEP=NAME[:N]`` ends the process with SIGKILL right after the N-th time (default 1) that
+the step NAME was done; with ``SEQMARK_FAULT_ACTION=stop`` it is halted there with SIGSTOP instead, once,
+until a test lets it go on. With ``SEQMARK_FAULT_PIPELINE`` only the commits of the pipeline, or the hop, of
+that name count. For tests only; without the variable `reached` costs one comparison.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from enum import StrEnum
+
+
+class Step(StrEnum):
+    """The commit's steps, as numbered in `processor.pipeline.slot_pipeline` and docs/architecture.md."""
+
+    BEGUN = "begun"
+    OUTPUT = "output"
+    CHANGELOG = "changelog"
+    OFFSETS = "offsets"
+    ENDED = "ended"
+    LOCAL = "local"
+
+
+class Restoring(StrEnum):
+    """Moments of a restore, see `processor.state.restore`."""
+
+    LOADED = "loaded"
+    """Some of the local state has been read."""
+    TAKEN_IN = "taken-in"
+    """Some of the changelog has been taken in, and written locally as far as that is due."""
+
+
+_wanted, _, _count = os.environ.get("SEQMARK_FAULT_STEP", "").partition(":")
+_left = int(_count) if _count else 1
+_pipeline = os.environ.get("SEQMARK_FAULT_PIPELINE", "")
+_signal = signal.SIGSTOP if os.environ.get("SEQMARK_FAULT_ACTION") == "stop" else signal.SIGKILL
+
+
+def reached(step: Step | Restoring, pipeline: str = "") -> None:
+    """Note that ``step`` is done, for ``pipeline``; a test may have asked to end or halt here."""
+    global _left  # noqa: PLW0603 - one counter for the process, by design
+    if step != _wanted or (_pipeline and pipeline != _pipeline):
+        return
+    _left -= 1
+    if _left == 0:
+        os.kill(os.getpid(), _signal)

@@ -1,0 +1,86 @@
+"""How does the worker talk while it runs? One line an event, as text or as JSON, to stderr."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import orjson
+
+QUIET = ("aiokafka", "faust", "mode", "numba", "asyncio", "aiohttp.access")
+"""Libraries that talk at info level about what operators cannot use; their warnings are kept."""
+
+SPARING_S = 10.0
+"""A client retries ten times a second; one line in ten seconds says the same."""
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time (RFC 3339), level, logger, message, fields, traceback if there is one.
+
+    Fields are what is logged with ``extra={"fields": {...}}``: the numbers of a message, for programs.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line.update(getattr(record, "fields", {}))
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return orjson.dumps(line).decode()
+
+
+class Sparing(logging.Filter):
+    """Lets a message of Kafka's clients through once in so many seconds: a broker that is away is one event.
+
+    Other messages always pass. Messages are told apart by their template, so that "Unable connect to
+    node %s" counts as one whatever the node.
+    """
+
+    def __init__(self, every_s: float) -> None:
+        super().__init__()
+        self._every_s = every_s
+        self._last: dict[tuple[str, str], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether the message passes."""
+        if not record.name.startswith((*QUIET, "processor.kafka.fetch", "processor.kafka.client")):
+            return True
+        if "GroupCoordinatorNotAvailableError" in record.getMessage():
+            return False  # a fresh broker makes its offsets topic; aiokafka asks again
+        key = (record.name, str(record.msg))
+        last = self._last.get(key)
+        if last is not None and record.created - last < self._every_s:
+            return False
+        self._last[key] = record.created
+        return True
+
+
+def set_up(form: Literal["text", "json"], level: str) -> None:
+    """Send all logging to stderr in one form."""
+    handler = logging.StreamHandler(sys.stderr)
+    if form == "json":
+        handler.setFormatter(JsonFormatter())
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+    handler.addFilter(Sparing(SPARING_S))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    for name in QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def write_to(stream: Any) -> Any:
+    """Send logging to another stream from now on; returns the one before."""
+    before = None
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler):
+            before = handler.setStream(stream) or before
+    return before

@@ -1,0 +1,258 @@
+"""What is a worker doing now, how fast, and how long until it has caught up?
+
+Pure: a `Metrics` and the time go in, a `Line` of numbers a pipeline comes out. Nothing is counted here; all
+numbers are those that Prometheus scrapes, and rates are differences between two looks at them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from processor.ops.metrics import Metrics
+
+VERDICTS = ("pass", "duplicate", "late", "quarantine")
+KEEPS_UP_S = 1.0
+"""A lag that is done in less is what is on its way to the next commit."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """What the metrics say of one pipeline at one moment.
+
+    Attributes:
+        counts: Records by verdict.
+        assigned: Partitions; None before the group has answered for the first time.
+        restored: Share of the changelog, by partition.
+        position: Committed source position, by partition.
+        lag: Records, by partition.
+        scopes: In all partitions.
+        ids: Likewise; None where the pipeline has none.
+        state_bytes: Likewise.
+        commits: How many.
+        commit_s: Seconds that they took.
+    """
+
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
+    assigned: int | None = None
+    restored: dict[str, float] = field(default_factory=dict)
+    position: dict[str, int] = field(default_factory=dict)
+    lag: dict[str, int] = field(default_factory=dict)
+    scopes: int = 0
+    ids: int | None = None
+    state_bytes: int = 0
+    commits: int = 0
+    commit_s: float = 0.0
+
+    @property
+    def records(self) -> int:
+        """Source records in committed transactions."""
+        return sum(self.counts.values())
+
+
+class Look(NamedTuple):
+    """All pipelines at one moment."""
+
+    at_s: float
+    joined: bool
+    """Whether all that the group has assigned, if anything, is at work."""
+    readings: Mapping[str, Reading]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One pipeline's status.
+
+    Attributes:
+        pipeline: Its name.
+        state: A word: starting, rebalancing, standing by, restoring, ready or draining.
+        assigned: Partitions.
+        ready: Of these, restored.
+        restored: Share of the changelogs, while restoring.
+        drained: Share of what was there when it was assigned, while draining.
+        records_per_s: Committed.
+        passed_per_s: Of these, passed.
+        counts: Records by verdict since the worker started.
+        lag: Records; None while no position is known.
+        catch_up_s: Until there is no lag; infinite while it does not shrink, None while that is not known.
+        commit_s: What a commit took of late; None where there was none.
+        quiet_s: Since the last commit; None where there was none at all.
+        scopes: With a watermark of their own.
+        ids: Remembered; None in mode watermark.
+        state_bytes: Memory that they take.
+    """
+
+    pipeline: str
+    state: str
+    assigned: int
+    ready: int
+    restored: float | None
+    drained: float | None
+    records_per_s: float
+    passed_per_s: float
+    counts: Mapping[str, int]
+    lag: int | None
+    catch_up_s: float | None
+    commit_s: float | None
+    quiet_s: float | None
+    scopes: int
+    ids: int | None
+    state_bytes: int
+
+
+class Status:
+    """Looks at the metrics from time to time.
+
+    Args:
+        metrics: The worker's.
+        pipelines: Their names, in the order in which they are shown.
+        now_s: Monotonic seconds, as everywhere here.
+        window_s: Rates are those of the last so many seconds, or since the look before if that is longer ago.
+        drain: Whether the worker stops when it is done.
+    """
+
+    def __init__(
+        self, metrics: Metrics, pipelines: Sequence[str], now_s: float, window_s: float, *, drain: bool = False
+    ) -> None:
+        self._metrics = metrics
+        self._pipelines = list(pipelines)
+        self._window_s = window_s
+        self._drain = drain
+        self._began_s = now_s
+        self._looks: deque[Look] = deque([read(metrics, self._pipelines, now_s)])
+        self._committed: dict[str, tuple[int, float]] = {}
+        self._was_assigned = False
+
+    def look(self, now_s: float) -> list[Line]:
+        """Return the status now, a line a pipeline."""
+        now = read(self._metrics, self._pipelines, now_s)
+        self._looks.append(now)
+        while len(self._looks) > 2 and self._looks[1].at_s <= now_s - self._window_s:
+            self._looks.popleft()
+        self._was_assigned |= any(reading.assigned for reading in now.readings.values())
+        return [self._line(name, self._looks[0], now) for name in self._pipelines]
+
+    def uptime_s(self, now_s: float) -> float:
+        """Return the seconds since the start."""
+        return now_s - self._began_s
+
+    def end(self, now_s: float) -> tuple[float, Mapping[str, Reading]]:
+        """Return the seconds since the start and what was counted in them; partitions are forgotten by then."""
+        return self.uptime_s(now_s), read(self._metrics, self._pipelines, now_s).readings
+
+    def _line(self, name: str, then: Look, now: Look) -> Line:
+        before, reading = then.readings[name], now.readings[name]
+        seconds = max(now.at_s - then.at_s, 1e-9)
+        rate = (reading.records - before.records) / seconds
+        assigned = reading.assigned or 0
+        restored = sum(reading.restored.values()) / assigned if assigned else 0.0
+        ready = sum(ratio >= 1 for ratio in reading.restored.values())
+        state = self._state(now, assigned, ready)
+        lag = sum(reading.lag.values()) if reading.lag else None
+        lag_before = sum(before.lag.values()) if before.lag.keys() == reading.lag.keys() else None
+        commits = reading.commits - before.commits
+        return Line(
+            name,
+            state,
+            assigned,
+            ready,
+            restored if state == "restoring" else None,
+            self._drained(name, reading) if self._drain and reading.position else None,
+            rate,
+            (reading.counts["pass"] - before.counts["pass"]) / seconds,
+            reading.counts,
+            lag,
+            _catch_up_s(lag, lag_before, rate, seconds),
+            (reading.commit_s - before.commit_s) / commits if commits else None,
+            self._quiet_s(name, reading, now.at_s),
+            reading.scopes,
+            reading.ids,
+            reading.state_bytes,
+        )
+
+    def _state(self, now: Look, assigned: int, ready: int) -> str:
+        if not assigned:
+            if now.joined:
+                return "standing by"
+            return "rebalancing" if self._was_assigned else "starting"
+        if ready < assigned:
+            return "restoring"
+        return "draining" if self._drain else "ready"
+
+    def _drained(self, name: str, reading: Reading) -> float:
+        """Return the share done of what was there when each partition was assigned."""
+        done = wanted = 0
+        for partition, position in reading.position.items():
+            begin, end = self._metrics.begun.get((name, partition), (position, position))
+            done += max(min(position, end) - begin, 0)
+            wanted += max(end - begin, 0)
+        return done / wanted if wanted else 1.0
+
+    def _quiet_s(self, name: str, reading: Reading, now_s: float) -> float | None:
+        if not reading.commits:
+            return None
+        commits, at_s = self._committed.get(name, (0, 0.0))
+        if commits != reading.commits:
+            self._committed[name] = (reading.commits, now_s)
+            return 0.0
+        return now_s - at_s
+
+
+def read(metrics: Metrics, pipelines: Sequence[str], now_s: float) -> Look:
+    """Read what is shown out of the metrics."""
+    readings = {name: Reading() for name in pipelines}
+    for labels, value in _samples(metrics.records, "_total"):
+        readings[labels["pipeline"]].counts[labels["verdict"]] = int(value)
+    for labels, value in _samples(metrics.assigned):
+        readings[labels["pipeline"]].assigned = int(value)
+    for labels, value in _samples(metrics.restore_ratio):
+        readings[labels["pipeline"]].restored[labels["partition"]] = value
+    for labels, value in _samples(metrics.position):
+        readings[labels["pipeline"]].position[labels["partition"]] = int(value)
+    for labels, value in _samples(metrics.lag):
+        readings[labels["pipeline"]].lag[labels["partition"]] = int(value)
+    scopes, ids, state_bytes = map(_sums, (metrics.scopes, metrics.ids, metrics.state_bytes))
+    for name, reading in readings.items():
+        reading.scopes, reading.ids = scopes.get(name, 0), ids.get(name)
+        reading.state_bytes = state_bytes.get(name, 0)
+    for labels, value in _samples(metrics.commit_seconds, "_count"):
+        readings[labels["pipeline"]].commits = int(value)
+    for labels, value in _samples(metrics.commit_seconds, "_sum"):
+        readings[labels["pipeline"]].commit_s = value
+    joined = any(value for _, value in _samples(metrics.ready))
+    return Look(now_s, joined, readings)
+
+
+def _samples(metric: Any, suffix: str = "") -> Iterator[tuple[dict[str, str], float]]:
+    for family in metric.collect():
+        for sample in family.samples:
+            if sample.name == family.name + suffix:
+                yield sample.labels, sample.value
+
+
+def _sums(metric: Any) -> dict[str, int]:
+    """Return the sum over the partitions, by pipeline."""
+    sums: dict[str, int] = {}
+    for labels, value in _samples(metric):
+        sums[labels["pipeline"]] = sums.get(labels["pipeline"], 0) + int(value)
+    return sums
+
+
+def _catch_up_s(lag: int | None, before: int | None, rate: float, seconds: float) -> float | None:
+    """Estimate by how fast the lag shrinks: what is produced meanwhile is in it."""
+    if lag is None:
+        return None
+    if not lag:
+        return 0.0
+    if lag <= rate * KEEPS_UP_S:
+        return lag / rate
+    if before is None:
+        return None
+    if before <= lag:
+        return math.inf
+    return lag / (before - lag) * seconds

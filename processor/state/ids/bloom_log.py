@@ -1,0 +1,239 @@
+"""How do the ids of Bloom filters survive a restart?
+
+In the changelog as blocks, as those of the exact backend do, whose places, numbers and checks are used here
+(`processor.state.ids.id_log`). Locally there are no pages of blocks. There are snapshots of the filters, which
+lag what has been taken in and name the changelog offset from which on the ids have to be put in once more; and
+with ``confirm`` runs of ids, by which hits are looked up (`processor.state.ids.runs`). They lag too. A start
+reads the changelog from where the one or the other lacks something. Without ``confirm`` no id is kept locally.
+
+Invariant: with ``confirm`` every committed id of a bucket that lives is in a run or in memory. What is read of
+the changelog a second time changes filters, and what is in memory of ids, and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from processor.engine.ids.bloom.snapshot import Reader, UnreadableSnapshotError
+from processor.engine.ids.clock import NEVER
+from processor.state.ids.id_log import IdLog
+from processor.state.ids.runs import Runs
+from processor.state.ids.snapshots import Snapshots
+from processor.state.state_log import ForeignStateError
+from schemas.changelog.bloom import (
+    ENTRY_KIND,
+    PIECE_KIND,
+    RUN_KIND,
+    RUN_PAGE_KIND,
+    SNAPSHOT_KEY,
+    Snapshot,
+    run_pages_before,
+)
+from schemas.changelog.ids import IDS_KEY, IdState
+from schemas.changelog.values import CorruptStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from processor.engine.batch.columns import Columns
+    from processor.engine.ids.block import Pages, Rows
+    from processor.engine.ids.bloom.numbering import BloomIndex
+
+PIECES_A_STEP = 4
+"""Pieces of filters that are read in one go, or runs: 4 MiB, some 10 ms."""
+
+
+class BloomLog(IdLog):
+    """The ids of one partition, see `IdLog`.
+
+    Args:
+        filters: Empty.
+    """
+
+    def __init__(self, filters: BloomIndex) -> None:
+        self._filters = filters
+        super().__init__(filters)
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._snapshots = Snapshots(self._filters)
+        self.runs = Runs(self._filters.window.expected)
+        self._erased_bucket: int | None = None
+        self._reached = 0
+        # What was found on the disk: how far the changelog was taken in, from where it is to be read again (and
+        # whether that goes on), and up to which number ids have been read or need not be.
+        self._taken_to = self._from = 0
+        self._again = False
+        self._read_to: int | None = None
+
+    # ---------------------------------------------------------------- what is committed
+
+    def committed(self, blocks: Sequence[tuple[bytes, Pages]], clock_ms: int, records: int) -> None:
+        """See `IdLog.committed`."""
+        rows = self._filters.staged()
+        super().committed(blocks, clock_ms, records)
+        self._enter(rows)
+
+    def reached(self, changelog_offset: int) -> None:
+        """See `Bulk.reached`."""
+        super().reached(changelog_offset)
+        self._reached = changelog_offset
+
+    def due(self, waited_s: float) -> bool:
+        """See `Bulk.due`: always, but while that is read again which is known."""
+        return super().due(waited_s) and not self._again
+
+    def _keep(self, block: bytes, pages: Pages) -> None:
+        """Keep no pages."""
+
+    def _enter(self, rows: Rows) -> None:
+        """Keep the ids of buckets that live so that hits can be looked up."""
+        window = self._filters.window
+        if window.confirm and len(rows):
+            self.runs.take(rows, rows.reading_ms // window.bucket_ms, window.first_live(self.clock_ms))
+
+    # ---------------------------------------------------------------- what is taken over
+
+    def take(self, columns: Columns) -> list[tuple[bytes, bytes | None]]:
+        """See `Bulk.take`."""
+        rest = super().take(columns)
+        if len(columns) and int(columns.offset[-1]) >= self._taken_to:
+            self._again = False
+        return rest
+
+    def check(self) -> None:
+        """See `Bulk.check`."""
+        if self._read_to is not None and self._read_to < self.index.next_number:
+            raise CorruptStateError(
+                f"ids from number {self._read_to} on are in no run, and were not found in the changelog"
+            )
+        super().check()
+        self._again = False
+
+    def _note(self, number: int, offset: int, *, inside: bool) -> None:
+        if offset >= self._taken_to:
+            super()._note(number, offset, inside=inside)
+        else:
+            self._inside = inside  # its place is known
+
+    def _take_state(self, state: IdState) -> None:
+        if self._again and state.next_number < self.index.next_number and state.secret == self.secret:
+            return  # it is known
+        super()._take_state(state)
+
+    def _take_rows(self, rows: Rows, pages: Pages) -> None:
+        if not self._again or rows.first >= self.index.next_number:
+            super()._take_rows(rows, pages)
+        # Else they are in the filters.
+        if self._read_to is not None:
+            if rows.first > self._read_to:
+                raise ForeignStateError(
+                    f"ids from number {self._read_to} to {rows.first - 1} are in no run, nor in the changelog"
+                )
+            self._read_to = max(self._read_to, rows.first + len(rows))
+        self._enter(rows)
+
+    def load(self, items: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
+        """See `Bulk.load`. The pages of runs are not read: each says by itself whether it is whole."""
+        state: IdState | None = None
+        snapshot: Snapshot | None = None
+        reader, count = Reader(), 0
+        for key, value in items:
+            if key.startswith(RUN_PAGE_KIND):
+                break  # they are the last
+            if key == IDS_KEY:
+                state = IdState.decode(value)
+            elif key == SNAPSHOT_KEY:
+                snapshot = Snapshot.decode(value)
+            elif key.startswith((PIECE_KIND, RUN_KIND)):
+                self._load_large(key, value, reader)
+                count += 1
+                if count % PIECES_A_STEP == 0:
+                    yield
+            else:
+                self._load_other(key, value)
+        yield
+        if state is None:
+            raise CorruptStateError("there is no record of ids")
+        self.secret, self.clock_ms = state.secret, state.clock_ms
+        self.trace = replace(state.trace, limits=())
+        self._said, self._floor = state, state.floor
+        self._snapshots.found(reader.pieces())
+        # Without a snapshot the filters are made again from all of the changelog.
+        if snapshot is not None:
+            self._adopt(snapshot, reader, state)
+        if self._filters.window.confirm:
+            self._again_from(state)
+        self._unsaved = False
+
+    def _again_from(self, state: IdState) -> None:
+        """Note which ids are in no run, and from where on they are read again."""
+        self._read_to = max(self.runs.since, state.floor)
+        if self._read_to < state.next_number:
+            self._from = min(self._from, self._places.of(self._read_to) or 0)
+
+    def _load_large(self, key: bytes, value: bytes, reader: Reader) -> None:
+        if key.startswith(RUN_KIND):
+            self.runs.load(key, value)
+        else:
+            _take_piece(reader, value)
+
+    def _load_other(self, key: bytes, value: bytes) -> None:
+        if key.startswith(ENTRY_KIND):
+            raise CorruptStateError("its ids are not in runs: it is of an earlier build")
+        super()._load_other(key, value)
+
+    def _adopt(self, snapshot: Snapshot, reader: Reader, state: IdState) -> None:
+        """Take the snapshot's filters over, as far as they live."""
+        window = self._filters.window
+        filters, begun = [], {}
+        for kept in snapshot.filters:
+            if window.ends_ms(kept.bucket) <= state.clock_ms:
+                continue
+            try:
+                each = reader.filter(kept.bucket, kept.order)
+            except UnreadableSnapshotError as error:
+                raise CorruptStateError(str(error)) from error
+            # Later pieces of it may have more. Where all that is read again counts, that is counted then; with
+            # refresh what is in it already does not, and would be given its room a second time.
+            each.ids = max(each.ids, kept.ids) if window.refresh else kept.ids
+            filters.append(each)
+            begun[kept.bucket] = kept.first
+        self._filters.adopt(filters, begun, snapshot.next_number, state.clock_ms)
+        self._snapshots.taken_over(snapshot)
+        self._begins, self._from = state.floor, snapshot.changelog_offset
+
+    def resumes(self, changelog_offset: int) -> int:
+        """See `Bulk.resumes`: from where the snapshot was begun, or the first id lies that is in no run."""
+        self._taken_to = self._reached = changelog_offset
+        self._again = self._from < changelog_offset
+        return min(changelog_offset, self._from)
+
+    # ---------------------------------------------------------------- what is written locally
+
+    def write(self, *, sweeping: bool = True) -> dict[bytes, bytes | None]:
+        """See `Bulk.write`; filters only together with a mark."""
+        changes = super().write(sweeping=sweeping)
+        changes |= self.runs.changes()
+        if sweeping:
+            changes |= self._snapshots.changes(self._reached)
+        return changes
+
+    def erased(self) -> tuple[bytes, bytes] | None:
+        """See `Bulk.erased`: the pages of buckets that are dropped."""
+        if self.clock_ms == NEVER or not self._filters.window.confirm:
+            return None
+        live = self._filters.window.first_live(self.clock_ms)
+        if self._erased_bucket is not None and live <= self._erased_bucket:
+            return None
+        self._erased_bucket = live
+        self.runs.drop(live)
+        return run_pages_before(live)
+
+
+def _take_piece(reader: Reader, piece: bytes) -> None:
+    try:
+        reader.take(piece)
+    except UnreadableSnapshotError as error:
+        raise CorruptStateError(str(error)) from error

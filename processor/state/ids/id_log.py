@@ -1,0 +1,368 @@
+"""How do millions of ids survive a restart?
+
+In the changelog as one block a commit, or a few: that is the same for all backends and is read and written
+here. What the local store has of them differs (`processor.state.ids.exact_log`,
+`processor.state.ids.bloom_log`).
+
+Numbers have no gaps. So a block that is missing is found, and so is a page: in front by the state's record,
+which says from which number on ids are alive, in between and at the end by the numbers themselves.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from processor.engine.ids.block import UnreadableBlockError, decode, joined
+from processor.engine.ids.clock import NEVER
+from processor.errors import StopError
+from processor.state.ids.offset_index import Places
+from processor.state.state_log import ForeignStateError
+from schemas.changelog.clock import ClockTrace
+from schemas.changelog.ids import (
+    ID_BLOCK_KIND,
+    ID_PLACE_KIND,
+    IDS_KEY,
+    ORIGIN_COPY_KEY,
+    IdState,
+    block_number,
+    decode_place,
+    encode_place,
+    id_place_key,
+    page_number,
+)
+from schemas.changelog.values import CorruptStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from processor.engine.batch.columns import Columns
+    from processor.engine.ids.block import Pages, Rows
+
+NOTHING_BOUND = ClockTrace(0, NEVER)
+"""Of a partition that has no state yet: since its first record timestamps alone have moved the clock."""
+SWEPT_RECORDS = 2_000
+"""The index frees one extent of expired ids a so many (see `ExactIndex.commit`)."""
+
+
+class Index(Protocol):
+    """What ids are looked up in, by its numbers: `ExactIndex` or `BloomIndex`."""
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next id that is remembered."""
+        ...
+
+    @property
+    def floor(self) -> int:
+        """Ids below this number are of no use any more, as of the last commit."""
+        ...
+
+    def clear(self) -> None:
+        """Forget everything."""
+        ...
+
+    def commit(self, pages: Pages | None, clock_ms: int, sweep: int = 0) -> None:
+        """Take the staged ids as committed, and forget what is expired."""
+        ...
+
+    def restore(self, rows: Rows, pages: Pages) -> None:
+        """Take over a committed block."""
+        ...
+
+    def begin_at(self, number: int) -> None:
+        """Give the next id this number, where nothing is remembered."""
+        ...
+
+
+@contextmanager
+def refusing_too_many() -> Iterator[None]:
+    """Say it to the operator when more ids are taken over than one partition can have."""
+    try:
+        yield
+    except MemoryError as error:
+        raise StopError(f"the ids of one partition do not fit: {error}") from error
+
+
+class IdLog(ABC):
+    """The ids of one partition: where they are kept, and the index over them.
+
+    Attributes:
+        index: In which they are looked up.
+        secret: The key of their hash; None before the first commit.
+        clock_ms: The partition's clock, as committed.
+        trace: How it came to that, as committed, without limits.
+
+    Args:
+        index: Empty.
+    """
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self._forget()
+
+    def _forget(self) -> None:
+        self.secret: bytes | None = None
+        self.clock_ms = NEVER
+        self.trace = NOTHING_BOUND
+        self._unsaved = False
+        # Of what was taken over: the first number that there is anything of, and the last state's record.
+        self._begins: int | None = None
+        self._said: IdState | None = None
+        self._floor = 0
+        self._inside = False
+        # What may be deleted of the changelog, and what the last commit has written.
+        self._places = Places()
+        self._origin: bytes | None = None
+        self._written = 0
+        self._commit: tuple[int, int] | None = None
+        self._promised: tuple[int, int] | None = None
+        self._expendable: int | None = None
+
+    # ---------------------------------------------------------------- what is committed
+
+    def begin(self, secret: bytes) -> None:
+        """Begin a partition that has no state yet."""
+        self.secret = secret
+
+    def changes(self, clock_ms: int, trace: ClockTrace) -> dict[bytes, bytes | None]:
+        """Return what the next commit writes beside its blocks and, last, the position.
+
+        Where something in front can be deleted once that is committed, the origin is among it.
+
+        Args:
+            clock_ms: The clock after its last record.
+            trace: How it came to that.
+        """
+        changes: dict[bytes, bytes | None] = {IDS_KEY: self._state(clock_ms, trace).encode()}
+        self.trace = replace(trace, limits=())
+        self._promised = None
+        place = self._places.ahead(self.index.floor)
+        if place is not None and self._origin is not None:
+            changes[ORIGIN_COPY_KEY] = self._origin
+            self._promised = self.index.floor, place
+        self._written = len(changes) + 1
+        return changes
+
+    def restated(self) -> None:
+        """Take note that what is written next is all there is: of the changelog before it nothing counts."""
+        self._places = Places()
+        self._origin = None
+
+    def _state(self, clock_ms: int, trace: ClockTrace) -> IdState:
+        assert self.secret is not None  # noqa: S101 - there is one from `begin` or a restore
+        return IdState(self.secret, clock_ms, self.index.next_number, self.index.floor, trace)
+
+    def committed(self, blocks: Sequence[tuple[bytes, Pages]], clock_ms: int, records: int) -> None:
+        """Take the staged ids as committed.
+
+        Args:
+            blocks: What was written of them, in order; none where nothing was staged.
+            clock_ms: The clock after the commit's last record.
+            records: How many it has judged.
+        """
+        sweep = 1 + records // SWEPT_RECORDS
+        first = int(blocks[0][1].first[0]) if blocks else self.index.next_number
+        self._commit = first, len(blocks) + self._written
+        if self._promised is not None:
+            floor, self._expendable = self._promised
+            self._places.forget_before(floor)
+            self._promised = None
+        for block, pages in blocks:
+            self._keep(block, pages)
+        self.index.commit(joined([pages for _, pages in blocks]), clock_ms, sweep)
+        self.clock_ms = clock_ms
+        self._unsaved = True
+
+    def reached(self, changelog_offset: int) -> None:
+        """See `Bulk.reached`: a commit's records are the last ones before that, one behind the other."""
+        if self._commit is not None:
+            first, records = self._commit
+            self._places.note(first, changelog_offset - records)
+            self._commit = None
+
+    def note_origin(self, value: bytes) -> None:
+        """See `Bulk.note_origin`."""
+        self._origin = value
+        self._unsaved = True
+
+    def expendable(self) -> int | None:
+        """See `Bulk.expendable`: what lies before the first living ids, the origin being behind it too."""
+        expendable, self._expendable = self._expendable, None
+        return expendable
+
+    @abstractmethod
+    def _keep(self, block: bytes, pages: Pages) -> None:
+        """Keep of a committed block what the local store is to have of it."""
+
+    # ---------------------------------------------------------------- what is taken over
+
+    @property
+    def empty(self) -> bool:
+        """See `Bulk.empty`."""
+        return self._begins is None and self.secret is None
+
+    @property
+    def unsaved(self) -> bool:
+        """See `Bulk.unsaved`."""
+        return self._unsaved
+
+    @property
+    def waiting_bytes(self) -> int:
+        """See `Bulk.waiting_bytes`: none but where a backend says otherwise."""
+        return 0
+
+    def clear(self) -> None:
+        """See `Bulk.clear`."""
+        self.index.clear()
+        self._forget()
+
+    def due(self, waited_s: float) -> bool:
+        """See `Bulk.due`: always, for candidates are confirmed by what is in the store."""
+        del waited_s
+        return True
+
+    def take(self, columns: Columns) -> list[tuple[bytes, bytes | None]]:
+        """See `Bulk.take`."""
+        rest: list[tuple[bytes, bytes | None]] = []
+        items = columns.items(np.arange(len(columns)))
+        for offset, (key, value) in zip(columns.offset.tolist(), items, strict=True):
+            if value is not None and key == IDS_KEY:
+                state = IdState.decode(value)
+                self._note(state.next_number, offset, inside=False)
+                self._take_state(state)
+            elif value is not None and key == ORIGIN_COPY_KEY:
+                self._origin = value
+            elif value is not None and key.startswith(ID_BLOCK_KIND):
+                try:
+                    rows, clock_ms, pages = decode(value, key)
+                except UnreadableBlockError as error:
+                    raise CorruptStateError(str(error)) from error
+                self._note(rows.first, offset, inside=True)
+                self._take_rows(rows, pages)
+                self._keep(value, pages)
+                self._expire(clock_ms, len(rows))
+            else:
+                rest.append((key, value))
+                continue
+            self._unsaved = True
+        return rest
+
+    def _note(self, number: int, offset: int, *, inside: bool) -> None:
+        """Note the place of a commit's blocks, or of its state without any; ``inside`` false: its last of ours.
+
+        Each block of it, since a reset writes a whole state as one commit.
+        """
+        if inside or not self._inside:
+            self._places.note(number, offset)
+        self._inside = inside
+
+    def _take_state(self, state: IdState) -> None:
+        if self.secret not in {None, state.secret}:
+            raise ForeignStateError("its ids are hashed with another secret than those before")
+        if self._begins is None:
+            self._begins = state.next_number
+            self.index.begin_at(state.next_number)
+        elif state.next_number != self.index.next_number:
+            raise ForeignStateError(
+                f"ids up to number {state.next_number - 1} were remembered, and those from "
+                f"{self.index.next_number} on are not there"
+            )
+        self.secret = state.secret
+        self.trace = replace(state.trace, limits=())
+        self._said = state
+        self._floor = max(self._floor, state.floor)
+        self._expire(state.clock_ms, 0)
+
+    def _take_rows(self, rows: Rows, pages: Pages) -> None:
+        self._goes_on(rows.first)
+        with refusing_too_many():
+            self.index.restore(rows, pages)
+
+    def _goes_on(self, first: int) -> None:
+        """Look whether ids from this number on are the next ones."""
+        if self._begins is None:
+            self._begins = first
+        elif first != self.index.next_number:
+            raise ForeignStateError(
+                f"ids from number {first} on follow, and {self.index.next_number} should be the next"
+            )
+
+    def _expire(self, clock_ms: int, ids: int) -> None:
+        self.clock_ms = max(self.clock_ms, clock_ms)
+        self.index.commit(None, self.clock_ms, 1 + ids // SWEPT_RECORDS)
+
+    @abstractmethod
+    def load(self, items: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
+        """See `Bulk.load`."""
+
+    def _load_other(self, key: bytes, value: bytes) -> None:
+        """Take what the local store keeps of every backend's log beside the ids."""
+        if key == ORIGIN_COPY_KEY:
+            self._origin = value
+        elif key.startswith(ID_PLACE_KIND):
+            self._places.load(page_number(key), decode_place(key, value))
+
+    def resumes(self, changelog_offset: int) -> int:
+        """See `Bulk.resumes`."""
+        return changelog_offset
+
+    def check(self) -> None:
+        """See `Bulk.check`: from the first living id to the last one all must be there."""
+        if self.empty:
+            return
+        said = self._said
+        if said is None or said.next_number != self.index.next_number:
+            raise CorruptStateError("there are ids behind the last record of their state")
+        if self._begins is not None and self._begins > self._floor:
+            raise CorruptStateError(
+                f"ids from number {self._floor} to {self._begins - 1} are gone, which are inside the window: "
+                "they were deleted (by retention, DeleteRecords, or another cleanup.policy), and the records "
+                "they are of would pass again. Restore the topic from a copy, or see 'Beginning anew' in "
+                "docs/operations.md"
+            )
+
+    def begins_late(self, start: int) -> bool:
+        """See `Bulk.begins_late`: as far as places tell, which are few."""
+        needed = self._places.of(self._floor)
+        return needed is not None and start > needed
+
+    def require_begun(self, columns: Columns) -> bool:
+        """See `Bulk.require_begun`: the first block or state there must not be above the first living id."""
+        for key, value in columns.items(np.arange(len(columns))):
+            if value is None or not (key == IDS_KEY or key.startswith(ID_BLOCK_KIND)):
+                continue
+            number = IdState.decode(value).next_number if key == IDS_KEY else block_number(key)
+            if number > self._floor:
+                raise StopError(
+                    f"the changelog begins with id number {number}, and those from {self._floor} on are inside "
+                    "the window: they were deleted (by retention, DeleteRecords, or another cleanup.policy). "
+                    "The local state has them, but whoever takes this partition over would pass their "
+                    "duplicates. Restore the topic from a copy, or see 'Beginning anew' in docs/operations.md"
+                )
+            return True
+        return False
+
+    # ---------------------------------------------------------------- what is written locally
+
+    def write(self, *, sweeping: bool = True) -> dict[bytes, bytes | None]:
+        """See `Bulk.write`; before a restore has come to a state's record, next to nothing."""
+        del sweeping
+        changes: dict[bytes, bytes | None] = {}
+        if self.secret is not None:
+            changes[IDS_KEY] = self._state(self.clock_ms, self.trace).encode()
+        if self._origin is not None:
+            changes[ORIGIN_COPY_KEY] = self._origin
+        for number, offset in self._places.changes().items():
+            key = id_place_key(number)
+            changes[key] = None if offset is None else encode_place(key, offset)
+        self._unsaved = False
+        return changes
+
+    @abstractmethod
+    def erased(self) -> tuple[bytes, bytes] | None:
+        """See `Bulk.erased`."""

@@ -1,0 +1,1 @@
+"""Key-value stores for local state: RocksDB, and memory for tests and certificates."""

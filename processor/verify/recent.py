@@ -1,0 +1,105 @@
+"""What became of a source record near the place that is compared?
+
+Explains a record that should not be where it is: a duplicate that passed is one of the records dropped here.
+What is remembered is bounded: the rows at hand and the last ones before them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from processor.engine.batch.fingerprints import FINGERPRINT_WORDS, fingerprints
+from processor.engine.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from processor.engine.batch.columns import Columns
+
+REMEMBERED_ROWS = 4_096
+"""Source rows kept of those before the present ones while all is well: fingerprints cost 3 % of it all."""
+MOST_ROWS = 65_536
+"""The same while something differs: what is looked at ahead has to be known as well. 80 bytes each, 5 MB."""
+
+
+class Known(NamedTuple):
+    """A source record by its offset, and what the judgement says of it."""
+
+    offset: int
+    verdict: Verdict
+
+
+class _Rows(NamedTuple):
+    offset: NDArray[np.int64]
+    verdict: NDArray[np.uint8]
+    marks: NDArray[np.uint64]
+
+
+_NONE = _Rows(np.zeros(0, np.int64), np.zeros(0, np.uint8), np.zeros((0, FINGERPRINT_WORDS), np.uint64))
+
+
+class History:
+    """The source near the place that is compared."""
+
+    def __init__(self) -> None:
+        # New for each run: nobody can make two records that look the same.
+        self.secret = np.frombuffer(os.urandom(32), np.uint64).reshape(2, 2).copy()
+        self._before = _NONE
+        self._columns: Columns | None = None
+        self._verdict = _NONE.verdict
+        self._now: _Rows | None = None
+
+    def begin(self, columns: Columns, verdict: NDArray[np.uint8]) -> None:
+        """Take rows in; they are looked at until `end`."""
+        self._columns, self._verdict, self._now = columns, verdict, None
+
+    def end(self, *, even: bool) -> None:
+        """Keep what is remembered of the rows at hand; ``even``: nothing differs here."""
+        columns = self._columns
+        if columns is None or not len(columns):
+            return
+        most = REMEMBERED_ROWS if even else MOST_ROWS
+        start = max(0, len(columns) - most)
+        marks = fingerprints(columns, start, len(columns), self.secret)
+        before = self._before
+        self._before = _Rows(
+            np.concatenate((before.offset, columns.offset[start:]))[-most:],
+            np.concatenate((before.verdict, self._verdict[start:]))[-most:],
+            np.concatenate((before.marks, marks))[-most:],
+        )
+        self._columns = self._now = None
+
+    def marks(self, columns: Columns, start: int, stop: int) -> list[bytes]:
+        """Return the fingerprints of some rows of any columns, as bytes."""
+        return [mark.tobytes() for mark in fingerprints(columns, start, stop, self.secret)]
+
+    def same(self, mark: bytes) -> list[Known]:
+        """Return the records near here that are the same as one with fingerprint ``mark``, in offset order."""
+        wanted = np.frombuffer(mark, np.uint64)
+        return [
+            Known(int(rows.offset[row]), Verdict(int(rows.verdict[row])))
+            for rows in self._all()
+            for row in np.flatnonzero((rows.marks == wanted).all(axis=1)).tolist()
+        ]
+
+    def at(self, offset: int) -> Known | None:
+        """Return the record with this offset, if it is near here."""
+        for rows in self._all():
+            row = int(np.searchsorted(rows.offset, offset))
+            if row < rows.offset.size and rows.offset[row] == offset:
+                return Known(offset, Verdict(int(rows.verdict[row])))
+        return None
+
+    def _all(self) -> Iterator[_Rows]:
+        yield self._before
+        if self._columns is None:
+            return
+        if self._now is None:
+            marks = fingerprints(self._columns, 0, len(self._columns), self.secret)
+            self._now = _Rows(self._columns.offset, self._verdict, marks)
+        yield self._now

@@ -1,0 +1,292 @@
+"""From where to where is a partition compared?
+
+It begins where the pipeline's state begins: the origin in its changelog says so, for the source and each
+output. Without one everything counts, from the beginning. It ends at the position that stands beside the
+origin; where that is none of this source, at what the group has committed, and without a group at the source's
+last stable offset. A changelog without a position, and outputs that are empty, say that no worker has come to
+the partition yet.
+
+The position is asked for first and the outputs' ends after it, so that all that belongs to the first is below
+the second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from processor.errors import RebuildError, StopError
+from processor.judges.factory import definition
+from processor.kafka.changelog import ChangelogPartition
+from processor.kafka.client import TopicPartition
+from processor.kafka.offsets import bounds, committed
+from processor.kafka.source_identity import check_same_source
+from processor.state.changelog_head import Head, read_head
+from processor.state.clock_history import Recording
+from processor.verify.shared_topics import without
+from processor.verify.streams import PATIENCE_S
+from schemas.changelog.topic_ids import UNKNOWN_ID, TopicId
+from schemas.changelog.values import NO_TOPIC, Origin, Position
+from schemas.config import InsertIdDedup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from processor.kafka.client import Link
+    from processor.kafka.offsets import Bounds
+    from processor.verify.shared_topics import Others
+    from processor.verify.streams import Reader
+    from schemas.config import Pipeline
+
+POLL_S = 0.1
+ATTEMPTS = 5
+"""At reading a changelog that a worker deletes from the front meanwhile, at most once a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is compared of one partition.
+
+    Attributes:
+        start: The first source offset.
+        known_from: Where the state's knowledge begins: after a reset it remembers records before ``start``.
+        stop: The committed source offset; the last stable one where nothing is known of one.
+        committed: Whether it is a committed one.
+        stable: The source's last stable offset.
+        outputs: By topic: where to begin, and the log's bounds.
+        receipts_begin_late: The duplicates topic was added after the origin.
+        other_rules: The state was written under another definition than the config's.
+        recording: What is known of the partition's clock, in mode insert-id; None where no worker has said.
+        unjudged: So many source offsets in front of what the state knows are retained: nobody has judged them.
+        reset_ms: When the reset was that the state begins at, 0 where that is not known; None: at none.
+    """
+
+    start: int
+    known_from: int
+    stop: int
+    committed: bool
+    stable: int
+    outputs: dict[str, tuple[int, Bounds]]
+    receipts_begin_late: bool = False
+    other_rules: bool = False
+    recording: Recording | None = None
+    unjudged: int = 0
+    reset_ms: int | None = None
+
+    @property
+    def clock_known(self) -> tuple[int, int] | None:
+        """From which source offset on the clock is known, and what it read there; None: as far as is needed."""
+        noted = self.recording
+        if noted is None or noted.known_from is None or noted.known_from <= self.known_from:
+            return None
+        return noted.known_from, noted.before_ms
+
+
+async def find_limits(
+    reader: Reader,
+    pipeline: Pipeline,
+    partition: int,
+    group: str,
+    changelog: str | None,
+    shared: Mapping[str, Others],
+) -> Limits:
+    """Ask for the limits of one partition.
+
+    Args:
+        reader: To read the changelog.
+        pipeline: Whose.
+        partition: Number.
+        group: Consumer group.
+        changelog: The pipeline's changelog; None where there is none.
+        shared: By topic what tells records of other pipelines, see `processor.verify.shared_topics`.
+
+    Raises:
+        StopError: What has to be compared is not retained any more.
+    """
+    link = reader.link
+    source = TopicPartition(pipeline.source, partition)
+    offset = await committed_offset(link, group, source)
+    state, recording = Head(), None
+    if changelog is not None:
+        log = ChangelogPartition(link, reader.decoder, changelog, partition)
+        state, recording = await _said(log, pipeline)
+    outputs = [
+        topic for topic in (pipeline.sink, pipeline.duplicates, pipeline.quarantine) if topic is not None
+    ]
+    wanted = [source, *(TopicPartition(topic, partition) for topic in outputs)]
+    found = await bounds(link, wanted)
+    origin = state.origin
+    limits = found[source]
+    if (
+        changelog is not None
+        and state.position is None
+        and offset is None
+        and not await _any_record(reader, wanted[1:], found, shared)
+    ):
+        # No worker has come to it yet: a partition that was added, a pipeline that is just starting.
+        ends = {topic: found[TopicPartition(topic, partition)] for topic in outputs}
+        nothing = {topic: (ends[topic].end, ends[topic]) for topic in outputs}
+        at = limits.start
+        return Limits(at, at, at, committed=False, stable=limits.stable, outputs=nothing)
+    ours = state.position is not None and await _is_of(link, source, state.position, limits)
+    if not ours:
+        # The state is of another source, and so is its origin: here everything counts.
+        origin = None
+    start = 0 if origin is None else origin.source_offset
+    stop, known = limits.stable, False
+    if state.position is not None and ours:
+        # Not the group's: brokers forget it when the group has been away for a week, at least once it may lag,
+        # and it was not read together with the origin.
+        stop, known = state.position.next_offset, True
+    elif offset is not None:
+        # What follows would be judged by a clock of which nothing is said yet.
+        stop, known = offset, not isinstance(pipeline.dedup, InsertIdDedup) or state.position is None
+    if stop > limits.end:
+        raise StopError(
+            f"{pipeline.source}:{partition} ends at {limits.end}, but {stop} has been committed: the topic was "
+            "made anew, or has lost records"
+        )
+    known_from = start if origin is None else origin.known_from
+    late = origin is not None and pipeline.duplicates is not None and origin.duplicates_offset == NO_TOPIC
+    noted = recording if ours else None
+    recording = noted
+    if stop > known_from or noted is not None:
+        recording = _require_clock(pipeline, partition, known_from, noted, receipts_late=late)
+    _require(pipeline.source, partition, min(known_from, stop), limits)
+    begins = _output_starts(pipeline, origin)
+    for topic in outputs:
+        _require(topic, partition, begins[topic], found[TopicPartition(topic, partition)])
+    return Limits(
+        start,
+        known_from,
+        max(start, stop),
+        known,
+        limits.stable,
+        {topic: (begins[topic], found[TopicPartition(topic, partition)]) for topic in outputs},
+        late,
+        state.position is not None and state.position.definition != definition(pipeline),
+        recording,
+        0 if origin is None else max(0, known_from - limits.start),
+        origin.reset_ms if origin is not None and origin.by_reset else None,
+    )
+
+
+async def _said(log: ChangelogPartition, pipeline: Pipeline) -> tuple[Head, Recording | None]:
+    """Return what a changelog says; None: this mode has no clock."""
+    for attempt in range(1, ATTEMPTS + 1):
+        there = await log.bounds()
+        try:
+            head = await read_head(log, there.start, there.stable)
+            if not isinstance(pipeline.dedup, InsertIdDedup):
+                return head, None
+            recording = Recording(log, there.start, arrival=pipeline.dedup.time == "arrival")
+            await recording.read(there.stable)
+        except RebuildError:
+            if attempt == ATTEMPTS or (await log.bounds()).start == there.start:
+                raise
+        else:
+            return head, recording
+    raise AssertionError("the last attempt has returned or raised")
+
+
+def _require_clock(
+    pipeline: Pipeline,
+    partition: int,
+    known_from: int,
+    recording: Recording | None,
+    *,
+    receipts_late: bool,
+) -> Recording | None:
+    """Look whether the partition's clock is known from where the state begins, or receipts can help.
+
+    Raises:
+        StopError: Neither, and timestamps alone do not say it.
+    """
+    if not isinstance(pipeline.dedup, InsertIdDedup):
+        return None
+    name = f"{pipeline.source}:{partition}"
+    if recording is None:
+        if pipeline.dedup.time == "arrival":
+            raise StopError(f"{name}: nothing says when its records arrived: there is no changelog of them")
+        return None
+    if recording.known_from is not None and recording.known_from > known_from:
+        reason = ""
+        if pipeline.duplicates is None:
+            reason = "there are no receipts to go by: the pipeline has no duplicates topic"
+        elif receipts_late:
+            reason = "there are no receipts of before the duplicates topic was added"
+        elif pipeline.dedup.refresh:
+            reason = "with refresh ids may still be remembered from then"
+        if reason:
+            raise StopError(
+                f"{name}: what the partition's clock read before source offset {recording.known_from} is no "
+                "longer known: a worker's clock came in there, and what the changelog said of that was deleted "
+                f"with the ids that have expired; and {reason}. So nothing can be proved"
+            )
+    return recording
+
+
+async def _any_record(
+    reader: Reader,
+    outputs: Iterable[TopicPartition],
+    limits: Mapping[TopicPartition, Bounds],
+    shared: Mapping[str, Others],
+) -> bool:
+    """Whether there is a committed record in one of ``outputs``: it has to be explained, whoever wrote it."""
+    for tp in outputs:
+        async with aclosing(reader.pieces(tp, limits[tp].start, limits[tp].stable)) as pieces:
+            async for columns, _ in pieces:
+                theirs = shared.get(tp.topic)
+                if len(columns if theirs is None else without(columns, theirs)):
+                    return True
+    return False
+
+
+async def _is_of(link: Link, source: TopicPartition, position: Position, limits: Bounds) -> bool:
+    """Whether a position was made from this source: not from one before it, nor from another of before."""
+    if position.topics.source.is_other(TopicId.of(source.topic, link.ids.get(source.topic, UNKNOWN_ID))):
+        return False
+    try:
+        await check_same_source(link, source, position, limits, compacted=False)
+    except StopError:
+        return False
+    return True
+
+
+def _output_starts(pipeline: Pipeline, origin: Origin | None) -> dict[str, int]:
+    if origin is None:
+        origin = Origin(0, 0, 0, 0)
+    starts = {pipeline.sink: origin.sink_offset}
+    if pipeline.duplicates is not None:
+        starts[pipeline.duplicates] = max(0, origin.duplicates_offset)
+    if pipeline.quarantine is not None:
+        starts[pipeline.quarantine] = max(0, origin.quarantine_offset)
+    return starts
+
+
+def _require(topic: str, partition: int, start: int, limits: Bounds) -> None:
+    if limits.start > start:
+        raise StopError(
+            f"{topic}:{partition} begins at offset {limits.start}: what was there from offset {start} on is no "
+            "longer retained, so that nothing can be proved of it"
+        )
+
+
+async def committed_offset(link: Link, group: str, source: TopicPartition) -> int | None:
+    """Return what the group has committed; None where nothing."""
+    return (await committed(link, group, [source])).get(source)
+
+
+async def moved_on(link: Link, group: str, source: TopicPartition, beyond: int) -> int | None:
+    """Wait until the group has committed more than ``beyond``; None where it does not within seconds."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        offset = await committed_offset(link, group, source)
+        if offset is not None and offset > beyond:
+            return offset
+        if time.monotonic() >= deadline:
+            return None
+        await asyncio.sleep(POLL_S)

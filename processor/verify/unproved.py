@@ -1,0 +1,140 @@
+"""What can be proved of records where nobody knows any more what the partition's clock read?
+
+What a worker's clock came in for is written down (`processor.state.clock_history`), and deleted with the ids
+that have expired. Then, from the beginning on::
+
+    before what is known     no verdict can be found again: that of the receipts is believed
+    for a window after that  an id may have passed before what is known. One that has passed since is known: its
+                             duplicates must have been dropped, with the right owner and expiry. Of another the
+                             word of its receipt is taken, as far as it speaks of what was before; without a
+                             receipt it must have passed
+    from then on             all that is remembered is known
+
+Believed or not, each record has to be in its one place as it came, and a receipt to be that of its record.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from processor.engine.verdict import Verdict
+from processor.judges.judge import Judgement
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from processor.judges.ids import InsertIds
+    from processor.judges.judge import Evidence
+
+ROWS = 1_024
+"""Records that are judged at a time: their receipts have to be held."""
+
+
+class Words(NamedTuple):
+    """What receipts say of some records.
+
+    Attributes:
+        row: int64[k], rows of those that have one, rising.
+        owner: int64[k], the owner's offset; -1 where the receipt names none that can be.
+        expires_ms: int64[k].
+    """
+
+    row: NDArray[np.int64]
+    owner: NDArray[np.int64]
+    expires_ms: NDArray[np.int64]
+
+
+class ByWord:
+    """Judges the records of one partition as long as not all that is remembered is known.
+
+    Attributes:
+        over: Whether all is known now: the judge alone goes on.
+        believed: Duplicates whose receipts were believed so far.
+
+    Args:
+        judge: Empty.
+        known_from: From which source offset on the clock is known.
+        before_ms: What it read there.
+        window_ms: How long an id is remembered.
+    """
+
+    def __init__(self, judge: InsertIds, known_from: int, before_ms: int, window_ms: int) -> None:
+        self._judge = judge
+        self._known_from = known_from
+        self._window_ms = window_ms
+        self._certain_ms = before_ms + window_ms
+        self._unseen_before = known_from
+        self.over = False
+        self.believed = 0
+        judge.set_clock(before_ms)
+
+    def pass_over(self, evidence: Evidence) -> None:
+        """Take note of records that are not compared: what they have left behind is not known either."""
+        known = self._known(evidence)
+        self._certain_ms = self._judge.pass_over(evidence.after(known)) + self._window_ms
+        if evidence.offset is not None and evidence.offset.size:
+            self._unseen_before = max(self._unseen_before, int(evidence.offset[-1]) + 1)
+
+    def judge(self, evidence: Evidence, words: Words) -> Judgement:
+        """Judge the next records, of which receipts say ``words``."""
+        known = self._known(evidence)
+        assert evidence.ids is not None  # noqa: S101 - mode insert-id
+        rows = evidence.fault.size
+        verdict = np.where(evidence.fault != 0, np.uint8(Verdict.QUARANTINE), np.uint8(Verdict.PASS))
+        owner, expires_ms = np.full(rows, -1, np.int64), np.zeros(rows, np.int64)
+        claimed = np.zeros(rows, np.bool_)
+        claimed[words.row] = (evidence.fault[words.row] == 0) & ~evidence.ids.unjudged[words.row]
+        believed = claimed.copy()
+        said = self._possible(words, known)
+        if known < rows:
+            judged, doubtful = self._judged(evidence.after(known), claimed[known:])
+            assert judged.owner is not None and judged.expires_ms is not None  # noqa: S101, PT018 - as above
+            verdict[known:], owner[known:], expires_ms[known:] = judged.verdict, judged.owner, judged.expires_ms
+            believed[known:] = doubtful
+        told = believed[words.row]
+        verdict[words.row[told]] = Verdict.DUPLICATE
+        owner[words.row[told]] = said.owner[told]
+        expires_ms[words.row[told]] = said.expires_ms[told]
+        self.believed += int(np.count_nonzero(told))
+        self.over = self._judge.log.clock_ms >= self._certain_ms and known < rows
+        return Judgement(verdict, np.zeros(0, np.int64), owner=owner, expires_ms=expires_ms)
+
+    def _possible(self, words: Words, known: int) -> Words:
+        """Return what receipts say, without what cannot be of records whose clock is known.
+
+        What they are believed in has passed unseen, so it cannot expire later than that can, nor have expired.
+        """
+        unseen = (words.owner < self._unseen_before) & (words.expires_ms <= self._certain_ms)
+        can_be = (words.row < known) | (unseen & (words.expires_ms > self._judge.log.clock_ms))
+        return Words(words.row, np.where(can_be, words.owner, -1), np.where(can_be, words.expires_ms, 0))
+
+    def _known(self, evidence: Evidence) -> int:
+        """Return the first row at which the clock is known."""
+        assert evidence.offset is not None  # noqa: S101 - mode insert-id
+        return int(np.searchsorted(evidence.offset, self._known_from))
+
+    def _judged(self, evidence: Evidence, claimed: NDArray[np.bool_]) -> tuple[Judgement, NDArray[np.bool_]]:
+        """Judge records of which some have receipts; those of ids that are not known are not remembered."""
+        assert evidence.ids is not None  # noqa: S101 - mode insert-id
+        doubtful = np.zeros(claimed.size, np.bool_)
+        before = evidence.ids.unjudged.copy()
+        which = np.unique(evidence.ids.hash, axis=0, return_inverse=True)[1].reshape(-1)
+        while True:
+            evidence.ids.unjudged[:] = before | doubtful
+            judged = self._judge.judge(evidence)
+            passed = claimed & ~doubtful & (judged.verdict == Verdict.PASS)
+            if not passed.any():
+                evidence.ids.unjudged[:] = before
+                self._judge.absorb()
+                return judged, doubtful
+            # What was remembered of them is wrong, and so may be what was said of later ones with the same id.
+            self._judge.undo()
+            for each in np.unique(which[passed]):
+                rows = np.flatnonzero(which == each)
+                first = rows[passed[rows]][0]
+                # The id stays unknown up to the next that has passed.
+                later = rows[(rows > first) & ~claimed[rows]]
+                stop = later[0] if later.size else claimed.size
+                doubtful[rows[(rows >= first) & (rows < stop)]] = True

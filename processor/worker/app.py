@@ -1,0 +1,202 @@
+"""What holds the worker together while it runs? The Faust application. The only importer of faust.
+
+Faust supervises: the agents (one a pipeline and slot, each on a channel of its own, so that a slot that waits
+for its commit does not hold up another), the worker's service, the web server. Its own Kafka path is switched
+off (docs/decisions/0006): per record, it is a hundred times slower, and its tables lead what Kafka committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+from processor.errors import SeqmarkError, StopError
+from processor.kafka.client import KafkaError
+from processor.pipeline.hops import hops
+from processor.pipeline.warm import warm
+from processor.pipeline.warm_ids import warm_ids
+from processor.worker.worker import Worker
+from schemas.config import InsertIdDedup
+
+with contextlib.ExitStack() as _restored:
+    # `import faust` reads --datadir, -L and --loop from sys.argv: ours are none of its business.
+    _given, sys.argv = sys.argv, sys.argv[:1]
+    _restored.callback(setattr, sys, "argv", _given)
+    import faust
+    from faust.app import BootStrategy
+    from faust.web.base import BlueprintManager
+    from mode import Service
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable
+
+    from processor.ops.metrics import Metrics
+    from processor.worker.slot import Event
+    from schemas.config import Settings
+
+log = logging.getLogger(__name__)
+
+STOP_S = 7.0
+"""SIGTERM ends the worker within 10 s whatever hangs, the end of the process itself included, which takes one
+or two where the cores are taken; what was in flight is then aborted by the next owner's fence."""
+
+
+class _NoKafka(BootStrategy):  # type: ignore[misc]  # faust is untyped
+    """Start agents, services and the web server, but not Faust's consumer, producer and tables."""
+
+    enable_kafka = False
+
+
+class _WorkerService(Service):  # type: ignore[misc]  # mode is untyped
+    """The worker as a service that Faust starts and stops with the rest."""
+
+    logger = logging.getLogger("mode.worker")
+
+    def __init__(self, worker: Worker, **kwargs: Any) -> None:
+        self._worker = worker
+        super().__init__(**kwargs)
+
+    async def on_start(self) -> None:
+        await self._worker.start()
+
+    async def on_stop(self) -> None:
+        await self._worker.stop()
+
+
+class Application:
+    """The Faust app around one worker.
+
+    Args:
+        settings: Checked already; topics exist.
+        metrics: Where it counts.
+        drain: See `Worker`.
+    """
+
+    def __init__(self, settings: Settings, metrics: Metrics, *, drain: bool = False) -> None:
+        self._settings = settings
+        self.metrics = metrics
+        worker = settings.worker
+        self._faust = faust.App(
+            worker.application_id,
+            broker="kafka://",
+            store="memory://",
+            # Otherwise Faust makes a folder `<id>-data` wherever the worker is started.
+            datadir=str(worker.state_dir / worker.application_id / "faust"),
+            autodiscover=False,
+            topic_disable_leader=True,
+            web_enabled=worker.web_port != 0,
+            web_host=worker.web_host,
+            web_bind=worker.web_host,
+            web_port=worker.web_port or None,
+        )
+        self._faust.boot_strategy = _NoKafka(self._faust)
+        # Faust's own pages tell of its tables and routes, which are not used, and of its settings.
+        self._faust.web.blueprints = BlueprintManager()
+        self._channels: dict[tuple[str, int], Any] = {}
+        for hop in hops(settings):
+            for slot in range(worker.slots):
+                self._add_agent(hop.name, slot)
+        self._add_pages()
+        self.worker = Worker(settings, self.metrics, self._put, drain=drain)
+        self._service = _WorkerService(self.worker)
+
+    def _add_agent(self, pipeline: str, slot: int) -> None:
+        channel = self._faust.channel()
+        self._channels[pipeline, slot] = channel
+
+        async def agent(events: AsyncIterable[Event]) -> None:
+            async for event in events:
+                await event.run.handle(event)
+
+        self._faust.agent(channel, name=f"{pipeline}.{slot}")(agent)
+
+    async def _put(self, pipeline: str, slot: int, event: Event) -> None:
+        await self._channels[pipeline, slot].put(event)
+
+    def _add_pages(self) -> None:
+        page = self._faust.page
+
+        async def health(web: Any, request: Any) -> Any:
+            """200 while the process is alive and its event loop turns."""
+            del request
+            return web.json({"status": "ok"})
+
+        async def ready(web: Any, request: Any) -> Any:
+            """200 while everything assigned is restored and works; 503 while it is not."""
+            del request
+            status, why = self.worker.ready, self.worker.reason
+            return web.json(
+                {"ready": status, **({"reason": why} if why else {})}, status=200 if status else 503
+            )
+
+        async def metrics(web: Any, request: Any) -> Any:
+            del request
+            return web.bytes(self.metrics.render(), content_type="text/plain")
+
+        for path, view in (("/health", health), ("/ready", ready), ("/metrics", metrics)):
+            page(path, name=f"seqmark{path}")(view)
+
+    async def run(self) -> None:
+        """Run until told to stop, drained, or something cannot go on.
+
+        Raises:
+            SeqmarkError: What ended it.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.worker.end)
+        await self._start()
+        try:
+            await self.worker.wait()
+        finally:
+            log.info("stopping")
+            try:
+                async with asyncio.timeout(STOP_S):
+                    await self._service.stop()
+                    await self._faust.stop()
+            except TimeoutError:
+                log.warning("not everything could be given up in %s s", STOP_S)
+
+    async def _start(self) -> None:
+        worker = self._settings.worker
+        try:
+            await self._faust.start()
+        except OSError as error:
+            raise StopError(
+                f"web server at {worker.web_host}:{worker.web_port}: {error.strerror or error}; set "
+                "worker.web_port to a free port, or to 0 for none"
+            ) from error
+        self._faust.flow_control.resume()
+        try:
+            await self._service.start()
+        except KafkaError as error:
+            raise StopError(f"the consumer group cannot be joined: {error!r}") from error
+
+
+async def run_worker(settings: Settings, metrics: Metrics, *, drain: bool = False) -> None:
+    """Run a worker in this process until it ends, counting in ``metrics``.
+
+    Raises:
+        SeqmarkError: It could not go on.
+    """
+    # Before anything is assigned: nothing is compiled inside a commit.
+    warm()
+    if any(isinstance(pipeline.dedup, InsertIdDedup) for pipeline in settings.pipelines):
+        warm_ids()
+    # What the libraries have made stays until the end. Each full collection would walk through all of it, for
+    # some 50 ms in which no record moves.
+    gc.collect()
+    gc.freeze()
+    try:
+        application = Application(settings, metrics, drain=drain)
+        await application.run()
+    except SeqmarkError:
+        raise
+    except Exception as error:
+        log.exception("unexpected")
+        raise StopError(f"unexpected {error!r}") from error

@@ -1,0 +1,124 @@
+"""What do all slots of a worker share?"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from processor.kafka.topics.ensure import is_compacted, look
+from processor.pipeline.hop_kinds import work_of
+from processor.pipeline.turns import Turns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from processor.kafka.group.membership import Membership
+    from processor.kafka.topics.plan import ClusterView
+    from processor.ops.metrics import Metrics
+    from processor.pipeline.hop_kinds import HopWork
+    from processor.state.home import Home
+    from processor.state.state_log import Bulk
+    from processor.wire.decode import Decoder
+    from processor.wire.encode import Encoder
+    from schemas.config import Pipeline, Settings
+
+
+class Context:
+    """Shared by the slots of one worker; made by `processor.worker.worker.Worker`.
+
+    Args:
+        settings: Checked already.
+        options: Keyword arguments of an aiokafka client.
+        membership: The worker's place in the group.
+        home: Its state folder.
+        metrics: Its metrics.
+        decoder: One buffer for all slots.
+        encoder: Likewise.
+        fail: Called with what ends the worker.
+        progressed: Called when a slot got further: a commit, an empty fetch, ready.
+        drain: Whether the worker ends once it is drained.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what a worker has, gathered once
+        self,
+        settings: Settings,
+        options: Mapping[str, Any],
+        membership: Membership,
+        home: Home,
+        metrics: Metrics,
+        decoder: Decoder,
+        encoder: Encoder,
+        fail: Callable[[Exception], None],
+        progressed: Callable[[], None],
+        *,
+        drain: bool = False,
+    ) -> None:
+        worker = settings.worker
+        self.settings = settings
+        self.options = options
+        self.membership = membership
+        self.home = home
+        self.metrics = metrics
+        self.decoder = decoder
+        self.encoder = encoder
+        self.turns = Turns()
+        self.fail = fail
+        self.progressed = progressed
+        self.drain = drain
+        self.application_id: str = worker.application_id
+        self.exactly_once: bool = worker.guarantee == "exactly_once"
+        self.start: str = worker.start
+        self.slots: int = worker.slots
+        self.transaction_timeout_ms: int = worker.transaction_timeout_ms
+        self.commit_interval_s: float = worker.commit_interval_ms / 1000
+        self._restoring: set[Bulk] = set()
+        self._looked: asyncio.Task[ClusterView] | None = None
+
+    def waiting_bytes(self) -> int:
+        """Return what all restores together hold only until they are done."""
+        return sum(bulk.waiting_bytes for bulk in self._restoring)
+
+    @contextmanager
+    def restoring(self, bulk: Bulk | None) -> Iterator[None]:
+        """Count what ``bulk`` holds only until it is restored, while the block restores it."""
+        held = {bulk} if bulk is not None else set()
+        self._restoring |= held
+        try:
+            yield
+        finally:
+            self._restoring -= held
+
+    def rejoin(self) -> None:
+        """Ask the group again who owns what."""
+        self.membership.rejoin()
+
+    def look_again(self) -> None:
+        """Ask the broker anew at the next `work`: at an assignment, and when a slot is rebuilt."""
+        self._looked = None
+
+    async def work(self, hop: Pipeline) -> HopWork:
+        """Return the work on a hop, with its topics as the broker says since `look_again`.
+
+        Raises:
+            StopError: A topic is not as it must be.
+            RebuildError: The broker does not say.
+        """
+        return work_of(self.settings, hop, await self._view())
+
+    async def compacted(self, topic: str) -> bool:
+        """Whether a topic is compacted."""
+        return is_compacted(await self._view(), topic)
+
+    async def _view(self) -> ClusterView:
+        """Look once for all slots of an assignment."""
+        if self._looked is None:
+            self._looked = asyncio.create_task(look(self.settings), name="topics")
+        looked = self._looked
+        try:
+            return await asyncio.shield(looked)
+        except Exception:
+            # Whatever it was, it says nothing of the next time.
+            if self._looked is looked:
+                self._looked = None
+            raise

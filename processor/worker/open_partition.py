@@ -1,0 +1,292 @@
+"""How does a partition come to its state, and where does its source go on?
+
+The owner has fenced all others when this begins (docs/architecture.md, "restore" and "position"): the table is
+restored to the last stable offset of its changelog, the state in it says the position, and the source is
+checked against that. A partition without state begins where the config says; what cannot be gone on with by
+anybody's state stops the worker, and says how to go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from processor.errors import RebuildError, StopError
+from processor.judges.ids import IdJudge
+from processor.kafka.changelog import ChangelogPartition
+from processor.kafka.client import TopicPartition
+from processor.kafka.offsets import bounds, committed
+from processor.kafka.origin import origin_at
+from processor.kafka.source_identity import check_same_source
+from processor.kafka.transactions.producer import transactional_id
+from processor.pipeline.slot_pipeline import Partition, new_position
+from processor.state.belonging import refusal, require_own
+from processor.state.changelog_head import last_position, read_head
+from processor.state.kv.rocks import open_store
+from processor.state.kv.store import CorruptStoreError
+from processor.state.restore import restore
+from processor.state.table import Table
+from processor.wire.decode import Decoder
+from schemas.changelog.values import NO_TOPIC, CorruptStateError, Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from processor.kafka.client import Link
+    from processor.kafka.offsets import Bounds
+    from processor.kafka.transactions.producer import Producer
+    from processor.pipeline.hop_kinds import HopWork
+    from processor.pipeline.slot_pipeline import SlotPipeline
+    from processor.worker.context import Context
+    from schemas.changelog.values import Position
+
+log = logging.getLogger(__name__)
+
+ID_PIECE_BYTES = 1024 * 1024
+"""Of ids, so many bytes of records are judged at a time: each that is known is confirmed by a page, which takes
+up to 8 us, and 6,000 of them 50 ms, for which the event loop answers nobody."""
+SOME_OFFSETS = 1000
+"""At the end of a topic of positions: some 500 commits, of which one that has not been aborted is enough."""
+
+FRONT_OFFSETS = 16
+"""In front of a changelog: the first commit begins with the origin."""
+
+
+class Opening:
+    """Opens the partitions of one slot, one after the other, into its pipeline.
+
+    Args:
+        context: The worker's.
+        name: Of the hop.
+        work: On it.
+        link: Knows the topics of ``work``.
+        fence: Fences the owners of a transactional id, which wrote to the outputs of these source partitions.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        name: str,
+        work: HopWork,
+        link: Link,
+        fence: Callable[[str, list[int]], Awaitable[Producer]],
+    ) -> None:
+        self._context = context
+        self._name = name
+        self._work = work
+        self._topics = work.topics
+        self._link = link
+        # Not the worker's, which others may be using meanwhile, in a thread.
+        self._decoder = Decoder()
+        self._fence = fence
+        self._meaning = work.definition
+
+    async def partition(self, pipeline: SlotPipeline, tp: TopicPartition, limits: Bounds) -> None:
+        """Open a partition and put it into the pipeline, which has to commit where it begins.
+
+        Args:
+            pipeline: The slot's.
+            tp: Of the source.
+            limits: Its.
+
+        Raises:
+            RebuildError: The local state is corrupt; it is thrown away.
+            StopError: State and source do not fit each other, or the config.
+        """
+        context, name = self._context, self._name
+        folder = context.home.partition(name, tp.partition)
+        judge = self._work.judge()
+        gauge = context.metrics.restore_ratio.labels(name, str(tp.partition))
+        changelog = ChangelogPartition(self._link, self._decoder, self._topics.changelog, tp.partition)
+        store, damage = open_store(folder)
+        table = Table(store, judge.log)
+        try:
+            if damage:
+                log.error("local state of %s:%s is damaged, reading it anew: %s", name, tp.partition, damage)
+            self._forget_foreign(table, tp)
+            with context.restoring(judge.log):
+                position = await self._restored(table, changelog, gauge.set)
+            started, beginning = (position, ()) if position else await self._first_position(tp, limits)
+            started = self._of_now(started)
+            self._check_definition(tp, started)
+            if position is not None:
+                self._require_same_topics(tp, position)
+            # Not before: under a mark there must be no state that was read as something else than it is.
+            table.settle()
+            judge.load(table)
+            partition = Partition(tp.partition, table, judge, started, stable=limits.stable)
+            partition.changelog_offset = table.changelog_offset
+            if isinstance(judge, IdJudge):
+                partition.piece_bytes = ID_PIECE_BYTES
+            if position is None:
+                partition.origin = await self._origin(tp.partition, started.next_offset, beginning)
+            pipeline.partitions[tp.partition] = partition
+        except CorruptStoreError as error:
+            # Where the restore has not looked: all of it is read from the changelog next time.
+            table.clear()
+            table.close()
+            raise RebuildError("local", f"local state: {error}") from error
+        except BaseException:
+            table.close()
+            raise
+        context.metrics.begin(name, tp.partition, started.next_offset, limits.stable)
+        if position is None:
+            pipeline.begin_at(partition)
+        elif position.next_offset < limits.start:
+            pipeline.skip(tp.partition, limits.start)
+        else:
+            await check_same_source(
+                self._link, tp, position, limits, compacted=await context.compacted(tp.topic)
+            )
+            # A first hop commits where it stands at each assignment: whoever drains the second one with another
+            # worker looks for it, and a group's offsets are forgotten after a week without members.
+            if started != position or self._work.only_positions:
+                pipeline.begin_at(partition)
+
+    def _of_now(self, position: Position) -> Position:
+        """Return a position that says whose it is and of which topics; one of before that is taken over so."""
+        context = self._context
+        topics = position.topics.kept(self._topics.identified(self._link.ids))
+        named = replace(position, topics=topics, application=context.application_id, pipeline=self._name)
+        # Whose ids wrote this state: the next to restore it has to fence them, and no others.
+        return replace(named, slots=context.slots) if context.exactly_once else named
+
+    async def _restored(
+        self, table: Table, changelog: ChangelogPartition, show: Callable[[float], None]
+    ) -> Position | None:
+        def progress(done: int, total: int) -> None:
+            show(done / total if total else 1.0)
+
+        context = self._context
+        timeout_s = context.transaction_timeout_ms / 1000
+        try:
+            position = await restore(table, changelog, timeout_s, progress)
+        except StopError:
+            # What another application has written may not be readable for this one: whose it is comes first.
+            self._require_own(await last_position(changelog), changelog)
+            raise
+        self._require_own(position, changelog)
+        if position is None or position.slots in (0, context.slots) or not context.exactly_once:
+            return position
+        # The state was written by workers with another number of slots: their id for this partition is
+        # another, so ours has not fenced them.
+        number = int(changelog.name.rpartition(":")[2])
+        slot = number % position.slots
+        other = transactional_id(context.application_id, self._name, slot, position.slots)
+        log.warning("%s was written with slots = %s: fencing %s", changelog.name, position.slots, other)
+        # What waits for a place has nothing there, and was written to by nobody.
+        placed = range(min(len(self._link.partitions(self._topics.source)), self._topics.width))
+        await (await self._fence(other, list(placed[slot :: position.slots]))).close()
+        return await restore(table, changelog, timeout_s, progress)
+
+    def _require_own(self, position: Position | None, changelog: ChangelogPartition) -> None:
+        if position is not None:
+            require_own(position, self._context.application_id, self._name, changelog.name)
+
+    async def _origin(self, number: int, offset: int, beginning: tuple[int, ...]) -> Origin | None:
+        if self._work.only_positions:
+            # Nobody compares what a first hop writes.
+            return Origin(offset, NO_TOPIC, beginning=beginning) if beginning else None
+        outputs = self._topics.sink, self._topics.duplicates, self._topics.quarantine
+        origin = await origin_at(self._link, *outputs, number, offset)
+        return replace(origin, beginning=beginning)
+
+    async def _first_position(self, tp: TopicPartition, limits: Bounds) -> tuple[Position, tuple[int, ...]]:
+        """Return where a partition without state begins, and where the source ended when the pipeline began."""
+        group = self._context.application_id
+        known = await committed(self._link, group, [tp])
+        if tp in known:
+            anew = self._work.reset(f"--to-offset {tp.partition}:{known[tp]}")
+            raise StopError(
+                f"{tp.topic}:{tp.partition}: the group {group} has committed offset {known[tp]}, but the "
+                "changelog holds no state: it was deleted, or the pipeline was renamed. Going on would "
+                "judge without memory. Restore the changelog, or set the name back; or have the state "
+                f"recomputed from the source: {anew}; to begin anew at worker.start see 'Beginning anew' in "
+                "docs/operations.md."
+            )
+        if self._work.only_positions:
+            await self._require_same_meaning(tp)
+        beginning: tuple[int, ...] = ()
+        if self._context.start == "latest" and self._work.upstream is None:
+            known_beginning = await self._beginning(tp)
+            beginning = await self._ends(tp.topic) if known_beginning is None else known_beginning
+        # One that was added since, or of which nobody says where it ended, begins with its first record.
+        offset = beginning[tp.partition] if tp.partition < len(beginning) else limits.start
+        offset = max(offset, limits.start)
+        return new_position(offset, self._meaning, os.urandom(16), self._context.slots), beginning
+
+    async def _ends(self, topic: str) -> tuple[int, ...]:
+        every = [TopicPartition(topic, each) for each in sorted(self._link.partitions(topic))]
+        ends = await bounds(self._link, every)
+        return tuple(ends[each].end for each in every)
+
+    async def _beginning(self, tp: TopicPartition) -> tuple[int, ...] | None:
+        """Say where the source ended when the pipeline began at its end; None: it begins now.
+
+        A partition without state is not a pipeline without state: what came into it since the others began is
+        not to be skipped. Empty where they have begun and nobody says where the source ended then.
+        """
+        changelogs = self._link.partitions(self._topics.changelog)
+        sources = sorted(self._link.partitions(tp.topic) - {tp.partition})
+        for number in sources:
+            if number not in changelogs:
+                continue
+            changelog = ChangelogPartition(self._link, self._decoder, self._topics.changelog, number)
+            last = await last_position(changelog)
+            if last is None:
+                continue
+            there = await changelog.bounds()
+            # It is the first that is written, and stays in front whatever is compacted or deleted.
+            front = await read_head(changelog, there.start, min(there.start + FRONT_OFFSETS, there.stable))
+            if front.origin is None or front.position is None or front.position.state_id != last.state_id:
+                return ()  # of before a reset, maybe of another topic by this name, or nobody can tell
+            return front.origin.beginning
+        known = await committed(
+            self._link, self._context.application_id, [TopicPartition(tp.topic, each) for each in sources]
+        )
+        return () if known else None
+
+    async def _require_same_meaning(self, tp: TopicPartition) -> None:
+        """Look whether ids go where the source's other partitions send them: a new one has no state to say so.
+
+        Raises:
+            StopError: They do not. Whoever works on the others stops for that, too, but maybe later.
+        """
+        positions = self._topics.changelog
+        numbers = sorted(self._link.partitions(positions) - {tp.partition})
+        ends = await bounds(self._link, [TopicPartition(positions, each) for each in numbers])
+        for other, limits in ends.items():
+            changelog = ChangelogPartition(self._link, self._decoder, positions, other.partition)
+            # Each commit writes a position, and all that are there mean the same.
+            head = await read_head(changelog, max(limits.start, limits.stable - SOME_OFFSETS), limits.stable)
+            if head.position is not None:
+                self._check_definition(TopicPartition(tp.topic, other.partition), head.position)
+                return
+
+    def _forget_foreign(self, table: Table, tp: TopicPartition) -> None:
+        """Throw a local state of another definition away: `_check_definition` sees the changelog's."""
+        with contextlib.suppress(CorruptStateError, CorruptStoreError):  # the restore finds that too
+            position = table.position()
+            if position is not None and position.definition != self._meaning:
+                log.warning("local state of %s:%s is of another definition", tp.topic, tp.partition)
+                table.clear()
+
+    def _require_same_topics(self, tp: TopicPartition, position: Position) -> None:
+        now = self._topics.identified(self._link.ids)
+        where = f"{tp.topic}:{tp.partition}"
+        text = refusal(position, now, self._topics.named, where, self._work.reset)
+        if text is not None:
+            raise StopError(text)
+
+    def _check_definition(self, tp: TopicPartition, position: Position) -> None:
+        if position.definition != self._meaning:
+            anew = self._work.reset("--to-earliest")
+            raise StopError(
+                f"pipeline {self._name}: its dedup definition differs from the one that its state of "
+                f"{tp.topic}:{tp.partition} was made with ({self._work.judged_by}). State of one definition "
+                "means nothing under another: set the definition back, or have the state made anew: "
+                f"{anew}; see 'Reprocessing' and 'Beginning anew' in docs/operations.md."
+            )

@@ -1,0 +1,264 @@
+"""Which slots run here now, and when is the worker done?
+
+Joins the group, makes a `SlotRun` for each slot it is given, gives them up at each rebalance, and ends when it
+is told to, when something cannot go on, or when it is drained.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from processor.engine.verdict import Fault
+from processor.kafka.client import Link, TopicPartition, check_aiokafka
+from processor.kafka.group.membership import Membership
+from processor.kafka.options import client_options
+from processor.ops.memory_limit import watch
+from processor.pipeline.hops import hops
+from processor.state.home import Home
+from processor.wire.decode import Decoder
+from processor.wire.encode import Encoder
+from processor.worker.context import Context
+from processor.worker.slot import Event, SlotRun
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from processor.ops.metrics import Metrics
+    from schemas.config import Settings
+
+log = logging.getLogger(__name__)
+
+
+IDLE_LOOK_S = 1.0
+IDLE_S = 5.0
+"""A rebalance in good order takes less; a fresh broker makes its offsets topic in less, too."""
+IDLE_AGAIN_S = 60.0
+
+
+def _unseen(topics: list[str]) -> str:
+    names = ", ".join(topics)
+    return (
+        f"the group's leader sees no partition of {names}: nobody works on it. The topic is gone, or the "
+        "leader may not DESCRIBE it; it looks again every minute"
+    )
+
+
+def _count(link: Link, topic: str) -> int:
+    """Return how many partitions a topic has, as far as this worker sees."""
+    return len(link.partitions(topic))
+
+
+class Worker:
+    """One worker process's work.
+
+    Args:
+        settings: Checked already; topics exist.
+        metrics: Where it counts.
+        put: Puts an event into the channel of (pipeline name, slot number).
+        drain: End once everything assigned is committed up to where it ended when it was assigned.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        metrics: Metrics,
+        put: Callable[[str, int, Event], Awaitable[None]],
+        *,
+        drain: bool = False,
+    ) -> None:
+        check_aiokafka()
+        self._settings = settings
+        self._metrics = metrics
+        self._put = put
+        self._drain = drain
+        self._home = Home(settings.worker.state_dir, settings.worker.application_id)
+        self._pipelines = {hop.source: hop for hop in hops(settings)}
+        self._runs: dict[tuple[str, int], SlotRun] = {}
+        self._partitions: dict[str, list[int]] = {}
+        self._assigned = False
+        self._membership: Membership | None = None
+        self._context: Context | None = None
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._group_says = ""
+        self._watch: asyncio.Task[None] | None = None
+        self._memory: asyncio.Task[None] | None = None
+        self._idle: asyncio.Task[None] | None = None
+        # At scrape time: what is not ready any more makes no progress that could say so.
+        metrics.ready.set_function(lambda: self.ready)
+
+    async def start(self) -> None:
+        """Join the group.
+
+        Raises:
+            KafkaError: No broker answers.
+        """
+        worker = self._settings.worker
+        # From the first restore on: that is where an index grows fastest.
+        watching = watch(worker.memory_limit, self._metrics, self.end, self._waiting_bytes)
+        self._memory = asyncio.create_task(watching, name="memory")
+        options: dict[str, Any] = client_options(self._settings.kafka)
+        link = await Link.open(options, f"{worker.application_id}-group", list(self._pipelines))
+        for pipeline in self._pipelines.values():
+            self._metrics.expect(pipeline.name, [fault.code for fault in Fault if fault])
+            # Asked when somebody scrapes: partitions are added while nothing is assigned here.
+            self._metrics.source_partitions.labels(pipeline.name).set_function(
+                partial(_count, link, pipeline.source)
+            )
+        self._membership = Membership(
+            link,
+            worker.application_id,
+            dict.fromkeys(self._pipelines, worker.slots),
+            worker.session_timeout_ms,
+            worker.group_instance_id,
+        )
+        self._context = Context(
+            self._settings,
+            options,
+            self._membership,
+            self._home,
+            self._metrics,
+            Decoder(),
+            Encoder(),
+            self.end,
+            self._progressed,
+            drain=self._drain,
+        )
+        await self._membership.join(self)
+        self._watch = asyncio.create_task(self._watch_group(self._membership), name="group")
+        self._idle = asyncio.create_task(self._say_why_idle(self._membership), name="idle")
+
+    async def _watch_group(self, membership: Membership) -> None:
+        try:
+            await membership.failed()
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever the group says ends the worker
+            self.end(error)
+
+    async def _say_why_idle(self, membership: Membership) -> None:
+        """Say why the group gives no work, within seconds, then sparingly: aiokafka asks on in silence."""
+        said, said_at, idle_since = "", 0.0, time.monotonic()
+        while True:
+            await asyncio.sleep(IDLE_LOOK_S)
+            now = time.monotonic()
+            if self._assigned:
+                idle_since = now
+            unseen = membership.unseen() if self._assigned else []
+            if unseen:
+                why = _unseen(unseen)
+            elif now - idle_since >= IDLE_S:
+                why = await membership.cause()
+            else:
+                why = ""
+            self._group_says = why
+            if why and (why != said or now - said_at >= IDLE_AGAIN_S):
+                log.warning("%s", why)
+                said_at = now
+            said = why
+
+    def _waiting_bytes(self) -> int:
+        return 0 if self._context is None else self._context.waiting_bytes()
+
+    def end(self, error: Exception | None = None) -> None:
+        """Make `wait` return, or raise ``error``; the first call counts."""
+        if not self._ended.done():
+            if error is None:
+                self._ended.set_result(None)
+            else:
+                self._ended.set_exception(error)
+                self._ended.exception()  # nobody waits yet where the start fails for another reason as well
+
+    async def wait(self) -> None:
+        """Wait until the worker is to stop; raises what ended it."""
+        await asyncio.shield(self._ended)
+
+    async def stop(self) -> None:
+        """Give up all slots, leave the group, release the state folder; within about 10 s."""
+        self._drain = False
+        for task in (self._watch, self._memory, self._idle):
+            if task is not None:
+                task.cancel()
+        await self.revoked()
+        if self._membership is not None:
+            await self._membership.leave()
+        self._home.release()
+
+    # ------------------------------------------------- called by the membership
+
+    async def revoked(self) -> None:
+        """Give everything up; nothing of it is written afterwards."""
+        self._assigned = False
+        runs, self._runs = self._runs, {}
+        await asyncio.gather(*(run.close() for run in runs.values()))
+        for name, numbers in self._partitions.items():
+            self._metrics.assigned.labels(name).set(0)
+            for number in numbers:
+                self._metrics.forget(name, number)
+        self._partitions = {}
+
+    def assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        """Start a run for each slot; fencing and restoring go on while the group polls."""
+        context = self._context
+        if context is None:
+            return
+        context.look_again()
+        slots = self._settings.worker.slots
+        by_slot: dict[tuple[str, int], list[int]] = defaultdict(list)
+        for tp in sorted(partitions):
+            by_slot[tp.topic, tp.partition % slots].append(tp.partition)
+        for (topic, slot), numbers in by_slot.items():
+            pipeline = self._pipelines[topic]
+            self._partitions.setdefault(pipeline.name, []).extend(numbers)
+            self._runs[pipeline.name, slot] = SlotRun(
+                context, pipeline, slot, numbers, self._putter(pipeline.name, slot)
+            )
+        for pipeline in self._pipelines.values():
+            count = len(self._partitions.get(pipeline.name, ()))
+            self._metrics.assigned.labels(pipeline.name).set(count)
+        self._assigned = True
+        for run in self._runs.values():
+            run.start()
+        self._progressed()
+
+    def _putter(self, pipeline: str, slot: int) -> Callable[[Event], Awaitable[None]]:
+        async def put(event: Event) -> None:
+            await self._put(pipeline, slot, event)
+
+        return put
+
+    # ------------------------------------------------- what others ask
+
+    @property
+    def ready(self) -> bool:
+        """Whether the group has assigned something (or nothing) and all of it is restored.
+
+        Nothing is nothing to do only where the group's leader sees the sources: then others have it all.
+        """
+        if not self._assigned or self._membership is None or self._membership.unseen():
+            return False
+        return all(run.ready and not run.waits for run in self._runs.values())
+
+    @property
+    def reason(self) -> str:
+        """Why it is not ready; empty if it is."""
+        if self.ready:
+            return ""
+        if not self._assigned or self._membership is None:
+            return self._group_says or "the group is rebalancing"
+        if unseen := self._membership.unseen():
+            return _unseen(unseen)
+        idle = [run for run in self._runs.values() if not run.ready or run.waits]
+        return "; ".join(sorted(f"{run.name}: {run.trouble or run.waits or 'restoring'}" for run in idle))
+
+    def _progressed(self) -> None:
+        if not self._drain or not self.ready or self._membership is None:
+            return
+        # Partitions that the leader does not know of yet are nobody's: they would be left.
+        if not self._membership.undealt() and all(run.drained() for run in self._runs.values()):
+            log.info("drained: %s slots", len(self._runs))
+            self.end()

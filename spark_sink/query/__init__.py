@@ -1,0 +1,1 @@
+"""One query per sink: from the clean topic to the aggregate, with its checkpoint."""

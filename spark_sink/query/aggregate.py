@@ -1,0 +1,107 @@
+"""What is made of events? The declared aggregates, a row a window and group. Pure: nothing is read or written.
+
+Windows begin where UTC's hours and days do (weeks on Thursdays: Spark counts from 1970-01-01). An event belongs
+to the windows that begin at or before its time and end after it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as sql
+
+from schemas.config.sinks import aggregate_call, output_column
+from schemas.event import aggregate_columns
+from spark_sink.values.schema import spark_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from schemas.config import Sink
+    from schemas.event import EventModel
+
+TIME = "seqmark_time"
+"""Column of the events' time; the watermark belongs to it."""
+_WINDOW = "seqmark_window"
+_FIELD = "field:"
+"""Before a path, so that no field is mistaken for a column of ours."""
+
+# Of percentiles: ranks are right to 1/10,000 of the group's events. Spark's own default.
+_ACCURACY = 10_000
+
+
+def path_column(path: str, root: str = "event") -> Column:
+    """Return the column that a path such as ``user.country`` names in the event."""
+    steps = ".".join(f"`{step}`" for step in path.split("."))
+    return sql.col(f"`{root}`.{steps}")
+
+
+def window_column(sink: Sink, time: Column) -> Column:
+    """Return an event's window, a struct of ``start`` and ``end``.
+
+    With ``slide`` a row is repeated for each of its windows. A session's window is, before sessions are
+    joined, from the event's time to ``session_gap`` after it.
+    """
+    if sink.session_gap is not None:
+        return sql.session_window(time, sink.session_gap)
+    if sink.window is None:
+        raise ValueError(f"sink {sink.name} has neither window nor session_gap")
+    return sql.window(time, sink.window, sink.slide)
+
+
+def aggregate(events: DataFrame, sink: Sink, model: EventModel) -> DataFrame:
+    """Return the aggregates of right events.
+
+    Args:
+        events: With the columns ``event`` (struct) and ``seqmark_time`` (timestamp, never null).
+        sink: What to make of them.
+        model: Of the events.
+
+    Returns:
+        The columns of `schemas.event.aggregate_columns`, with their types.
+    """
+    # Columns are called as their fields: Spark's plans, and what it writes of its state's keys, then say so.
+    made, used = [], dict.fromkeys(sink.group_by)
+    for name, declared in sink.aggregates.items():
+        call = aggregate_call(declared)
+        if call.column:
+            used[call.column] = None
+        made.append(_aggregate(call.function, call.percent, _field(call.column)).alias(f"out_{name}"))
+    groups = [_field(path) for path in sink.group_by]
+    rows = (
+        events.select(TIME, *(path_column(path).alias(_FIELD + path) for path in used))
+        .withWatermark(TIME, sink.watermark)
+        .groupBy(window_column(sink, sql.col(TIME)).alias(_WINDOW), *groups)
+        .agg(*made)
+    )
+    found = {
+        "window_start": sql.col(f"{_WINDOW}.start"),
+        "window_end": sql.col(f"{_WINDOW}.end"),
+        **{output_column(path): groups[number] for number, path in enumerate(sink.group_by)},
+        **{name: sql.col(f"out_{name}") for name in sink.aggregates},
+    }
+    return rows.select(
+        *(
+            found[column.name].cast(spark_type(column.type)).alias(column.name)
+            for column in aggregate_columns(sink, model)
+        )
+    )
+
+
+def _field(path: str) -> Column:
+    return sql.col(f"`{_FIELD}{path}`")
+
+
+def _aggregate(function: str, percent: float, column: Column) -> Column:
+    if function == "count":
+        return sql.count(sql.lit(1))
+    if function == "percentile":
+        return sql.percentile_approx(column, percent / 100, _ACCURACY)
+    made: dict[str, Column] = {
+        "sum": sql.sum(column),
+        "min": sql.min(column),
+        "max": sql.max(column),
+        "avg": sql.avg(column),
+        "approx_count_distinct": sql.approx_count_distinct(column),
+    }
+    return made[function]

@@ -1,0 +1,135 @@
+"""Says beside a checkpoint what its state means, and refuses a sink that means something else by now.
+
+Spark compares the names and types of its state's columns, and no more: a sum of another field over the same
+checkpoint would go on where the old one stood. So what was counted stands in a file of its own:
+
+    CHECKPOINT/seqmark.json    {"version": 1, "topic_id": ID or null, "means": {KEY: TEXT, ...}}
+
+`KEY` is that of the config, `TEXT` its value with the types of the fields that are used, in one form: intervals
+in the largest unit. It is written before the first batch, and compared at each start after that.
+
+Not part of it, because the numbers that are there stay right: the watermark (Spark's own never goes back, so
+that what is closed stays closed), fields that the sink does not use, how a field is checked, `max_ahead` (each
+batch is judged by its own, `spark_sink.side_output`), the trigger, and where the output lies.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+from processor.errors import StopError
+from schemas.config.sinks import aggregate_call, interval_text
+from schemas.event import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from schemas.config import Sink
+    from schemas.event import EventModel
+    from spark_sink.files import Files
+    from spark_sink.query.checkpoint import Checkpoint
+
+NAME = "seqmark.json"
+VERSION = 1
+_AGGREGATES = "aggregates"
+
+
+class Definition(NamedTuple):
+    """What stands beside a checkpoint."""
+
+    means: Mapping[str, str]
+    topic_id: str | None
+    """None: not known, of brokers before Kafka 2.8."""
+
+
+def meaning(sink: Sink, model: EventModel) -> dict[str, str]:
+    """Return what the numbers of a sink mean, by key of the config.
+
+    Raises:
+        ValueError: A field is not in the model; `schemas.event.sink_faults` says so beforehand.
+    """
+
+    def typed(path: str) -> str:
+        kind = model.resolve(path)
+        if kind is None:
+            raise ValueError(f"{model.name} has no column {path}")
+        return f"{path} ({describe(kind)})"
+
+    means = {"topic": sink.topic, "time_field": typed(sink.time_field)}
+    if sink.session_gap is not None:
+        means["session_gap"] = interval_text(sink.session_gap)
+    if sink.window is not None:
+        means["window"] = interval_text(sink.window)
+        # Windows that follow one another slide by their width.
+        means["slide"] = interval_text(sink.slide or sink.window)
+    # The order counts in both: it is that of the state's columns.
+    means["group_by"] = ", ".join(map(typed, sink.group_by)) or "nothing"
+    means[_AGGREGATES] = ", ".join(sink.aggregates)
+    for name, text in sink.aggregates.items():
+        column = aggregate_call(text).column
+        means[f"{_AGGREGATES}.{name}"] = text.removesuffix(column) + typed(column) if column else text
+    means["output.kind"] = sink.output.kind
+    return means
+
+
+def differences(was: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return in words every key that has changed."""
+    keys = list(dict.fromkeys((*was, *now)))
+    changed = [key for key in keys if was.get(key) != now.get(key)]
+    if any(key.startswith(f"{_AGGREGATES}.") for key in set(was) ^ set(now)):
+        # One that came or went is told by its name; here only the order is left to be told.
+        changed.remove(_AGGREGATES)
+    nothing = "not set"
+    return [f"{key} was {was.get(key, nothing)}, is {now.get(key, nothing)}" for key in changed]
+
+
+def read_definition(files: Files) -> Definition | None:
+    """Return what stands beside a checkpoint; None: nothing, as builds before this file left it.
+
+    Raises:
+        StopError: It cannot be read, or a later version wrote it.
+    """
+    text = files.read(NAME)
+    if text is None:
+        return None
+    where = f"{files.folder}/{NAME}"
+    try:
+        written = json.loads(text)
+        version = written["version"]
+        if version == VERSION:
+            return Definition(dict(written["means"]), written["topic_id"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise StopError(
+            f"{where} cannot be read ({error}); put it back, or begin with a new checkpoint"
+        ) from None
+    raise StopError(f"{where} is of version {version}, which this version of Seqmark does not know: upgrade it")
+
+
+def write_definition(files: Files, written: Definition) -> None:
+    """Write it, whole or not at all."""
+    text = json.dumps({"version": VERSION, "topic_id": written.topic_id, "means": written.means}, indent=1)
+    files.write(NAME, text + "\n")
+
+
+def require_same(
+    sink: Sink, means: Mapping[str, str], written: Definition | None, checkpoint: Checkpoint
+) -> None:
+    """Refuse a sink whose checkpoint has counted something else.
+
+    Of a checkpoint without the file the topic is compared; groups and types are by Spark, when it starts.
+
+    Raises:
+        StopError: With every difference.
+    """
+    if written is not None:
+        found = differences(written.means, means)
+    else:
+        topic = checkpoint.topic()
+        found = [] if topic in {None, sink.topic} else differences({"topic": str(topic)}, {"topic": sink.topic})
+    if found:
+        raise StopError(
+            f"sink {sink.name}: its checkpoint {sink.checkpoint} has counted something else than the config "
+            f"says now: {'; '.join(found)}. Going on would mix both in one row. Set it back; or, to count anew "
+            f"from the topic's first record, name a new checkpoint and a new output"
+        )

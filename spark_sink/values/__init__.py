@@ -1,0 +1,1 @@
+"""Values of events: read, and checked against their model."""

@@ -1,0 +1,189 @@
+"""Does the demo pass on a broker that is kept, twice, and fail where worker's or Spark's output is wrong?"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+from click.testing import CliRunner
+
+from processor.cli import main
+from processor.kafka.plain.consumer import read_partition
+from spark_sink.read_back import read_rows
+from tests.support.kafka.topics import environment, unique, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+    from processor.kafka.plain.consumer import Seen
+    from schemas.config import Settings, Sink
+    from spark_sink.summary import Row
+    from tests.support.kafka.broker import Broker
+
+pytestmark = [
+    pytest.mark.broker,
+    pytest.mark.spark,
+    # PySpark 4.0 leaves the socket of each `collect` to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+WAIT_S = 300.0
+
+
+def demo(broker: Broker, folder: Path, *more: str) -> Result:
+    where = ("--bootstrap-servers", broker.bootstrap_servers, "--directory", str(folder))
+    return CliRunner().invoke(main, ["demo", "--records", "20000", "--json", *where, *more])
+
+
+def test_everything_agrees_and_again_on_the_same_broker(broker: Broker, tmp_path: Path) -> None:
+    for _ in range(2):
+        ended = demo(broker, tmp_path)
+        assert ended.exit_code == 0, ended.stderr
+        told = json.loads(ended.stdout)
+        assert told["ok"]
+        assert told["counts"]["in"] == {"found": 20_000, "truth": 20_000}
+        assert told["counts"]["quarantined"]["found"] >= 1
+        hours = list(told["hours"].values())
+        assert [hour["open"] for hour in hours] == [False] * 5 + [True]
+        assert sum(hour["truth"] for hour in hours) == told["counts"]["passed"]["found"]
+        assert all(hour["spark"] == hour["truth"] for hour in hours[:5])
+        assert all(hour["revenue"]["spark"] == hour["revenue"]["truth"] for hour in hours[:5])
+        assert told["aggregate"] == {"rows": 30, "truth": 30, "agree": 30, "late": 0, "bad": 0}
+        assert told["certificate"] is True
+        assert "5 of 5 closed hours agree with the truth, 30 of 30 rows by hour and campaign" in ended.stderr
+        assert "1 still open (" in ended.stderr
+        assert "certificate: ok, 20,000 records of 4 partitions" in ended.stderr
+        assert (tmp_path / "clicks.svg").read_text().startswith("<?xml")
+        assert told["report"] == str(tmp_path / "report.html")
+        page = (tmp_path / "report.html").read_text()
+        assert "It adds up" in page
+        assert "Aggregate hourly" in page
+        # The files of the last run stay, of no other.
+        assert [each.name for each in tmp_path.iterdir() if re.fullmatch(r"demo-.{13}", each.name)] == [
+            told["files"].split("/")[-2]
+        ]
+        assert "everything agrees with the truth" in ended.stderr
+
+
+def test_with_ids_everything_agrees_and_receipts_are_shown(broker: Broker, tmp_path: Path) -> None:
+    ended = demo(broker, tmp_path, "--mode", "insert-id")
+    assert ended.exit_code == 0, ended.stderr
+    told = json.loads(ended.stdout)
+    assert (told["mode"], told["ok"], told["certificate"]) == ("insert-id", True, True)
+    counts = told["counts"]
+    assert counts["in"] == {"found": 20_000, "truth": 20_000}
+    assert counts["passed again"]["found"] > 10
+    assert counts["dropped: late"]["found"] > 10
+    assert counts["quarantined"]["found"] >= 1
+    # What passed again is in the clean topic twice, and Spark counts it twice.
+    assert told["aggregate"] == {"rows": 30, "truth": 30, "agree": 30, "late": 0, "bad": 0}
+    assert len(told["receipts"]) == 6
+    for receipt in told["receipts"]:
+        assert (receipt["mode"], receipt["verdict"]) == ("insert-id", "duplicate")
+        assert receipt["owner"]["offset"] < receipt["offset"]
+        assert receipt["expires_at"] > receipt["timestamp"]
+        assert receipt["id"][0] in ended.stderr
+    assert "certificate: ok, 20,000 records of" in ended.stderr
+    assert "It adds up" in (tmp_path / "report.html").read_text()
+    assert "everything agrees with the truth" in ended.stderr
+
+
+def test_with_ids_a_receipt_that_names_another_expiry_is_exit_1_and_named(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hasty(options: Any, topic: str, partition: int) -> list[Seen]:
+        records = await read_partition(options, topic, partition)
+        if not topic.endswith(".duplicates"):
+            return records
+        key, value, headers, timestamp_ms, offset = records[0]
+        told = json.loads(value or b"")
+        told["expires_at"] -= 1
+        return [(key, json.dumps(told).encode(), headers, timestamp_ms, offset), *records[1:]]
+
+    monkeypatch.setattr("processor.demo.run.read_partition", hasty)
+    ended = demo(broker, tmp_path, "--mode", "insert-id")
+    assert ended.exit_code == 1
+    differences = json.loads(ended.stdout)["differences"]
+    assert len(differences) == 4
+    assert all(
+        "has a receipt that is not right" in each and "must say {'expires_at'" in each for each in differences
+    )
+
+
+def test_one_record_lost_is_exit_1_and_named(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lossy(options: Any, topic: str, partition: int) -> list[Seen]:
+        records = await read_partition(options, topic, partition)
+        return records[:100] + records[101:] if topic.endswith(".clean") else records
+
+    def rounding(settings: Settings, sink: Sink) -> list[Row]:
+        first, *rows = read_rows(settings, sink)
+        events, revenue = first.values
+        assert isinstance(revenue, Decimal)
+        return [replace(first, values=(events, revenue + Decimal("0.01"))), *rows]
+
+    monkeypatch.setattr("processor.demo.run.read_partition", lossy)
+    monkeypatch.setattr("processor.demo.sinks.read_rows", rounding)
+    ended = demo(broker, tmp_path)
+    assert ended.exit_code == 1
+    told = json.loads(ended.stdout)
+    assert not told["ok"]
+    lost, rounded = told["differences"][:4], told["differences"][4:]
+    assert all("(first) is lost" in difference for difference in lost)
+    assert len(rounded) == 1
+    assert re.match(r"the aggregate: .* affiliates: .* must be: ", rounded[0])
+    assert told["aggregate"]["agree"] == 29
+
+
+@pytest.mark.parametrize(
+    ("number", "moment"),
+    [(signal.SIGTERM, "to parquet, mode append"), (signal.SIGINT, "5. the certificate")],
+    ids=["while Spark aggregates", "while Spark waits"],
+)
+def test_a_signal_ends_it_with_exit_1_and_leaves_no_process(
+    broker: Broker, tmp_path: Path, number: signal.Signals, moment: str
+) -> None:
+    mark, log = unique("run"), tmp_path / "log"
+    where = ("--bootstrap-servers", broker.bootstrap_servers, "--directory", str(tmp_path))
+    with log.open("wb") as told:
+        running = subprocess.Popen(
+            [sys.executable, "-m", "processor", "demo", "--records", "20000", *where],
+            stdin=subprocess.DEVNULL,
+            stdout=told,
+            stderr=told,
+            env=environment({"SEQMARK_TEST_DEMO": mark}),
+        )
+    try:
+        until(lambda: moment in log.read_text() or running.poll() is not None, moment, WAIT_S)
+        running.send_signal(number)
+        assert running.wait(WAIT_S) == 1, log.read_text()
+    finally:
+        running.kill()
+        running.wait(WAIT_S)
+    assert "Traceback" not in log.read_text()
+    assert "everything agrees" not in log.read_text()
+    # The JVM ends when Python's end of its standard input is closed, a moment later.
+    until(lambda: not of_run(mark), "no process is left", WAIT_S)
+
+
+def of_run(mark: str) -> list[str]:
+    """Return the command lines of all processes of a run, children of children included."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("SEQMARK_TEST_DEMO") == mark and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(" ".join(process.cmdline()))
+        except psutil.Error:
+            continue
+    return found

@@ -1,0 +1,293 @@
+"""Does a reset set a pipeline of insert ids back, its ids with it, and which changes are let through?"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.judges.id_rules import IdModel, IdRules
+from tests.support.kafka.topics import New, Record, contents, delete_records, environment
+from tests.support.verify.certificate import certificate
+from tests.support.worker.process import ROOT, WorkerConfig, new_config, produce, read_topic, run_drain
+from tests.support.worker.reset import run_reset
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.kafka.broker import Broker
+    from tests.support.worker.reset import Answer
+
+pytestmark = pytest.mark.broker
+
+NOW_MS = int(time.time() * 1000)
+DAY_MS = 86_400_000
+MINUTE_MS = 60_000
+CONFIRMED = {"bucket": "10m", "expected_per_bucket": 1000}
+UNCONFIRMED = {**CONFIRMED, "expected_per_bucket": 70_000, "confirm": False}
+
+
+def judging(broker: Broker, folder: Path, rules: IdRules, partitions: int = 1) -> WorkerConfig:
+    config = new_config(broker.bootstrap_servers, folder, partitions, slots=1)
+    return by(config.with_duplicates().with_quarantine(), rules)
+
+
+def by(config: WorkerConfig, rules: IdRules) -> WorkerConfig:
+    """Return the same pipeline, judged by other rules."""
+    (pipeline,) = config.pipelines
+    return replace(config, pipelines=(rules.applied(pipeline),))
+
+
+def of(name: bytes, timestamp: int = NOW_MS) -> New:
+    return New(b"key", b"value", (("id", name),), timestamp)
+
+
+def some(start: int, stop: int, timestamp: int = NOW_MS) -> list[New]:
+    return [of(b"id-%d" % number, timestamp) for number in range(start, stop)]
+
+
+def drained(config: WorkerConfig, *more: New) -> None:
+    if more:
+        batches = [more[at : at + 5_000] for at in range(0, len(more), 5_000)]
+        produce(config.bootstrap_servers, config.source, *batches)
+    ended = run_drain(config)
+    assert ended.code == 0, ended.stderr
+
+
+def done(answer: Answer) -> list[dict[str, Any]]:
+    assert answer.code == 0, answer.stderr
+    return answer.lines
+
+
+def sink(config: WorkerConfig) -> list[Record]:
+    return read_topic(config.bootstrap_servers, config.sink)
+
+
+def minutes(count: int) -> list[New]:
+    """Return records a minute apart with ids that come again, some late ones, some that cannot be judged."""
+    made = []
+    for number in range(count):
+        name = b"%d" % (number * 7919 % (number // 4 + 5))
+        late_ms = 3_600_000 if number % 11 == 0 else 0
+        made.append(of(name, NOW_MS - DAY_MS + number * MINUTE_MS - late_ms))
+        if number % 50 == 7:
+            made.append(New(b"key", b"no id", (), NOW_MS - DAY_MS))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("rules", "to"),
+    [
+        (IdRules(window="1h"), 1),
+        (IdRules(window="1h"), 137),
+        (IdRules(window="20m", refresh=True), 300),
+        (IdRules(window="20m", refresh=True, bloom=CONFIRMED), 300),
+    ],
+    ids=["the first", "strict", "renewed", "bloom, renewed"],
+)
+def test_after_a_reset_a_pipeline_is_as_one_that_has_come_just_so_far(
+    broker: Broker, tmp_path: Path, rules: IdRules, to: int
+) -> None:
+    config = judging(broker, tmp_path, rules)
+    stream = minutes(400)
+    for at in range(0, len(stream), 60):
+        produce(config.bootstrap_servers, config.source, stream[at : at + 60], codec="lz4")
+    drained(config)
+    before = sink(config)
+
+    (line,) = done(run_reset(config, "--to-offset", f"0:{to}"))
+    assert (line["state"], line["from"], line["to"], line["records"]) == ("recomputed", len(stream), to, to)
+    shutil.rmtree(config.state_dir)
+    drained(config)
+
+    model = IdModel(rules)
+    said = model.judge_all(read_topic(config.bootstrap_servers, config.source))
+    again = [
+        record
+        for record, each in zip(read_topic(config.bootstrap_servers, config.source), said, strict=True)
+        if each.verdict == "pass" and record.offset >= to
+    ]
+    assert contents(sink(config)[len(before) :]) == contents(again)
+    told = certificate(config)
+    assert told.code == 0, told.details
+
+
+@pytest.mark.parametrize("bloom", [None, CONFIRMED, UNCONFIRMED], ids=["exact", "confirmed", "unconfirmed"])
+def test_forward_ids_are_kept_whole_and_what_is_stepped_over_counts_as_seen(
+    broker: Broker, tmp_path: Path, bloom: dict[str, Any] | None
+) -> None:
+    config = judging(broker, tmp_path, IdRules(bloom=bloom))
+    drained(config, *some(0, 60_000))
+    produce(config.bootstrap_servers, config.source, some(60_000, 60_100))
+    (line,) = done(run_reset(config, "--to-offset", "0:60050"))
+    assert (line["state"], line["records"]) == ("kept", 50)
+    shutil.rmtree(config.state_dir)
+    drained(config, *some(0, 60_100))
+    assert len(sink(config)) == 60_050
+
+
+def test_forward_filters_keep_ids_as_long_as_they_were_last_renewed(broker: Broker, tmp_path: Path) -> None:
+    config = judging(broker, tmp_path, IdRules(window="10m", refresh=True, bloom=CONFIRMED))
+    begun = NOW_MS - DAY_MS
+    drained(config, *[of(b"%d" % (number % 5), begun + number * MINUTE_MS) for number in range(30)])
+    drained(config, of(b"0", begun + 30 * MINUTE_MS))
+    produce(config.bootstrap_servers, config.source, [of(b"1", begun + 31 * MINUTE_MS)])
+    (line,) = done(run_reset(config, "--to-offset", "0:32"))
+    assert (line["state"], line["records"]) == ("kept", 1)
+    # At minute 39 what was renewed at 28 is outside the window, and at 29, 30 and 31 inside it.
+    drained(config, *[of(name, begun + 39 * MINUTE_MS - 1) for name in (b"0", b"1", b"2", b"3", b"4")])
+    assert [dict(record.headers)["id"] for record in sink(config)][5:] == [b"2", b"3"]
+
+
+def test_renewed_ids_that_nobody_confirms_are_not_kept_forward(broker: Broker, tmp_path: Path) -> None:
+    # At minute 11 the id of minute 0, renewed at 9 in the same bucket, is inside the window of 10 minutes.
+    config = judging(broker, tmp_path, IdRules(window="10m", refresh=True, bloom=UNCONFIRMED))
+    begun = NOW_MS // DAY_MS * DAY_MS - DAY_MS
+    drained(config, of(b"a", begun), of(b"a", begun + 9 * MINUTE_MS), of(b"b", begun + 9 * MINUTE_MS))
+    produce(config.bootstrap_servers, config.source, [of(b"c", begun + 11 * MINUTE_MS)])
+    refused = run_reset(config, "--to-offset", "0:4")
+    assert refused.code == 1
+    assert "Go to 3 or before" in refused.stderr.replace("\n", " ")
+    (line,) = done(run_reset(config, "--to-offset", "0:3"))
+    assert (line["state"], line["records"]) == ("kept", 0)
+    drained(config, of(b"a", begun + 11 * MINUTE_MS))
+    assert len(sink(config)) == 3
+
+
+def test_whoever_forgets_passes_everything_once_more(broker: Broker, tmp_path: Path) -> None:
+    config = judging(broker, tmp_path, IdRules())
+    drained(config, *some(0, 100))
+    (line,) = done(run_reset(config, "--to-offset", "0:40", "--forget"))
+    assert line["state"] == "empty"
+    drained(config, *some(0, 50))
+    assert len(sink(config)) == 100 + 60 + 40
+    assert certificate(config).code == 0
+    (line,) = done(run_reset(config, "--to-earliest"))
+    assert (line["state"], line["to"]) == ("empty", 0)
+    drained(config)
+    assert len(sink(config)) == 200 + 100
+
+
+def test_where_a_whole_window_is_retained_ids_are_recomputed_from_there(broker: Broker, tmp_path: Path) -> None:
+    config = judging(broker, tmp_path, IdRules(window="10m"))
+    begun = NOW_MS - DAY_MS
+    drained(config, *[of(b"%d" % number, begun + number * MINUTE_MS) for number in range(60)])
+    delete_records(config.bootstrap_servers, config.source, 20)
+
+    refused = run_reset(config, "--to-offset", "0:29")
+    assert refused.code == 1
+    assert "rests on the records from offset 0 on" in refused.stderr.replace("\n", " ")
+
+    (line,) = done(run_reset(config, "--to-offset", "0:31"))
+    assert (line["state"], line["records"]) == ("recomputed", 11)
+    # At minute 31 what came from 22 on is inside the window.
+    drained(config, *[of(b"%d" % number, begun + 59 * MINUTE_MS) for number in (49, 50, 51)])
+    names = [dict(record.headers)["id"] for record in sink(config)][60:]
+    assert names == [b"%d" % number for number in range(31, 60)] + [b"49"]
+    told = certificate(config)
+    assert (told.code, told.partitions[0]["from"]) == (0, 31), told.details
+
+
+def test_a_changed_window_takes_over_where_the_ids_are_recomputed(broker: Broker, tmp_path: Path) -> None:
+    config = judging(broker, tmp_path, IdRules(window="1h"))
+    drained(config, *some(0, 10), *some(10, 20, NOW_MS + MINUTE_MS))
+    changed = by(config, IdRules(window="1m"))
+    refused = run_drain(changed)
+    assert refused.code == 1
+    assert "seqmark reset -c FILE --pipeline p --to-earliest" in refused.stderr.replace("\n", " ")
+    assert "pipelines.0.dedup" in warnings(changed)
+    assert "pipelines.0.dedup" not in warnings(config)
+
+    (line,) = done(run_reset(changed, "--to-offset", "0:20"))
+    assert line["state"] == "recomputed"
+    drained(changed, *some(0, 20, NOW_MS))
+    names = [dict(record.headers)["id"] for record in sink(config)][20:]
+    assert names == [b"id-%d" % number for number in range(10)]
+    assert certificate(changed).code == 0
+    assert "pipelines.0.dedup" not in warnings(changed)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(None, CONFIRMED), (CONFIRMED, None), (UNCONFIRMED, None)],
+    ids=["to bloom", "back", "confirmed"],
+)
+def test_a_changed_backend_takes_over_where_the_ids_are_recomputed(
+    broker: Broker, tmp_path: Path, before: dict[str, Any] | None, after: dict[str, Any] | None
+) -> None:
+    config = judging(broker, tmp_path, IdRules(bloom=before))
+    drained(config, *some(0, 20), *some(0, 10))
+    changed = by(config, IdRules(bloom=after))
+    assert run_drain(changed).code == 1
+
+    done(run_reset(changed, "--to-offset", "0:30"))
+
+    drained(changed, *some(0, 30))
+    names = [dict(record.headers)["id"] for record in sink(config)]
+    assert names == [b"id-%d" % number for number in range(30)]
+    shutil.rmtree(config.state_dir)
+    drained(changed, *some(0, 40))
+    assert len(sink(config)) == 40
+
+
+def test_how_far_records_are_believed_may_change_over_the_state(broker: Broker, tmp_path: Path) -> None:
+    config = judging(broker, tmp_path, IdRules(max_ahead="1s"))
+    drained(config, *some(0, 10), of(b"ahead", NOW_MS + 10 * MINUTE_MS))
+    other = by(config, IdRules(max_ahead="5m"))
+    assert "pipelines.0.dedup" not in warnings(other)
+    drained(other, *some(0, 11), of(b"ahead", NOW_MS + 20 * MINUTE_MS))
+    assert len(sink(config)) == 12
+    told = certificate(other)
+    assert (told.code, told.last["unproved"]) == (0, 0), told.details
+
+
+def test_a_reset_that_is_killed_has_changed_nothing(broker: Broker, tmp_path: Path) -> None:
+    config = judging(broker, tmp_path, IdRules())
+    drained(config, *some(0, 1000))
+    for step in ("begun", "changelog", "offsets"):
+        killed = run_reset(config, "--to-offset", "0:500", env={"SEQMARK_FAULT_STEP": step})
+        assert killed.code < 0
+        drained(config, *some(0, 1000))
+        assert len(sink(config)) == 1000
+    done(run_reset(config, "--to-offset", "0:500"))
+    drained(config)
+    assert len(sink(config)) == 1500
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(broker: Broker, tmp_path: Path) -> None:
+    config = judging(broker, tmp_path, IdRules(window="1h"), partitions=2)
+    begun = NOW_MS - DAY_MS
+    for partition in range(2):
+        stream = [of(b"%d" % number, begun + number * MINUTE_MS) for number in range(90)]
+        produce(config.bootstrap_servers, config.source, stream, partition=partition)
+    drained(config)
+    lines = done(run_reset(config, "--to-time", str(begun + 70 * MINUTE_MS), "--dry-run"))
+    assert [(each["partition"], each["to"], each["state"], each["done"]) for each in lines] == [
+        (0, 70, "recomputed", False),
+        (1, 70, "recomputed", False),
+    ]
+    drained(config)
+    assert len(sink(config)) == 180
+
+
+def warnings(config: WorkerConfig) -> list[str]:
+    """Return the keys that ``seqmark check`` warns of; it has nothing against the topics."""
+    command = [sys.executable, "-m", "processor", "check", "-c", str(config.write()), "--json"]
+    ended = subprocess.run(
+        command,
+        cwd=config.folder,
+        env=environment({"PYTHONPATH": str(ROOT)}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    found = [json.loads(line) for line in ended.stdout.splitlines()]
+    return [each["key"] for each in found if each["level"] == "warning"]

@@ -1,0 +1,145 @@
+"""Do several workers share the work, and does handing it over lose or repeat nothing?"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.kafka.topics import group_members, open_transactions, until
+from tests.support.worker.process import (
+    Worker,
+    WorkerConfig,
+    contents,
+    deduplicated,
+    new,
+    new_config,
+    produce,
+    read_topic,
+    run_drain,
+    start_worker,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.kafka.broker import Broker
+
+pytestmark = pytest.mark.broker
+
+PARTITIONS = 4
+
+
+@contextmanager
+def load(config: WorkerConfig) -> Iterator[None]:
+    """Produce into all partitions, a third of it sent again, until the block ends."""
+    done = threading.Event()
+
+    def run() -> None:
+        at = 0
+        while not done.is_set():
+            for number in range(PARTITIONS):
+                records = [new(i) for i in range(max(0, at - 50), at + 100)]
+                produce(config.bootstrap_servers, config.source, records, partition=number, codec="lz4")
+            at += 100
+            done.wait(0.1)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def assigned(worker: Worker) -> int:
+    """Return how many partitions a worker has, 0 while it has not answered."""
+    return int(worker.metrics().get("seqmark_assigned_partitions{pipeline=p}", 0))
+
+
+def complete(config: WorkerConfig) -> bool:
+    """Whether the sink holds as much as it should."""
+    source = deduplicated(read_topic(config.bootstrap_servers, config.source))
+    return len(read_topic(config.bootstrap_servers, config.sink)) >= len(source)
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_a_rebalance_under_load_loses_and_repeats_nothing(
+    broker: Broker, tmp_path: Path, guarantee: str
+) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path, PARTITIONS, guarantee=guarantee)
+    with load(config), start_worker(config) as first:
+        first.wait_ready()
+        until(lambda: first.metrics().get("seqmark_records_total{pipeline=p,verdict=pass}"), "records pass")
+        with start_worker(config) as second:
+            until(lambda: (assigned(first), assigned(second)) == (2, 2), "they share the partitions")
+            second.wait_ready()
+            first.wait_ready()
+            first.terminate()
+            assert first.wait() == 0
+            until(lambda: assigned(second) == 4, "the second has them all")
+            second.wait_ready()
+            second.terminate()
+            assert second.wait() == 0
+
+    assert run_drain(config).code == 0
+    source = read_topic(config.bootstrap_servers, config.source)
+    assert contents(read_topic(config.bootstrap_servers, config.sink)) == contents(deduplicated(source))
+    assert not open_transactions(config.bootstrap_servers, config.application_id)
+
+
+def test_a_worker_that_leaves_is_replaced_at_once(broker: Broker, tmp_path: Path) -> None:
+    # Longer than this waits: who had to wait for the session to end would fail. Members hear of the others with
+    # their heartbeats, 15 a session: a longer one only makes that wait longer.
+    config = new_config(broker.bootstrap_servers, tmp_path, 2, session_timeout_ms=90_000)
+    with start_worker(config) as first, start_worker(config) as second:
+        until(lambda: (assigned(first), assigned(second)) == (1, 1), "they share the partitions")
+        second.terminate()
+        assert second.wait() == 0
+
+        until(lambda: assigned(first) == 2, "the first has both", 75)
+        first.wait_ready()
+
+
+def test_a_restart_of_a_static_member_moves_nothing(broker: Broker, tmp_path: Path) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path, PARTITIONS, session_timeout_ms=20_000)
+    one, other = config.but(group_instance_id="one"), config.but(group_instance_id="other")
+    with start_worker(other) as stays:
+        with start_worker(one) as restarted:
+            until(lambda: (assigned(stays), assigned(restarted)) == (2, 2), "they share the partitions")
+            stays.wait_ready()
+            restarted.wait_ready()
+            before = stays.stderr.count("ready, partitions")
+            members = group_members(config.bootstrap_servers, config.application_id)
+            restarted.terminate()
+            assert restarted.wait() == 0
+        for number in range(PARTITIONS):
+            produce(config.bootstrap_servers, config.source, [new(1), new(1), new(2)], partition=number)
+        with start_worker(one) as restarted:
+            restarted.wait_ready()
+            until(lambda: assigned(restarted) == 2, "it has its partitions again")
+            until(lambda: complete(config), "all is out")
+
+            assert stays.stderr.count("ready, partitions") == before
+            assert assigned(stays) == 2
+            assert len(group_members(config.bootstrap_servers, config.application_id)) == len(members) == 2
+
+
+def test_two_workers_with_one_group_instance_id_do_not_both_run(broker: Broker, tmp_path: Path) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path, 2, group_instance_id="same")
+    with start_worker(config) as first:
+        first.wait_ready()
+        with start_worker(config) as second:
+            until(lambda: not (first.alive and second.alive), "one of them ends")
+            ended, goes_on = (second, first) if first.alive else (first, second)
+
+            assert ended.wait() == 1
+            assert "is another worker running with group_instance_id same?" in ended.stderr
+            produce(config.bootstrap_servers, config.source, [new(1), new(1)])
+            until(lambda: complete(config), "the other goes on")
+            goes_on.terminate()
+            assert goes_on.wait() == 0

@@ -1,0 +1,118 @@
+"""When is a draining worker done, and is nothing left then?"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.kafka.topics import (
+    CALL_S,
+    bounds,
+    group_offsets,
+    open_transaction,
+    open_transactions,
+    produce_transaction,
+    sequences,
+)
+from tests.support.worker.process import (
+    contents,
+    deduplicated,
+    new,
+    new_config,
+    produce,
+    read_topic,
+    run_drain,
+    start_worker,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.kafka.broker import Broker
+
+pytestmark = pytest.mark.broker
+
+
+def test_an_empty_topic_is_drained_at_once(broker: Broker, tmp_path: Path) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path, 3)
+
+    ended = run_drain(config)
+
+    assert ended.code == 0, ended.stderr
+    assert read_topic(config.bootstrap_servers, config.sink) == []
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"state"}
+
+
+def test_partitions_without_records_do_not_keep_it(broker: Broker, tmp_path: Path) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path, 5)
+    produce(config.bootstrap_servers, config.source, [new(1), new(1), new(2)], partition=3)
+
+    ended = run_drain(config)
+
+    assert ended.code == 0, ended.stderr
+    assert sequences(read_topic(config.bootstrap_servers, config.sink), 3) == [1, 2]
+
+
+def test_control_records_and_an_aborted_tail_count(broker: Broker, tmp_path: Path) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path, 2)
+    bootstrap, source = config.bootstrap_servers, config.source
+    produce(bootstrap, source, [new(1), new(2)])
+    produce_transaction(bootstrap, source, [new(3)])
+    produce_transaction(bootstrap, source, [new(4), new(5)], commit=False)
+    produce_transaction(bootstrap, source, [new(1)], commit=False, partition=1)
+
+    ended = run_drain(config)
+
+    assert ended.code == 0, ended.stderr
+    assert sequences(read_topic(bootstrap, config.sink)) == [1, 2, 3]
+    ends = {(source, number): bounds(bootstrap, source, number)[1] for number in (0, 1)}
+    assert group_offsets(bootstrap, config.application_id) == ends
+
+
+def test_what_lies_behind_an_open_transaction_is_left_for_later(broker: Broker, tmp_path: Path) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path)
+    bootstrap, source = config.bootstrap_servers, config.source
+    produce(bootstrap, source, [new(1)])
+    producer = open_transaction(bootstrap, source, [new(2), new(3)])
+    produce(bootstrap, source, [new(4)])
+
+    first = run_drain(config)
+    behind = sequences(read_topic(bootstrap, config.sink))
+    producer.commit_transaction(CALL_S)
+    second = run_drain(config)
+
+    assert (first.code, second.code) == (0, 0)
+    assert behind == [1]
+    assert sequences(read_topic(bootstrap, config.sink)) == [1, 2, 3, 4]
+
+
+def test_workers_that_drain_together_leave_nothing(broker: Broker, tmp_path: Path) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path, 6, slots=3)
+    for number in range(6):
+        batches = [[new(at + i) for i in range(-20, 80)] for at in range(0, 1600, 80)]
+        produce(config.bootstrap_servers, config.source, *batches, partition=number, codec="lz4")
+
+    with contextlib.ExitStack() as stack:
+        workers = [stack.enter_context(start_worker(config, drain=True)) for _ in range(2)]
+        codes = [worker.wait() for worker in workers]
+
+    assert codes == [0, 0]
+    source = read_topic(config.bootstrap_servers, config.source)
+    assert contents(read_topic(config.bootstrap_servers, config.sink)) == contents(deduplicated(source))
+    assert not open_transactions(config.bootstrap_servers, config.application_id)
+
+
+def test_a_worker_more_than_there_are_slots_has_nothing_to_do(broker: Broker, tmp_path: Path) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path, 2, slots=1)
+    with start_worker(config) as busy:
+        busy.wait_ready()
+
+        idle = run_drain(config)
+
+        assert idle.code == 0, idle.stderr
+        assert "drained: 0 slots" in idle.stderr
+        busy.wait_ready()
+        busy.terminate()
+        assert busy.wait() == 0

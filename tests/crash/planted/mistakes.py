@@ -1,0 +1,762 @@
+"""Which mistakes would lose or repeat records, and which test catches each?
+
+A planted mistake is a small change to the processor that somebody could make: the list is data, `new` takes the
+place of `old` (which stands in `file` exactly once, or the list is out of date), and `test` must fail then.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mistake(NamedTuple):
+    """One planted mistake.
+
+    Attributes:
+        name: What is wrong then.
+        file: In which file.
+        old: What stands there.
+        new: What takes its place.
+        test: The pytest node that must fail.
+        broker: Whether that test needs a broker.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    test: str
+    broker: bool = False
+
+
+MISTAKES = (
+    Mistake(
+        "with latest a partition begins at its end whatever the others say",
+        "processor/worker/open_partition.py",
+        "            known_beginning = await self._beginning(tp)\n",
+        "            known_beginning = None\n",
+        "tests/unit/worker/test_open_partition.py::"
+        "test_with_latest_a_partition_begins_where_it_ended_when_the_pipeline_began",
+    ),
+    Mistake(
+        "a recording of another source's state stays in a certificate",
+        "processor/verify/span.py",
+        "    recording = noted\n",
+        "",
+        "tests/unit/verify/test_span.py::"
+        "test_a_recording_of_the_state_of_a_source_before_is_not_in_the_certificate",
+    ),
+    Mistake(
+        "the ids of topics are not compared at assignment",
+        "processor/worker/open_partition.py",
+        "                self._require_same_topics(tp, position)\n",
+        "                pass\n",
+        "tests/broker/worker/test_identity.py::test_a_sink_made_anew_is_refused_and_a_reset_goes_on_into_the_new_one",
+        broker=True,
+    ),
+    Mistake(
+        "the source is read by its name",
+        "processor/kafka/fetch.py",
+        "        self._by_name = False\n",
+        "        self._by_name = True\n",
+        "tests/broker/worker/test_identity.py::test_nothing_of_a_topic_made_anew_between_two_fetches_is_fetched",
+        broker=True,
+    ),
+    Mistake(
+        "asking where a topic is may create it",
+        "processor/kafka/topic_id_requests.py",
+        "return _MetadataStruct(topics, False, ",
+        "return _MetadataStruct(topics, True, ",
+        "tests/broker/worker/test_identity.py::"
+        "test_a_worker_does_not_bring_a_deleted_topic_back_and_looks_at_the_settings_of_the_next_one",
+        broker=True,
+    ),
+    Mistake(
+        "a changelog made anew is written on",
+        "processor/pipeline/slot_pipeline.py",
+        "            if after <= partition.changelog_offset:\n",
+        "            if after < 0:\n",
+        "tests/unit/pipeline/test_slot_pipeline.py::test_a_changelog_made_anew_is_noticed_before_the_transaction_ends",
+    ),
+    Mistake(
+        "an output made anew is written on",
+        "processor/kafka/transactions/producer.py",
+        "            if offset < self._known.get(tp, 0):\n",
+        "            if offset < 0:\n",
+        "tests/broker/kafka/test_producer.py::"
+        "test_a_topic_that_was_made_anew_in_between_is_told_by_where_a_batch_lands",
+        broker=True,
+    ),
+    Mistake(
+        "a failed look at the topics is remembered",
+        "processor/worker/context.py",
+        "            if self._looked is looked:\n                self._looked = None\n            raise\n",
+        "            raise\n",
+        "tests/unit/worker/test_context.py::test_a_failed_look_is_asked_again_and_one_that_succeeds_is_shared",
+    ),
+    Mistake(
+        "a state is taken over whoever's it is",
+        "processor/worker/open_partition.py",
+        "        self._require_own(position, changelog)\n        if position is None",
+        "        if position is None",
+        "tests/broker/worker/test_identity.py::"
+        "test_a_state_of_another_application_whose_name_runs_together_with_ours_is_refused_by_name",
+        broker=True,
+    ),
+    Mistake(
+        "local state is written before the commit",
+        "processor/pipeline/slot_pipeline.py",
+        "        await self._output.commit(offsets, lambda: reached(Step.OFFSETS, self.name))  # 4\n",
+        "        for partition in moved:\n"
+        "            early = LocalMark(0, partition.position.state_id)\n"
+        "            partition.table.apply(changes[partition.number], early)\n"
+        "        await self._output.commit(offsets, lambda: reached(Step.OFFSETS, self.name))  # 4\n",
+        "tests/unit/pipeline/test_slot_pipeline.py::"
+        "test_where_a_step_fails_nothing_is_written_locally_and_a_new_start_judges_the_same",
+    ),
+    Mistake(
+        "a sequence equal to the watermark passes: >= for >",
+        "processor/engine/watermark/partition.py",
+        "sequence[i] > mark:",
+        "sequence[i] >= mark:",
+        "tests/property/judges/test_watermark_model.py::"
+        "test_the_lowest_number_there_is_passes_as_the_first_record_and_is_a_duplicate_as_the_second",
+    ),
+    Mistake(
+        "an aborted transaction of the source is forgotten",
+        "processor/wire/decode.py",
+        "            wanted[index] = False\n",
+        "            pass\n",
+        "tests/unit/wire/test_decode.py::test_an_aborted_transaction_is_left_out_and_its_producers_next_one_is_not",
+    ),
+    Mistake(
+        "a refused batch does not fail its transaction, which then commits",
+        "processor/kafka/transactions/producer.py",
+        "                        self._fail(_refusal(tp, batches[tp], code))\n",
+        '                        log.debug("%s", _refusal(tp, batches[tp], code))\n',
+        "tests/broker/contract/test_refusals.py::test_a_compacted_sink_that_refuses_a_null_key_stops_the_worker",
+        broker=True,
+    ),
+    Mistake(
+        "the end of a transaction is not looked for in its partitions",
+        "processor/kafka/transactions/producer.py",
+        "        if commit and first:\n",
+        "        if not commit and first:\n",
+        "tests/broker/kafka/test_markers.py::test_an_abort_does_not_take_back_the_commit_before_it",
+        broker=True,
+    ),
+    Mistake(
+        "a new owner does not look whether the last end has reached all partitions",
+        "processor/kafka/transactions/markers.py",
+        "            if known is not None:\n                found[tp] = known.first_offset\n",
+        "            if known is None:\n                found[tp] = limit.end\n",
+        "tests/broker/kafka/test_markers.py::test_a_commit_does_not_show_what_was_aborted_before_it",
+        broker=True,
+    ),
+    Mistake(
+        "the fence aborts under the old owner's epoch, and raises it afterwards",
+        "processor/kafka/transactions/markers.py",
+        "    if last.ending:\n        return False\n",
+        "    if last.ending:\n        return False\n"
+        "    if last.open:\n"
+        "        coordinator.producer_id, coordinator.epoch = last.producer_id, last.epoch\n"
+        "        await coordinator.end(commit=False)\n"
+        "        return False\n",
+        "tests/broker/kafka/test_fence.py::"
+        "test_an_old_owner_that_goes_on_between_two_requests_of_the_fence_commits_all_or_nothing[half_begun-True]",
+        broker=True,
+    ),
+    Mistake(
+        "nobody looks once more after the epoch was raised",
+        "processor/kafka/transactions/markers.py",
+        "    return not await _found_open(link, written, last.producer_id, deadline_s)\n",
+        "    return True\n",
+        "tests/broker/kafka/test_fence.py::"
+        "test_an_old_owner_that_goes_on_between_two_requests_of_the_fence_commits_all_or_nothing[not_marked-False]",
+        broker=True,
+    ),
+    Mistake(
+        "raising the epoch forgets how the transaction before has ended",
+        "processor/kafka/transactions/markers.py",
+        "coordinator.init(last.outcome if found else None)",
+        "coordinator.init()",
+        "tests/broker/kafka/test_markers.py::test_a_fence_that_is_cut_off_does_not_forget_how_it_ended[True]",
+        broker=True,
+    ),
+    Mistake(
+        "a transaction is aborted while a batch of it may still be on its way",
+        "processor/kafka/transactions/producer.py",
+        "                if not self._unanswered:\n                    await self.end(commit=False)\n",
+        "                await self.end(commit=False)\n",
+        "tests/broker/kafka/test_fence.py::"
+        "test_a_batch_that_arrives_after_its_owner_has_given_up_is_not_in_anothers_transaction",
+        broker=True,
+    ),
+    Mistake(
+        "a slot whose id the coordinator has forgotten makes the whole group rebalance",
+        "processor/worker/slot.py",
+        "                if not await self._is_ours():\n",
+        "                if True:\n",
+        "tests/broker/kafka/test_fenced_by_nobody.py::"
+        "test_a_slot_that_was_idle_until_its_id_was_forgotten_is_built_anew_alone",
+        broker=True,
+    ),
+    Mistake(
+        "the commit does not wait until the output is acknowledged",
+        "processor/pipeline/slot_pipeline.py",
+        "        await self._output.flush()\n        reached(Step.OUTPUT, self.name)  # 2\n",
+        "        reached(Step.OUTPUT, self.name)  # 2\n",
+        "tests/unit/pipeline/test_slot_pipeline.py::test_a_commit_is_exactly_the_numbered_steps_in_their_order",
+    ),
+    Mistake(
+        "a restore stops one record early",
+        "processor/state/restore.py",
+        "in changelog.read(start, stop):",
+        "in changelog.read(start, stop - 1):",
+        "tests/unit/state/test_restore.py::test_the_last_committed_record_is_taken_in_wherever_the_changelog_ends",
+    ),
+    Mistake(
+        "a restore does not wait for the end of an open transaction",
+        "processor/state/restore.py",
+        "        if limits.stable == limits.end:\n            return limits\n",
+        "        return limits\n",
+        "tests/unit/state/test_restore.py::test_an_open_transaction_is_waited_for",
+    ),
+    Mistake(
+        "the source offsets are not part of the transaction",
+        "processor/kafka/transactions/output.py",
+        "        await self._producer.add_offsets(self._group_id, _positions(self._source, offsets))\n",
+        "",
+        "tests/crash/test_commit_steps.py::test_a_kill_after_a_step_loses_and_repeats_nothing[local]",
+        broker=True,
+    ),
+    Mistake(
+        "the state leads: a position is committed beyond what was taken in",
+        "processor/pipeline/slot_pipeline.py",
+        "        int(piece.columns.offset[row]),\n    )\n",
+        "        piece.next_offset,\n    )\n",
+        "tests/unit/pipeline/test_slot_pipeline.py::"
+        "test_without_quarantine_what_comes_before_is_committed_and_the_record_is_named",
+    ),
+    Mistake(
+        "a chunk that does not begin at the position is taken in",
+        "processor/pipeline/slot_pipeline.py",
+        "        if chunk.position != partition.position.next_offset:\n",
+        "        if chunk.position < 0:\n",
+        "tests/unit/pipeline/test_slot_pipeline.py::"
+        "test_a_chunk_from_another_position_than_expected_is_a_rebuild_and_takes_nothing_in",
+    ),
+    Mistake(
+        "the previous owner is not fenced at assignment",
+        "processor/worker/slot.py",
+        "self._producer = await self._fenced(self._id, topics, self._able)",
+        'self._producer = await self._fenced(f"{self._id}-{os.urandom(4).hex()}", topics, self._able)',
+        "tests/crash/test_zombies.py::"
+        "test_a_worker_paused_between_two_steps_commits_nothing_afterwards[offsets]",
+        broker=True,
+    ),
+    Mistake(
+        "a batch's last offset delta is its count, not one less",
+        "processor/wire/encode.py",
+        "                self.count - 1,\n",
+        "                self.count,\n",
+        "tests/property/wire/test_batches.py::test_what_passed_is_read_by_aiokafka_as_exactly_the_kept_records",
+    ),
+    Mistake(
+        "a batch with gaps, as compaction leaves it, goes on as it is",
+        "processor/wire/decode.py",
+        "= batches[:, COUNT] == batches[:, LAST_DELTA] + 1\n",
+        "= batches[:, COUNT] >= 0\n",
+        "tests/property/wire/test_batches.py::"
+        "test_offsets_with_gaps_as_compaction_leaves_them_are_kept_by_the_decoder_and_closed_by_the_encoder",
+    ),
+    Mistake(
+        "a batch with the broker's append times goes on as it is",
+        "processor/wire/decode.py",
+        "    return gapless & created\n",
+        "    return gapless\n",
+        "tests/unit/wire/test_decode.py::test_append_time_becomes_the_records_time",
+    ),
+    Mistake(
+        "of several headers of one name the first counts",
+        "processor/engine/extract/sequence.py",
+        "            if same:\n                found = at\n",
+        "            if same and found < 0:\n                found = at\n",
+        "tests/property/engine/test_extract_model.py::"
+        "test_of_several_headers_of_one_name_the_last_counts_also_when_it_is_worse",
+    ),
+    Mistake(
+        "a batch's CRC is not checked",
+        "processor/wire/decode.py",
+        "    if google_crc32c.value(raw[start + CRC_FROM : stop]) != int(batch[CRC]):\n",
+        "    if int(batch[CRC]) < 0:\n",
+        "tests/unit/wire/test_decode.py::"
+        "test_records_before_a_corrupt_batch_are_given_out_and_the_error_names_its_offset",
+    ),
+    Mistake(
+        "records below the position are not skipped",
+        "processor/engine/batch/columns.py",
+        "        while row + skip < after and offset[row + skip] < position:\n",
+        "        while row + skip < after and offset[row + skip] < 0:\n",
+        "tests/unit/wire/test_decode.py::"
+        "test_records_below_the_position_are_left_out_and_what_remains_is_written_again",
+    ),
+    Mistake(
+        "control records do not move the position, so that a drain waits for ever",
+        "processor/pipeline/slot_pipeline.py",
+        "        self._move(partition, piece.next_offset, batch)\n",
+        "        if len(piece.columns):\n            self._move(partition, piece.next_offset, batch)\n",
+        "tests/unit/pipeline/test_slot_pipeline.py::test_a_chunk_of_control_records_moves_the_committed_position",
+    ),
+    Mistake(
+        "a local state of another changelog is believed",
+        "processor/state/restore.py",
+        "if mark is not None and (position is None or",
+        "if mark is None and (position is None or",
+        "tests/unit/state/test_restore.py::test_a_local_state_of_another_changelog_is_thrown_away",
+    ),
+    Mistake(
+        "a local state is believed where nothing behind its mark says whose it is",
+        "processor/state/restore.py",
+        "head.position.state_id == mark.state_id",
+        "mark",
+        "tests/unit/state/test_restore.py::"
+        "test_a_local_state_of_another_changelog_is_thrown_away_if_nothing_behind_it_says_whose",
+    ),
+    Mistake(
+        "of equal keys in a JSON object the first counts",
+        "processor/engine/extract/json_scan.py",
+        "                            if same:\n                                mask |=",
+        "                            if same and kind[p, row] == 0:\n                                mask |=",
+        "tests/unit/engine/test_json_scan.py::test_of_equal_keys_the_last_counts",
+    ),
+    Mistake(
+        "a value of 129 nested arrays is taken for JSON",
+        "processor/engine/extract/json_scan.py",
+        "MOST_DEPTH = 128\n",
+        "MOST_DEPTH = 129\n",
+        "tests/unit/engine/test_json_scan.py::test_128_nested_arrays_and_objects_are_valid_and_129_are_not",
+    ),
+    Mistake(
+        "a lone low surrogate is taken for text",
+        "processor/engine/extract/json_text.py",
+        "if code < 0 or 0xDC00 <= code <= 0xDFFF:",
+        "if code < 0:",
+        "tests/unit/engine/test_json_scan.py::test_lone_surrogates_are_refused_in_values_and_in_keys",
+    ),
+    Mistake(
+        "a high surrogate is taken for text without its other half",
+        "processor/engine/extract/json_text.py",
+        "                    if low < 0xDC00 or low > 0xDFFF:\n",
+        "                    if low < 0:\n",
+        "tests/unit/engine/test_json_scan.py::test_lone_surrogates_are_refused_in_values_and_in_keys",
+    ),
+    Mistake(
+        "a number with a fraction is called an integer",
+        "processor/engine/extract/json_scan.py",
+        "== 0x2E:\n                    what = 5\n",
+        "== 0x2E:\n                    what = 4\n",
+        "tests/unit/engine/test_json_scan.py::test_numbers_have_the_form_of_the_rfc",
+    ),
+    Mistake(
+        "an integer beyond 64 bits is wrapped",
+        "processor/engine/extract/sequence.py",
+        "    if fault == 0 and beyond:\n        fault = 9\n",
+        "",
+        "tests/unit/engine/test_json_scan.py::test_a_sequence_is_a_json_integer_of_64_bits",
+    ),
+    Mistake(
+        "bytes after a JSON value are not looked at",
+        "processor/engine/extract/json_scan.py",
+        "valid = at == stop",
+        "valid = True",
+        "tests/unit/engine/test_json_scan.py::test_nothing_follows_the_value",
+    ),
+    Mistake(
+        "a tilde of a JSON pointer is unescaped in the wrong order",
+        "processor/engine/extract/json_scan.py",
+        '.replace("~1", "/").replace("~0", "~")',
+        '.replace("~0", "~").replace("~1", "/")',
+        "tests/unit/engine/test_json_scan.py::test_tilde_01_is_tilde_1_and_no_slash",
+    ),
+    Mistake(
+        "a changed scope is not in the changelog batch",
+        "processor/judges/factory.py",
+        "self._restated else self._table.changed()\n",
+        "self._restated else self._table.changed()[1:]\n",
+        "tests/broker/modes/test_scopes.py::test_the_last_of_each_scope_stands_in_the_changelog",
+        broker=True,
+    ),
+    Mistake(
+        "a scope that changes again is not written locally again",
+        "processor/engine/watermark/scope_kernels.py",
+        "        words[np.int64(unsaved[k])] &= ~UNSAVED\n",
+        "        pass\n",
+        "tests/unit/engine/test_scope_table.py::test_the_log_of_blocks_stays_short_and_holds_the_last_of_each_scope",
+    ),
+    Mistake(
+        "a restore forgets the epoch",
+        "processor/engine/watermark/scope_codec.py",
+        "words[word + epoch_at] = np.int64(_get_be(data, behind, 8))",
+        "words[word + epoch_at] = np.int64(0)",
+        "tests/unit/engine/test_scope_table.py::test_a_scope_is_read_back_as_it_was_written_by_codec_and_kernel",
+    ),
+    Mistake(
+        "the reorder window is one number too short",
+        "processor/engine/watermark/scope_kernels.py",
+        "np.uint64(mark) - np.uint64(number)\n        if distance > window:",
+        "np.uint64(mark) - np.uint64(number)\n        if distance >= window:",
+        "tests/unit/engine/test_scope_table.py::test_the_window_has_exactly_w_numbers",
+    ),
+    Mistake(
+        "the reorder window is one number too long",
+        "processor/engine/watermark/scope_kernels.py",
+        "np.uint64(mark) - np.uint64(number)\n        if distance > window:",
+        "np.uint64(mark) - np.uint64(number)\n        if distance > window + np.uint64(1):",
+        "tests/unit/engine/test_scope_table.py::test_the_window_has_exactly_w_numbers",
+    ),
+    Mistake(
+        "a lower epoch passes",
+        "processor/engine/watermark/scope_kernels.py",
+        "if epoch[row] < held:\n                    verdict[row] = 2\n",
+        "if False:\n                    verdict[row] = 2\n",
+        "tests/unit/engine/test_scope_table.py::test_a_higher_epoch_forgets_the_window",
+    ),
+    Mistake(
+        "a higher epoch keeps what the window has seen",
+        "processor/engine/watermark/scope_kernels.py",
+        "                        give_row(meta, free, words[word + window_at])\n"
+        "                    words[word + window_at] = 0\n",
+        "                        pass\n",
+        "tests/unit/engine/test_scope_table.py::test_a_higher_epoch_forgets_the_window",
+    ),
+    Mistake(
+        "of several faults the sequence's counts before the scope's",
+        "processor/judges/factory.py",
+        "        sequence, more = self._sequence.extract(columns)\n"
+        "        np.copyto(fault, more, where=fault == 0)\n",
+        "        sequence, more = self._sequence.extract(columns)\n"
+        "        np.copyto(fault, more, where=more != 0)\n",
+        "tests/broker/contract/test_topics.py::"
+        "test_with_several_faults_the_first_of_scope_sequence_and_epoch_counts",
+        broker=True,
+    ),
+    Mistake(
+        "a reset takes in the record that is to be processed next",
+        "processor/reset/replay.py",
+        "np.searchsorted(columns.offset, stop)",
+        "np.searchsorted(columns.offset, stop + 1)",
+        "tests/unit/reset/test_reset.py::test_records_from_the_end_on_change_nothing_wherever_in_a_batch_it_lies",
+    ),
+    Mistake(
+        "a reset asks the sink of now what was too large then",
+        "processor/reset/replay.py",
+        "        mark_named(columns, self._too_large, evidence.fault, Fault.TOO_LARGE)\n",
+        "",
+        "tests/broker/commands/test_reset.py::test_what_was_too_large_then_is_left_out_whatever_the_sink_takes_now",
+        broker=True,
+    ),
+    Mistake(
+        "a second reset forgets what the first one knew",
+        "processor/reset/decide.py",
+        "known.origin.known_from",
+        "known.origin.source_offset",
+        "tests/unit/reset/test_reset.py::test_what_becomes_of_a_state_follows_from_where_it_goes",
+    ),
+    Mistake(
+        "a reset writes only what has changed of a state that it keeps",
+        "processor/reset/run.py",
+        "        judge.restate()\n",
+        "",
+        "tests/broker/commands/test_reset.py::test_a_kept_state_is_written_whole",
+        broker=True,
+    ),
+    Mistake(
+        "an id is remembered a millisecond too long",
+        "processor/engine/ids/exact/kernels.py",
+        "        known = best >= 0 and when + window > now\n",
+        "        known = best >= 0 and when + window >= now\n",
+        "tests/property/engine/test_insert_id_model.py::"
+        "test_the_boundary_is_exact_to_the_millisecond_and_without_confirmation_to_the_bucket",
+    ),
+    Mistake(
+        "ids are taken for equal by the few bits that a slot has",
+        "processor/engine/ids/exact/kernels.py",
+        "found[k, 0] == first and found[k, 1] == second and numbers[k] > best",
+        "numbers[k] > best",
+        "tests/property/engine/test_insert_id_model.py::"
+        "test_verdicts_are_the_models_with_a_commit_drop_or_restart_anywhere",
+    ),
+    Mistake(
+        "an aborted renewal takes the id away",
+        "processor/engine/ids/exact/kernels.py",
+        "            if before >= meta[FLOOR]:\n",
+        "            if False:\n",
+        "tests/unit/engine/test_exact_index.py::test_a_dropped_transaction_leaves_no_trace",
+    ),
+    Mistake(
+        "parts of an id are hashed without their lengths",
+        "processor/engine/extract/ids.py",
+        "np.uint64(tag) | (np.uint64(size) << np.uint64(8))",
+        "np.uint64(tag)",
+        "tests/unit/engine/test_ids.py::test_ids_that_differ_in_any_part_have_different_hashes",
+    ),
+    Mistake(
+        "a block of ids is taken over that does not go on from the one before",
+        "processor/state/ids/id_log.py",
+        "        elif first != self.index.next_number:\n",
+        "        elif False:\n",
+        "tests/unit/state/test_id_log.py::test_a_commit_that_is_missing_in_between_is_refused",
+    ),
+    Mistake(
+        "nobody looks whether a changelog begins before the first living id",
+        "processor/state/ids/id_log.py",
+        "        if self._begins is not None and self._begins > self._floor:\n",
+        "        if False:\n",
+        "tests/unit/state/test_id_log.py::test_a_changelog_in_which_living_ids_are_deleted_is_refused_with_what_to_do",
+    ),
+    Mistake(
+        "a replayed record that meets its own trace is dropped",
+        "processor/judges/ids.py",
+        "            verdict[replayed] = Verdict.PASS\n",
+        "",
+        "tests/unit/state/test_id_log.py::test_a_record_that_meets_its_own_trace_passes",
+    ),
+    Mistake(
+        "ids are hashed with a secret that everybody knows",
+        "processor/judges/ids.py",
+        "os.urandom(SECRET_BYTES)",
+        "bytes(SECRET_BYTES)",
+        "tests/unit/state/test_id_log.py::test_the_secret_is_another_one_for_each_partition_and_stays",
+    ),
+    Mistake(
+        "a snapshot is believed to hold what was committed while it was written",
+        "processor/state/ids/bloom_log.py",
+        "self._from = state.floor, snapshot.changelog_offset\n",
+        "self._from = state.floor, 2**62\n",
+        "tests/unit/state/test_bloom_log.py::"
+        "test_a_restart_reads_filters_and_runs_from_the_disk_and_of_the_changelog_what_they_lack",
+    ),
+    Mistake(
+        "a false positive of a later bucket hides the id in an earlier one",
+        "processor/judges/bloom.py",
+        "            left = earlier < buckets.size\n",
+        "            left = earlier < 0\n",
+        "tests/unit/state/test_bloom_log.py::"
+        "test_the_owner_is_that_of_the_last_time_it_passed_whatever_other_buckets_filters_say",
+    ),
+    Mistake(
+        "the ids of a bucket are deleted before it is outside the window",
+        "processor/state/ids/bloom_log.py",
+        "        return run_pages_before(live)\n",
+        "        return run_pages_before(live + 1)\n",
+        "tests/unit/state/test_bloom_log.py::test_what_is_of_a_bucket_that_lives_is_not_deleted",
+    ),
+    Mistake(
+        "ids of a commit that a run has in part are taken to be in it",
+        "processor/state/ids/runs.py",
+        "                table.below, table.since = rows.first + int(some[-1]) + 1, rows.first\n",
+        "                table.below = table.since = rows.first + int(some[-1]) + 1\n",
+        "tests/property/state/test_id_runs_model.py::"
+        "test_every_id_of_a_living_bucket_is_found_as_it_was_last_remembered_there_and_no_other",
+    ),
+    Mistake(
+        "a restore from the local pages forgets the clock",
+        "processor/state/ids/id_log.py",
+        "        self.clock_ms = max(self.clock_ms, clock_ms)\n",
+        "",
+        "tests/property/state/test_id_state_model.py::test_verdicts_owners_and_expiries_are_the_dictionarys_wherever_it_is_killed_and_restored",
+    ),
+    Mistake(
+        "a limit of the clock holds a record too late",
+        "processor/engine/ids/recorded_clock.py",
+        'side="right") - 1]',
+        'side="left") - 1]',
+        "tests/unit/engine/test_recorded_clock.py::test_readings_are_the_same_again_in_other_pieces",
+    ),
+    Mistake(
+        "a clock whose beginning was deleted is called known",
+        "processor/state/clock_history.py",
+        "                self.known_from, self.before_ms = trace.since, trace.before_ms\n",
+        "                self.known_from = 0\n",
+        "tests/unit/state/test_clock_history.py::test_what_a_worker_has_bounded_is_known_until_it_is_deleted",
+    ),
+    Mistake(
+        "what is remembered of a believed duplicate stays",
+        "processor/verify/unproved.py",
+        "            self._judge.undo()\n",
+        "",
+        "tests/unit/verify/test_unproved.py::test_what_is_right_is_right_and_what_is_believed_is_counted",
+    ),
+    Mistake(
+        "an event from the future is held against another clock than its record's",
+        "spark_sink/query/events.py",
+        'sql.unix_micros(TIME) - sql.unix_micros("timestamp") >',
+        "sql.unix_micros(TIME) - sql.unix_micros(sql.current_timestamp()) >",
+        "tests/spark/test_events.py::test_what_is_further_ahead_of_its_record_than_allowed_is_no_event",
+    ),
+    Mistake(
+        "a sum of another field is counted on over one checkpoint",
+        "spark_sink/query/definition.py",
+        "text.removesuffix(column) + typed(column) if column else text",
+        "aggregate_call(text).function",
+        "tests/unit/spark_sink/test_definition.py::test_what_gives_the_numbers_another_meaning_is_told",
+    ),
+    Mistake(
+        "a batch that was read across a topic made anew counts",
+        "spark_sink/outputs/__init__.py",
+        "        write(rows, number)\n        place.require_topic()\n",
+        "        write(rows, number)\n",
+        "tests/spark/test_sink_faults.py::"
+        "test_a_topic_made_anew_in_the_middle_of_a_batch_keeps_it_from_the_commit_log",
+        broker=True,
+    ),
+    Mistake(
+        "a backlog of several partitions is read in pieces",
+        "spark_sink/job.py",
+        "        if partitions == 1:\n",
+        "        if partitions >= 1:\n",
+        "tests/spark/test_backlog.py::test_a_partition_ten_hours_behind_loses_nothing_at_first_or_in_a_backlog",
+        broker=True,
+    ),
+    Mistake(
+        "equal ids go elsewhere after an update",
+        "processor/engine/repartition.py",
+        'ROUTE_KEY = b"seqmark by-id v1"',
+        'ROUTE_KEY = b"seqmark by-id v2"',
+        "tests/property/wire/test_repartition.py::test_an_id_goes_where_it_went_yesterday",
+    ),
+    Mistake(
+        "records of one partition change their order on the way to another",
+        "processor/engine/repartition.py",
+        "    for row in range(start, stop):\n        to = target[row]\n",
+        "    for row in range(stop - 1, start - 1, -1):\n        to = target[row]\n",
+        "tests/property/wire/test_repartition.py::"
+        "test_every_record_arrives_once_in_its_ids_partition_in_order_and_as_it_came",
+    ),
+    Mistake(
+        "a record keeps the longer count of headers that it had on its way",
+        "processor/engine/repartition.py",
+        "        if more > 0:\n",
+        "        if more > 1:\n",
+        "tests/property/wire/test_repartition.py::test_a_count_of_headers_that_took_a_byte_more_takes_it_no_more",
+    ),
+    Mistake(
+        "a transaction that hangs is taken for one after the other",
+        "processor/worker/standstill.py",
+        "held is None or held.stable != stable:",
+        "held is None or end > stable:",
+        "tests/unit/worker/test_standstill.py::test_one_transaction_ages_while_the_offset_stands_still",
+    ),
+    Mistake(
+        "the metric of readiness stays what it was when something moved last",
+        "processor/worker/worker.py",
+        "        metrics.ready.set_function(lambda: self.ready)\n",
+        "        metrics.ready.set(1)\n",
+        "tests/broker/worker/test_worker.py::test_ready_is_said_by_the_metric_as_it_is_when_somebody_asks",
+        broker=True,
+    ),
+    Mistake(
+        "code is loaded from a folder that others can write to",
+        "processor/paths.py",
+        "if found.st_mode & OTHERS_WRITE and not closed else None",
+        "if found.st_mode & OTHERS_WRITE and closed else None",
+        "tests/unit/engine/test_jit.py::test_a_level_that_others_can_write_to_is_not",
+    ),
+    Mistake(
+        "a restart makes twice the slots of the run before it",
+        "processor/engine/ids/exact/bulk_load.py",
+        "ids > (size << deep) * FULL:",
+        "ids > (size << deep) * (FULL - 0.12):",
+        "tests/unit/engine/test_exact_index.py::test_a_restart_makes_the_slots_of_the_run_and_lets_little_wait",
+    ),
+    Mistake(
+        "an interrupted proof ends like one that holds",
+        "processor/cli.py",
+        "            ctx.exit(EXIT_FAILED)\n",
+        "            ctx.exit(EXIT_DONE)\n",
+        "tests/unit/commands/test_cli.py::test_an_error_becomes_its_exit_code",
+    ),
+    Mistake(
+        "at least once, offsets are called committed before they are",
+        "processor/kafka/transactions/output.py",
+        "        await self._membership.commit(_positions(self._source, offsets))\n        between()\n",
+        "        between()\n        await self._membership.commit(_positions(self._source, offsets))\n",
+        "tests/crash/test_commit_steps.py::"
+        "test_at_least_once_the_groups_offset_is_there_when_its_step_is_reached",
+        broker=True,
+    ),
+    Mistake(
+        "code is loaded from behind somebody's symbolic link",
+        "processor/paths.py",
+        "    if stat.S_ISLNK(found.st_mode):\n        return f",
+        "    if stat.S_ISLNK(found.st_mode):\n        return None\n        return f",
+        "tests/unit/engine/test_jit.py::test_a_level_that_is_a_symbolic_link_is_not",
+    ),
+    Mistake(
+        "what RocksDB makes is readable to others",
+        "processor/state/home.py",
+        "    os.umask(OTHERS)\n",
+        "    os.umask(os.umask(0))\n",
+        "tests/broker/worker/test_restart.py::test_local_state_is_closed_to_others_whatever_the_umask_is",
+        broker=True,
+    ),
+    Mistake(
+        "nothing assigned is ready, whatever the group's leader sees",
+        "processor/worker/worker.py",
+        "or self._membership is None or self._membership.unseen():",
+        "or self._membership is None:",
+        "tests/broker/kafka/test_guarded.py::"
+        "test_nothing_is_called_done_or_ready_while_the_groups_leader_does_not_see_the_source",
+        broker=True,
+    ),
+    Mistake(
+        "why a slot failed is a traceback, where it was given up before",
+        "processor/worker/slot.py",
+        "            self._failed.exception()\n",
+        "",
+        "tests/unit/worker/test_slot.py::test_a_slot_that_fails_after_it_was_given_up_leaves_no_traceback",
+    ),
+    Mistake(
+        "a SASL session is left to end",
+        "processor/kafka/client.py",
+        "        if time.monotonic() < self._renew_at_s:\n",
+        "        if self._renew_at_s > 0:\n",
+        "tests/broker/kafka/test_guarded.py::test_sessions_that_end_abort_nothing[exactly_once]",
+        broker=True,
+    ),
+    Mistake(
+        "a topic that is wider than the source is refused",
+        "processor/kafka/topics/plan.py",
+        "    if there.partitions < wanted.partitions:\n",
+        "    if there.partitions != wanted.partitions:\n",
+        "tests/unit/kafka/test_topics_grow.py::"
+        "test_only_a_topic_that_is_narrower_than_the_source_is_a_problem_and_one_to_wait_for",
+    ),
+    Mistake(
+        "a source that has grown first stops its worker",
+        "processor/worker/context.py",
+        " for problem in made.problems if problem not in made.narrow]\n",
+        " for problem in made.problems]\n",
+        "tests/broker/worker/test_worker.py::"
+        "test_partitions_of_a_source_that_grew_first_wait_for_the_others_and_lose_nothing",
+        broker=True,
+    ),
+    Mistake(
+        "a scope of any length is a scope",
+        "processor/engine/extract/sequence.py",
+        "        fault[columns.key_length > MOST_SCOPE_BYTES] = Fault.SCOPE_TOO_LARGE\n",
+        "",
+        "tests/broker/contract/test_topics.py::"
+        "test_a_key_above_64_kib_is_no_scope_and_that_counts_before_the_sequence",
+        broker=True,
+    ),
+    Mistake(
+        "a receipt that its topic does not take stops the pipeline",
+        "processor/wire/receipts.py",
+        "            smaller = records.smaller()\n",
+        "            smaller = None\n",
+        "tests/property/wire/test_receipts.py::"
+        "test_a_receipt_that_the_topic_does_not_take_is_written_without_its_records_key_and_says_so",
+    ),
+)

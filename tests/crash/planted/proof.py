@@ -1,0 +1,198 @@
+"""Which planted mistakes are proven to be caught, and how is one proven?
+
+`lock.json` holds a digest for each mistake that was caught when somebody last looked: over the mistake,
+the file it is planted in, the file of the test that catches it, and what that imports of ``tests``. Where the
+digest is the same the mistake is proven. It misses what else takes part: other modules of the program, fixtures
+of a ``conftest.py``, other versions of what is installed. ``--all`` looks anew at every one.
+
+    python -m tests.crash.planted.prove             # looks at those that have changed, and writes the lock
+"""
+
+from __future__ import annotations
+
+import ast
+import compileall
+import hashlib
+import json
+import py_compile
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from tests.crash.planted.mistakes import MISTAKES, Mistake
+from tests.support.kafka.topics import environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+ROOT = Path(__file__).parents[3]
+LOCK = Path(__file__).with_name("lock.json")
+COPIED = (
+    "processor",
+    "schemas",
+    "spark_sink",
+    "tests",
+    "examples",
+    "deploy",
+    "docs",
+    "README.md",
+    "pyproject.toml",
+)
+LIMIT_S = 400
+"""For a test: on a machine whose cores are taken, its kernels plain Python, it may take a minute."""
+MORE_S = 30
+"""For each further one."""
+FAILED, PASSED = 1, 0
+# The same examples each time, only until the first that fails, which nobody needs in its smallest form.
+OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "tests.crash.planted.unshrunk", "--hypothesis-seed=0")
+# Integers wrap in kernels; plain numpy warns of it, which is no mistake here.
+WRAPPING = ("-W", "ignore::RuntimeWarning")
+
+
+class NotCaughtError(AssertionError):
+    """A mistake went unnoticed, or what noticed it was no test."""
+
+
+def proven() -> dict[str, str]:
+    """Return the lock: digests by name."""
+    found: dict[str, str] = json.loads(LOCK.read_text()) if LOCK.exists() else {}
+    return found
+
+
+def write(digests: dict[str, str]) -> None:
+    """Write the lock; mistakes that are no longer planted go."""
+    kept = {mistake.name: digests[mistake.name] for mistake in MISTAKES if mistake.name in digests}
+    new = LOCK.with_suffix(".new")
+    new.write_text(json.dumps(kept, indent=1) + "\n")
+    new.replace(LOCK)
+
+
+def changed() -> list[Mistake]:
+    """Return the mistakes that the lock does not prove."""
+    before = proven()
+    return [mistake for mistake in MISTAKES if before.get(mistake.name) != digest(mistake)]
+
+
+def digest(mistake: Mistake, tree: Path = ROOT) -> str:
+    """Return what decides whether a mistake could have become another."""
+    sums = hashlib.sha256(json.dumps(mistake[:-1]).encode())
+    for name in sorted({mistake.file, *_imported(tree, mistake.test.partition("::")[0])}):
+        file = tree / name
+        sums.update(f"\n{name}\n".encode())
+        sums.update(file.read_bytes() if file.exists() else b"")
+    return sums.hexdigest()
+
+
+def _imported(tree: Path, test: str) -> set[str]:
+    """Return a test's file and all that it imports of ``tests``, directly or not."""
+    found: set[str] = set()
+    ahead = [test]
+    while ahead:
+        name = ahead.pop()
+        if name not in found and (tree / name).exists():
+            found.add(name)
+            ahead += _names(ast.parse((tree / name).read_bytes()))
+    return found
+
+
+def _names(module: ast.Module) -> Iterator[str]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("tests."):
+            file = node.module.replace(".", "/")
+            yield f"{file}.py"
+            yield from (f"{file}/{each.name}.py" for each in node.names)
+
+
+class Tree:
+    """A copy of the source tree in which mistakes are planted, one at a time, and tests run.
+
+    A context manager. Kernels are plain Python there: numba would compile all of them anew for a tree at
+    another place, and for each mistake.
+
+    Args:
+        folder: An empty one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "tree"
+        self._log = folder / "log"
+        self._server: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        ignored = shutil.ignore_patterns("__pycache__", ".hypothesis")
+        for name in COPIED:
+            source, target = ROOT / name, self._folder / name
+            if source.is_dir():
+                shutil.copytree(source, target, ignore=ignored)
+            else:
+                shutil.copy(source, target)
+        # Compiled once, and held against the source's content: a mistake changes a file within a second.
+        mode = py_compile.PycInvalidationMode.CHECKED_HASH
+        for name in ("processor", "schemas"):
+            compileall.compile_dir(self._folder / name, quiet=2, invalidation_mode=mode)
+        extra = {"PYTHONPATH": str(self._folder), "PYTHONDONTWRITEBYTECODE": "1", "NUMBA_DISABLE_JIT": "1"}
+        self._server = subprocess.Popen(
+            [sys.executable, str(self._folder / "tests" / "crash" / "forked.py")],
+            cwd=self._folder,
+            env=environment(extra),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.communicate()
+
+    def digest(self, mistake: Mistake) -> str:
+        """Return the digest of a mistake by the files of the copy."""
+        return digest(mistake, self._folder)
+
+    def run(self, tests: Sequence[str], *options: str, bootstrap: str = "") -> tuple[int, str]:
+        """Run tests; returns pytest's exit code and what it said.
+
+        Args:
+            tests: Node ids.
+            options: Of pytest.
+            bootstrap: Of the broker; empty: none is needed.
+        """
+        request = {
+            "arguments": [*OPTIONS, *WRAPPING, *options, *tests],
+            "environment": {"SEQMARK_KAFKA__BOOTSTRAP_SERVERS": bootstrap} if bootstrap else {},
+            "log": str(self._log),
+            "limit_s": LIMIT_S + MORE_S * (len(tests) - 1),
+        }
+        server = self._server
+        assert server is not None
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(json.dumps(request) + "\n")
+        server.stdin.flush()
+        answer = server.stdout.readline()
+        assert answer, "the process that runs the tests has ended"
+        return int(answer), self._log.read_text(errors="replace")
+
+    def prove(self, mistake: Mistake, bootstrap: str = "") -> None:
+        """Plant a mistake, see its test fail, and take the mistake out.
+
+        Raises:
+            NotCaughtError: It passed, or something else than a test failed.
+        """
+        file = self._folder / mistake.file
+        right = file.read_text() if file.exists() else ""
+        if right.count(mistake.old) != 1:
+            raise NotCaughtError(f"the list is out of date: {mistake.file} has not once\n{mistake.old}")
+        file.write_text(right.replace(mistake.old, mistake.new))
+        try:
+            code, said = self.run([mistake.test], "-x", bootstrap=bootstrap)
+        finally:
+            file.write_text(right)
+        if code == PASSED:
+            raise NotCaughtError(f"not caught: {mistake.name}")
+        # Neither an import that breaks nor a fixture that fails is a test that has noticed something.
+        if code != FAILED or not re.search(r"^\d+ failed(?!.*error)", said, re.MULTILINE):
+            raise NotCaughtError(f"no test has failed, but pytest ended with {code}:\n{said}")

@@ -1,0 +1,47 @@
+"""Compiled kernels and the same functions as plain Python say the same.
+
+The properties that hold for compiled kernels are checked again in a process with ``NUMBA_DISABLE_JIT=1``: what
+holds for both is not an accident of compiling, and the kernels can be debugged as Python.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+PROPERTIES = (
+    "property/test_watermark_model.py",
+    "property/test_scopes_model.py",
+    "property/test_extract_model.py",
+    "property/test_batches.py",
+    "property/test_lz4.py",
+    "property/test_certificate.py",
+    "property/test_insert_id_model.py",
+    "property/test_route.py",
+    "property/test_bulk_restore.py",
+    "unit/test_ids.py",
+    "unit/test_id_blocks.py",
+    "unit/test_json_scan.py",  # test_json_differential.py does the same by itself, with guarded bytes
+)
+
+
+def test_the_properties_of_the_kernels_hold_as_plain_python_too() -> None:
+    files = [f"tests/{name}" for name in PROPERTIES]
+    # Integers wrap in both; plain numpy warns of it, which is no mistake here.
+    # Limits and transactions are not decided in kernels, and slow without compiling, as many checksums are.
+    options = [
+        "-q",
+        "-k",
+        "not limit and not transactions and not full and not 24_bytes and not flipped and not many_ids",
+        "-W",
+        "ignore::RuntimeWarning",
+        "-p",
+        "no:cacheprovider",
+    ]
+    env = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    command = [sys.executable, "-m", "pytest", *options, *files]
+    run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=570, check=False)
+    assert run.returncode == 0, run.stdout[-3_000:]

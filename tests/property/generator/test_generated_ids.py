@@ -1,0 +1,234 @@
+"""Is the truth of a stream with ids what the contract's rules say of its bytes, under every definition?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from processor.generator import FAULTS, HOUR_MS, Kind, Options, Partition, make_stream
+from schemas.config import InsertIdDedup
+from schemas.events import ClickEvent
+from tests.property.generator.test_generated_streams import (
+    START_MS,
+    copies_are_originals,
+    pointer,
+    records,
+    same_in_pieces,
+)
+from tests.support.judges.id_rules import IdModel, IdRules, IdSaid, id_of
+from tests.support.kafka.topics import Record
+
+parts = st.lists(
+    st.one_of(
+        st.builds(lambda name: {"from": "header", "name": name}, st.sampled_from(["a", "id", "\u00e9"])),
+        st.just({"from": "key"}),
+        st.builds(
+            lambda where: {"from": "value", "pointer": where},
+            st.one_of(
+                st.sampled_from(["/event_id", "/user_id", "/campaign"]), pointer("one"), pointer("two~1")
+            ),
+        ),
+    ),
+    min_size=1,
+    max_size=6,
+    unique_by=lambda part: part.get("name") or part.get("pointer", "/key").split("/")[1],
+)
+# Something that tells clicks apart; what else the definition has stays as it is.
+ids = parts.map(lambda some: some if apart(some) else [*some, {"from": "header", "name": "z"}])
+definitions = st.fixed_dictionaries(
+    {
+        "mode": st.just("insert-id"),
+        "id": ids,
+        "window": st.sampled_from(["1s", "10s", "2m", "1h", "5h", "7d"]),
+        "time": st.sampled_from(["record", "record", "arrival"]),
+        "refresh": st.booleans(),
+        "on_missing": st.sampled_from(["pass", "quarantine"]),
+    }
+).map(InsertIdDedup.model_validate)
+
+options = st.builds(
+    Options,
+    records=st.integers(1, 700),
+    duplicates=st.sampled_from([0.0, 0.05, 0.4]),
+    seed=st.integers(0, 2**32),
+    partitions=st.integers(1, 3),
+    start_ms=st.just(START_MS),
+    span_ms=st.sampled_from([10_000, HOUR_MS, 6 * HOUR_MS]),
+    malformed=st.sampled_from([0.0, 0.05]),
+)
+
+
+def apart(some: list[dict[str, str]]) -> bool:
+    return any(part.get("pointer") not in {"/user_id", "/campaign"} for part in some)
+
+
+def defined(*parts_: dict[str, str], **more: Any) -> InsertIdDedup:
+    return InsertIdDedup.model_validate({"mode": "insert-id", "id": list(parts_), "window": "1h", **more})
+
+
+def consumed(part: Partition) -> list[Record]:
+    return [
+        Record(0, offset, made.key, made.value, made.headers, made.timestamp_ms, create_time=True)
+        for offset, made in enumerate(records(part))
+    ]
+
+
+def said_of(part: Partition, dedup: InsertIdDedup, now_ms: int) -> list[IdSaid]:
+    return IdModel(IdRules.of(dedup), lambda: now_ms).judge_all(consumed(part))
+
+
+@settings(deadline=None, max_examples=300)
+@given(definitions, options)
+def test_verdicts_owners_and_expiry_are_what_the_rules_say(
+    dedup: InsertIdDedup, given_options: Options
+) -> None:
+    for part in make_stream(dedup, given_options):
+        assert part.judged is not None
+        said = said_of(part, dedup, given_options.start_ms + given_options.span_ms)
+        assert [each.verdict == "pass" for each in said] == part.passes.tolist()
+        assert [each.verdict if each.verdict in FAULTS else "" for each in said] == [
+            FAULTS[fault] for fault in part.faults.tolist()
+        ]
+        assert [each.owner for each in said] == part.judged.owner.tolist()
+        assert [each.expires_ms for each in said] == part.judged.expires_ms.tolist()
+
+
+@settings(deadline=None, max_examples=50)
+@given(definitions, options)
+def test_copies_are_their_originals_byte_for_byte_and_come_behind_them(
+    dedup: InsertIdDedup, given_options: Options
+) -> None:
+    copies_are_originals(make_stream(dedup, given_options))
+
+
+@settings(deadline=None, max_examples=50)
+@given(definitions, options)
+def test_the_same_seed_gives_the_same_bytes_however_they_are_read(
+    dedup: InsertIdDedup, given_options: Options
+) -> None:
+    same_in_pieces(make_stream(dedup, given_options), make_stream(dedup, given_options))
+
+
+@settings(deadline=None, max_examples=50)
+@given(definitions, options)
+def test_counts_are_met_to_the_record_with_copies_at_edges_among_them(
+    dedup: InsertIdDedup, given_options: Options
+) -> None:
+    stream = make_stream(dedup, given_options)
+    copies = sum(int((part.layout.kind != Kind.FIRST).sum()) for part in stream)
+    assert sum(map(len, stream)) == given_options.records
+    room = given_options.records - sum(1 for part in stream if len(part))
+    assert copies == min(round(given_options.records * given_options.duplicates), room)
+
+
+@settings(deadline=None, max_examples=50)
+@given(definitions, options)
+def test_what_is_whole_is_a_click_whose_timestamp_is_the_records(
+    dedup: InsertIdDedup, given_options: Options
+) -> None:
+    for part in make_stream(dedup, replace(given_options, malformed=0.0)):
+        for record in records(part):
+            event = ClickEvent.model_validate_json(record.value)
+            assert int(event.occurred_at.timestamp() * 1000) == record.timestamp_ms
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_resends_come_within_the_window_beyond_it_and_to_the_millisecond_at_its_end(seed: int) -> None:
+    dedup = defined({"from": "value", "pointer": "/event_id"})
+    (part,) = make_stream(dedup, Options(20_000, 0.05, seed, 1, START_MS))
+    seen = Counter(zip((Kind(kind) for kind in part.layout.kind.tolist()), part.passes.tolist(), strict=True))
+    assert seen[Kind.FIRST, False] == 0
+    assert seen[Kind.RESEND, False] == 400
+    assert seen[Kind.TAIL, False] == 350
+    # Of the late ones 20 are put at edges, every other of which passes, but for the few whose place was taken.
+    assert seen[Kind.LATE, False] > 5
+    assert seen[Kind.LATE, True] > 5
+    edges = Counter[int]()
+    remembered: dict[int, int] = {}
+    clock = 0
+    rows = (part.layout.original, part.timestamp_ms, part.passes)
+    for original, time, passes in zip(*(column.tolist() for column in rows), strict=True):
+        clock = max(clock, time)
+        edges[clock - remembered.get(original, clock) - HOUR_MS] += 1
+        if passes:
+            remembered[original] = clock
+    assert edges[0] > 5
+    assert edges[-1] > 5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_the_window_is_longer_than_the_stream_no_copy_passes(seed: int) -> None:
+    dedup = defined({"from": "header", "name": "id"}, window="7d")
+    for part in make_stream(dedup, Options(5_000, 0.2, seed, 2, START_MS)):
+        assert part.passes.tolist() == (part.layout.kind == Kind.FIRST).tolist()
+
+
+def digits(part: bytes | str) -> bytes:
+    text = part.encode() if isinstance(part, str) else part
+    return text if text.isdigit() else b""  # the key is the user
+
+
+@pytest.mark.parametrize(
+    "parts_",
+    [
+        ({"from": "header", "name": "a"}, {"from": "header", "name": "b"}),
+        ({"from": "header", "name": "a"}, {"from": "value", "pointer": "/m/b"}, {"from": "key"}),
+        ({"from": "value", "pointer": "/a"},),
+        tuple({"from": "header", "name": f"h{number}"} for number in range(12)),
+    ],
+    ids=["two headers", "header and value", "one value", "twelve headers"],
+)
+def test_ids_differ_in_no_more_than_where_a_part_ends_or_how_it_is_written(parts_: Any) -> None:
+    dedup = defined(*parts_)
+    stream = make_stream(dedup, Options(900, 0.0, 1, 3, START_MS))
+    names = {id_of(record, IdRules.of(dedup)) for part in stream for record in consumed(part)}
+    assert len(names) == 900
+    joined = Counter(b"".join(digits(part) for _, part in name) for name in names)
+    # In each group of the same digits none is alone.
+    assert min(joined.values()) > 1
+
+
+def test_the_key_is_the_user_where_something_else_tells_clicks_apart_and_the_id_otherwise() -> None:
+    for more in ([{"from": "header", "name": "id"}], [{"from": "value", "pointer": "/event_id"}]):
+        (part,) = make_stream(defined({"from": "key"}, *more), Options(300, 0.0, 1, 1, START_MS))
+        for record in records(part):
+            assert ClickEvent.model_validate_json(record.value).user_id.encode() == record.key
+    (part,) = make_stream(defined({"from": "key"}), Options(300, 0.0, 1, 1, START_MS))
+    assert len({record.key for record in records(part)}) == 300
+
+
+@pytest.mark.parametrize("on_missing", ["quarantine", "pass"])
+@pytest.mark.parametrize("where", ["/event_id", "/m/id"])
+def test_each_definition_has_all_the_malformed_records_that_it_can_have(on_missing: str, where: str) -> None:
+    header, value = {"from": "header", "name": "id"}, {"from": "value", "pointer": where}
+    dedup = defined(header, value, {"from": "key"}, on_missing=on_missing)
+    (part,) = make_stream(dedup, Options(2_000, 0.2, 1, 1, START_MS, malformed=0.02))
+    codes = Counter(FAULTS[fault] for fault in part.faults.tolist())
+    hard = {"value_not_json", "field_type"}
+    soft = {"header_missing", "header_malformed", "key_missing", "value_missing", "field_missing"}
+    assert set(codes) == {"", *hard, *([] if on_missing == "pass" else soft)}
+    missing = [record for record in records(part) if record.key is None or record.value is None]
+    assert missing
+    keyless = [passes for record, passes in zip(records(part), part.passes, strict=True) if record.key is None]
+    assert all(keyless) == (on_missing == "pass")
+    assert any(keyless) == (on_missing == "pass")
+    bad = [record.value for record in records(part)]
+    for shown in (b"null", b"true", b'["17"]', b'{"id":"17"}'):
+        assert any(value and b'id":' + shown in value for value in bad)
+
+
+def test_copies_of_what_passes_unjudged_pass_too() -> None:
+    dedup = defined({"from": "header", "name": "id"}, on_missing="pass")
+    (part,) = make_stream(dedup, Options(2_000, 0.5, 1, 1, START_MS, malformed=0.5))
+    again = [
+        passes
+        for record, passes, kind in zip(records(part), part.passes, part.layout.kind, strict=True)
+        if kind != Kind.FIRST and dict(record.headers).get("id") is None
+    ]
+    assert len(again) > 100
+    assert all(again)

@@ -1,0 +1,163 @@
+"""Ids out of plain bytes, and a partition whose pages lie in a dictionary."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from processor.engine.extract.ids import Form, Ids
+from processor.engine.ids.block import Confirmed, Rows, confirm, decode, decode_page, encode
+from processor.engine.ids.bloom import snapshot as bloom_snapshot
+from processor.engine.ids.bloom.bits import NOWHERE
+from processor.engine.ids.bloom.window import BloomWindow, Found
+from processor.engine.ids.clock import NEVER
+from processor.engine.ids.exact.index import Candidates, ExactIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from processor.engine.ids.judgement import IdJudgement
+    from processor.engine.verdict import Fault
+
+KEY = b"block"
+
+
+def ids_of(
+    hashes: NDArray[np.uint64], fault: Sequence[Fault] | None = None, unjudged: Sequence[bool] | None = None
+) -> Ids:
+    """Return ids that have these hashes; all can be judged unless something else is said."""
+    rows = len(hashes)
+    none = np.zeros((1, rows), np.int64)
+    return Ids(
+        hashes,
+        np.zeros(rows, np.uint8) if fault is None else np.array(fault, np.uint8),
+        np.zeros(rows, np.bool_) if unjudged is None else np.array(unjudged, np.bool_),
+        np.full((1, rows), Form.BYTES, np.uint8),
+        none,
+        none,
+    )
+
+
+def hash_of(name: bytes) -> tuple[int, int]:
+    """Return 128 bits for a name: evenly spread, as those of the keyed hash are."""
+    digest = hashlib.blake2b(name, digest_size=16).digest()
+    return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
+
+
+def hashes_of(names: Sequence[bytes]) -> NDArray[np.uint64]:
+    """Return uint64[n, 2]."""
+    return np.array([hash_of(name) for name in names], np.uint64).reshape(len(names), 2)
+
+
+class ExactPartition:
+    """An index, and the pages and blocks that its commits have written, each under its key.
+
+    Args:
+        window_ms: Of the index.
+        refresh: Of the index.
+        bucket_bits: Of the index.
+        tag_bits: Of the index.
+    """
+
+    def __init__(self, window_ms: int, *, refresh: bool, bucket_bits: int = 10, tag_bits: int = 28) -> None:
+        self._form = (window_ms, refresh, bucket_bits, tag_bits)
+        self.index = self._new()
+        self.clock = NEVER
+        self.pages: dict[int, bytes] = {}
+        self.blocks: list[bytes] = []
+        self.fetched = 0
+
+    def _new(self) -> ExactIndex:
+        window_ms, refresh, bucket_bits, tag_bits = self._form
+        return ExactIndex(window_ms, refresh=refresh, bucket_bits=bucket_bits, tag_bits=tag_bits)
+
+    def judge(self, ids: Ids, offset: NDArray[np.int64], reading_ms: NDArray[np.int64]) -> IdJudgement:
+        """Judge a chunk, and fetch what that takes."""
+        wanted = self.index.look_up(ids, reading_ms)
+        return self.index.judge(ids, offset, reading_ms, wanted, self.confirmed(wanted))
+
+    def confirmed(self, wanted: Candidates) -> Confirmed:
+        """Read what stands in the pages of candidates."""
+        self.fetched += wanted.page.size
+        pages = [self.pages[int(first)] for first in wanted.page]
+        return confirm(pages, wanted.page, wanted.which, wanted.at)
+
+    def commit(self, clock_ms: int, sweep: int = 0) -> Rows:
+        """Write what is staged; returns it."""
+        rows = self.index.staged()
+        pages = None
+        if len(rows):
+            block, pages = encode(rows, clock_ms, KEY)
+            self.blocks.append(block)
+            for k, first in enumerate(pages.first.tolist()):
+                self.pages[first] = block[pages.at[k] : pages.at[k + 1]]
+        self.index.commit(pages, clock_ms, sweep)
+        self.clock = clock_ms
+        # What is below the floor is never asked for again.
+        floor = self.index.floor
+        self.pages = {first: page for first, page in self.pages.items() if self.last_of(first) >= floor}
+        return rows
+
+    def last_of(self, first: int) -> int:
+        """Return the last number of a page."""
+        return first + len(decode_page(self.pages[first], first)[0]) - 1
+
+    def restart(self) -> None:
+        """Lose the index, and build it again from the blocks."""
+        self.index = self._new()
+        for block in self.blocks:
+            rows, _, pages = decode(block, KEY)
+            self.index.restore(rows, pages)
+        self.index.commit(None, self.clock)
+
+
+class BloomPartition:
+    """Filters, and with confirmation all that is committed in a dictionary.
+
+    Args:
+        window: Whose filters.
+    """
+
+    def __init__(self, window: BloomWindow) -> None:
+        self.window = window
+        self.known: dict[tuple[int, int], tuple[int, int]] = {}
+        self.log: list[tuple[NDArray[np.uint64], NDArray[np.int64]]] = []
+        self.clock = NEVER
+
+    def judge(self, ids: Ids, offset: NDArray[np.int64], reading_ms: NDArray[np.int64]) -> IdJudgement:
+        """Judge a chunk, and look up what that takes."""
+        hit = self.window.look_up(ids, reading_ms)
+        if not self.window.confirm:
+            return self.window.judge(ids, offset, reading_ms, hit)
+        found = Found(np.zeros(hit.size, np.bool_), *np.zeros((2, hit.size), np.int64))
+        for row in np.flatnonzero(hit != NOWHERE).tolist():
+            first, second = ids.hash[row].tolist()
+            entry = self.known.get((first, second))
+            if entry is not None:
+                found.known[row], found.owner[row], found.reading_ms[row] = True, *entry
+        return self.window.judge(ids, offset, reading_ms, hit, found)
+
+    def commit(self, clock_ms: int) -> None:
+        """Write what is staged."""
+        staged = self.window.staged()
+        self.log.append((staged.hash, staged.reading_ms))
+        for (first, second), owner, reading in zip(
+            staged.hash.tolist(), staged.owner.tolist(), staged.reading_ms.tolist(), strict=True
+        ):
+            self.known[first, second] = owner, reading
+        self.window.commit(clock_ms)
+        self.clock = clock_ms
+
+    def restart(self, *, snapshot: bool) -> None:
+        """Lose the filters; make them again from a snapshot, or from the ids that were committed."""
+        pieces = [piece for each in self.window.filters for piece in bloom_snapshot.write(each)]
+        self.window.clear()
+        if snapshot:
+            self.window.filters = bloom_snapshot.read(pieces)
+            return
+        for hashes, reading_ms in self.log:
+            self.window.restore(hashes, reading_ms, self.clock)

@@ -1,0 +1,46 @@
+"""Columns out of changelog batches and of keys and values, as a fetch would bring them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from processor.engine.batch import columns as batch_columns
+from processor.engine.batch.columns import Columns
+from processor.wire.codec import inflate
+from processor.wire.encode import EncodedBatch, plain_batch
+
+Pairs = list[tuple[bytes, bytes]]
+Entries = Sequence[tuple[bytes, bytes | None]]
+
+
+def columns_of(source: EncodedBatch | Entries) -> tuple[Columns, Pairs]:
+    """Return the records of a batch, or of keys and values written as one, as columns and as pairs."""
+    if not isinstance(source, EncodedBatch) and not source:
+        return Columns.empty(0, np.zeros(1, np.uint8)), []
+    batch = source if isinstance(source, EncodedBatch) else plain_batch([(*pair, 0, ()) for pair in source])
+    space = np.empty(4 * 1024 * 1024, np.uint8)
+    size = inflate(batch.codec, np.frombuffer(batch.payload, np.uint8), space)
+    columns = Columns.empty(batch.count, space)
+    row = np.zeros(batch_columns.BATCH_COLUMNS, np.int64)
+    row[batch_columns.COUNT], row[batch_columns.LAST_DELTA] = batch.count, batch.count - 1
+    wrong, _ = batch_columns.scan(
+        space,
+        0,
+        size,
+        row,
+        0,
+        columns.offset,
+        columns.timestamp,
+        columns.body,
+        columns.end,
+        columns.key,
+        columns.key_length,
+        columns.value,
+        columns.value_length,
+        columns.headers,
+    )
+    assert not wrong
+    pairs = [(key, value) for key, value in columns.items(np.arange(batch.count)) if value is not None]
+    return columns, pairs

@@ -1,0 +1,91 @@
+"""How does a test reset a pipeline, and what does the changelog say of it then?
+
+ended = run_reset(config, "--to-offset", "0:12")     # as users do: a process of its own
+assert ended.lines == [{"pipeline": "p", "partition": 0, "from": 30, "to": 12, ...}]
+assert changelog_state(config) == {...}              # what a worker without local state would restore
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, Origin, Position, ScopeValue
+from tests.support.kafka.topics import environment, read_topic
+from tests.support.worker.process import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.support.worker.process import WorkerConfig
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a reset ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """The objects on stdout."""
+        return [json.loads(line) for line in self.stdout.splitlines()]
+
+
+def run_reset(
+    config: WorkerConfig,
+    *arguments: str,
+    pipeline: str = "p",
+    env: Mapping[str, str] | None = None,
+    timeout_s: float = 120.0,
+) -> Answer:
+    """Run ``seqmark reset --json`` to its end."""
+    command = [sys.executable, "-m", "processor", "reset", "-c", str(config.write()), "--json"]
+    ended = subprocess.run(
+        [*command, "--pipeline", pipeline, *arguments],
+        cwd=config.folder,
+        env=environment({"PYTHONPATH": str(ROOT), **(env or {})}),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    return Answer(ended.returncode, ended.stdout, ended.stderr)
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What one changelog partition says.
+
+    Attributes:
+        position: The last.
+        origin: The last.
+        scopes: Watermarks by key, of those behind the origin.
+    """
+
+    position: Position | None
+    origin: Origin | None
+    scopes: dict[bytes, ScopeValue]
+
+
+def remembered(config: WorkerConfig, partition: int = 0) -> Remembered:
+    """Read a changelog with another client, and forget at an origin what stands before it."""
+    position = origin = None
+    scopes: dict[bytes, ScopeValue] = {}
+    for record in read_topic(config.bootstrap_servers, config.changelog):
+        if record.partition != partition or record.value is None:
+            continue
+        key = record.key or b""
+        if key == ORIGIN_KEY:
+            position, origin, scopes = None, Origin.decode(record.value), {}
+        elif key == POSITION_KEY:
+            position = Position.decode(record.value)
+        else:
+            scopes[key] = ScopeValue.decode(key, record.value)
+    return Remembered(position, origin, scopes)

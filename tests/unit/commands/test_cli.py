@@ -1,0 +1,274 @@
+"""Does every way to end give its exit code, and does what is said go where it belongs?"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from processor import cli
+from processor.cli import main
+from processor.errors import ConfigError, Problem, StopError
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+ROOT = Path(__file__).parents[3]
+CLICKS = str(ROOT / "examples" / "clicks.toml")
+# A port that is never a broker's: nothing may listen on the discard port of a developer's machine.
+NOBODY = {"SEQMARK_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:9"}
+
+
+def seqmark(*arguments: str, env: dict[str, str] | None = None) -> Result:
+    return CliRunner().invoke(main, arguments, env=env)
+
+
+def ending_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> Result:
+    @click.command()
+    def check() -> None:
+        raise error
+
+    monkeypatch.setattr(cli.Commands, "get_command", lambda *_: check)
+    return seqmark("check")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (ConfigError([Problem("a.b", "must be c")]), 2, "a.b: must be c"),
+        (StopError("the [sink] is full"), 1, "the [sink] is full"),
+        (KeyboardInterrupt(), 1, "check was interrupted: it is not done"),
+        (click.UsageError("no such thing"), 2, "no such thing"),
+    ],
+)
+def test_an_error_becomes_its_exit_code(
+    error: BaseException, code: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = ending_with(error, monkeypatch)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert said in result.stderr
+
+
+def test_an_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = ending_with(ZeroDivisionError("oh"), monkeypatch)
+    assert result.exit_code == 1
+    assert isinstance(result.exception, ZeroDivisionError)
+
+
+def test_problems_are_counted_and_stand_on_a_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = "x" * 300
+    result = ending_with(ConfigError([Problem("a", "b"), Problem("c", long)]), monkeypatch)
+    first, *lines = result.stderr.splitlines()
+    assert "2 problems" in first
+    assert lines == ["  a: b", f"  c: {long}"]
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_lists_every_command(flag: str) -> None:
+    result = seqmark(flag)
+    assert result.exit_code == 0
+    for name in (
+        "broker",
+        "check",
+        "topics",
+        "worker",
+        "reset",
+        "generate",
+        "verify",
+        "aggregate",
+        "sink",
+        "demo",
+    ):
+        assert f"  {name} " in result.stdout
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_a_command_explains_itself(flag: str) -> None:
+    result = seqmark("topics", flag)
+    assert (result.exit_code, "--config FILE" in result.stdout) == (0, True)
+
+
+def test_the_spark_job_has_two_names() -> None:
+    first, second = seqmark("aggregate", "-h"), seqmark("sink", "-h")
+    assert (first.exit_code, second.exit_code) == (0, 0)
+    assert first.stdout.replace("main aggregate", "main sink") == second.stdout
+
+
+@pytest.mark.parametrize("arguments", [("chekc",), ("check",), ("check", "--nope"), ("topics", "x")])
+def test_a_wrong_command_line_exits_2(arguments: tuple[str, ...]) -> None:
+    assert seqmark(*arguments).exit_code == 2
+
+
+def test_the_version_is_shown() -> None:
+    assert seqmark("--version").stdout.startswith("seqmark")
+
+
+def test_a_command_does_not_import_the_others() -> None:
+    program = (
+        "import sys; from click.testing import CliRunner; from processor.cli import main\n"
+        "for words in (['-h'], ['check', '-h'], ['check', '-c', 'no-such-file']):\n"
+        "    CliRunner().invoke(main, words)\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "processor.commands.check" in loaded
+    assert loaded.isdisjoint({"numba", "faust", "aiokafka", "numpy", "processor.commands.broker"})
+
+
+def test_a_worker_may_open_as_many_files_as_the_system_lets_it() -> None:
+    program = (
+        "import resource as r; from processor.commands.worker import allow_open_files\n"
+        "most = r.getrlimit(r.RLIMIT_NOFILE)[1]\n"
+        "r.setrlimit(r.RLIMIT_NOFILE, (64, most)); allow_open_files()\n"
+        "print(r.getrlimit(r.RLIMIT_NOFILE) == (most, most))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
+def test_python_m_processor_is_seqmark() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "processor", "check", "-c", "no-such-file"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"FORCE_COLOR": ""},
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1] == "  no-such-file: there is no such file"
+
+
+def test_check_without_a_broker_checks_the_config_only() -> None:
+    result = seqmark("check", "-c", CLICKS, env=NOBODY)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "the topics were not checked" in result.stderr
+    assert "127.0.0.1:9" in result.stderr
+
+
+def test_check_gives_programs_a_line_a_problem() -> None:
+    wrong = {"SEQMARK_WORKER__SLOTS": "0", "SEQMARK_PIPELINES__0__SINK": "clicks.raw"}
+    result = seqmark("check", "--json", "-c", CLICKS, env=wrong)
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert (result.exit_code, result.stderr) == (2, "")
+    assert {line["key"] for line in lines} == {"worker.slots", "pipelines.0.sink"}
+    assert {line["level"] for line in lines} == {"problem"}
+    assert all(line.keys() == {"key", "level", "message"} for line in lines)
+
+
+def test_check_says_what_memory_filters_take() -> None:
+    ids = '{mode="insert-id",id=[{from="key"}],window="7d",backend="bloom"}'
+    env = NOBODY | {"SEQMARK_PIPELINES__0__DEDUP": ids}
+    result = seqmark("check", "--json", "-c", CLICKS, env=env)
+    assert result.exit_code == 0
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    (said,) = [line["message"] for line in lines if line["key"] == "pipelines.0.dedup.bloom"]
+    # 20 million ids a day at 48.1 bits each, in eight filters.
+    assert "up to 8 filters of 120.2 MB, 961 MB together" in said
+
+
+def test_check_says_beforehand_that_the_ids_of_a_state_folder_need_more_than_the_limit(tmp_path: Path) -> None:
+    env = NOBODY | {
+        "SEQMARK_PIPELINES__0__DEDUP": '{mode="insert-id",id=[{from="key"}],window="7d"}',
+        "SEQMARK_WORKER__MEMORY_LIMIT": "1GB",
+        "SEQMARK_WORKER__STATE_DIR": str(tmp_path),
+    }
+    config = tomllib.loads(Path(CLICKS).read_text())
+    place = tmp_path / config["worker"]["application_id"] / "home-0" / config["pipelines"][0]["name"] / "0"
+    place.mkdir(parents=True)
+    warned = []
+    for size in (600_000_000, 660_000_000):
+        with (place / "000001.sst").open("wb") as file:
+            file.truncate(size)  # a file of holes
+        result = seqmark("check", "--json", "-c", CLICKS, env=env)
+        assert result.exit_code == 0
+        lines = [json.loads(line) for line in result.stdout.splitlines()]
+        warned.append([line["message"] for line in lines if line["key"] == "worker.memory_limit"])
+    assert warned[0] == []
+    assert "ids that take up to 750 MB" in warned[1][0]
+
+
+def test_check_names_what_this_version_cannot_run() -> None:
+    ids = '{mode="insert-id",id=[{from="key"}],window="1d",route="by-id"}'
+    env = {"SEQMARK_PIPELINES__0__DEDUP": ids, "SEQMARK_WORKER__GUARANTEE": "at_least_once"}
+    result = seqmark("check", "-c", CLICKS, env=env)
+    assert result.exit_code == 2
+    assert "not available in this version yet" in result.stderr
+
+
+def test_check_reads_certificates_before_it_calls_anybody() -> None:
+    tls = {"SEQMARK_KAFKA__SECURITY_PROTOCOL": "SSL", "SEQMARK_KAFKA__SSL_CAFILE": "no-such.pem"}
+    result = seqmark("check", "-c", CLICKS, env=NOBODY | tls)
+    assert result.exit_code == 2
+    assert "kafka.ssl_cafile" in result.stderr
+
+
+def test_topics_without_a_broker_fails_and_says_where_it_looked() -> None:
+    result = seqmark("topics", "-c", CLICKS, env=NOBODY)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "no broker at 127.0.0.1:9" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [("worker", 0, ""), ("aggregate", 0, ""), ("verify", 1, "verify was interrupted: nothing is proved")],
+)
+def test_a_command_that_is_told_to_stop_while_it_is_imported_ends_as_it_does_later(
+    command: str, code: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(_: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importlib, "import_module", stopped)
+    result = seqmark(command)
+    assert result.exit_code == code
+    assert said in result.stderr
+    assert bool(said) == bool(result.stderr)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["verify"], "verify was interrupted: nothing is proved"),
+        (["reset", "--pipeline", "p", "--to-earliest"], "run the same reset again"),
+        (["generate", "--pipeline", "p", "--records", "10", "--duplicates", "0.1"], "it is not done"),
+    ],
+    ids=["verify", "reset", "generate"],
+)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_command_that_is_told_to_stop_before_it_is_done_ends_with_1_and_says_so(
+    tmp_path: Path, command: list[str], said: str, number: signal.Signals
+) -> None:
+    config = tmp_path / "config.toml"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        config.write_text(
+            f'[kafka]\nbootstrap_servers = "127.0.0.1:{port}"\n[worker]\napplication_id = "a"\n'
+            '[[pipelines]]\nname = "p"\nsource = "s"\nsink = "t"\n[pipelines.dedup]\nmode = "watermark"\n'
+            'sequence = { from = "header", name = "seq", format = "int64" }\n'
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-m", "processor", *command, "-c", str(config)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        silent.settimeout(60)
+        with silent.accept()[0]:
+            # It waits for an answer now.
+            process.send_signal(number)
+            stdout, stderr = process.communicate(timeout=60)
+        assert (process.returncode, stdout) == (1, "")
+        assert said in stderr

@@ -1,0 +1,33 @@
+"""Is a broker that is away one event in the log, whoever of us notices it?"""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from processor.ops.logs import SPARING_S, Sparing
+
+
+@pytest.mark.parametrize("name", ["aiokafka.client", "processor.kafka.fetch", "processor.kafka.client"])
+def test_a_message_that_a_client_repeats_passes_once_in_a_while(name: str) -> None:
+    sparing = Sparing(SPARING_S)
+    passed = []
+    for tenth in range(250):
+        record = logging.LogRecord(
+            name, logging.WARNING, "", 0, "no connection to broker %s", (tenth % 3,), None
+        )
+        record.created = tenth / 10
+        passed.append(sparing.filter(record))
+
+    assert sum(passed) == 3
+    assert passed[0]
+
+
+def test_what_a_worker_says_itself_always_passes() -> None:
+    sparing = Sparing(SPARING_S)
+    record = logging.LogRecord(
+        "processor.worker.worker", logging.WARNING, "", 0, "the group has no coordinator", (), None
+    )
+
+    assert [sparing.filter(record) for _ in range(3)] == [True] * 3

@@ -1,0 +1,113 @@
+"""Are Spark's reports and failures read for what they are?"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from spark_sink.failures import explain
+from spark_sink.query.checkpoint import Batch
+from spark_sink.query.progress import SinkMetrics, read_progress
+
+REPORT = {
+    "name": "hourly",
+    "batchId": 7,
+    "batchDuration": 1500,
+    "numInputRows": 30,
+    "inputRowsPerSecond": "NaN",
+    "processedRowsPerSecond": 20.0,
+    "eventTime": {"watermark": "2026-01-05T05:29:00.000Z"},
+    "stateOperators": [
+        {
+            "numRowsTotal": 4,
+            "memoryUsedBytes": 100,
+            "numRowsDroppedByWatermark": 2,
+            "customMetrics": {"rocksdbSstFileSize": 50},
+        }
+    ],
+    "observedMetrics": {"seqmark": {"bad": 3}},
+}
+
+
+def test_a_report_is_read() -> None:
+    progress = read_progress(json.dumps(REPORT))
+    assert (progress.sink, progress.batch, progress.input_rows, progress.seconds) == ("hourly", 7, 30, 1.5)
+    assert (progress.input_rate, progress.processed_rate) == (0.0, 20.0)
+    assert progress.watermark_s == 1_767_590_940
+    assert (progress.state_rows, progress.state_bytes, progress.state_disk_bytes) == (4, 100, 50)
+    assert (progress.dropped_rows, progress.bad) == (2, 3)
+
+
+def test_what_was_not_observed_is_not_known() -> None:
+    progress = read_progress(json.dumps({"name": "hourly", "batchId": 0}))
+    assert (progress.bad, progress.watermark_s, progress.dropped_rows) == (None, 0.0, 0)
+
+
+def test_metrics_show_a_sink_before_its_first_batch_and_count_on() -> None:
+    metrics = SinkMetrics()
+    metrics.open("hourly")
+    value = metrics.registry.get_sample_value
+    assert value("seqmark_sink_late_rows_total", {"sink": "hourly"}) == 0
+    assert value("seqmark_sink_last_batch", {"sink": "hourly"}) == -1
+    for _ in range(2):
+        metrics.take(read_progress(json.dumps(REPORT)))
+    assert value("seqmark_sink_rows_total", {"sink": "hourly"}) == 60
+    assert value("seqmark_sink_last_batch", {"sink": "hourly"}) == 7
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "empty"),
+    [
+        ({"t": {"0": 5}}, {"t": {"0": 5}}, True),
+        ({"t": {"0": 5}}, {"t": {"0": 6}}, False),
+        ({"t": {"0": 5}}, {"t": {"0": 5, "1": 1}}, False),
+        ({}, {"t": {"0": 0}}, True),
+    ],
+)
+def test_a_batch_is_empty_when_no_offset_moved(
+    start: dict[str, dict[str, int]], end: dict[str, dict[str, int]], *, empty: bool
+) -> None:
+    batch = Batch(3, start, end, 9)
+    assert batch.empty is empty
+    assert Batch.from_json(json.loads(json.dumps(batch.as_json()))) == batch
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x\n\tat a.b\nCaused by: Some data may have been lost because", "--accept-loss"),
+        ("[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE] x", "the aggregate was changed"),
+        ("java.io.IOException: No space left on device", "a disk is full"),
+        ("[ARITHMETIC_OVERFLOW] long overflow", "a sum has outgrown its type"),
+        ("something new", "the query failed"),
+    ],
+)
+def test_a_failure_is_told_with_what_to_do_and_without_its_stack(text: str, said: str) -> None:
+    message = str(
+        explain("hourly", "clicks", RuntimeError(f"[STREAM_FAILED] terminated with exception: {text}"))
+    )
+    assert message.startswith("sink hourly: ")
+    assert said in message
+    assert "\n" not in message
+
+
+def test_what_an_output_raises_in_a_batch_is_told_in_its_own_words() -> None:
+    text = (
+        "[STREAM_FAILED] Query terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] Traceback:\n"
+        '  File "x.py", line 1\nprocessor.errors.StopError: table t has no column a; add it\n\n SQLSTATE: 39000'
+    )
+    assert (
+        str(explain("hourly", "clicks", RuntimeError(text))) == "sink hourly: table t has no column a; add it"
+    )
+
+
+def test_where_only_a_task_failed_the_meaning_is_that_of_its_cause() -> None:
+    cause, error = RuntimeError(), RuntimeError("[TASK_WRITE_FAILED] Task failed while writing rows to file:/a")
+    trace = "x\n\tat a.DisconnectException\nCaused by: java.io.IOException: No space left on device\n"
+    vars(cause)["_stackTrace"], vars(error)["_cause"] = trace, cause
+
+    said = str(explain("hourly", "clicks", error))
+
+    assert said.startswith("sink hourly: a disk is full. Nothing is counted twice: make room and start again")
+    assert "Spark says: [TASK_WRITE_FAILED] Task failed while writing rows" in said

@@ -1,0 +1,487 @@
+"""Bloom filters survive a restart, by the disk and what is read again; what is wrong there is found."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from processor.engine.ids.bloom import snapshot as bloom_snapshot
+from processor.engine.verdict import Verdict
+from processor.errors import RebuildError, StopError
+from processor.state.ids import offset_index, snapshots
+from processor.state.ids import runs as ids_runs
+from processor.state.kv.memory import MemoryStore
+from processor.state.restore import restore
+from schemas.changelog.bloom import (
+    ENTRY_KIND,
+    PIECE_KIND,
+    RUN_KIND,
+    RUN_PAGE_KIND,
+    SNAPSHOT_KEY,
+    KeptFilter,
+    KeptRun,
+    Snapshot,
+    run_name,
+    run_pages_before,
+)
+from schemas.changelog.ids import ID_BLOCK_KIND, ID_PAGE_KIND, IDS_KEY
+from schemas.changelog.values import CorruptStateError, Origin
+from tests.support.judges.id_state import NOW_MS, Came, IdPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from processor.judges.judge import Judgement
+
+HOUR_MS = 3_600_000
+EACH = 100
+"""Ids of a commit."""
+RUN_IDS = 250
+BOTH = pytest.mark.parametrize("confirm", [True, False], ids=["confirmed", "unconfirmed"])
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut filters of some KB into pieces, so that a snapshot takes several commits."""
+    monkeypatch.setattr(bloom_snapshot, "PIECE_WORDS", 128)
+    monkeypatch.setattr(snapshots, "BYTES_A_COMMIT", 2048)
+    monkeypatch.setattr(snapshots, "LEAST_IDS", 0)
+    monkeypatch.setattr(offset_index, "PLACE_IDS", EACH)
+    # Of two commits and a half, written in two or three portions.
+    monkeypatch.setattr(ids_runs, "LEAST_IDS", RUN_IDS)
+    monkeypatch.setattr(ids_runs, "MOST_IDS", RUN_IDS)
+
+
+def ids(start: int, stop: int, timestamp: int = NOW_MS) -> list[Came]:
+    return [Came(b"id-%d" % number, timestamp) for number in range(start, stop)]
+
+
+def verdicts(partition: IdPartition, some: list[Came]) -> set[int]:
+    return set(partition.take(some).verdict.tolist())
+
+
+def begun(
+    *, confirm: bool, window_ms: int = HOUR_MS, rate: float = 1e-12, refresh: bool = False, **more: Any
+) -> IdPartition:
+    options = {"bucket": 1, "expected_per_bucket": 500, "false_positive_rate": rate, "confirm": confirm, **more}
+    return IdPartition(window=window_ms, backend="bloom", bloom=options, refresh=refresh)
+
+
+def filled(*, confirm: bool, commits: int = 8, window_ms: int = HOUR_MS, bucket: int = HOUR_MS) -> IdPartition:
+    """Return a partition with an empty commit, as each begins, and some of ids, a millisecond apart."""
+    partition = begun(confirm=confirm, window_ms=window_ms, bucket=bucket)
+    partition.commit()
+    for number in range(commits):
+        partition.take(ids(EACH * number, EACH * (number + 1), NOW_MS + number))
+        partition.commit()
+    return partition
+
+
+def kept(partition: IdPartition, kind: bytes) -> list[bytes]:
+    return [key for key, _ in partition.store.items(kind)]
+
+
+def snapshot(partition: IdPartition) -> Snapshot:
+    return Snapshot.decode(partition.store.get(SNAPSHOT_KEY) or b"")
+
+
+def runs(partition: IdPartition) -> list[KeptRun]:
+    return [KeptRun.decode(key, value) for key, value in partition.store.items(RUN_KIND)]
+
+
+def needed(partition: IdPartition) -> int:
+    """Return the first changelog offset that a restart needs."""
+    blocks = partition.changelog.offsets(ID_BLOCK_KIND)
+    since = max((run.since for run in runs(partition)), default=1)
+    return min(snapshot(partition).changelog_offset, blocks[(since - 1) // EACH])
+
+
+def test_a_snapshot_is_what_was_written() -> None:
+    filters = (KeptFilter(-3, 0, 5, 1), KeptFilter(2**40, 7, 2**40, 9))
+    for some in ((), filters):
+        value = Snapshot(17, 4, some).encode()
+        assert Snapshot.decode(value) == Snapshot(17, 4, some)
+        for at in range(len(value)):
+            flipped = bytearray(value)
+            flipped[at] ^= 1
+            with pytest.raises(CorruptStateError):
+                Snapshot.decode(bytes(flipped))
+        for wrong in (b"", value[:-1], value[:10], value + bytes(26)):
+            with pytest.raises(CorruptStateError):
+                Snapshot.decode(wrong)
+
+
+@BOTH
+@pytest.mark.parametrize("refresh", [False, True], ids=["kept", "renewed"])
+def test_restarts_do_not_raise_the_rate(confirm: bool, refresh: bool) -> None:  # noqa: FBT001 - parameters
+    # What was written of a filter after its last snapshot counts: it would be filled a second time.
+    bloom = {"bucket": HOUR_MS, "expected_per_bucket": 2000, "false_positive_rate": 0.01, "confirm": confirm}
+    partition = IdPartition(window=HOUR_MS, refresh=refresh, backend="bloom", bloom=bloom)
+    partition.commit()
+    for number in range(240):
+        partition.take(ids(50 * number, 50 * (number + 1)))
+        partition.commit()
+        if number % 3 == 2:
+            partition.open()
+    rate = partition.judge.times().false_positive_rate
+    assert rate is not None
+    # 12,000 ids: some 0.006. With two or three times as many in a filter as it is for it would be 0.1.
+    assert 0 < rate < 0.01
+
+
+@BOTH
+def test_ids_stand_in_the_changelog_in_blocks_and_locally_in_runs_or_not_at_all(
+    confirm: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    partition = filled(confirm=confirm)
+    assert len(partition.changelog.offsets(ID_BLOCK_KIND)) == 8
+    # The third is being written.
+    assert [run.ids for run in runs(partition)] == ([RUN_IDS, RUN_IDS] if confirm else [])
+    assert bool(kept(partition, RUN_PAGE_KIND)) == confirm
+    assert not kept(partition, ID_PAGE_KIND)
+    assert kept(partition, PIECE_KIND)
+
+
+@BOTH
+def test_a_restart_reads_filters_and_runs_from_the_disk_and_of_the_changelog_what_they_lack(
+    confirm: bool,  # noqa: FBT001 - a parameter
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    partition = filled(confirm=confirm)
+    # The snapshot lags: it takes several commits. Runs do too.
+    assert 1 < snapshot(partition).next_number < 1 + 8 * EACH
+    first = needed(partition) if confirm else snapshot(partition).changelog_offset
+    assert first > partition.changelog.offsets(ID_BLOCK_KIND)[3]
+    # All in front of it can be deleted: it is not read again.
+    for at in range(first):
+        partition.changelog.rows[at] = None
+    partition.open()
+    assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
+    assert verdicts(partition, ids(8 * EACH, 9 * EACH)) == {Verdict.PASS}
+    assert "anew" not in caplog.text
+
+
+def test_ids_that_are_in_no_run_and_not_in_the_changelog_are_missed(caplog: pytest.LogCaptureFixture) -> None:
+    partition = filled(confirm=True)
+    first = needed(partition)
+    held = partition.changelog.rows[first]
+    partition.changelog.rows[first] = None
+    with pytest.raises(StopError, match="are not there"):
+        partition.open()
+    # The local state was not believed; neither is a changelog that lacks a block.
+    assert "nor in the changelog" in caplog.text or "are in no run" in caplog.text
+    partition.changelog.rows[first] = held
+    partition.open()
+    assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
+
+
+def test_a_kill_in_the_middle_of_a_run_loses_no_id(caplog: pytest.LogCaptureFixture) -> None:
+    partition = begun(confirm=True, bucket=HOUR_MS)
+    partition.commit()
+    seen = 0
+    for number in range(12):
+        partition.take(ids(EACH * number, EACH * (number + 1)))
+        partition.commit()
+        begun_runs = {key[len(RUN_PAGE_KIND) : -4] for key in kept(partition, RUN_PAGE_KIND)}
+        if len(begun_runs) == len(runs(partition)):
+            continue
+        seen += 1
+        partition.open()
+        assert partition.judge.size()[0] == EACH * (number + 1)
+        assert verdicts(partition, ids(0, EACH * (number + 1))) == {Verdict.DUPLICATE}
+    assert seen > 1
+    # Each id came into one run, once.
+    assert {run.ids for run in runs(partition)} == {RUN_IDS}
+    assert "anew" not in caplog.text
+
+
+@BOTH
+def test_a_restart_counts_no_id_twice(confirm: bool) -> None:  # noqa: FBT001 - a parameter
+    partition = filled(confirm=confirm)
+    for _ in range(3):
+        partition.open()
+        assert partition.judge.size()[0] == 8 * EACH
+
+
+def test_ids_that_are_renewed_again_and_again_take_no_more_room_after_a_restart() -> None:
+    bloom = {"bucket": HOUR_MS, "expected_per_bucket": 500, "confirm": True}
+    partition = IdPartition(window=HOUR_MS, backend="bloom", bloom=bloom, refresh=True)
+    for number in range(30):
+        partition.take(ids(0, EACH, NOW_MS + number))
+        partition.commit()
+    assert partition.judge.size()[0] == EACH
+    partition.open(MemoryStore())
+    assert partition.judge.size()[0] == EACH
+    judged = partition.take(ids(0, EACH, NOW_MS))
+    assert judged.expires_ms is not None
+    assert set(judged.expires_ms.tolist()) == {NOW_MS + 29 + HOUR_MS}
+
+
+@BOTH
+def test_pieces_of_a_filter_that_is_not_finished_say_nothing(
+    confirm: bool,  # noqa: FBT001 - a parameter
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    partition = filled(confirm=confirm, commits=1)
+    (end,) = partition.changelog.offsets(ID_BLOCK_KIND)
+    assert snapshot(partition).changelog_offset <= end
+    assert len(kept(partition, PIECE_KIND)) == 2
+    partition.open()
+    assert verdicts(partition, ids(0, EACH)) == {Verdict.DUPLICATE}
+    assert "anew" not in caplog.text
+
+
+@BOTH
+def test_what_is_of_a_bucket_that_is_dropped_is_deleted_locally_and_in_the_changelog(
+    confirm: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    partition = filled(confirm=confirm, window_ms=2, bucket=1)
+    live = {NOW_MS + 5, NOW_MS + 6, NOW_MS + 7}
+    assert {run_name(key)[0] for key in kept(partition, RUN_KIND)} <= live
+    begin, end = run_pages_before(NOW_MS + 5)
+    assert not any(begin <= key < end for key in kept(partition, RUN_PAGE_KIND))
+    assert bool(kept(partition, RUN_PAGE_KIND)) == confirm
+    first = PIECE_KIND + (NOW_MS + 5 + 2**63).to_bytes(8, "big")
+    assert all(key >= first for key in kept(partition, PIECE_KIND))
+    assert partition.trim()
+    assert partition.changelog.start > partition.changelog.offsets(ID_BLOCK_KIND)[3]
+    partition.open(MemoryStore())
+    assert verdicts(partition, ids(6 * EACH, 8 * EACH, NOW_MS)) == {Verdict.DUPLICATE}
+    assert verdicts(partition, ids(0, 4 * EACH, NOW_MS)) == {Verdict.PASS}
+
+
+def test_what_is_of_a_bucket_that_lives_is_not_deleted() -> None:
+    partition = filled(confirm=True, window_ms=3, bucket=1)
+    oldest = NOW_MS + 5
+    assert oldest in {run_name(key)[0] for key in kept(partition, RUN_KIND)}
+    assert verdicts(partition, ids(5 * EACH, 8 * EACH, NOW_MS)) == {Verdict.DUPLICATE}
+
+
+def lose_a_piece(store: MemoryStore) -> None:
+    store.write({next(iter(store.items(PIECE_KIND)))[0]: None})
+
+
+def flip_a_piece(store: MemoryStore) -> None:
+    key, piece = next(iter(store.items(PIECE_KIND)))
+    store.write({key: piece[:-1] + bytes([piece[-1] ^ 1])})
+
+
+def flip_the_snapshot(store: MemoryStore) -> None:
+    value = store.get(SNAPSHOT_KEY) or b""
+    store.write({SNAPSHOT_KEY: value[:-1] + bytes([value[-1] ^ 1])})
+
+
+def lose_the_state(store: MemoryStore) -> None:
+    store.write({IDS_KEY: None})
+
+
+@BOTH
+@pytest.mark.parametrize("damage", [lose_a_piece, flip_a_piece, flip_the_snapshot, lose_the_state])
+def test_a_local_state_that_is_not_whole_is_found_at_the_start_and_read_anew(
+    confirm: bool,  # noqa: FBT001 - a parameter
+    damage: Callable[[MemoryStore], None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    partition = filled(confirm=confirm)
+    assert snapshot(partition).filters
+    assert isinstance(partition.store, MemoryStore)
+    damage(partition.store)
+    partition.open()
+    assert "reading it anew" in caplog.text
+    assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
+
+
+def test_a_lost_snapshot_is_made_again_from_the_changelog(caplog: pytest.LogCaptureFixture) -> None:
+    partition = filled(confirm=True)
+    partition.store.write({SNAPSHOT_KEY: None})
+    partition.open()
+    assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
+    assert "corrupt" not in caplog.text
+
+
+@pytest.mark.parametrize("harm", ["cut", "flipped", "gone", "another's"])
+def test_a_page_that_goes_bad_is_no_reason_for_a_verdict(harm: str, caplog: pytest.LogCaptureFixture) -> None:
+    partition = filled(confirm=True)
+    (key, value), (_, other) = list(partition.store.items(RUN_PAGE_KIND))[:2]
+    flipped = value[:-1] + bytes([value[-1] ^ 1])
+    partition.store.write(
+        {key: {"cut": value[:-1], "flipped": flipped, "gone": None, "another's": other}[harm]}
+    )
+    with pytest.raises(RebuildError, match="local state"):
+        partition.take(ids(0, 8 * EACH))
+    assert "corrupt" in caplog.text
+    partition.open()
+    assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_run_that_is_not_whole_is_found_at_the_start(
+    cut: bool,  # noqa: FBT001 - a parameter
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    partition = filled(confirm=True)
+    key, value = next(iter(partition.store.items(RUN_KIND)))
+    partition.store.write({key: value[:-1] if cut else value[:40] + bytes([value[40] ^ 1]) + value[41:]})
+    partition.open()
+    assert "reading it anew" in caplog.text
+    assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
+
+
+def test_a_run_that_is_lost_is_found_by_the_ids_that_are_in_none(caplog: pytest.LogCaptureFixture) -> None:
+    partition = filled(confirm=True)
+    last = list(partition.store.items(RUN_KIND))[-1][0]
+    partition.store.write({last: None})
+    partition.open()
+    assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
+    assert "corrupt" not in caplog.text
+
+
+@BOTH
+@pytest.mark.parametrize("disk", [True, False])
+def test_a_second_restore_of_the_same_table_is_as_the_first(
+    confirm: bool,  # noqa: FBT001 - a parameter
+    disk: bool,  # noqa: FBT001 - a parameter
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    partition = filled(confirm=confirm)
+    if not disk:
+        partition.open(MemoryStore())
+    asyncio.run(restore(partition.table, partition.changelog, 60, lambda _done, _total: None))
+    partition.table.settle()
+    assert not caplog.text
+    assert partition.judge.size()[0] == 8 * EACH
+    assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
+
+
+@BOTH
+def test_a_block_that_is_missing_in_between_is_refused(confirm: bool) -> None:  # noqa: FBT001 - a parameter
+    partition = filled(confirm=confirm)
+    partition.changelog.rows[partition.changelog.offsets(ID_BLOCK_KIND)[2]] = None
+    with pytest.raises(StopError, match="are not there"):
+        partition.open(MemoryStore())
+
+
+@BOTH
+def test_a_changelog_in_which_ids_of_living_buckets_are_deleted_is_refused(
+    confirm: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    partition = filled(confirm=confirm)
+    partition.changelog.start = partition.changelog.offsets(ID_BLOCK_KIND)[1]
+    with pytest.raises(StopError, match="The local state has them"):
+        partition.open()
+    with pytest.raises(StopError, match="inside the window"):
+        partition.open(MemoryStore())
+
+
+@BOTH
+def test_a_changelog_that_ends_before_what_is_known_is_refused_where_the_snapshot_lags_too(
+    confirm: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    partition = filled(confirm=confirm)
+    at = snapshot(partition).changelog_offset
+    assert at < len(partition.changelog.rows) - 2
+    del partition.changelog.rows[-2:]
+    with pytest.raises(StopError, match="was deleted or cut"):
+        partition.open()
+
+
+def owners(judged: Judgement) -> list[int]:
+    assert judged.owner is not None
+    found: list[int] = judged.owner.tolist()
+    return found
+
+
+def test_the_owner_is_that_of_the_last_time_it_passed_whatever_other_buckets_filters_say() -> None:
+    partition = begun(confirm=True, window_ms=1000, rate=0.49, bucket=999)
+    first = (NOW_MS // 999 - 5) * 999
+    for number, at in enumerate((first, first + 999)):
+        partition.take(ids(2000 * number, 2000 * (number + 1), at))
+        partition.commit()
+    times = partition.judge.times()
+    # Of 2,000 ids of the first bucket some 200 are in the second one's filters too.
+    assert times.false_positive_rate is not None
+    assert times.false_positive_rate > 0.1
+    assert owners(partition.take(ids(0, 4000, first + 999))) == list(range(4000))
+    assert verdicts(partition, ids(4000, 6000, first + 999)) == {Verdict.PASS}
+
+
+@BOTH
+def test_the_rate_that_is_shown_is_that_of_the_bits_that_are_set(
+    confirm: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    partition = begun(confirm=confirm, rate=0.01, bucket=HOUR_MS)
+    rates = []
+    for number in range(5):
+        partition.take(ids(EACH * number, EACH * (number + 1)))
+        partition.commit()
+        rates.append(partition.judge.times().false_positive_rate or 0.0)
+    assert rates == sorted(rates)
+    # 0.00375 when it is full, and by chance a tenth more or less.
+    assert 0 < rates[0] < 0.001 < rates[-1] < 0.01
+
+
+def test_without_confirmation_nobody_knows_owner_or_expiry() -> None:
+    partition = filled(confirm=False)
+    judged = partition.take(ids(0, EACH))
+    assert set(owners(judged)) == {-1}
+    rows = [row for row in partition.changelog.rows if row is not None and row[0].startswith(ID_BLOCK_KIND)]
+    assert sum(len(value or b"") for _, value in rows) < 8 * EACH * 18
+
+
+def test_a_reset_takes_over_an_id_that_filters_have_renewed_again_and_again() -> None:
+    partition = begun(confirm=True, bucket=HOUR_MS, refresh=True)
+    partition.now_ms += HOUR_MS
+    partition.commit()
+    # One id comes with each commit: more often than an index has places for one hash.
+    for number in range(400):
+        partition.take([Came(b"hot", NOW_MS + number), *ids(number, number + 1)])
+        partition.commit()
+    partition.open(MemoryStore(), exact=True)
+    assert partition.judge.size()[0] == 401
+    judged = partition.take([Came(b"hot", NOW_MS + 400), *ids(7, 8), *ids(400, 401)])
+    assert judged.verdict.tolist() == [Verdict.DUPLICATE, Verdict.DUPLICATE, Verdict.PASS]
+    assert judged.owner is not None
+    assert judged.expires_ms is not None
+    assert judged.owner.tolist() == [0, 15, -1]
+    assert judged.expires_ms.tolist()[:2] == [NOW_MS + 400 + HOUR_MS] * 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("limit_bytes", [400, 1_048_588], ids=["small blocks", "large blocks"])
+def test_a_worker_goes_on_from_what_a_reset_has_made_of_renewed_ids(seed: int, limit_bytes: int) -> None:
+    dice = random.Random(seed)
+    window_ms = 40
+    partition = begun(confirm=True, window_ms=window_ms, bucket=7, refresh=True)
+    partition.limit_bytes = limit_bytes
+    partition.commit()
+    known: dict[bytes, tuple[int, int]] = {}
+    clock = 0
+    for number in range(60):
+        some = [Came(b"%d" % dice.randrange(20), NOW_MS + number + dice.randrange(9)) for _ in range(9)]
+        expected = []
+        for offset, came in enumerate(some, partition.next_offset):
+            clock = max(clock, came.timestamp)
+            owner, reading = known.get(came.key or b"", (-1, clock - window_ms))
+            passes = clock >= reading + window_ms
+            known[came.key or b""] = (offset if passes else owner), clock
+            expected.append(-1 if passes else owner)
+        judged = partition.take(some)
+        assert judged.owner is not None
+        assert judged.owner.tolist() == expected
+        partition.commit()
+        if number % 10 == 9:
+            partition.restate(Origin(partition.next_offset, 0))
+            partition.open(MemoryStore())
+
+
+def test_the_entries_of_an_earlier_build_are_thrown_away_and_their_ids_are_known() -> None:
+    partition = filled(confirm=True)
+    entry = ENTRY_KIND + bytes(24)
+    partition.store.write({entry: bytes(16)})
+    partition.open()
+    assert partition.store.get(entry) is None
+    assert verdicts(partition, ids(0, 8 * EACH, NOW_MS + 8)) == {Verdict.DUPLICATE}
+    assert verdicts(partition, ids(8 * EACH, 9 * EACH, NOW_MS + 8)) == {Verdict.PASS}

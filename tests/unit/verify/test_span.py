@@ -1,0 +1,96 @@
+"""What a changelog says of another source's state says nothing of this one: neither its origin nor its clock.
+
+With answers in place of a broker: a group that stands at offset 0 of a source that was made anew is rare, and
+the certificates on a broker are in `tests/broker/worker/test_identity.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from processor.errors import StopError
+from processor.kafka.offsets import Bounds
+from processor.state.changelog_head import Head
+from processor.state.clock_history import Recording
+from processor.verify import span
+from schemas.changelog.topic_ids import TopicId, TopicIds
+from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, Origin, Position
+from schemas.config import InsertIdDedup
+from tests.support.judges.scopes import columns_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from processor.engine.batch.columns import Columns
+    from processor.kafka.client import TopicPartition
+
+NOW, BEFORE = b"now 16 bytes ...", b"before 16 bytes."
+DEDUP = InsertIdDedup.model_validate({"mode": "insert-id", "id": [{"from": "key"}], "window": "1h"})
+
+
+@pytest.mark.parametrize(("topic_id", "taken"), [(NOW, True), (BEFORE, False)])
+def test_a_recording_of_the_state_of_a_source_before_is_not_in_the_certificate(
+    topic_id: bytes,
+    taken: bool,  # noqa: FBT001 - a parameter of the test
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topics = TopicIds(TopicId.of("raw", topic_id))
+    position = Position(0, -1, 0, bytes(16), bytes(16), 4, topics, "a", "p")
+    noted: Any = SimpleNamespace(known_from=0, before_ms=0)
+
+    async def said(*_: object) -> tuple[Head, Any]:
+        return Head(position, Origin(0, 0)), noted
+
+    async def bounds(_: object, some: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        return dict.fromkeys(some, Bounds(0, 9, 9))
+
+    async def at_0(*_: object) -> int:
+        return 0
+
+    monkeypatch.setattr(span, "_said", said)
+    monkeypatch.setattr(span, "bounds", bounds)
+    monkeypatch.setattr(span, "committed_offset", at_0)
+    pipeline: Any = SimpleNamespace(
+        name="p", source="raw", sink="clean", duplicates=None, quarantine=None, dedup=DEDUP
+    )
+    monkeypatch.setattr(span, "definition", lambda _: bytes(16))
+    reader: Any = SimpleNamespace(link=SimpleNamespace(ids={"raw": NOW}), decoder=None)
+
+    found = asyncio.run(span.find_limits(reader, pipeline, 0, "a", "changelog", {}))
+
+    assert (found.recording is noted) is taken
+    # Nor is the group followed: what comes next would be judged by a clock that nobody knows.
+    assert found.committed is taken
+
+
+def test_a_reset_meanwhile_ends_a_certificate_that_goes_on_by_the_clock() -> None:
+    first = [
+        (ORIGIN_KEY, Origin(0, 0).encode()),
+        (POSITION_KEY, Position(5, -1, 0, bytes(16), bytes(16), 4).encode()),
+    ]
+    rows = list(first)
+
+    class Log:
+        name = "changelog:0"
+
+        async def bounds(self) -> Bounds:
+            return Bounds(0, len(rows), len(rows))
+
+        async def columns(self, start: int, stop: int) -> AsyncIterator[tuple[Columns, int]]:
+            yield columns_of(rows[start:stop])[0], stop
+
+    log: Any = Log()
+
+    async def run() -> None:
+        recording = Recording(log, 0, arrival=True)
+        await recording.read(len(rows))
+        assert await recording.reach(5, 0)
+        rows.extend(first)
+        with pytest.raises(StopError, match="a reset has begun the state anew meanwhile"):
+            await recording.reach(6, 0)
+
+    asyncio.run(run())

@@ -1,0 +1,455 @@
+"""Batches of every shape that a broker sends: which records they hold, and how what passed goes on."""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from processor.engine.batch import columns as kernels
+from processor.wire import decode, encode
+from processor.wire.decode import MAX_INFLATED_BYTES, UndecodableError
+from processor.wire.encode import EncodedBatch, TooLargeError, plain_batch
+from tests.support.wire import batches
+from tests.support.wire.batches import (
+    CODECS,
+    GZIP,
+    LZ4,
+    NONE,
+    SNAPPY,
+    ZSTD,
+    Record,
+    by_aiokafka,
+    by_hand,
+    chunk,
+    decoded,
+    marker,
+    run,
+    simple,
+    transaction,
+)
+
+if TYPE_CHECKING:
+    from processor.wire.quarantine import Item
+
+ROOMY = 10_000_000
+XERIAL = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+
+
+def encoded(what: decode.Chunk, dropped: tuple[int, ...] = (), limit: int = ROOMY) -> list[EncodedBatch]:
+    """Encode a chunk without the records at the ``dropped`` offsets."""
+    out = []
+    for piece in batches.DECODER.pieces(what):
+        verdict = np.isin(piece.columns.offset, dropped).astype(np.uint8)
+        out += encode.Encoder().encode(piece, verdict, limit)
+    return out
+
+
+def read(out: list[EncodedBatch]) -> list[batches.Parsed]:
+    return batches.parsed(batch.build(-1, -1, -1, transactional=False) for batch in out)
+
+
+def contents(out: list[EncodedBatch]) -> list[tuple[object, ...]]:
+    """Return all records without offsets."""
+    return [record[1:] for found in read(out) for record in found.records]
+
+
+def big(start: int, count: int, size: int = 1_000) -> list[Record]:
+    """Return records that no codec makes small."""
+    noise = np.random.default_rng(start)
+    return [Record(offset, 5_000 + offset, None, noise.bytes(size)) for offset in range(start, start + count)]
+
+
+# ---------------------------------------------------------------- what goes on as it is
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_clean_batch_goes_on_with_its_compressed_bytes_untouched(codec: int) -> None:
+    source = by_aiokafka(big(0, 40), codec)
+    (out,) = encoded(chunk(source))
+    assert bytes(out.payload) == source[batches.HEADER.size :]
+    assert contents([out]) == [record[1:] for record in big(0, 40)]
+
+
+def test_a_clean_large_batch_between_two_that_lost_records_goes_on_untouched_and_in_its_place() -> None:
+    first, clean, last = by_hand(run(0, 5)), by_hand(big(5, 40)), by_hand(run(45, 50))
+    out = encoded(chunk(first, clean, last), dropped=(2, 47))
+    assert [batch.count for batch in out] == [4, 40, 4]
+    assert bytes(out[1].payload) == clean[batches.HEADER.size :]
+
+
+def test_a_clean_batch_that_lies_alone_goes_on_untouched_however_small() -> None:
+    source = by_hand(run(0, 2), GZIP)
+    (out,) = encoded(chunk(source))
+    assert bytes(out.payload) == source[batches.HEADER.size :]
+
+
+@pytest.mark.parametrize("bit", [batches.DELETE_HORIZON, batches.TRANSACTIONAL])
+def test_of_a_forwarded_batchs_attributes_only_the_codec_goes_on(bit: int) -> None:
+    (found,) = read(encoded(chunk(by_hand(run(0, 3), LZ4, attributes=bit))))
+    assert found.batch.attributes == LZ4
+
+
+def test_only_the_transactional_bit_depends_on_the_producer() -> None:
+    (out,) = encoded(chunk(by_hand(run(0, 3))))
+    (found,) = batches.parsed([out.build(9, 2, 5, transactional=True)])
+    assert found.batch.is_transactional
+    assert (found.batch.producer_id, found.batch.producer_epoch, found.batch.base_sequence) == (9, 2, 5)
+
+
+# ---------------------------------------------------------------- what is written again
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_batch_that_lost_records_is_written_with_its_sources_codec(codec: int) -> None:
+    (found,) = read(encoded(chunk(by_aiokafka(run(0, 200), codec)), dropped=(0, 3)))
+    assert found.batch.compression_type == codec
+    assert [record[1:] for record in found.records] == [r[1:] for r in run(0, 200) if r.offset not in (0, 3)]
+
+
+def test_the_newest_timestamp_is_that_of_the_records_that_passed() -> None:
+    records = [simple(0, timestamp=5), simple(1, timestamp=90), simple(2, timestamp=7)]
+    (found,) = read(encoded(chunk(by_hand(records)), dropped=(1,)))
+    assert found.batch.max_timestamp == 7
+
+
+def test_nothing_is_made_of_a_batch_of_which_nothing_passed() -> None:
+    assert encoded(chunk(by_hand(run(0, 3))), dropped=(0, 1, 2)) == []
+
+
+def test_neighbouring_tiny_batches_become_one() -> None:
+    source = [by_hand(run(at, at + 2), LZ4) for at in range(0, 100, 2)]
+    (out,) = encoded(chunk(*source))
+    assert contents([out]) == [record[1:] for record in run(0, 100)]
+
+
+def test_batches_of_different_codecs_stay_apart() -> None:
+    out = encoded(chunk(by_hand(run(0, 2), GZIP), by_hand(run(2, 4), LZ4), by_hand(run(4, 6), LZ4)))
+    assert [(batch.codec, batch.count) for batch in out] == [(GZIP, 2), (LZ4, 4)]
+
+
+def test_tiny_batches_are_joined_up_to_a_well_set_producers_size() -> None:
+    source = [by_hand(big(at, 10)) for at in range(0, 1_000, 10)]
+    out = encoded(chunk(*source), dropped=(3,))
+    assert sum(batch.count for batch in out) == 999
+    assert encode.RUN_BYTES // 2 < max(batch.size for batch in out) <= encode.RUN_BYTES + 10_000
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_append_time_becomes_the_records_time(codec: int) -> None:
+    batch = by_hand(run(0, 3), codec, attributes=batches.LOG_APPEND_TIME, max_timestamp=777)
+    (found,) = read(encoded(chunk(batch)))
+    assert found.batch.timestamp_type == 0
+    assert [record.timestamp for record in found.records] == [777] * 3
+    assert (found.batch.first_timestamp, found.batch.max_timestamp) == (777, 777)
+
+
+# ---------------------------------------------------------------- limits
+
+
+def test_what_exceeds_the_limit_is_split_until_each_batch_keeps_it() -> None:
+    out = encoded(chunk(by_hand(big(0, 40))), dropped=(1,), limit=5_000)
+    assert all(batch.size <= 5_000 for batch in out)
+    assert contents(out) == [record[1:] for record in big(0, 40) if record.offset != 1]
+
+
+def test_a_clean_batch_above_the_sinks_limit_is_split_too() -> None:
+    out = encoded(chunk(by_hand(big(0, 40))), limit=30_000)
+    assert len(out) == 2
+    assert contents(out) == [record[1:] for record in big(0, 40)]
+
+
+def test_a_record_that_alone_exceeds_the_limit_is_named_by_its_row() -> None:
+    with pytest.raises(TooLargeError) as caught:
+        encoded(chunk(by_hand([*run(0, 3), *big(3, 1, 6_000), *run(4, 6)])), limit=5_000)
+    assert caught.value.row == 3
+    assert caught.value.size_bytes > 6_000
+
+
+def test_a_record_exactly_at_the_limit_goes_through_and_one_byte_less_does_not() -> None:
+    source = chunk(by_hand(big(0, 1)))
+    (out,) = encoded(source)
+    assert len(encoded(source, limit=out.size)) == 1
+    with pytest.raises(TooLargeError):
+        encoded(source, limit=out.size - 1)
+
+
+# ---------------------------------------------------------------- what is left out
+
+
+def test_a_commit_marker_is_no_record_and_moves_the_position() -> None:
+    source = chunk(transaction(run(0, 3), 4), marker(3, 4, commit=True), by_hand(run(4, 5)))
+    assert decoded(source) == (run(0, 3) + run(4, 5), 5)
+
+
+def test_a_chunk_of_control_records_only_moves_the_position() -> None:
+    assert decoded(chunk(marker(5, 1, commit=True), marker(6, 2, commit=False), position=5)) == ([], 7)
+
+
+def test_an_aborted_transaction_is_left_out_and_its_producers_next_one_is_not() -> None:
+    source = chunk(
+        transaction(run(0, 2), 4),
+        marker(2, 4, commit=False),
+        transaction(run(3, 5), 4),
+        marker(5, 4, commit=True),
+        aborted=[(4, 0)],
+    )
+    assert decoded(source) == (run(3, 5), 6)
+
+
+def test_interleaved_producers_lose_only_the_transactions_that_were_aborted() -> None:
+    source = chunk(
+        transaction(run(0, 2), 1),
+        transaction(run(2, 4), 2),
+        by_hand(run(4, 5), producer_id=1),  # idempotent, outside any transaction
+        transaction(run(5, 6), 1),
+        marker(6, 2, commit=True),
+        marker(7, 1, commit=False),
+        transaction(run(8, 9), 2),
+        marker(9, 2, commit=False),
+        aborted=[(2, 8), (1, 0)],
+    )
+    assert decoded(source) == (run(2, 4) + run(4, 5), 10)
+
+
+def test_an_aborted_transaction_that_began_below_the_fetch_is_left_out() -> None:
+    source = chunk(
+        transaction(run(50, 52), 4),
+        marker(52, 4, commit=False),
+        by_hand(run(53, 54)),
+        position=51,
+        aborted=[(4, 10)],
+    )
+    assert decoded(source) == (run(53, 54), 54)
+
+
+def test_an_aborted_transaction_of_which_compaction_left_the_marker_only_spares_the_next() -> None:
+    source = chunk(
+        marker(7, 4, commit=False), transaction(run(8, 9), 4), marker(9, 4, commit=True), aborted=[(4, 3)]
+    )
+    assert decoded(source) == (run(8, 9), 10)
+
+
+def test_an_empty_batch_as_compaction_leaves_it_moves_the_position() -> None:
+    assert decoded(chunk(by_hand([], base_offset=3, last_delta=4), position=3)) == ([], 8)
+
+
+def test_records_below_the_position_are_left_out_and_what_remains_is_written_again() -> None:
+    source = chunk(by_hand(run(10, 15)), position=12)
+    assert decoded(source) == (run(12, 15), 15)
+    (out,) = encoded(source)
+    assert (out.count, out.first_offset, out.last_offset) == (3, 12, 14)
+
+
+def test_a_batch_cut_at_the_end_of_the_fetch_is_left_for_the_next() -> None:
+    whole, cut = by_hand(run(0, 3)), by_hand(run(3, 6))
+    for size in (1, 16, 17, 60, len(cut) - 1):
+        assert decoded(chunk(whole, cut[:size])) == (run(0, 3), 3)
+
+
+def test_nothing_came_is_nothing() -> None:
+    assert decoded(chunk(position=8)) == ([], 8)
+    assert batches.DECODER.next_offset(chunk(position=8)) is None
+
+
+def test_the_position_after_a_chunk_is_known_without_opening_it() -> None:
+    source = chunk(by_hand(run(0, 3)), marker(3, 1, commit=True), by_hand(run(9, 12))[:-1], position=1)
+    assert batches.DECODER.next_offset(source) == 4
+
+
+# ---------------------------------------------------------------- what cannot be read
+
+
+def refused(what: decode.Chunk) -> UndecodableError:
+    with pytest.raises(UndecodableError) as caught:
+        decoded(what)
+    return caught.value
+
+
+def test_records_before_a_corrupt_batch_are_given_out_and_the_error_names_its_offset() -> None:
+    bad = bytearray(by_hand(run(3, 6)))
+    bad[-1] ^= 1
+    pieces = batches.DECODER.pieces(chunk(by_hand(run(0, 3)), bytes(bad), by_hand(run(6, 9))))
+    before = next(pieces)
+    assert (batches.rows(before.columns), before.next_offset) == (run(0, 3), 3)
+    with pytest.raises(UndecodableError, match="CRC-32C") as caught:
+        next(pieces)
+    assert caught.value.offset == 3
+
+
+def test_a_flipped_bit_never_makes_data_pass_for_a_control_batch() -> None:
+    bad = bytearray(by_hand(run(0, 3)))
+    bad[22] ^= batches.CONTROL
+    assert refused(chunk(bytes(bad))).offset == 0
+
+
+def test_a_flipped_bit_never_makes_data_pass_for_what_lies_below_the_position() -> None:
+    bad = bytearray(by_hand(run(0, 10)))
+    bad[26] ^= 8  # the last offset delta: 9 becomes 1
+    assert refused(chunk(bytes(bad), position=5)).offset == 0
+
+
+def test_a_first_batch_longer_than_what_came_is_an_error_because_brokers_send_it_whole() -> None:
+    batch = by_hand(run(7, 9))
+    error = refused(chunk(batch[:8] + struct.pack(">i", len(batch)) + batch[12:], position=7))
+    assert error.offset == 7
+    assert batches.DECODER.next_offset(chunk(batch[:-1], position=7)) == 7
+
+
+@pytest.mark.parametrize(
+    ("start", "content", "said"),
+    [
+        (8, struct.pack(">i", 48), "batch length"),
+        (8, struct.pack(">i", -1), "batch length"),
+        (16, b"\x01", "version 2"),
+        (0, struct.pack(">q", 2), "do not follow"),
+        (0, struct.pack(">q", -1), "do not follow"),
+        (0, struct.pack(">q", 2**63 - 3), "do not follow"),
+        (23, struct.pack(">i", -1), "do not follow"),
+        (57, struct.pack(">i", -1), "negative"),
+        (57, struct.pack(">i", 2), "follow the last record"),
+        (57, struct.pack(">i", 4), "variable-length|record count"),
+        (57, struct.pack(">i", 2**31 - 1), "record count"),
+        (23, struct.pack(">i", 1), "deltas do not rise"),
+        (22, b"\x05", "codec 5"),
+        (22, b"\x07", "codec 7"),
+    ],
+)
+def test_a_forged_header_field_is_said_in_words(start: int, content: bytes, said: str) -> None:
+    second = by_hand(run(3, 6))
+    forged = batches.sealed(second[:start] + content + second[start + len(content) :])
+    error = refused(chunk(by_hand(run(0, 3)), forged))
+    assert error.offset == 3
+    assert re.search(said, str(error))
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        (b"\x80\x80\x80\x80\x80\x00" + bytes(8), "variable-length"),  # six bytes for 32 bits
+        (batches.varint(60) + bytes(6), "record's length"),
+        (batches.varint(-1) + bytes(6), "record's length"),
+        (batches.varint(6) + b"\0\0\0" + batches.varint(3) + b"\0\0", "key's length"),
+        (batches.varint(6) + b"\0\0\0" + batches.varint(-2) + b"\0\0", "key's length"),
+        (batches.varint(6) + b"\0\0\0\0" + batches.varint(2) + b"\0", "value's length"),
+        (batches.varint(6) + b"\0\0\0\0\0" + batches.varint(5), "headers"),
+        (batches.varint(8) + b"\0\0\0\0\0" + batches.varint(1) + batches.varint(-1) + b"\0", "headers"),
+        (batches.varint(7) + bytes(7), "follow the last record"),
+        (batches.varint(0) + bytes(6), "variable-length"),
+    ],
+)
+def test_a_forged_length_in_a_record_is_said_in_words(record: bytes, said: str) -> None:
+    error = refused(chunk(batches.with_header(record, count=1)))
+    assert said in str(error)
+    assert "record 0" in str(error)
+
+
+# ---------------------------------------------------------------- how much a batch may inflate to
+
+
+def bomb(codec: int, size: int) -> bytes:
+    """Make a batch of one record that inflates to exactly ``size`` bytes."""
+    content = size - len(batches.record_bytes(Record(0, 0, None, b"x" * (size - 20)), 0, 0)) + size - 20
+    return by_hand([Record(0, 0, None, bytes(content))], codec)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_batch_of_64_mib_passes_and_one_byte_more_is_an_error(codec: int) -> None:
+    (piece,) = batches.DECODER.pieces(chunk(bomb(codec, MAX_INFLATED_BYTES)))
+    assert int(piece.columns.end[0]) == MAX_INFLATED_BYTES
+    error = refused(chunk(bomb(codec, MAX_INFLATED_BYTES + 1)))
+    assert "67,108,864" in str(error)
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_a_batch_that_inflates_far_beyond_the_bound_is_an_error(codec: int) -> None:
+    error = refused(chunk(bomb(codec, 2 * MAX_INFLATED_BYTES), by_hand(run(1, 2))))
+    assert error.offset == 0
+
+
+def test_a_batch_that_only_fits_the_empty_buffer_begins_a_piece_of_its_own() -> None:
+    pieces = [
+        (piece.next_offset, len(piece.columns))
+        for piece in batches.DECODER.pieces(
+            chunk(by_hand(run(0, 1)), moved(bomb(ZSTD, MAX_INFLATED_BYTES), 1), by_hand(run(2, 3)))
+        )
+    ]
+    assert pieces == [(1, 1), (2, 1), (3, 1)]
+
+
+def test_a_piece_is_closed_where_whoever_takes_it_wants_no_more() -> None:
+    source = chunk(*(by_hand(run(first, first + 10)) for first in range(10, 60, 10)))
+    size = len(by_hand(run(10, 20))) - kernels.HEADER_BYTES
+    for most, cut in ((1, 1), (size, 1), (size + 1, 2), (10 * size, 5)):
+        pieces = [len(piece.columns) for piece in batches.DECODER.pieces(source, most)]
+        assert pieces == [10 * min(cut, 5 - at) for at in range(0, 5, cut)]
+
+
+def moved(batch: bytes, offset: int) -> bytes:
+    """Return ``batch`` at another base offset, which the CRC does not cover."""
+    return struct.pack(">q", offset) + batch[8:]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        XERIAL[:-1],
+        XERIAL + b"\0\0",
+        XERIAL + struct.pack(">i", -5) + b"\0" * 5,
+        XERIAL + struct.pack(">i", 6) + b"\0" * 5,
+        XERIAL + struct.pack(">i", 5) + b"\xff\xff\xff\xff\x0f",  # claims 4 GiB
+        b"\xff\xff\xff\xff\x0f" + bytes(9),
+        b"\xff\xff\xff\xff\xff\xff\x0f",
+        b"\x20" + b"\0a",  # claims 32 bytes, holds one
+    ],
+)
+def test_a_snappy_length_that_lies_is_an_error(payload: bytes) -> None:
+    assert "snappy" in str(refused(chunk(batches.with_header(payload, count=1, attributes=SNAPPY))))
+
+
+def test_raw_snappy_without_xerials_framing_is_read_too() -> None:
+    import cramjam  # noqa: PLC0415 - for this one framing, which aiokafka does not write
+
+    plain = b"".join(batches.record_bytes(record, 0, 1_000) for record in run(0, 3))
+    payload = bytes(cramjam.snappy.compress_raw(plain))
+    header = {"count": 3, "last_delta": 2, "base_timestamp": 1_000, "attributes": SNAPPY}
+    assert decoded(chunk(batches.with_header(payload, **header))) == (run(0, 3), 3)
+
+
+# ---------------------------------------------------------------- batches of a few records, the slow way
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_plain_batch_is_read_by_aiokafka(codec: int) -> None:
+    items: list[Item] = [
+        (b"k", None, 5, [("h", b"1"), ("h", None)]),
+        (None, b"v" * 300, 3, []),
+        (b"", b"", 9, [(b"n", b"")]),
+    ]
+    (found,) = read([plain_batch(items, codec)])
+    assert found.crc_is_valid
+    assert (found.batch.first_timestamp, found.batch.max_timestamp) == (5, 9)
+    assert [(r.key, r.value, r.timestamp, r.headers) for r in found.records] == [
+        (b"k", None, 5, ((b"h", b"1"), (b"h", None))),
+        (None, b"v" * 300, 3, ()),
+        (b"", b"", 9, ((b"n", b""),)),
+    ]
+
+
+def test_timestamps_at_both_ends_of_64_bits_survive_every_way_of_writing() -> None:
+    ends = [2**63 - 1, -(2**63), -1, 0]
+    batch = plain_batch([(None, None, time, []) for time in ends]).build(-1, -1, -1, transactional=False)
+    assert [record.timestamp for record in decoded(chunk(batch))[0]] == ends
+    again = encoded(chunk(batch), dropped=(3,))[0].build(-1, -1, -1, transactional=False)
+    assert [record.timestamp for record in decoded(chunk(again))[0]] == ends[:3]
+
+
+def test_the_smallest_record_there_is_has_the_size_that_bounds_the_count() -> None:
+    (payload,) = [batches.record_bytes(Record(0, 0, None, None), 0, 0)]
+    assert len(payload) == kernels.MIN_RECORD_BYTES
+    assert decoded(chunk(batches.with_header(payload, count=1, attributes=NONE)))[0] == [
+        Record(0, 0, None, None)
+    ]
