@@ -1,7 +1,8 @@
 """Stored bytes are what they have always been: today's code writes the golden ones, and reads them.
 
-``tests/golden/bytes.json`` has a list of hex strings for each case. ``python -m tests.unit.test_golden_bytes``
-adds cases that are not in it yet. Those that are there never change: somebody's state is written so.
+``tests/golden/bytes.json`` has a list of hex strings for each case. ``python -m
+tests.unit.schemas.test_golden_bytes`` adds cases that are not in it yet. Those that are there never change:
+somebody's state is written so.
 """
 
 from __future__ import annotations
@@ -18,24 +19,37 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pytest
 
-from processor.bloom_ids import BloomIds
-from processor.dedup import definition, make_judge
-from processor.engine import bloom_snapshot, run_pages
-from processor.engine.blocks import Rows, decode, decode_page, encode
-from processor.engine.bloom import Filter
-from processor.engine.run_pages import RunWriter
+from processor.engine.ids.block import Rows, decode, decode_page, encode
+from processor.engine.ids.bloom import snapshot, sorted_run
+from processor.engine.ids.bloom.sorted_run import RunWriter
+from processor.engine.ids.bloom.window import Filter
 from processor.engine.verdict import Verdict
-from processor.hops import FirstHop, SecondHop, hops, route_definition
-from processor.insert_id import IdJudge, InsertIds
-from processor.metrics import Metrics
-from processor.pipeline import Partition, SlotPipeline, Topics, new_position
-from processor.router import FirstHopPipeline, RouteJudge, RouteTopics
-from processor.state.memory import MemoryStore
+from processor.judges.bloom import BloomIds
+from processor.judges.factory import definition, make_judge
+from processor.judges.ids import IdJudge, InsertIds
+from processor.ops.metrics import Metrics
+from processor.pipeline.hops import FirstHop, SecondHop, hops, route_definition
+from processor.pipeline.routed import FirstHopPipeline, RouteJudge, RouteTopics
+from processor.pipeline.slot_pipeline import Partition, SlotPipeline, Topics, new_position
+from processor.state.kv.memory import MemoryStore
 from processor.state.restore import restore
 from processor.state.table import Table
 from processor.wire.encode import Encoder
-from schemas.bloom_state import KeptFilter, KeptRun, Snapshot, piece_key, run_key, run_name, run_page_key
-from schemas.changelog import (
+from schemas.changelog.bloom import KeptFilter, KeptRun, Snapshot, piece_key, run_key, run_name, run_page_key
+from schemas.changelog.clock import NO_LIMIT, ClockTrace
+from schemas.changelog.ids import (
+    IDS_KEY,
+    IdState,
+    block_number,
+    decode_place,
+    encode_place,
+    id_block_key,
+    id_page_key,
+    id_place_key,
+    page_number,
+)
+from schemas.changelog.topic_ids import TopicId, TopicIds
+from schemas.changelog.values import (
     NO_TOPIC,
     POSITION_KEY,
     LocalMark,
@@ -52,30 +66,17 @@ from schemas.changelog import (
     sealed,
     watermark_key,
 )
-from schemas.clock_trace import NO_LIMIT, ClockTrace
 from schemas.config import InsertIdDedup, Settings
-from schemas.id_changelog import (
-    IDS_KEY,
-    IdState,
-    block_number,
-    decode_place,
-    encode_place,
-    id_block_key,
-    id_page_key,
-    id_place_key,
-    page_number,
-)
-from schemas.topic_ids import TopicId, TopicIds
 from tests.golden.make import DEDUP
-from tests.support import batches
-from tests.support.batches import Record, by_hand, chunk
-from tests.support.id_state import ListedChangelog
-from tests.unit.test_pipeline import RecordingOutput
+from tests.support.judges.id_state import ListedChangelog
+from tests.support.wire import batches
+from tests.support.wire.batches import Record, by_hand, chunk
+from tests.unit.pipeline.test_slot_pipeline import RecordingOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from processor.judge import Judge
+    from processor.judges.judge import Judge
     from schemas.config.pipeline import Pipeline
 
 FILE = Path(__file__).parents[1] / "golden" / "bytes.json"
@@ -313,7 +314,7 @@ def written() -> Golden:
     """Return all cases by today's code."""
     found: Golden = {name: [value.encoded.hex()] for name, value in VALUES.items()}
     found["block of ids"] = [block().hex()]
-    found["pieces of a filter"] = [piece.hex() for piece in bloom_snapshot.write(filled())]
+    found["pieces of a filter"] = [piece.hex() for piece in snapshot.write(filled())]
     found["pages of a run"] = [page.hex() for page in pages_of_a_run()]
     for name, hop in HOPS.items():
         meaning = route_definition(hop, 3) if isinstance(hop, FirstHop) else definition(hop)
@@ -355,7 +356,7 @@ def test_the_golden_block_and_its_pages_are_read() -> None:
 
 
 def test_the_golden_filter_and_run_know_their_ids() -> None:
-    (read,) = bloom_snapshot.read(map(bytes.fromhex, GOLDEN["pieces of a filter"]))
+    (read,) = snapshot.read(map(bytes.fromhex, GOLDEN["pieces of a filter"]))
     one = filled()
     assert (read.bucket, read.order, read.ids, read.each, read.bits) == (-3, 1, 30, one.each, one.bits)
     assert read.words.tolist() == one.words.tolist()
@@ -363,7 +364,7 @@ def test_the_golden_filter_and_run_know_their_ids() -> None:
     number = np.array([int.from_bytes(page[6:14], "big") for page in pages], np.int64)
     starts = (number & (2**32 - 1)).tolist()
     which = np.searchsorted(starts, np.arange(COUNT), side="right") - 1
-    known, owner, reading = run_pages.find(pages, number, which, RISING)
+    known, owner, reading = sorted_run.find(pages, number, which, RISING)
     assert known.all()
     assert (owner.tolist(), reading.tolist()) == (ROWS.owner.tolist(), ROWS.reading_ms.tolist())
 

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.golden import make
-from tests.support.certificate import certificate
-from tests.support.id_rules import IdRules, IdSaid
-from tests.support.rules import Rules
-from tests.support.topics import Record, contents, open_transactions, read_topic
-from tests.support.worker import PipelineConfig, WorkerConfig, run_drain
+from tests.support.judges.id_rules import IdRules, IdSaid
+from tests.support.judges.rules import Rules
+from tests.support.kafka.topics import Record, contents, open_transactions, read_topic
+from tests.support.verify.certificate import certificate
+from tests.support.worker.process import PipelineConfig, WorkerConfig, run_drain
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.broker import OwnBroker
+    from tests.support.kafka.broker import OwnBroker
 
 pytestmark = pytest.mark.broker
 
