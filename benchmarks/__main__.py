@@ -1,4 +1,4 @@
-"""How fast is Seqmark on this machine, and how fast are others? `make bench` prints tables, keeps figures.
+"""Measures Seqmark and others on this machine: `make bench` prints tables and keeps figures.
 
 Variables choose: ``QUICK=1`` (an eighth of the records, once), ``PEERS=none`` or
 ``PEERS=kafka_streams,flink``, ``CASES=standard,json``, ``RECORDS=200000`` (at most so many), ``REPEAT=3``,
@@ -20,15 +20,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import id_tables, tables
 from benchmarks.cluster import cluster
-from benchmarks.measure import FailedError
+from benchmarks.measure.cost import FailedError
 from benchmarks.options import Options
-from benchmarks.plots import draw
-from benchmarks.redis_ids import run_redis
+from benchmarks.pages import id_tables, tables
+from benchmarks.pages.picture import draw
 from benchmarks.results import Results, commit, machine
 from benchmarks.run import Bench
-from benchmarks.spark import run_spark
+from benchmarks.studies.redis_ids import run_redis
+from benchmarks.studies.spark import run_spark
 from processor.commands.console import say, table_on_stdout
 from processor.errors import EXIT_CONFIG, EXIT_FAILED, SeqmarkError
 
@@ -49,9 +49,8 @@ def main() -> int:
     except ValueError as error:
         say(str(error), "bold red")
         return EXIT_CONFIG
-    signal.signal(
-        signal.SIGTERM, _interrupt
-    )  # so that what was started is ended, and what was measured is kept
+    # So that what was started is ended, and what was measured is kept.
+    signal.signal(signal.SIGTERM, _interrupt)
     results = Results(options.kind, commit=commit(), machine=machine(), repetitions=options.repetitions)
     began_s = time.monotonic()
     try:
@@ -71,13 +70,12 @@ def main() -> int:
     results.minutes = (time.monotonic() - began_s) / 60
     file = results.keep()
     show(results)
-    pictures = draw(results, file.parent, results.kind)
-    say(f"kept: {', '.join(str(each) for each in (file, *pictures))}")
+    picture = draw(results, file.with_name(f"{results.kind}-systems.svg"))
+    say(f"kept: {', '.join(str(each) for each in (file, picture) if each)}")
     return EXIT_FAILED if any(run.failure for run in results.runs) else 0
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    del number, frame
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
@@ -90,7 +88,7 @@ def show(results: Results) -> None:
         tables.latency(results),
         tables.spark(results),
         tables.delays(results),
-        id_tables.rates(results),
+        id_tables.all_rates(results),
         id_tables.sizes(results),
         id_tables.promises(results) if ids else tables.promises(results),
     ):

@@ -1,16 +1,19 @@
-"""Which cases are measured, who takes part in each, and what has to come out?
+"""Lists the cases, who takes part in each, and what has to come out.
 
-The table of issue 6. Targets are for Seqmark with exactly once: records per CPU second of its whole process
-tree in the second half of the run.
+Targets are for Seqmark with exactly once: records per CPU second of its whole process tree in the second half
+of the run. The cases with ids are those of ``make bench ARGS=ids``: their window is seven days, over which a
+load's timestamps are spread, so that in the end eight daily buckets have a filter. In those named by a number
+of ids the state is real: the same process has taken in as many records before the million that is measured,
+and a resend repeats any of them, so that no system finds what it needs among what it has just seen.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.load import Load
-from benchmarks.peers import BLOOM, PEERS, RECEIPTS, SEQMARK
+from benchmarks.load import DAY_MS, Load
+from benchmarks.peers import BLOOM, ID_PEERS, PEERS, RECEIPTS, SEQMARK
 from processor.wire.codec import Codec
 
 if TYPE_CHECKING:
@@ -26,6 +29,27 @@ MANY = 0.5
 """From this share of duplicates on receipts are measured too."""
 QUICK_DIVISOR = 8
 """`QUICK=1` measures an eighth of the records, once, peers in the standard case only: to see that it works."""
+FACTORS = {"kafka_streams": 6.0, "flink": 4.0}
+"""By how much Seqmark is to be ahead in the standard case, exactly once both, in the same run."""
+COST_OF_EXACTNESS = 0.15
+"""Exactly once may cost this share of at least once, at 4 partitions."""
+LATENCY_OVER_MS = 150
+"""p99 from produce to visible at half load: at most the commit interval and this."""
+
+ID_HEADER_CASE = "ids-header"
+"""The case that all take part in, the quicker ones in each round: what Seqmark and others are compared by."""
+SIZES = ("ids-1m", "ids-10m", "ids-100m")
+"""Those that differ in the ids in the window only."""
+ID_FACTORS = {"kafka_streams": 7.0, "flink": 10.0}
+"""By how much Seqmark is to be ahead with ids, by records per CPU second, warm."""
+LEAST_IDS = 500_000
+"""At ten million ids; and so for the rows that have fewer."""
+GROWN = 0.7
+"""Share of the rate at ten million ids that is left at a hundred million."""
+LEAST_CONFIRMED = 350_000
+"""With Bloom filters that are confirmed."""
+MEASURED = 1_000_000
+SPREAD_MS = int(6.9 * DAY_MS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +64,7 @@ class Case:
         scope: What has a sequence of its own.
         least: Target, in records per CPU second; None: none.
         aim: What would be better still.
-        share: Target as a share of what the standard case reaches, in place of ``least`` (and of ``aim``).
+        share: Target as a share of what the standard case (with ids: ten million) reaches, in place of both.
         beside: Whether `BESIDE` runs it too. The standard case has all peers.
         peers: Of a case with ids: who takes part beside Seqmark.
         rounds: Of a case with ids: how many rounds there are at most, of Seqmark and of its peers.
@@ -69,55 +93,56 @@ class Case:
     disk_gib: int = 0
 
 
+def spread(load: Load) -> Load:
+    """Return the load with timestamps over most of the window."""
+    return replace(load, step_ms=int(SPREAD_MS // (load.share(0) * (1 - load.duplicates))))
+
+
+def _ids(millions: float) -> Load:
+    """Return a load that leaves so many million ids in the window, random ones of 16 bytes."""
+    records = int((millions * 1e6 + MEASURED) / 0.95)
+    return spread(Load(records=records, ids="binary", far=True, measured=MEASURED))
+
+
+# fmt: off
 CASES = (
     Case(STANDARD, "standard", least=1_200_000, aim=2_000_000),
     Case("batch-16k", "16 KB batches", Load(batch_bytes=16 * 1024), least=600_000, aim=1_000_000, beside=True),
-    Case(
-        "batch-1",
-        "one-record batches",
-        # With fewer the second half is too short to be measured; each is a batch of its own to the broker too,
-        # so that more take many minutes to produce.
-        Load(records=2_000_000, batch_bytes=0),
-        least=100_000,
-        aim=250_000,
-        beside=True,
-    ),
+    # With fewer the second half is too short to be measured; each is a batch of its own to the broker too, so
+    # that more take many minutes to produce.
+    Case("batch-1", "one-record batches", Load(records=2_000_000, batch_bytes=0),
+         least=100_000, aim=250_000, beside=True),
     Case("codec-none", "no compression", Load(codec=Codec.NONE)),
     Case("codec-zstd", "zstd", Load(codec=Codec.ZSTD)),
     Case("duplicates-0", "0 % duplicates", Load(duplicates=0.0), least=2_000_000, aim=3_500_000, beside=True),
     Case("duplicates-50", "50 % duplicates", Load(duplicates=0.5)),
     Case("record-1k", "1 KB records", Load(records=2_000_000, note_bytes=870)),
     Case("json", "JSON-pointer sequence", sequence="json", least=400_000, aim=800_000, beside=True),
-    Case(
-        "scope-key",
-        "scope key, 1 million keys",
-        Load(keys=1_000_000),
-        scope="key",
-        least=600_000,
-        aim=1_000_000,
-        beside=True,
-    ),
+    Case("scope-key", "scope key, 1 million keys", Load(keys=1_000_000), scope="key",
+         least=600_000, aim=1_000_000, beside=True),
     Case("partitions-16", "16 partitions", Load(partitions=16)),
     Case("partitions-64", "64 partitions", Load(partitions=64), share=(0.6, 0.9), beside=True),
 )
-FACTORS = {"kafka_streams": 6.0, "flink": 4.0}
-"""By how much Seqmark is to be ahead in the standard case, exactly once both, in the same run."""
-COST_OF_EXACTNESS = 0.15
-"""Exactly once may cost this share of at least once, at 4 partitions."""
-LATENCY_OVER_MS = 150
-"""p99 from produce to visible at half load: at most the commit interval and this."""
+ID_CASES = (
+    # Quix Streams and Spark take minutes each, and are so far behind that a second decimal tells nothing.
+    Case(ID_HEADER_CASE, "header, UUID of 36 B", spread(Load(ids="text")), least=LEAST_IDS, peers=ID_PEERS,
+         rounds=(99, 99), once=("quix", "spark"), blooms=True),
+    Case("ids-binary", "header, 16 random bytes", spread(Load(ids="binary")), least=LEAST_IDS, quick=False),
+    Case("ids-json", "JSON, two parts", spread(Load(ids="json")), least=250_000, peers=("kafka_streams",)),
+    Case(SIZES[0], "1 million ids before", _ids(1), least=LEAST_IDS, peers=ID_PEERS, blooms=True),
+    # Quix Streams would take a quarter of an hour.
+    Case(SIZES[1], "10 million ids before", _ids(10), least=LEAST_IDS, rounds=(2, 1),
+         peers=("kafka_streams", "flink", "spark"), blooms=True, quick=False),
+    # The index takes 2.4 GB at most, and the pages of topics are better kept. Source and sink take 6 GB each,
+    # local state and changelog 2.4 GB each.
+    Case(SIZES[2], "100 million ids before", _ids(100), share=(GROWN, 1.0),
+         rounds=(1, 0), quick=False, memory_gib=8, disk_gib=24),
+)
+# fmt: on
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One run to be made.
-
-    Attributes:
-        case: What.
-        system: Module name of who does it.
-        guarantee: With which promise.
-        repetition: From 0.
-    """
+class Turn(NamedTuple):
+    """One run to be made: which case, by which system with which promise, and in which round, from 0."""
 
     case: Case
     system: str
@@ -125,25 +150,40 @@ class Turn:
     repetition: int
 
 
-def choose(names: str, *, quick: bool = False, among: tuple[Case, ...] = CASES) -> list[Case]:
-    """Return the cases with these names, separated by commas; all where there is none.
+def named(names: str, among: Sequence[str], what: str) -> list[str]:
+    """Return the names of a list separated by commas; all where there is none.
 
-    A quick run leaves out those that it does not have.
+    Raises:
+        ValueError: One is unknown; says which there are.
+    """
+    wanted = [name.strip() for name in names.split(",") if name.strip()] or list(among)
+    if unknown := [name for name in wanted if name not in among]:
+        raise ValueError(f"no {what} is called {', '.join(unknown)}; there are {', '.join(among)}")
+    return wanted
+
+
+def choose(names: str, *, quick: bool = False, among: tuple[Case, ...] = CASES) -> list[Case]:
+    """Return the cases with these names; a quick run leaves out those that it does not have.
 
     Raises:
         ValueError: There is no such case; says which there are.
     """
     by_name = {case.name: case for case in among}
-    wanted = [name.strip() for name in names.split(",") if name.strip()] or list(by_name)
-    unknown = [name for name in wanted if name not in by_name]
-    if unknown:
-        raise ValueError(f"no case is called {', '.join(unknown)}; there are {', '.join(by_name)}")
-    cases = [by_name[name] for name in wanted]
+    cases = [by_name[name] for name in named(names, list(by_name), "case")]
     if not quick:
         return cases
     return [
         replace(scaled(case, case.load.records // QUICK_DIVISOR), beside=False) for case in cases if case.quick
     ]
+
+
+def choose_peers(names: str, among: tuple[str, ...] = PEERS) -> list[str]:
+    """Return the peers with these names, none by ``none``.
+
+    Raises:
+        ValueError: There is no such peer; says which there are.
+    """
+    return [] if names.strip() == "none" else named(names, among, "peer")
 
 
 def scaled(case: Case, records: int) -> Case:
@@ -156,26 +196,7 @@ def scaled(case: Case, records: int) -> Case:
     return replace(case, load=replace(case.load, records=records, measured=measured, step_ms=step_ms))
 
 
-def choose_peers(names: str, among: tuple[str, ...] = PEERS) -> list[str]:
-    """Return the peers with these names, separated by commas; all where there is none, none by ``none``.
-
-    Raises:
-        ValueError: There is no such peer; says which there are.
-    """
-    wanted = [name.strip() for name in names.split(",") if name.strip()] or list(among)
-    if wanted == ["none"]:
-        return []
-    unknown = [name for name in wanted if name not in among]
-    if unknown:
-        raise ValueError(f"no peer is called {', '.join(unknown)}; there are none and {', '.join(among)}")
-    return wanted
-
-
-def turns(
-    case: Case,
-    guarantees: Mapping[str, Sequence[Guarantee]],
-    repetitions: int,
-) -> list[Turn]:
+def turns(case: Case, guarantees: Mapping[str, Sequence[Guarantee]], repetitions: int) -> list[Turn]:
     """Return the runs of a case in their order: systems take turns, and each round begins with another.
 
     In the standard case each system runs with each of its guarantees; in the others Seqmark does with exactly
@@ -191,28 +212,22 @@ def turns(
     for repetition in range(repetitions):
         entries: list[tuple[str, Guarantee]] = []
         for system, each in guarantees.items():
-            if case.load.ids is not None:
-                if repetition < _rounds(case, system):
-                    entries.append((system, each[0]))
-            elif case.name == STANDARD:
+            if case.name == STANDARD:
                 entries += [(system, guarantee) for guarantee in each]
-            elif system == SEQMARK or (repetition == 0 and _takes_part(case, system)):
-                entries.append((system, "exactly_once"))
+            elif repetition < _rounds(case, system):
+                entries.append((system, each[0]))
         first = repetition % max(1, len(entries))
         made += [Turn(case, *entry, repetition) for entry in entries[first:] + entries[:first]]
     return made
 
 
 def _rounds(case: Case, system: str) -> int:
-    """Return how many rounds of a case with ids a system takes part in at most."""
+    """Return how many rounds of a case other than the standard one a system takes part in at most."""
     ours, theirs = case.rounds
     if system == SEQMARK or (case.blooms and system in BLOOM):
         return ours
+    if case.load.ids is None:
+        return int((system == BESIDE and case.beside) or (system == RECEIPTS and case.load.duplicates >= MANY))
     if system not in case.peers:
         return 0
     return min(1, theirs) if system in case.once else theirs
-
-
-def _takes_part(case: Case, system: str) -> bool:
-    """Tell who runs beside Seqmark in a case other than the standard one."""
-    return (system == BESIDE and case.beside) or (system == RECEIPTS and case.load.duplicates >= MANY)

@@ -1,4 +1,4 @@
-"""Which broker is measured with, and which topics are there?"""
+"""Gives the broker that is measured with, and makes and removes its topics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import for_code
 
-from benchmarks.tree import broker_pid
 from processor.broker.embedded import EmbeddedBroker
 from processor.kafka.client import Link, TopicPartition
 from processor.kafka.offsets import bounds
@@ -30,7 +29,7 @@ def cluster(say: Callable[[str], None]) -> Iterator[tuple[str, int | None]]:
         return
     # Topics that systems make for themselves keep their records as well.
     with EmbeddedBroker(overrides={"log.retention.ms": "-1"}, heap_mb=1024, say=say) as broker:
-        yield broker.bootstrap_servers, broker_pid()
+        yield broker.bootstrap_servers, broker.pid
 
 
 async def create(bootstrap_servers: str, topic: str, partitions: int, **configs: str) -> None:

@@ -1,12 +1,11 @@
-"""What is asked for? Variables of the environment, as `make bench` hands them on."""
+"""Reads what to measure from variables of the environment, as `make bench` hands them on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks.cases import CASES, QUICK_DIVISOR, choose, choose_peers, scaled
-from benchmarks.id_cases import ID_CASES
+from benchmarks.cases import CASES, ID_CASES, QUICK_DIVISOR, choose, choose_peers, scaled
 from benchmarks.peers import ID_PEERS, PEERS
 
 if TYPE_CHECKING:
@@ -32,10 +31,10 @@ class Options:
         peers: Module names.
         records: At most so many in any case; None: as the cases say.
         repetitions: Of each system in the standard case, of Seqmark in all.
-        spark: Whether issue 5's comparison is made too.
+        spark: Whether the comparison with Spark alone is made too.
         latency: Whether delays are measured too.
         whole: Whether nothing was left out.
-        ids: Whether the cases are those with ids, see `benchmarks.id_cases`.
+        ids: Whether the cases are those with ids, see `benchmarks.cases`.
         redis_ids: How many ids are put into Redis; 0: none.
     """
 
@@ -53,11 +52,8 @@ class Options:
     @property
     def kind(self) -> str:
         """Name of the results' file."""
-        if not self.whole:
-            return "ids-partial" if self.ids else "partial"
-        if self.ids:
-            return "ids-quick" if self.quick else "ids"
-        return "quick" if self.quick else "latest"
+        kind = "partial" if not self.whole else "quick" if self.quick else ""
+        return "-".join(["ids", *([kind] if kind else [])]) if self.ids else kind or "latest"
 
     @property
     def spark_records(self) -> int:
@@ -66,11 +62,7 @@ class Options:
 
     @classmethod
     def read(cls, environ: Mapping[str, str], *, ids: bool = False) -> Options:
-        """Read the variables.
-
-        Args:
-            environ: Has them.
-            ids: Whether the cases with ids are asked for, in place of the others.
+        """Read the variables; with ``ids`` the cases with ids are asked for, in place of the others.
 
         Raises:
             ValueError: One of them is wrong; says which and what would be right.

@@ -1,4 +1,4 @@
-"""What is kept of a benchmark, and what do repetitions come to?
+"""Keeps what a benchmark has measured, and says what repetitions come to.
 
 One file a kind of run under ``benchmarks/results/``: ``latest.json`` of the full one, ``quick.json`` of a
 quick one, ``partial.json`` of one with chosen cases or peers. Tables, plots and pages are made from these
@@ -19,26 +19,18 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from benchmarks.measure import Figures
+from benchmarks.measure.cost import Figures
+from benchmarks.peers import BLOOM, SEQMARK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 RESULTS = Path(__file__).parent / "results"
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of one system.
-
-    Attributes:
-        case: Name.
-        system: Module name.
-        guarantee: What it promised.
-        repetition: From 0.
-        figures: None where it failed.
-        failure: Why.
-    """
+    """One run of one system; without figures where it failed, and then with the reason."""
 
     case: str
     system: str
@@ -50,17 +42,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """From produce to visible, at a fixed rate.
-
-    Attributes:
-        system: Module name.
-        guarantee: What it promised.
-        rate: Records a second that were offered.
-        records: Records that were looked at; those of the first seconds are not.
-        p50_ms: Median.
-        p99_ms: 99 of 100 records were visible after this.
-        most_ms: The slowest.
-    """
+    """From produce to visible at a fixed rate; ``records`` are those that were looked at."""
 
     system: str
     guarantee: str
@@ -88,9 +70,8 @@ class Results:
         records: By case, what its source held for Seqmark.
         runs: In the order in which they were made.
         latency: At half load.
-        spark: Issue 5's comparison, as `benchmarks.spark` returns it.
-        cores: Wall rate of the worker by cores it had; or why it was not measured.
-        redis: Bytes an id, as `benchmarks.redis_ids` returns it.
+        spark: The comparison with Spark alone, as `benchmarks.studies.spark` returns it.
+        redis: Bytes per id, as `benchmarks.studies.redis_ids` returns it.
     """
 
     kind: str
@@ -106,23 +87,36 @@ class Results:
     runs: list[Run] = field(default_factory=list)
     latency: list[Latency] = field(default_factory=list)
     spark: dict[str, Any] = field(default_factory=dict)
-    cores: dict[str, Any] = field(default_factory=dict)
     redis: dict[str, Any] = field(default_factory=dict)
+
+    def _runs(self, case: str, system: str, guarantee: str) -> Iterator[Run]:
+        wanted = case, system, guarantee
+        return (run for run in self.runs if (run.case, run.system, run.guarantee) == wanted)
 
     def of(self, case: str, system: str, guarantee: str = "exactly_once") -> list[Figures]:
         """Return the figures of a system's good runs of a case."""
-        wanted = (case, system, guarantee)
-        return [
-            run.figures for run in self.runs if (run.case, run.system, run.guarantee) == wanted and run.figures
-        ]
+        return [run.figures for run in self._runs(case, system, guarantee) if run.figures]
 
-    def failure(self, case: str, system: str, guarantee: str) -> str:
+    def failure(self, case: str, system: str, guarantee: str = "exactly_once") -> str:
         """Return why a system's last bad run of a case failed; empty where none did."""
-        wanted = (case, system, guarantee)
-        bad = [
-            run.failure for run in self.runs if (run.case, run.system, run.guarantee) == wanted and run.failure
-        ]
-        return bad[-1] if bad else ""
+        return next(
+            (run.failure for run in reversed([*self._runs(case, system, guarantee)]) if run.failure), ""
+        )
+
+    def entries(self, case: str) -> list[tuple[str, str]]:
+        """Return (system, guarantee) that took part in a case, Seqmark's own first, then by their rates."""
+        found = dict.fromkeys((run.system, run.guarantee) for run in self.runs if run.case == case)
+
+        def rank(entry: tuple[str, str]) -> tuple[bool, bool, float]:
+            system = entry[0]
+            rate = median(self.of(case, *entry), lambda each: each.half_rate) or 0
+            return system != SEQMARK, system not in BLOOM, -rate
+
+        return sorted(found, key=rank)
+
+    def title(self, system: str) -> str:
+        """Return a system's name with its version."""
+        return self.systems.get(system, system)
 
     def keep(self, folder: Path = RESULTS) -> Path:
         """Write the file anew and return it."""
@@ -197,8 +191,6 @@ def commit() -> str:
 def _cpu() -> str:
     """Return the processor's name as Linux tells it, else its architecture."""
     info = Path("/proc/cpuinfo")
-    if info.is_file():
-        for line in info.read_text(errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    lines = info.read_text(errors="replace").splitlines() if info.is_file() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())

@@ -1,4 +1,4 @@
-"""In which order is everything measured, on which topics?
+"""Runs the whole plan: which case is measured when, on which topics.
 
 A case's source is made once and read by all systems and repetitions, each with a group, a sink and a folder of
 its own, which are gone before the next begins. A system with a limit reads a source of its own with fewer
@@ -17,17 +17,16 @@ import psutil
 
 from benchmarks.cases import STANDARD, scaled, turns
 from benchmarks.cluster import create, remove
-from benchmarks.latency import Times, measure_latency, percentile
 from benchmarks.load import produce
-from benchmarks.measure import FailedError, measure
+from benchmarks.measure.cost import FailedError, measure
+from benchmarks.measure.latency import Times, measure_latency, percentile
 from benchmarks.peers import BLOOM, RECEIPTS, SEQMARK, Job, find_peer
 from benchmarks.results import Latency, Run, median
-from benchmarks.tree import move_to_cores
 from processor.commands.console import say
 from processor.commands.progress import bar
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from benchmarks.cases import Case, Turn
@@ -40,8 +39,6 @@ LATENCY_SYSTEMS = (SEQMARK, "kafka_streams", "flink")
 LATENCY = Times(warm_s=20.0, counted_s=15.0)
 QUICK_LATENCY = Times(warm_s=5.0, counted_s=5.0)
 LATENCY_PARTITIONS = 4
-CORES_LEAST = 4
-"""Two for the worker, two for the broker and all else."""
 
 
 def lacking(case: Case, memory_bytes: int, disk_bytes: int) -> str:
@@ -92,13 +89,10 @@ class Bench:
                 say(f"{case.title}: left out, {reason}", "yellow")
             else:
                 self._case(case)
-        if self._options.ids:
-            return
-        if self._options.latency:
+        if self._options.latency and not self._options.ids:
             for system in LATENCY_SYSTEMS[:1] if self._options.quick else LATENCY_SYSTEMS:
                 if system in self._systems:
                     self._latency(system)
-        self._cores()
 
     def _prepare(self) -> None:
         beside = BLOOM if self._options.ids else (RECEIPTS,)
@@ -129,7 +123,7 @@ class Bench:
             run = self._turn(turn, load, sources[load.records])
             if run is not None:
                 self._results.runs.append(run)
-        self._remove("bench-source-")
+        asyncio.run(remove(self._servers, "bench-source-"))
 
     def guarantees(self, peer: Peer, *, brief: bool) -> Sequence[Guarantee]:
         """Return what a system is measured with: all that it promises; in a ``brief`` quick run the best."""
@@ -169,24 +163,12 @@ class Bench:
         group = f"bench-{self._number}-{system.replace('_', '-')}"
         folder = self._folder / group
         folder.mkdir()
-        return Job(
-            self._servers,
-            source,
-            f"{group}-sink",
-            group,
-            partitions,
-            guarantee,
-            case.sequence,
-            case.scope,
-            folder,
-        )
+        names = self._servers, source, f"{group}-sink", group
+        return Job(*names, partitions, guarantee, folder, case.sequence, case.scope)
 
     def _clear(self, job: Job) -> None:
-        self._remove(job.group)
+        asyncio.run(remove(self._servers, job.group))
         shutil.rmtree(job.folder, ignore_errors=True)
-
-    def _remove(self, part: str) -> None:
-        asyncio.run(remove(self._servers, part))
 
     def _latency(self, system: str) -> None:
         peer = self._systems[system]
@@ -211,37 +193,8 @@ class Bench:
                 continue
             finally:
                 self._clear(job)
-                self._remove(source)
+                asyncio.run(remove(self._servers, source))
             p50, p99 = percentile(found, 0.5), percentile(found, 0.99)
             self._results.latency.append(
                 Latency(system, guarantee, half, records, p50, p99, float(found.size - 1))
             )
-
-    def _cores(self) -> None:
-        """Measure the worker on one core and on two, the broker on others."""
-        count = psutil.cpu_count() or 1
-        case = next((case for case in self._options.cases if case.name == STANDARD), None)
-        if case is None or self._broker is None or count < CORES_LEAST:
-            self._results.cores["missing"] = (
-                f"not measured: it takes {CORES_LEAST} cores, two of them for the broker; there are {count}"
-                if count < CORES_LEAST
-                else "not measured: it takes the standard case and the embedded broker"
-            )
-            return
-        source = self._produce("bench-source-cores", case.load)
-        move_to_cores(self._broker, range(2, count))
-        rates = {}
-        for cores in ({0}, {0, 1}):
-            rates[len(cores)] = self._wall_rate(case, source, cores)
-        move_to_cores(self._broker, range(count))
-        self._remove(source)
-        self._results.cores = {"rates": rates, "factor": rates[2] / rates[1]}
-
-    def _wall_rate(self, case: Case, source: str, cores: Collection[int]) -> float:
-        job = self._job(case, SEQMARK, "exactly_once", source, case.load.partitions)
-        asyncio.run(create(self._servers, job.sink, job.partitions))
-        try:
-            figures = measure(self._systems[SEQMARK], job, case.load, self._broker, cores=cores)
-        finally:
-            self._clear(job)
-        return figures.half_wall_rate

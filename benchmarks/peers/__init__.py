@@ -1,4 +1,4 @@
-"""Who is measured, and what is the same for all of them?
+"""Says what is measured (a `Job`), and what each system has in common (a `Peer`).
 
 A `Job` says what is to be done, a `Peer` how one system does it as a process of its own. The harness makes the
 topics, starts the process, watches it from outside and ends it by SIGTERM; it knows nothing else of a system.
@@ -8,22 +8,22 @@ source partition (or of each key in a source partition) in state that survives a
 sequence is not greater; write the others to ``sink`` as they came (key, value, headers, timestamp), in the
 partition of the same number, in order. Of a job with ids the state is each id of the last seven days of each
 source partition, and a record whose id is among them is dropped. Progress is what the group has **committed**
-on the source, so a system that commits by itself in some other place also has to commit there. With
-``exactly_once`` the sink is read with read_committed; with ``at_least_once`` it may hold records twice but must
-lose none.
+on the source, so a system that commits in some other place also has to commit there. With ``exactly_once`` the
+sink is read with read_committed; with ``at_least_once`` it may hold records twice but must lose none.
 
-Each system has a module here with a ``PEER``; systems are imported by name, when they are asked for, so that a
-system whose parts are missing stands in nobody's way. This module needs the standard library only: programs of
-peers run in environments of their own and read their `Job` by it.
+Each system has a module here with a ``PEER``, imported when it is asked for, so that a system whose parts are
+missing stands in nobody's way. This module needs the standard library only: programs of peers run in
+environments of their own and read their `Job` by it.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,17 +45,23 @@ WINDOW_DAYS = 7
 """How long an id is remembered."""
 COMMIT_MS = 100
 """How often a system commits where that can be set: the default of Kafka Streams (exactly once) and Seqmark."""
+CHECKPOINTS = "checkpoints"
+"""Folder of a job for what a state is restored from where that is no topic."""
+SAVEPOINTS = "savepoints"
+"""Folder of a job for what is made when it is ended, which counts as no state."""
 
 SEQMARK = "seqmark"
 RECEIPTS = "seqmark_receipts"
-"""Seqmark, which besides writes a receipt for each dropped record."""
+"""Seqmark that also writes a receipt for each dropped record."""
 BLOOM = ("seqmark_bloom", "seqmark_bloom_confirm")
 """Seqmark with Bloom filters, for ids only: without and with a look at the ids themselves at each hit."""
 PEERS = ("kafka_streams", "flink", "quix", "confluent", "faust")
-"""Modules here; `SEQMARK` and `RECEIPTS` are not optional, and `BLOOM` belongs to Seqmark."""
-
+"""Modules here, which are optional, unlike `SEQMARK` and its variants."""
 ID_PEERS = ("kafka_streams", "flink", "quix", "spark")
 """Those that keep ids; each has a module here too."""
+
+ROOT = Path(__file__).parents[2]
+BOTH: tuple[Guarantee, ...] = ("exactly_once", "at_least_once")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +75,11 @@ class Job:
         group: Consumer group, and prefix of whatever else needs a name; used by no other run.
         partitions: Of source and sink.
         guarantee: What the system has to promise.
+        folder: Exists and is empty; state, logs and checkpoints go there.
         sequence: Where the sequence is: the header `HEADER` or the field `FIELD` of the value.
         scope: What has a sequence of its own: the source partition, or each key in it.
-        folder: Exists and is empty; state, logs and checkpoints go there.
-        ids: Where the id is, in place of a sequence: what counts then is whether it came in the source
-            partition within the last `WINDOW_DAYS`. `sequence` and `scope` say nothing then.
-        expected: Ids of a day and a partition, for systems that reserve room.
+        ids: Where the id is, in place of a sequence; `sequence` and `scope` say nothing then.
+        expected: Ids per day and partition, for systems that reserve room.
     """
 
     bootstrap_servers: str
@@ -83,9 +88,9 @@ class Job:
     group: str
     partitions: int
     guarantee: Guarantee
-    sequence: Sequence
-    scope: Scope
     folder: Path
+    sequence: Sequence = "header"
+    scope: Scope = "partition"
     ids: IdPlace | None = None
     expected: int = 0
 
@@ -100,56 +105,66 @@ class Job:
         return cls(**{**fields, "folder": Path(fields["folder"])})
 
 
-class Peer(Protocol):
-    """One system that does a `Job`. Its process runs until SIGTERM; it may have children."""
+class Peer:
+    """One system that does a `Job`, by a program in Python unless it says otherwise.
 
-    @property
-    def name(self) -> str:
-        """As people write it, with its version: ``Kafka Streams 4.3.0``."""
+    Its process runs until SIGTERM; it may have children.
 
-    @property
-    def guarantees(self) -> tuple[Guarantee, ...]:
-        """Those that it can give, the best first."""
+    Attributes:
+        name: As people write it, with its version: ``Kafka Streams 4.3.0``.
+        program: Module under `benchmarks.peers.programs`; takes the job as its argument.
+        guarantees: Those that it can give, the best first.
+        record_limit: Records that it is given at most; None where it keeps up with all.
+        keeps_timestamps: Whether what it writes has the timestamps that it had.
+    """
 
-    @property
-    def record_limit(self) -> int | None:
-        """Records that it is given at most; None where it keeps up with all."""
+    name: str
+    program: str = ""
+    guarantees: tuple[Guarantee, ...] = BOTH
+    record_limit: int | None = None
+    keeps_timestamps: bool = True
 
-    @property
-    def keeps_timestamps(self) -> bool:
-        """Whether what it writes has the timestamps that it had."""
-
-    def prepare(self, say: Callable[[str], None]) -> str | None:
+    def prepare(self, say: Callable[[str], None]) -> str | None:  # noqa: ARG002 - most need nothing
         """Get once what it needs: jars, classes, an environment; kept under `processor.paths.cache_dir`.
 
-        Called once a benchmark, before anything is measured.
-
-        Args:
-            say: Told of what takes long, for a person to read.
+        Called once per benchmark, before anything is measured; ``say`` is told of what takes long.
 
         Returns:
             Why it cannot run here, or None.
         """
+        return None
 
     def supports(self, job: Job) -> bool:
-        """Tell whether it can do this job (all can do the standard case in each of their guarantees)."""
+        """Tell whether it can do this job: without more, those in its guarantees that have no ids."""
+        return job.ids is None and job.guarantee in self.guarantees
 
     def command(self, job: Job) -> list[str]:
         """Return the command line that does the job; the harness takes stdout and stderr into one log."""
+        return [self.python(), "-m", f"benchmarks.peers.programs.{self.program}", job.to_json()]
 
-    def environment(self, job: Job) -> dict[str, str]:
-        """Return what the process needs in its environment besides what the harness has."""
+    def python(self) -> str:
+        """Return the interpreter of its program."""
+        return sys.executable
+
+    def environment(self, job: Job) -> dict[str, str]:  # noqa: ARG002 - one of them takes its job by it
+        """Return what the process needs in its environment: this checkout."""
+        return {"PYTHONPATH": str(ROOT)}
 
     def settings(self, job: Job) -> Mapping[str, str]:
         """Return what was set other than by default, as the results show it: key by key."""
+        raise NotImplementedError
 
 
 def find_peer(name: str) -> Peer:
-    """Return the system with this module name.
+    """Return the system with this name.
 
     Raises:
-        ValueError: It is none of `SEQMARK`, `RECEIPTS`, `BLOOM`, `PEERS` and `ID_PEERS`; says which there are.
+        ValueError: There is none; says which there are.
     """
-    if name not in (SEQMARK, RECEIPTS, *BLOOM, *PEERS, *ID_PEERS):
+    if name in (SEQMARK, RECEIPTS, *BLOOM):
+        peer: Peer = import_module(f"{__name__}.{SEQMARK}").PEERS[name]
+    elif name in (*PEERS, *ID_PEERS):
+        peer = import_module(f"{__name__}.{name}").PEER
+    else:
         raise ValueError(f"no system is called {name!r}; there are {', '.join(PEERS)}")
-    return cast("Peer", import_module(f"{__name__}.{name}").PEER)
+    return peer

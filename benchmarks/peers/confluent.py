@@ -1,17 +1,16 @@
-"""How does a plain loop over confluent-kafka do the job? What a careful team writes without a framework."""
+"""Measures a plain loop over confluent-kafka: what a careful team writes without a framework."""
 
 from __future__ import annotations
 
-import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from benchmarks.peers import COMMIT_MS
+from benchmarks.peers import COMMIT_MS, Peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from benchmarks.peers import Guarantee, Job, Peer
+    from benchmarks.peers import Job
 
 MODULE = "confluent-kafka"
 CONSUMER = {"queued.min.messages": 200_000, "fetch.message.max.bytes": 4 * 1024 * 1024}
@@ -32,36 +31,18 @@ def _version() -> str:
         return ""
 
 
-class Confluent:
+class _Confluent(Peer):
     """A loop in one process, record by record, with a changelog topic written in the same transaction."""
 
     name = f"{MODULE} loop {_version()}".strip()
-    guarantees: tuple[Guarantee, ...] = ("exactly_once", "at_least_once")
-    keeps_timestamps = True
-    record_limit = None
+    program = "confluent"
 
-    def prepare(self, say: Callable[[str], None]) -> str | None:
-        """See whether the package is there: it is a tool of development."""
-        del say
+    def prepare(self, say: Callable[[str], None]) -> str | None:  # noqa: ARG002 - it is installed or not
         return None if _version() else f"{MODULE} is not installed"
 
-    def supports(self, job: Job) -> bool:
-        """All but those with ids."""
-        return job.ids is None
-
-    def command(self, job: Job) -> list[str]:
-        """Call the program."""
-        return [sys.executable, "-m", "benchmarks.peers.confluent_program", job.to_json()]
-
-    def environment(self, job: Job) -> dict[str, str]:
-        """Nothing."""
-        del job
-        return {}
-
     def settings(self, job: Job) -> dict[str, str]:
-        """What the program sets."""
         own = {**CONSUMER, **PRODUCER, "commit": f"each {COMMIT_MS} ms", "consume": f"{BATCH:,} messages"}
         return {name: str(value) for name, value in own.items()} | {"guarantee": job.guarantee}
 
 
-PEER: Peer = Confluent()
+PEER = _Confluent()

@@ -1,21 +1,18 @@
-"""How is Flink measured?
+"""Measures Flink.
 
-``java/FlinkDedup.java`` on a MiniCluster in one JVM: source, keyed state and sink in one chain of operators.
-Ids are kept in RocksDB, with incremental checkpoints.
-What is set here was tried against its alternatives on a machine with two cores.
+``programs/FlinkDedup.java`` on a MiniCluster in one JVM: source, keyed state and sink in one chain. Ids are in
+RocksDB, with incremental checkpoints. What is set here was tried against its alternatives on two cores.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from benchmarks.peers import WINDOW_DAYS
-from benchmarks.peers.jars import Program
+from benchmarks.peers import CHECKPOINTS, SAVEPOINTS, WINDOW_DAYS
+from benchmarks.peers.java import JavaPeer, Program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from benchmarks.peers import Guarantee, Job
+    from benchmarks.peers import Job
 
 VERSION = "2.2.1"
 CONNECTOR = "5.0.0-2.2"
@@ -65,22 +62,16 @@ IDS = {
 }
 
 
-class _Flink:
-    """The peer."""
-
-    name: Final = f"Flink {VERSION}"
-    guarantees: Final[tuple[Guarantee, ...]] = ("exactly_once", "at_least_once")
-    record_limit: Final = None
-    keeps_timestamps: Final = True
-
-    def prepare(self, say: Callable[[str], None]) -> str | None:
-        return PROGRAM.prepare(say)
+class _Flink(JavaPeer):
+    name = f"Flink {VERSION}"
+    java = PROGRAM
+    flags = JVM
 
     def supports(self, job: Job) -> bool:
         return job.ids != "json"
 
-    def command(self, job: Job) -> list[str]:
-        own = {
+    def arguments(self, job: Job) -> dict[str, str]:
+        return {
             "job.bootstrap.servers": job.bootstrap_servers,
             "job.source": job.source,
             "job.sink": job.sink,
@@ -88,37 +79,28 @@ class _Flink:
             "job.guarantee": job.guarantee,
             "job.sequence": job.sequence,
             "job.scope": job.scope,
-            "job.savepoints": (job.folder / "savepoints").as_uri(),
+            "job.savepoints": (job.folder / SAVEPOINTS).as_uri(),
             "execution.checkpointing.storage": "filesystem",
-            "execution.checkpointing.dir": (job.folder / "checkpoints").as_uri(),
+            "execution.checkpointing.dir": (job.folder / CHECKPOINTS).as_uri(),
             "io.tmp.dirs": str(job.folder),
             **_resumed(job),
-            **_set(job),
         }
-        return PROGRAM.command(list(JVM), own)
 
-    def environment(self, job: Job) -> dict[str, str]:  # noqa: ARG002 - the command line says all
-        return {}
-
-    def settings(self, job: Job) -> Mapping[str, str]:
-        return {"java": " ".join(JVM), **_set(job)}
-
-
-def _set(job: Job) -> dict[str, str]:
-    ids = {"job.ids": job.ids or "", "job.window.ms": str(WINDOW_DAYS * 86_400_000)}
-    return {
-        "execution.checkpointing.mode": job.guarantee.upper(),
-        "source.isolation.level": "read_committed",
-        "source.commit.offsets.on.checkpoint": "true",
-        **TUNED,
-        **({**ids, **IDS} if job.ids else {"state.backend.type": "hashmap"}),
-    }
+    def tuned(self, job: Job) -> dict[str, str]:
+        ids = {"job.ids": job.ids or "", "job.window.ms": str(WINDOW_DAYS * 86_400_000)}
+        return {
+            "execution.checkpointing.mode": job.guarantee.upper(),
+            "source.isolation.level": "read_committed",
+            "source.commit.offsets.on.checkpoint": "true",
+            **TUNED,
+            **({**ids, **IDS} if job.ids else {"state.backend.type": "hashmap"}),
+        }
 
 
 def _resumed(job: Job) -> dict[str, str]:
     """Name the last checkpoint of a run that was killed: whoever starts Flink again has to do that."""
     found = sorted(
-        (job.folder / "checkpoints").glob("*/chk-*/_metadata"), key=lambda file: file.stat().st_mtime_ns
+        (job.folder / CHECKPOINTS).glob("*/chk-*/_metadata"), key=lambda file: file.stat().st_mtime_ns
     )
     return {"execution.state-recovery.path": found[-1].parent.as_uri()} if found else {}
 

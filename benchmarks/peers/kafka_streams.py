@@ -1,21 +1,19 @@
-"""How is Kafka Streams measured?
+"""Measures Kafka Streams.
 
-``java/KafkaStreamsDedup.java``: the processor API over bytes, a state store in memory with a changelog, one
+``programs/KafkaStreamsDedup.java``: the processor API over bytes, a state store in memory with a changelog, one
 task a source partition. Ids are kept in RocksDB, with the settings that Kafka Streams gives it. What is set
 here was tried against its alternatives on a machine with two cores.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from benchmarks.peers import COMMIT_MS, WINDOW_DAYS
-from benchmarks.peers.jars import Program
+from benchmarks.peers.java import JavaPeer, Program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from benchmarks.peers import Guarantee, Job
+    from benchmarks.peers import Job
 
 VERSION = "4.3.1"
 PROGRAM = Program("KafkaStreamsDedup", "kafka-streams", (f"org.apache.kafka:kafka-streams:{VERSION}",))
@@ -39,22 +37,16 @@ TUNED = {
 }
 
 
-class _KafkaStreams:
-    """The peer."""
-
-    name: Final = f"Kafka Streams {VERSION}"
-    guarantees: Final[tuple[Guarantee, ...]] = ("exactly_once", "at_least_once")
-    record_limit: Final = None
-    keeps_timestamps: Final = True
-
-    def prepare(self, say: Callable[[str], None]) -> str | None:
-        return PROGRAM.prepare(say)
+class _KafkaStreams(JavaPeer):
+    name = f"Kafka Streams {VERSION}"
+    java = PROGRAM
+    flags = JVM
 
     def supports(self, job: Job) -> bool:  # noqa: ARG002 - it can do all of them
         return True
 
-    def command(self, job: Job) -> list[str]:
-        own = {
+    def arguments(self, job: Job) -> dict[str, str]:
+        return {
             "job.source": job.source,
             "job.sink": job.sink,
             "job.sequence": job.sequence,
@@ -62,28 +54,19 @@ class _KafkaStreams:
             "application.id": job.group,
             "bootstrap.servers": job.bootstrap_servers,
             "state.dir": str(job.folder / "state"),
-            **_set(job),
         }
-        return PROGRAM.command(list(JVM), own)
 
-    def environment(self, job: Job) -> dict[str, str]:  # noqa: ARG002 - the command line says all
-        return {}
-
-    def settings(self, job: Job) -> Mapping[str, str]:
-        return {"java": " ".join(JVM), **_set(job)}
-
-
-def _set(job: Job) -> dict[str, str]:
-    ids = {"job.ids": job.ids, "job.window.ms": str(WINDOW_DAYS * 86_400_000)} if job.ids else {}
-    return {
-        **ids,
-        "processing.guarantee": {"exactly_once": "exactly_once_v2"}.get(job.guarantee, job.guarantee),
-        "main.consumer.isolation.level": "read_committed",
-        "job.store": "rocksdb" if job.ids else "memory",
-        # One number a partition changes thousands of times between two commits, and is logged once.
-        "job.store.caching": "true" if job.scope == "partition" and not job.ids else "false",
-        **TUNED,
-    }
+    def tuned(self, job: Job) -> dict[str, str]:
+        ids = {"job.ids": job.ids, "job.window.ms": str(WINDOW_DAYS * 86_400_000)} if job.ids else {}
+        return {
+            **ids,
+            "processing.guarantee": {"exactly_once": "exactly_once_v2"}.get(job.guarantee, job.guarantee),
+            "main.consumer.isolation.level": "read_committed",
+            "job.store": "rocksdb" if job.ids else "memory",
+            # One number a partition changes thousands of times between two commits, and is logged once.
+            "job.store.caching": "true" if job.scope == "partition" and not job.ids else "false",
+            **TUNED,
+        }
 
 
 PEER = _KafkaStreams()

@@ -1,23 +1,31 @@
-"""How does Seqmark do the job? As users start it, all keys at their defaults but those that the job names."""
+"""Measures Seqmark as users start it: all keys at their defaults but those that the job names."""
 
 from __future__ import annotations
 
 import sys
 from importlib.metadata import version
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from benchmarks.peers import COMMIT_MS, FIELD, HEADER, ID_FIELDS, ID_HEADER, WINDOW_DAYS, Job
-from processor.config.load import load, require_pipelines
-from processor.errors import ConfigError
+from benchmarks.peers import (
+    BLOOM,
+    BOTH,
+    COMMIT_MS,
+    FIELD,
+    HEADER,
+    ID_FIELDS,
+    ID_HEADER,
+    RECEIPTS,
+    SEQMARK,
+    WINDOW_DAYS,
+    Peer,
+)
 from processor.pipeline.warm import warm
 from processor.pipeline.warm_ids import warm_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from benchmarks.peers import Guarantee, Peer
+    from benchmarks.peers import Job
 
 _CONFIG = """\
 [kafka]
@@ -38,27 +46,15 @@ sink = "{job.sink}"
 [pipelines.dedup]
 {dedup}
 """
-_WATERMARK = """\
-mode = "watermark"
-scope = "{job.scope}"
-sequence = {sequence}\
-"""
-_IDS = """\
-mode = "insert-id"
-id = {id}
-window = "{days}d"
-backend = "{backend}"
-{bloom}\
-"""
-_HEADER_ID = f'[{{ from = "header", name = "{ID_HEADER}" }}]'
-_FIELD_ID = ", ".join(f'{{ from = "value", pointer = "/{name}" }}' for name in ID_FIELDS)
 _SEQUENCES = {
     "header": f'{{ from = "header", name = "{HEADER}", format = "int64" }}',
     "json": f'{{ from = "value", pointer = "/{FIELD}" }}',
 }
+_HEADER_ID = f'{{ from = "header", name = "{ID_HEADER}" }}'
+_FIELD_ID = ", ".join(f'{{ from = "value", pointer = "/{name}" }}' for name in ID_FIELDS)
 
 
-class Seqmark:
+class Seqmark(Peer):
     """The worker of this checkout.
 
     Args:
@@ -66,34 +62,19 @@ class Seqmark:
         confirm: Not None: ids are judged by Bloom filters, with or without a look at the ids themselves.
     """
 
-    record_limit = None
-    keeps_timestamps = True
-
     def __init__(self, *, receipts: bool = False, confirm: bool | None = None) -> None:
         self._receipts = receipts
         self._confirm = confirm
         self.name = f"Seqmark {version('seqmark')}{', with receipts' if receipts else ''}"
         if confirm is not None:
             self.name += f", bloom{' confirmed' if confirm else ''}"
-        exact: tuple[Guarantee, ...] = ("exactly_once",)
-        self.guarantees = exact if receipts or confirm is not None else (*exact, "at_least_once")
+        self.guarantees = BOTH[:1] if receipts or confirm is not None else BOTH
 
     def prepare(self, say: Callable[[str], None]) -> str | None:
-        """Compile the kernels: once a machine and version, like anybody else's installation."""
+        """Compile the kernels: once per machine and version, as in anybody's installation."""
         say("compiling kernels, once")
         warm()
         warm_ids()
-        if self._confirm is None:
-            return None
-        with TemporaryDirectory() as folder:
-            nobody = "localhost:9"
-            job = Job(
-                nobody, "raw", "clean", "b", 1, "exactly_once", "header", "partition", Path(folder), "text"
-            )
-            try:
-                require_pipelines(load(self._config(job)))
-            except ConfigError as error:
-                return f"the config is refused: {error}"
         return None
 
     def supports(self, job: Job) -> bool:
@@ -102,41 +83,40 @@ class Seqmark:
 
     def command(self, job: Job) -> list[str]:
         """Write the config and return the worker's command line."""
-        return [sys.executable, "-m", "processor", "worker", "-c", str(self._config(job))]
-
-    def _config(self, job: Job) -> Path:
         config = job.folder / "seqmark.toml"
         more = f'duplicates = "{job.group}-duplicates"' if self._receipts else ""
-        dedup = _WATERMARK.format(job=job, sequence=_SEQUENCES[job.sequence])
-        if job.ids is not None:
-            dedup = _IDS.format(
-                id=f"[{_FIELD_ID}]" if job.ids == "json" else _HEADER_ID,
-                days=WINDOW_DAYS,
-                backend="exact" if self._confirm is None else "bloom",
-                bloom=self._bloom(job),
-            )
-        config.write_text(_CONFIG.format(job=job, dedup=dedup, more=more))
-        return config
+        config.write_text(_CONFIG.format(job=job, dedup=self._dedup(job), more=more))
+        return [sys.executable, "-m", "processor", "worker", "-c", str(config)]
 
-    def _bloom(self, job: Job) -> str:
-        if self._confirm is None:
-            return ""
-        confirm = str(self._confirm).lower()
-        return f"bloom = {{ expected_per_bucket = {max(1, job.expected)}, confirm = {confirm} }}"
+    def _dedup(self, job: Job) -> str:
+        if job.ids is None:
+            lines = ['mode = "watermark"', f'scope = "{job.scope}"', f"sequence = {_SEQUENCES[job.sequence]}"]
+            return "\n".join(lines)
+        parts = _FIELD_ID if job.ids == "json" else _HEADER_ID
+        lines = ['mode = "insert-id"', f"id = [{parts}]", f'window = "{WINDOW_DAYS}d"']
+        lines.append(f'backend = "{self._backend}"')
+        if self._confirm is not None:
+            expected, confirm = max(1, job.expected), str(self._confirm).lower()
+            lines.append(f"bloom = {{ expected_per_bucket = {expected}, confirm = {confirm} }}")
+        return "\n".join(lines)
 
-    def environment(self, job: Job) -> dict[str, str]:
-        """Nothing."""
-        del job
-        return {}
+    @property
+    def _backend(self) -> str:
+        return "exact" if self._confirm is None else "bloom"
 
     def settings(self, job: Job) -> dict[str, str]:
         """Nothing but the job itself."""
         own = {"commit_interval_ms": f"{COMMIT_MS} (default)", "guarantee": job.guarantee}
         if job.ids is not None:
-            own |= {"backend": "exact" if self._confirm is None else "bloom", "window": f"{WINDOW_DAYS}d"}
+            own |= {"backend": self._backend, "window": f"{WINDOW_DAYS}d"}
         if self._confirm is not None:
             own["bloom"] = f"1e-9 (default), bucket 1d (default), confirm {str(self._confirm).lower()}"
         return own
 
 
-PEER: Peer = Seqmark()
+PEERS = {
+    SEQMARK: Seqmark(),
+    RECEIPTS: Seqmark(receipts=True),
+    BLOOM[0]: Seqmark(confirm=False),
+    BLOOM[1]: Seqmark(confirm=True),
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.spark_delay import DelayError, Sent, _newly_covered
+from benchmarks.studies.spark_delay import DelayError, Sent, _newly_covered
 
 
 def test_a_count_covers_the_first_so_many_events_once() -> None:

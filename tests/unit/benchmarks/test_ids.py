@@ -12,19 +12,16 @@ import numpy as np
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from benchmarks import id_tables, publish
-from benchmarks.cases import choose, scaled, turns
-from benchmarks.id_cases import HEADER, ID_CASES, SIZES
-from benchmarks.id_restore import Start, start_of, told
+from benchmarks.cases import ID_CASES, ID_HEADER_CASE, SIZES, choose, scaled, turns
 from benchmarks.load import DAY_MS, START_MS, Load, as_columns
-from benchmarks.measure import FailedError, Figures, Sample, figures, state_bytes
+from benchmarks.measure.cost import FailedError, Figures, Sample, figures, state_bytes
+from benchmarks.measure.truth import WrongOutputError, read_numbers
 from benchmarks.options import Options
+from benchmarks.pages import id_tables, publish
 from benchmarks.peers import BLOOM, ID_PEERS, PEERS, SEQMARK, WINDOW_DAYS, Job, find_peer
-from benchmarks.plots import draw
-from benchmarks.redis_ids import MOST_BUCKET_IDS, command, hashed, plain, run_redis, server
 from benchmarks.results import Results, Run
 from benchmarks.run import lacking
-from benchmarks.truth import WrongOutputError, read_numbers
+from benchmarks.studies.redis_ids import MOST_BUCKET_IDS, command, filled, hashed, plain, run_redis
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,13 +130,13 @@ def test_the_cases_are_those_of_the_issue() -> None:
         assert load.measured == 1_000_000
         # What passes before the measured part, but for chance: a tenth of a percent is many deviations.
         assert (load.records - load.measured) * 0.95 == pytest.approx(millions * 1e6, rel=0.06)
-    assert set(by_name[HEADER].peers) == set(ID_PEERS)
+    assert set(by_name[ID_HEADER_CASE].peers) == set(ID_PEERS)
 
 
 def test_seqmark_takes_part_in_each_round_and_peers_as_the_case_says() -> None:
     exact: tuple[Guarantee, ...] = ("exactly_once",)
     guarantees = dict.fromkeys((SEQMARK, BLOOM[0], "kafka_streams", "quix", "faust"), exact)
-    header, ten = choose(f"{HEADER},ids-10m", among=ID_CASES)
+    header, ten = choose(f"{ID_HEADER_CASE},ids-10m", among=ID_CASES)
 
     counted = [
         [sum(turn.system == name for turn in turns(case, guarantees, 3)) for name in guarantees]
@@ -188,7 +185,7 @@ def test_a_case_that_does_not_fit_is_left_out_and_says_why() -> None:
 
 def test_state_is_counted_where_it_is(tmp_path: Path) -> None:
     folder, data = tmp_path / "job", tmp_path / "broker"
-    job = Job("h:1", "a", "g-1-sink", "g-1", 4, "exactly_once", "header", "partition", folder, "text")
+    job = Job("h:1", "a", "g-1-sink", "g-1", 4, "exactly_once", folder, ids="text")
     for name, size in (
         ("job/log", 1_000),
         ("job/state/a", 10),
@@ -211,7 +208,7 @@ def test_state_is_counted_where_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_seqmark_is_told_where_the_id_is(place: IdPlace, tmp_path: Path) -> None:
-    job = Job("h:1", "a", "b", "g", 4, "exactly_once", "header", "partition", tmp_path, place, 1_000)
+    job = Job("h:1", "a", "b", "g", 4, "exactly_once", tmp_path, ids=place, expected=1_000)
 
     find_peer(SEQMARK).command(job)
 
@@ -225,8 +222,8 @@ def test_seqmark_is_told_where_the_id_is(place: IdPlace, tmp_path: Path) -> None
 
 
 def test_who_keeps_no_ids_is_not_asked_to(tmp_path: Path) -> None:
-    job = Job("h:1", "a", "b", "g", 4, "at_least_once", "header", "partition", tmp_path, "text")
-    plain = Job("h:1", "a", "b", "g", 4, "at_least_once", "header", "partition", tmp_path)
+    job = Job("h:1", "a", "b", "g", 4, "at_least_once", tmp_path, ids="text")
+    plain = Job("h:1", "a", "b", "g", 4, "at_least_once", tmp_path)
 
     assert not any(find_peer(name).supports(job) for name in ("confluent", "faust"))
     assert not any(find_peer(name).supports(plain) for name in BLOOM)
@@ -254,8 +251,8 @@ def test_ids_go_into_redis_once_each_and_buckets_stay_listpacks() -> None:
 
 @pytest.mark.skipif(shutil.which("redis-server") is None, reason="needs redis-server")
 def test_a_refused_command_is_told() -> None:
-    with server() as client, pytest.raises(FailedError, match="unknown command"):
-        client.send([command(b"NOSUCH")])
+    with pytest.raises(FailedError, match="unknown command"):
+        filled([command(b"NOSUCH")])
 
 
 @pytest.mark.skipif(shutil.which("redis-server") is None, reason="needs redis-server")
@@ -280,8 +277,8 @@ def results() -> Results:
         "ids",
         systems={"kafka_streams": "Kafka Streams 4", SEQMARK: "Seqmark"},
         runs=[
-            Run(HEADER, SEQMARK, "exactly_once", 0, made(700_000, 4_000_000, 400)),
-            Run(HEADER, "kafka_streams", "exactly_once", 0, made(70_000, 4_000_000, 1_000)),
+            Run(ID_HEADER_CASE, SEQMARK, "exactly_once", 0, made(700_000, 4_000_000, 400)),
+            Run(ID_HEADER_CASE, "kafka_streams", "exactly_once", 0, made(70_000, 4_000_000, 1_000)),
             Run("ids-1m", SEQMARK, "exactly_once", 0, made(600_000, 2_000_000, 300)),
             Run("ids-10m", SEQMARK, "exactly_once", 0, made(400_000, 11_000_000, 480)),
             Run("ids-100m", SEQMARK, "exactly_once", 0, made(300_000, 101_000_000, 2_280)),
@@ -292,7 +289,7 @@ def results() -> Results:
 
 
 def test_rates_compare_with_the_exact_backend() -> None:
-    rows = {(row[0], row[1]): row for row in id_tables.rates(results()).rows}
+    rows = {(row[0], row[1]): row for row in id_tables.all_rates(results()).rows}
 
     assert rows["header, UUID of 36 B", "Kafka Streams 4"][8] == "10.0"
     assert rows["header, UUID of 36 B", "Seqmark"][8] == "-"
@@ -309,35 +306,21 @@ def test_bytes_an_id_are_told_for_each_window() -> None:
     assert "flink" not in {name for name, _ in rows}
 
 
-def test_results_with_ids_draw_one_picture_the_same_each_time(tmp_path: Path) -> None:
-    texts = []
-    for name in ("a", "b"):
-        folder = tmp_path / name
-        folder.mkdir()
-        (file,) = draw(results(), folder, "bench")
-        assert file.name == "bench-ids.svg"
-        texts.append(file.read_text())
-
-    assert texts[0] == texts[1]
-
-
 def test_a_page_takes_ids_from_their_own_results() -> None:
-    page = "<!-- bench:ids-bytes -->\n<!-- /bench -->\n<!-- bench:ids-plot -->\n<!-- /bench -->\n"
+    page = "<!-- bench:ids-bytes -->\n<!-- /bench -->\n<!-- bench:ids-short -->\n<!-- /bench -->\n"
     nothing = Results("latest")
 
     assert publish.filled(page, nothing).count("Not measured yet.") == 2
     text = publish.filled(page, nothing, results())
     assert "| Seqmark | 101,000,000 | 20.0 |" in text
-    assert "images/bench-ids.svg" in text
+    assert "| Seqmark | exactly once | 400,000 |" in text
     assert publish.filled(text, nothing, results()) == text
 
 
 def test_the_page_has_all_blocks_of_ids() -> None:
     text = (publish.ROOT / "docs/benchmarks.md").read_text()
 
-    assert all(
-        f"<!-- bench:{name} -->" in text for name in ("ids-rates", "ids-bytes", "ids-promises", "ids-plot")
-    )
+    assert all(f"<!-- bench:{name} -->" in text for name in ("ids-rates", "ids-bytes", "ids-promises"))
     assert "<!-- bench:ids-short -->" in (publish.ROOT / "README.md").read_text()
 
 
@@ -348,24 +331,3 @@ def test_promises_are_judged_against_the_targets() -> None:
     assert rows["10 million ids before"] == ("500,000", "400,000", "no: 80% of it")
     assert rows["100 million ids before"] == ("280,000", "300,000", "yes")
     assert rows["ahead of Kafka Streams 4, exactly once both"] == ("7 times", "10.0 times", "yes")
-
-
-def _logged(at: str, message: str) -> str:
-    return json.dumps({"time": f"2026-11-22T10:00:{at}+00:00", "level": "info", "message": message}) + "\n"
-
-
-def test_a_start_is_over_when_each_partition_is_ready() -> None:
-    began_s = 1_795_341_600.0  # 2026-11-22T10:00:00Z
-    log = "not JSON\n" + _logged("01.500", "there is no local state of changelog:1, reading all of it")
-    log += _logged("01.600", "there is no local state of changelog:0, reading all of it")
-    log += _logged("03.000", "clicks-0: ready, partitions [0, 2]") + _logged(
-        "03.100", "x-3: ready, partitions []"
-    )
-
-    assert start_of(log, began_s, 3) is None
-    last = start_of(log + _logged("03.500", "clicks-1: ready, partitions [1]"), began_s, 3)
-    assert last is not None
-
-    assert last == Start(process_s=3.5, restore_s=2.0)
-    assert start_of(log, began_s, 2) == Start(process_s=3.0, restore_s=1.5)
-    assert told("from the changelog", [last], 4_000_000).endswith("restored in 2.0 s: 2.0 million ids a second")

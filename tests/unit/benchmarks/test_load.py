@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from benchmarks.latency import make_offer, percentile
 from benchmarks.load import FIRST, START_MS, Load, as_columns
-from benchmarks.truth import WrongOutputError, read_numbers
+from benchmarks.measure.latency import make_offer, percentile
+from benchmarks.measure.truth import WrongOutputError, read_numbers
 from processor.wire.codec import Codec
 
 LOADS = {

@@ -1,9 +1,9 @@
-"""How long does an event take until an aggregate covers it? Both ways run without end, at a modest rate.
+"""Measures how long an event takes until an aggregate covers it; both ways run without end, at a modest rate.
 
 Each event carries the time at which it was due to be sent. A partition has a campaign of its own, so that the
 events of a campaign keep their order, and the count in the newest row of a campaign says which of them it
 covers: the first so many. An event's delay ends when a reader of the output topic has such a row. Both ways
-write rows in update mode to Kafka, one batch a second.
+write rows in update mode to Kafka, one batch per second.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from benchmarks.cluster import create, remove
-from benchmarks.tree import running
-from processor.kafka.client import Link, TopicPartition
-from processor.kafka.fetch import Fetcher
+from benchmarks.measure.processes import running
+from processor.kafka.client import Link
 from processor.kafka.transactions.producer import Producer
-from processor.wire.decode import Decoder
 from processor.wire.encode import plain_batch
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RATE = 2_000
-"""Events a second: far below what either way can take on two cores."""
+"""Events per second: far below what either way can take on two cores."""
 TICK_S = 0.1
 PARTITIONS = 4
 DUPLICATES = 0.05
@@ -42,7 +41,8 @@ WARM_S = 20.0
 """Offered after the first row was seen, before delays count: Spark compiles its first batches."""
 START_S = 180.0
 TAIL_S = 60.0
-CONFIG = """\
+POLL_MS = 500
+PIPELINE = """\
 [kafka]
 bootstrap_servers = "{servers}"
 
@@ -59,18 +59,21 @@ sink = "{name}.clean"
 [pipelines.dedup]
 mode = "watermark"
 sequence = {{ from = "header", name = "seq", format = "int64" }}
-
+"""
+SINK = """
 [[sinks]]
-name = "delay"
+name = "{sink}"
 topic = "{name}.clean"
 event = "schemas.events:ClickEvent"
 time_field = "occurred_at"
 window = "1 hour"
-watermark = "10 minutes"
+watermark = "{watermark}"
 group_by = ["campaign"]
 aggregates = {{ events = "count", revenue = "sum:amount" }}
+checkpoint = "{folder}/{sink}-checkpoint"
+"""
+OUTPUT = """\
 output = {{ kind = "kafka", topic = "{name}.rows" }}
-checkpoint = "{folder}/{name}-checkpoint"
 trigger = "1 second"
 """
 
@@ -100,60 +103,55 @@ def measure_delay(way: str, servers: str, folder: Path) -> dict[str, Any]:
     Raises:
         DelayError: A program ended, or rows do not come.
     """
-    name = f"bench-delay-{way}"
+    name, sink = f"bench-delay-{way}", f"delay-{way}"
     config = folder / f"{name}.toml"
-    config.write_text(CONFIG.format(servers=servers, name=name, folder=folder))
+    given = {"servers": servers, "name": name, "folder": folder, "sink": sink, "watermark": "10 minutes"}
+    config.write_text((PIPELINE + SINK + OUTPUT).format(**given))
     asyncio.run(create(servers, f"{name}.raw", PARTITIONS))
     # As the sink would make it.
     asyncio.run(create(servers, f"{name}.rows", PARTITIONS, **{"cleanup.policy": "compact"}))
     python = [sys.executable, "-m"]
+    calls = [[*python, "benchmarks.studies.spark_alone", str(config), sink, "0"]]
     if way == "seqmark":
         asyncio.run(create(servers, f"{name}.clean", PARTITIONS))
         calls = [[*python, "processor", command, "-c", str(config)] for command in ("worker", "sink")]
-    else:
-        calls = [[*python, "benchmarks.spark_alone", str(config), "delay", "0"]]
+    logs = [folder / f"{name}-{number}.log" for number in range(len(calls))]
     try:
         with ExitStack() as stack:
-            logs = [folder / f"{name}-{number}.log" for number in range(len(calls))]
-            processes = [
+            programs = [
                 stack.enter_context(running(call, {}, log)) for call, log in zip(calls, logs, strict=True)
             ]
-            try:
-                delays = asyncio.run(_follow(processes, servers, name))
-            except DelayError as error:
-                told = "\n".join(log.read_text(errors="replace")[-1500:] for log in logs)
-                raise DelayError(f"{way}: {error}\n{told}") from error
+            delays = asyncio.run(_follow(programs, servers, name))
+    except DelayError as error:
+        told = "\n".join(log.read_text(errors="replace")[-1500:] for log in logs)
+        raise DelayError(f"{way}: {error}\n{told}") from error
     finally:
         asyncio.run(remove(servers, name))
-    p50, p99 = np.percentile(delays, (50, 99)) * 1000
-    return {
-        "rate": RATE,
-        "events": len(delays),
-        "p50_ms": float(p50),
-        "p99_ms": float(p99),
-        "most_ms": max(delays) * 1000,
-    }
+    p50, p99, most = (float(delay) for delay in np.percentile(delays, (50, 99, 100)) * 1000)
+    return {"rate": RATE, "events": len(delays), "p50_ms": p50, "p99_ms": p99, "most_ms": most}
 
 
-async def _follow(processes: list[subprocess.Popen[bytes]], servers: str, name: str) -> list[float]:
+async def _follow(programs: list[subprocess.Popen[bytes]], servers: str, name: str) -> list[float]:
     sent = Sent()
-    link = await Link.open({"bootstrap_servers": servers}, "bench-delay", [f"{name}.rows"])
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=servers, auto_offset_reset="earliest", enable_auto_commit=False
+    )
+    await consumer.start()
+    consumer.assign([TopicPartition(f"{name}.rows", number) for number in range(PARTITIONS)])
     sending = asyncio.create_task(_offer(servers, f"{name}.raw", sent))
     try:
-        return await _read(link, f"{name}.rows", sent, processes, sending)
+        return await _read(consumer, sent, programs, sending)
     finally:
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
-        await link.close()
+        await consumer.stop()
 
 
 async def _offer(servers: str, topic: str, sent: Sent) -> None:
     """Send events, a tick at a time, until told to stop."""
-    link = await Link.open({"bootstrap_servers": servers}, "bench-offer", [topic])
-    producer = Producer(link, None)
+    producer = Producer(await Link.open({"bootstrap_servers": servers}, "bench-offer", [topic]), None)
     await producer.fence()
     rng = random.Random(7)  # noqa: S311 - a repeatable load, not a secret
-    each = round(RATE * TICK_S / PARTITIONS)
     made: dict[int, list[Any]] = {number: [] for number in range(PARTITIONS)}
     began, tick = time.time(), 0
     try:
@@ -162,13 +160,13 @@ async def _offer(servers: str, topic: str, sent: Sent) -> None:
             tick += 1
             await asyncio.sleep(max(0.0, due - time.time()))
             for number, known in made.items():
-                items = []
-                for _ in range(each):
+                items, times = [], sent.due.setdefault(f"c{number}", [])
+                for _ in range(round(RATE * TICK_S / PARTITIONS)):
                     if known and rng.random() < DUPLICATES:
                         items.append(rng.choice(known[-50:]))
                         continue
-                    known.append(_event(number, len(sent.due.setdefault(f"c{number}", [])), due))
-                    sent.due[f"c{number}"].append(due)
+                    known.append(_event(number, len(times), due))
+                    times.append(due)
                     items.append(known[-1])
                 await producer.send(topic, number, [plain_batch(items, 3)])
         await producer.flush()
@@ -186,19 +184,12 @@ def _event(partition: int, sequence: int, due: float) -> tuple[bytes, bytes, int
         "amount": f"{sequence % 90}.{sequence % 100:02d}",
     }
     value = json.dumps(fields, separators=(",", ":")).encode()
-    key = fields["user_id"].encode()
-    return key, value, int(due * 1000), [("seq", sequence.to_bytes(8, "big"))]
+    return fields["user_id"].encode(), value, int(due * 1000), [("seq", sequence.to_bytes(8, "big"))]
 
 
 async def _read(
-    link: Link,
-    topic: str,
-    sent: Sent,
-    processes: list[subprocess.Popen[bytes]],
-    sending: asyncio.Task[None],
+    consumer: AIOKafkaConsumer, sent: Sent, programs: list[subprocess.Popen[bytes]], sending: asyncio.Task[None]
 ) -> list[float]:
-    fetcher, decoder = Fetcher(link), Decoder()
-    positions = dict.fromkeys((TopicPartition(topic, number) for number in range(PARTITIONS)), 0)
     counts: dict[str, dict[str, int]] = {}
     covered: dict[str, int] = {}
     delays: list[float] = []
@@ -206,21 +197,19 @@ async def _read(
     while not (sent.stop.is_set() and covered == {name: len(due) for name, due in sent.due.items()}):
         if sending.done() and not sent.stop.is_set():
             raise DelayError(f"offering ended: {sending.exception()!r}")
-        if any(process.poll() is not None for process in processes):
+        if any(process.poll() is not None for process in programs):
             raise DelayError("a program ended by itself")
         if time.time() > deadline:
             raise DelayError(f"after the time that there is, rows cover {covered} events")
         if sent.count_from is not None and time.time() > sent.count_from + SECONDS and not sent.stop.is_set():
             sent.stop.set()
             deadline = time.time() + TAIL_S
-        for chunk in await fetcher.fetch(positions):
-            now = time.time()
-            for piece in decoder.pieces(chunk):
-                positions[TopicPartition(chunk.topic, chunk.partition)] = piece.next_offset
-                for _, value in piece.columns.items(np.arange(len(piece.columns))):
-                    row = json.loads(value or b"{}")
-                    counts.setdefault(row["campaign"], {})[row["window_start"]] = row["events"]
-            delays += _newly_covered(counts, covered, sent, now)
+        polled = await consumer.getmany(timeout_ms=POLL_MS)
+        now = time.time()
+        for record in (record for records in polled.values() for record in records):
+            row = json.loads(record.value or b"{}")
+            counts.setdefault(row["campaign"], {})[row["window_start"]] = row["events"]
+        delays += _newly_covered(counts, covered, sent, now)
         if covered and sent.count_from is None:
             sent.count_from = time.time() + WARM_S
             deadline = sent.count_from + SECONDS + TAIL_S

@@ -1,4 +1,4 @@
-"""The program that `benchmarks.peers.faust` starts: ``python -m benchmarks.peers.faust_program``."""
+"""Deduplicates by Faust: ``python -m benchmarks.peers.programs.faust``, the job in the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What did one run of one system cost? Watched from outside, the same way for all.
+"""Measures what one run of one system cost, from outside and in the same way for all.
 
 Progress is what the system's consumer group has committed on the source: the broker is asked ten times a
 second. CPU seconds are those of the system's whole process tree, user and system; the broker's are told apart.
@@ -10,23 +10,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 
-from benchmarks.tree import Tree, noise_s, running
-from benchmarks.truth import WrongOutputError, check
+from benchmarks.measure.processes import Tree, noise_s, running
+from benchmarks.measure.truth import WrongOutputError, check
+from benchmarks.peers import CHECKPOINTS, SAVEPOINTS
 from processor.errors import SeqmarkError
 from processor.kafka.client import Link, TopicPartition
 from processor.kafka.offsets import committed
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from benchmarks.load import Load
     from benchmarks.peers import Job, Peer
@@ -37,10 +38,7 @@ TICK_S = 0.01
 STALL_S = 120.0
 """A system that commits nothing for so long is given up; the slowest starts take some 20 s on two cores."""
 LOG = "log"
-CHECKPOINTS = "checkpoints"
-"""Names in a job's folder: of the log, and of what a state is restored from where that is no topic."""
-SAVEPOINTS = "savepoints"
-"""And of what is made when a job is ended, which counts as neither."""
+"""Name in a job's folder."""
 _LOG_CHARACTERS = 2_000
 
 
@@ -48,16 +46,8 @@ class FailedError(Exception):
     """A system did not do the job; the message quotes its log."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One look at a running system.
-
-    Attributes:
-        at_s: Since the start of its process.
-        cpu_s: Of its process tree until now.
-        broker_cpu_s: Of the broker since then; 0 where it is not ours.
-        records: Committed.
-    """
+class Sample(NamedTuple):
+    """One look at a running system; the broker's time is 0 where it is not ours."""
 
     at_s: float
     cpu_s: float
@@ -120,12 +110,7 @@ class Figures:
 
 
 def measure(
-    peer: Peer,
-    job: Job,
-    load: Load,
-    broker: int | None,
-    advance: Callable[[int], object] = lambda _: None,
-    cores: Collection[int] = (),
+    peer: Peer, job: Job, load: Load, broker: int | None, advance: Callable[[int], object] = lambda _: None
 ) -> Figures:
     """Run a system over a full source until it has committed all, measure it and check its output.
 
@@ -135,23 +120,25 @@ def measure(
         load: What is in the source.
         broker: Process id of the broker, None where it is not ours.
         advance: Called with the number of records that were committed since its last call.
-        cores: Those that the system may use; empty: all.
 
     Raises:
         FailedError: It ended, stood still or wrote something wrong.
     """
     before = noise_s()
-    log = job.folder / LOG
-    with running(peer.command(job), peer.environment(job), log, cores) as process:
-        tree = Tree(process.pid)
+    with program(peer, job) as process:
+        tree, broker_tree = Tree(process.pid), Tree(broker) if broker else None
         # Its working folder is where it keeps its topics.
         data = Path(psutil.Process(broker).cwd()) if broker else None
-        try:
-            samples, repeats = asyncio.run(_watch(process, tree, job, load, broker, advance, peer))
-            local, remote = state_bytes(job, data)
-        except (FailedError, WrongOutputError, SeqmarkError) as error:
-            text = log.read_text(errors="replace")[-_LOG_CHARACTERS:]
-            raise FailedError(f"{peer.name}, {job.guarantee}: {error}. The end of its log:\n{text}") from error
+        began, broker_before = time.monotonic(), broker_tree.look() if broker_tree else 0.0
+        samples = [Sample(0.0, 0.0, 0.0, 0)]
+
+        def look(done: int) -> None:
+            broker_cpu = broker_tree.look() - broker_before if broker_tree else 0.0
+            advance(done - samples[-1].records)
+            samples.append(Sample(time.monotonic() - began, tree.look(), broker_cpu, done))
+
+        repeats = asyncio.run(_until_done(process, peer, job, load, look))
+        local, remote = state_bytes(job, data)
     return replace(
         figures(samples, repeats, tree.peak_rss_bytes, before, noise_s(), load.measured),
         ids=load.all_passing() if load.ids else 0,
@@ -159,6 +146,57 @@ def measure(
         local_bytes=max(local, state_bytes(job, None)[0]),
         remote_bytes=remote,
     )
+
+
+@contextmanager
+def program(peer: Peer, job: Job, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a system while the block runs; what fails in the block quotes the end of its log.
+
+    Raises:
+        FailedError: The block failed.
+    """
+    log = job.folder / LOG
+    try:
+        with running(peer.command(job), {**peer.environment(job), **environment}, log) as process:
+            yield process
+    except (FailedError, WrongOutputError, SeqmarkError) as error:
+        text = log.read_text(errors="replace")[-_LOG_CHARACTERS:]
+        raise FailedError(f"{peer.name}, {job.guarantee}: {error}. The end of its log:\n{text}") from error
+
+
+async def _until_done(
+    process: subprocess.Popen[bytes], peer: Peer, job: Job, load: Load, look: Callable[[int], None]
+) -> int:
+    """Look until all is committed, and return how many records the sink has more than once."""
+    await until_committed(process, job, load.records, look)
+    return await check(job.bootstrap_servers, job.sink, load, job.guarantee, timestamps=peer.keeps_timestamps)
+
+
+async def until_committed(
+    process: subprocess.Popen[bytes], job: Job, records: int, look: Callable[[int], None]
+) -> None:
+    """Ask what the group has committed until it is so much; ``look`` is told each time.
+
+    Raises:
+        FailedError: The process ended, or commits nothing more.
+    """
+    moved, done = time.monotonic(), 0
+    sources = [TopicPartition(job.source, number) for number in range(job.partitions)]
+    link = await Link.open({"bootstrap_servers": job.bootstrap_servers}, "bench-watch", [job.source])
+    try:
+        while done < records:
+            if process.poll() is not None:
+                raise FailedError(f"it ended by itself with {process.returncode}")
+            found = sum((await committed(link, job.group, sources)).values())
+            now = time.monotonic()
+            if found > done:
+                moved, done = now, found
+            elif now - moved > STALL_S:
+                raise FailedError(f"nothing was committed for {STALL_S:.0f} s, after {done:,} records")
+            look(done)
+            await asyncio.sleep(max(0.0, SAMPLE_S - (time.monotonic() - now)))
+    finally:
+        await link.close()
 
 
 def state_bytes(job: Job, data: Path | None) -> tuple[int, int]:
@@ -184,43 +222,6 @@ def state_bytes(job: Job, data: Path | None) -> tuple[int, int]:
             if not file.parent.name.startswith(job.sink):
                 remote += file.stat().st_size
     return local, remote
-
-
-async def _watch(
-    process: subprocess.Popen[bytes],
-    tree: Tree,
-    job: Job,
-    load: Load,
-    broker: int | None,
-    advance: Callable[[int], object],
-    peer: Peer,
-) -> tuple[list[Sample], int]:
-    began = moved = time.monotonic()
-    samples = [Sample(0.0, 0.0, 0.0, 0)]
-    broker_tree = Tree(broker) if broker else None
-    broker_before = broker_tree.look() if broker_tree else 0.0
-    sources = [TopicPartition(job.source, number) for number in range(job.partitions)]
-    link = await Link.open({"bootstrap_servers": job.bootstrap_servers}, "bench-watch", [job.source])
-    try:
-        while samples[-1].records < load.records:
-            if process.poll() is not None:
-                raise FailedError(f"it ended by itself with {process.returncode}")
-            offsets = await committed(link, job.group, sources)
-            done = sum(offsets.values())
-            broker_cpu = broker_tree.look() - broker_before if broker_tree else 0.0
-            now = time.monotonic()
-            if done > samples[-1].records:
-                advance(done - samples[-1].records)
-                moved = now
-            elif now - moved > STALL_S:
-                raise FailedError(f"nothing was committed for {STALL_S:.0f} s, after {done:,} records")
-            samples.append(Sample(now - began, tree.look(), broker_cpu, done))
-            await asyncio.sleep(max(0.0, SAMPLE_S - (time.monotonic() - now)))
-    finally:
-        await link.close()
-    return samples, await check(
-        job.bootstrap_servers, job.sink, load, job.guarantee, timestamps=peer.keeps_timestamps
-    )
 
 
 def _is_no_state(file: Path, folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""What has a process taken, with all that it has started? And what did the machine do beside it?"""
+"""Starts and ends programs, and says what a process tree has taken and what the machine did beside it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 NOISE_TURNS = 4_000_000
@@ -64,51 +64,25 @@ def noise_s() -> float:
 
 @contextmanager
 def running(
-    command: Sequence[str], environment: Mapping[str, str], log: Path, cores: Collection[int] = ()
+    command: Sequence[str], environment: Mapping[str, str], log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a program while the block runs, then end it, and whatever it has started, by SIGTERM.
 
-    Args:
-        command: Its command line.
-        environment: Beside this process's own.
-        log: Takes its stdout and stderr.
-        cores: Those that it may use; empty: all that this process may.
+    Its environment is added to this process's own; the log takes its stdout and stderr.
     """
     with log.open("wb") as output:
-        with on_cores(cores):
-            process = subprocess.Popen(
-                command,
-                env={**os.environ, **environment},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
         try:
             yield process
         finally:
             _end(process)
-
-
-@contextmanager
-def on_cores(cores: Collection[int]) -> Iterator[None]:
-    """Keep this thread, and what it starts meanwhile, on some cores; nothing happens without any."""
-    if not cores:
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
-def move_to_cores(pid: int, cores: Collection[int]) -> None:
-    """Keep all threads of a process on some cores; threads that it starts later follow those."""
-    for thread in psutil.Process(pid).threads():
-        with suppress(ProcessLookupError):
-            os.sched_setaffinity(thread.id, cores)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -128,12 +102,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.kill()
     process.wait()
-
-
-def broker_pid() -> int | None:
-    """Return the JVM of the embedded broker that this process has started; None with a broker elsewhere."""
-    for child in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):
-            if "kafka.Kafka" in child.cmdline() and "java" in child.name():
-                return int(child.pid)
-    return None

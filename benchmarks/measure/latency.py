@@ -1,4 +1,4 @@
-"""How long does a record take from produce to visible in the clean topic, at a fixed rate?
+"""Measures how long a record takes from produce to visible in the clean topic, at a fixed rate.
 
 Batches are made beforehand and leave every 10 ms, one a partition, stamped with the time at which they were
 **due**: a sender that is held up makes records late, not absent (no coordinated omission). A reader with
@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, replace
-from threading import Thread
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from threading import Event, Thread
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from benchmarks.load import Load, as_columns, encoded
-from benchmarks.measure import FailedError
-from benchmarks.tree import running
+from benchmarks.measure.cost import FailedError, program
 from processor.kafka.client import Link, TopicPartition
 from processor.kafka.fetch import Fetcher
 from processor.kafka.transactions.producer import Producer
@@ -39,29 +38,20 @@ TAIL_S = 30.0
 """How long it may take, once all is offered, to catch up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
-    """For how long a load is offered.
+class Times(NamedTuple):
+    """Seconds for which a load is offered.
 
-    Attributes:
-        warm_s: Not looked at: caches fill, JVMs compile. The broker's takes 0.2 to 0.3 of a core for some 15 s
-            of such small requests, whatever it has done before; p99 is up to twice as long then.
-        counted_s: Looked at.
+    What comes in the first, ``warm_s``, is not looked at: caches fill, JVMs compile. The broker's takes 0.2 to
+    0.3 of a core for some 15 s of such small requests, whatever it has done before; p99 is up to twice as long
+    then. What comes in ``counted_s`` is.
     """
 
     warm_s: float
     counted_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """What is sent, made beforehand.
-
-    Attributes:
-        ticks: By tick a batch a partition, without its time.
-        passing: Records that must become visible.
-        warm_s: Of this time from the beginning records are not looked at.
-    """
+class Offer(NamedTuple):
+    """What is sent, made beforehand: by tick a batch per partition; and how many records must come."""
 
     ticks: list[list[EncodedBatch]]
     passing: int
@@ -100,76 +90,81 @@ def measure_latency(peer: Peer, job: Job, rate: int, times: Times) -> tuple[int,
     """
     load = Load(records=int(rate * (times.warm_s + times.counted_s)), partitions=job.partitions)
     offer = make_offer(load, rate, times.warm_s)
-    with running(peer.command(job), peer.environment(job), job.folder / "log") as process:
+    with program(peer, job) as process:
         found = asyncio.run(_follow(process, job, offer))
     return int(found.sum()), found
 
 
-async def _follow(process: subprocess.Popen[bytes], job: Job, offer: Offer) -> NDArray[np.int64]:
-    link = await Link.open({"bootstrap_servers": job.bootstrap_servers}, "bench-visible", [job.sink])
-    failure: list[Exception] = []
-    go = asyncio.Event()
-    when: dict[str, float] = {}
-    loop = asyncio.get_running_loop()
+class _Sending:
+    """Sends an offer from a thread and a loop of its own, so that the reader does not hold it up."""
 
-    async def send() -> None:
-        source = await Link.open({"bootstrap_servers": job.bootstrap_servers}, "bench-offer", [job.source])
+    def __init__(self, job: Job, offer: Offer) -> None:
+        self._job, self._offer = job, offer
+        self.go, self._given_up = Event(), False
+        self.began = self.ended = 0.0
+        self.failure: Exception | None = None
+        self._thread = Thread(target=self._run, name="offer")
+        self._thread.start()
+
+    def end(self) -> None:
+        """Send nothing more, and wait."""
+        self._given_up = True
+        self.go.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._send())
+        except Exception as error:  # noqa: BLE001 - told to the reader, which raises it
+            self.failure = error
+
+    async def _send(self) -> None:
+        source = await Link.open(
+            {"bootstrap_servers": self._job.bootstrap_servers}, "bench-offer", [self._job.source]
+        )
         producer = Producer(source, None)
         await producer.fence()
-        await _send_tick(producer, job, offer.ticks[0], time.time())
+        await self._tick(producer, self._offer.ticks[0], time.time())
         await producer.flush()
-        asyncio.run_coroutine_threadsafe(go.wait(), loop).result(FIRST_S + 5)
-        when["began"] = began = time.time()
-        for number, tick in enumerate(offer.ticks[1:]):
-            if "given up" in when:
+        await asyncio.to_thread(self.go.wait, FIRST_S + 5)
+        self.began = time.time()
+        for number, tick in enumerate(self._offer.ticks[1:]):
+            if self._given_up:
                 break
-            due = began + number * TICK_S
+            due = self.began + number * TICK_S
             await asyncio.sleep(max(0.0, due - time.time()))
-            await _send_tick(producer, job, tick, due)
+            await self._tick(producer, tick, due)
         await producer.flush()
-        when["ended"] = time.time()
+        self.ended = time.time()
         await producer.close()
 
-    def sending() -> None:
-        try:
-            asyncio.run(send())
-        except Exception as error:  # noqa: BLE001 - told to the reader, which raises it
-            failure.append(error)
+    async def _tick(self, producer: Producer, tick: list[EncodedBatch], due_s: float) -> None:
+        stamp = int(due_s * 1000)
+        for partition, batch in enumerate(tick):
+            timed = replace(batch, base_timestamp=stamp, max_timestamp=stamp)
+            await producer.send(self._job.source, partition, [timed])
 
-    thread = Thread(target=sending, name="offer")
-    thread.start()
+
+async def _follow(process: subprocess.Popen[bytes], job: Job, offer: Offer) -> NDArray[np.int64]:
+    link = await Link.open({"bootstrap_servers": job.bootstrap_servers}, "bench-visible", [job.sink])
+    sending = _Sending(job, offer)
     try:
-        return await _read(process, link, job, offer, go, when, failure)
+        return await _read(process, link, job, offer, sending)
     finally:
-        when["given up"] = time.time()  # where all was read nothing is left to send
-        go.set()
         await link.close()
-        await asyncio.to_thread(thread.join)
-
-
-async def _send_tick(producer: Producer, job: Job, tick: list[EncodedBatch], due_s: float) -> None:
-    stamp = int(due_s * 1000)
-    for partition, batch in enumerate(tick):
-        timed = replace(batch, base_timestamp=stamp, max_timestamp=stamp)
-        await producer.send(job.source, partition, [timed])
+        await asyncio.to_thread(sending.end)
 
 
 async def _read(
-    process: subprocess.Popen[bytes],
-    link: Link,
-    job: Job,
-    offer: Offer,
-    go: asyncio.Event,
-    when: dict[str, float],
-    failure: list[Exception],
+    process: subprocess.Popen[bytes], link: Link, job: Job, offer: Offer, sending: _Sending
 ) -> NDArray[np.int64]:
     fetcher, decoder = Fetcher(link), Decoder()
     positions = dict.fromkeys((TopicPartition(job.sink, number) for number in range(job.partitions)), 0)
     found = np.zeros(1, np.int64)
     seen, deadline = 0, time.time() + FIRST_S
     while seen < offer.passing:
-        if failure:
-            raise FailedError(f"offering failed: {failure[0]!r}") from failure[0]
+        if sending.failure:
+            raise FailedError(f"offering failed: {sending.failure!r}") from sending.failure
         if process.poll() is not None or time.time() > deadline:
             state = "ended by itself" if process.poll() is not None else "did not keep up"
             raise FailedError(f"it {state}: {seen:,} of {offer.passing:,} records became visible")
@@ -180,18 +175,18 @@ async def _read(
                 positions[tp] = piece.next_offset
                 stamps = piece.columns.timestamp
                 seen += stamps.size
-                if "began" in when:
-                    took = now_ms - stamps[stamps >= (when["began"] + offer.warm_s) * 1000]
+                if sending.began:
+                    took = now_ms - stamps[stamps >= (sending.began + offer.warm_s) * 1000]
                     counted = np.bincount(np.maximum(took, 0), minlength=found.size)
                     counted[: found.size] += found
                     found = counted
             if not chunk.data:
                 positions[tp] = max(positions[tp], chunk.last_stable_offset)
-        if seen and not go.is_set():
-            go.set()
+        if seen and not sending.go.is_set():
+            sending.go.set()
             deadline = time.time() + len(offer.ticks) * TICK_S + FIRST_S
-        if "ended" in when:
-            deadline = min(deadline, when["ended"] + TAIL_S)
+        if sending.ended:
+            deadline = min(deadline, sending.ended + TAIL_S)
     return found
 
 

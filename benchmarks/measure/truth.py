@@ -1,4 +1,4 @@
-"""Is what a system has written what it had to write? Byte for byte, per partition.
+"""Compares what a system has written with what it had to write: byte for byte, per partition.
 
 The sink is read back with read_committed through the project's decoder, and compared with the load made once
 more: exactly equal and in order for exactly_once, each record at least once for at_least_once.

@@ -1,4 +1,4 @@
-"""The program that `benchmarks.peers.spark` starts: ``python -m benchmarks.peers.spark_program JOB``."""
+"""Deduplicates by Spark: ``python -m benchmarks.peers.programs.spark JOB``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from pyspark.sql import functions as sql
 
-from benchmarks.measure import CHECKPOINTS
-from benchmarks.peers import ID_HEADER, WINDOW_DAYS, Job
+from benchmarks.peers import CHECKPOINTS, ID_HEADER, WINDOW_DAYS, Job
 from benchmarks.peers.spark import BATCH_RECORDS, MEMORY
-from benchmarks.spark_alone import SETTINGS
+from benchmarks.studies.spark_alone import SETTINGS
 from spark_sink.session import spark_session
 
 if TYPE_CHECKING:

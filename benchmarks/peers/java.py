@@ -1,8 +1,8 @@
-"""How does a Java peer come from one source file to a command line?
+"""Compiles a peer in Java once, and says how it is started.
 
-Its jars are resolved as the broker's are, and its source is compiled once: to classes in a folder of the cache
-whose name is a hash of source, coordinates and compiler, so that nothing is compiled while anything is
-measured. The folder appears by one rename, so it is whole or not there.
+Its jars are resolved as the broker's are. Classes lie in a folder of the cache whose name is a hash of source,
+coordinates and compiler, so that nothing is compiled while anything is measured. The folder appears by one
+rename, so it is whole or not there.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.peers import Peer
 from processor.errors import BrokerError
 from processor.jvm.jars import resolve
 from processor.jvm.java import find_java
@@ -23,7 +24,9 @@ from processor.paths import cache_dir
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SOURCES = Path(__file__).parent / "java"
+    from benchmarks.peers import Job
+
+SOURCES = Path(__file__).parent / "programs"
 LOGGING = ("org.slf4j:slf4j-simple:1.7.36",)
 """To stderr; the broker's, so that one copy is in Ivy's cache."""
 JVM_FLAGS = (
@@ -49,32 +52,17 @@ class Program:
     jars: str
     coordinates: tuple[str, ...]
 
-    def prepare(self, say: Callable[[str], None]) -> str | None:
-        """Fetch and compile what is not in the cache; return why that cannot be done, or None."""
-        try:
-            self.class_path(say)
-        except BrokerError as exc:
-            return str(exc)
-        return None
-
     def class_path(self, say: Callable[[str], None] = lambda _: None) -> str:
         """Return jars and classes as Java's ``-cp`` takes them, at once if the cache has them.
 
         Raises:
-            BrokerError: There is no suitable JDK, the jars are not to be had, or the source does not compile.
+            BrokerError: There is no suitable JDK, the jars cannot be fetched, or the source does not compile.
         """
         jars = [str(jar) for jar in resolve([*self.coordinates, *LOGGING], self.jars, say=say)]
         return os.pathsep.join([str(self._classes(jars, say)), *jars])
 
-    def command(self, flags: list[str], arguments: dict[str, str]) -> list[str]:
-        """Return the command line: Java with these flags, and the arguments as ``name=value``."""
-        given = [f"{name}={value}" for name, value in arguments.items()]
-        java = str(find_java().path)
-        return [java, *flags, *JVM_FLAGS, "-cp", self.class_path(), self.main, *given]
-
     def _classes(self, jars: list[str], say: Callable[[str], None]) -> Path:
-        source = SOURCES / f"{self.main}.java"
-        java = find_java()
+        source, java = SOURCES / f"{self.main}.java", find_java()
         made_of = [source.read_bytes(), *(name.encode() for name in (*self.coordinates, str(java.major)))]
         digest = hashlib.sha256(b"\0".join(made_of)).hexdigest()[:16]
         folder = cache_dir() / "peers" / f"{self.main}-{digest}"
@@ -91,25 +79,55 @@ class Program:
             folder.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=".compile-", dir=folder.parent) as made:
                 classes = Path(made) / "classes"
-                _compile(compiler, source, classes, os.pathsep.join(jars))
+                run = subprocess.run(
+                    [compiler, "-nowarn", "-proc:none", "-d", classes, "-cp", os.pathsep.join(jars), source],
+                    capture_output=True,
+                    text=True,
+                    timeout=_COMPILE_TIMEOUT_S,
+                    check=False,
+                )
+                if run.returncode != 0:
+                    raise BrokerError(f"{source.name} does not compile:\n{run.stderr or run.stdout}")
                 if not folder.is_dir():  # somebody else may have been quicker
                     classes.rename(folder)
-        except OSError as exc:
+        except (OSError, subprocess.TimeoutExpired) as exc:
             raise BrokerError(f"{source.name} cannot be compiled into {folder}: {exc}") from exc
         return folder
 
 
-def _compile(compiler: Path, source: Path, classes: Path, class_path: str) -> None:
-    try:
-        run = subprocess.run(
-            [compiler, "-nowarn", "-proc:none", "-d", classes, "-cp", class_path, source],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_COMPILE_TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as exc:
-        raise BrokerError(f"{source.name} is not compiled within {_COMPILE_TIMEOUT_S} s") from exc
-    if run.returncode != 0:
-        raise BrokerError(f"{source.name} does not compile:\n{run.stderr or run.stdout}")
+class JavaPeer(Peer):
+    """A peer whose program is in Java.
+
+    Attributes:
+        java: The program.
+        flags: Of its JVM, beside `JVM_FLAGS`.
+    """
+
+    java: Program
+    flags: tuple[str, ...]
+
+    def arguments(self, job: Job) -> dict[str, str]:
+        """Return what the program is told of the job."""
+        raise NotImplementedError
+
+    def tuned(self, job: Job) -> dict[str, str]:
+        """Return what is set in the system."""
+        raise NotImplementedError
+
+    def prepare(self, say: Callable[[str], None]) -> str | None:
+        """Fetch and compile what is not in the cache."""
+        try:
+            self.java.class_path(say)
+        except BrokerError as exc:
+            return str(exc)
+        return None
+
+    def command(self, job: Job) -> list[str]:
+        """Return the command line: Java with its flags, and the arguments as ``name=value``."""
+        given = [f"{name}={value}" for name, value in {**self.arguments(job), **self.tuned(job)}.items()]
+        flags = (*self.flags, *JVM_FLAGS, "-cp", self.java.class_path())
+        return [str(find_java().path), *flags, self.java.main, *given]
+
+    def settings(self, job: Job) -> dict[str, str]:
+        """Return flags and settings."""
+        return {"java": " ".join(self.flags), **self.tuned(job)}

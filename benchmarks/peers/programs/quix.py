@@ -1,4 +1,4 @@
-"""The program that `benchmarks.peers.quix` starts: ``python -m benchmarks.peers.quix_program JOB``."""
+"""Deduplicates by Quix Streams: ``python -m benchmarks.peers.programs.quix JOB``, in its own environment."""
 
 from __future__ import annotations
 
@@ -29,37 +29,31 @@ def main(job: Job) -> None:
         auto_create_topics=True,
         producer_extra_config={"linger.ms": 20, "compression.type": "lz4", "batch.size": 262_144},
     )
-    plain: Any = {
-        "key_serializer": "bytes",
-        "value_serializer": "bytes",
-        "key_deserializer": "bytes",
-        "value_deserializer": "bytes",
-    }
+    kinds = ("key_serializer", "value_serializer", "key_deserializer", "value_deserializer")
+    plain: Any = dict.fromkeys(kinds, "bytes")
     source, sink = app.topic(job.source, **plain), app.topic(job.sink, **plain)
     frame = app.dataframe(source)
     frame.register_store()
     stream_id, context = frame.stream_id, frame.processing_context
     producer = frame._producer  # noqa: SLF001 - see write
     by_key, in_value = job.scope == "key", job.sequence == "json"
-
     window = timedelta(days=WINDOW_DAYS)
 
-    def new(value: bytes, key: bytes, timestamp: int, headers: Any) -> bool:
-        del value, key
-        # As in fresh: the id is the prefix, and with it the key in the store.
-        state = context.checkpoint.get_store_transaction(
-            stream_id=stream_id, partition=message_context().partition
-        ).as_state(prefix=dict(headers)[ID_HEADER], timestamp=timestamp)
+    def state_of(prefix: bytes, timestamp: int) -> Any:
+        # What filter(stateful=True) does, but for the prefix, which would always be the record's key.
+        partition = message_context().partition
+        transaction = context.checkpoint.get_store_transaction(stream_id=stream_id, partition=partition)
+        return transaction.as_state(prefix=prefix, timestamp=timestamp)
+
+    def new(_value: bytes, _key: bytes, timestamp: int, headers: Any) -> bool:
+        state = state_of(dict(headers)[ID_HEADER], timestamp)
         if state.get("i") is not None:
             return False
         state.set("i", 1, ttl=window)
         return True
 
     def fresh(value: bytes, key: bytes, timestamp: int, headers: Any) -> bool:
-        # What filter(stateful=True) does, but for the prefix, which would always be the record's key.
-        state = context.checkpoint.get_store_transaction(
-            stream_id=stream_id, partition=message_context().partition
-        ).as_state(prefix=key if by_key else PARTITION, timestamp=timestamp)
+        state = state_of(key if by_key else PARTITION, timestamp)
         if in_value:
             sequence = json.loads(value)[FIELD]
         else:

@@ -1,9 +1,10 @@
-"""How would Spark do it alone? The rival of `benchmarks.spark`: one query from the raw topic to the aggregate.
+"""Runs Spark alone, the rival of `benchmarks.studies.spark`: one query from the raw topic to the aggregate.
 
-``python -m benchmarks.spark_alone CONFIG SINK PORT [--available-now]`` runs the sink of a config on its
+``python -m benchmarks.studies.spark_alone CONFIG SINK PORT [--available-now]`` runs the sink of a config on its
 pipeline's **raw** topic, duplicates dropped by `dropDuplicatesWithinWatermark` on the event's id. All else is
 the sink's own: parsing, aggregate, output and its mode, RocksDB, partitions, memory, metrics on PORT. With
-``--available-now`` it stops when all that was there is done, otherwise by SIGTERM.
+``--available-now`` it stops when all that was there is done, otherwise by SIGTERM. ``--compare FOLDER`` prints
+how many rows both ways have written, and fails where they differ.
 """
 
 from __future__ import annotations
@@ -75,15 +76,10 @@ def main(config: Path, name: str, port: int, *, available_now: bool) -> None:
 
 def deduplicated(spark: SparkSession, settings: Settings, sink: Sink, model: EventModel) -> DataFrame:
     """Return the aggregate of a raw topic's events, each counted once."""
-    records = stream_topic(
-        spark,
-        settings.kafka,
-        settings.pipelines[0].source,
-        batch_records=sink.max_offsets_per_trigger,
-        accept_loss=False,
-    )
-    limit = interval_ms(sink.max_ahead)
-    events = right(judged(records, sink, model, max_ahead_ms=limit)).withColumn(ID, sql.col(f"event.{ID}"))
+    topic, limit = settings.pipelines[0].source, sink.max_offsets_per_trigger
+    records = stream_topic(spark, settings.kafka, topic, batch_records=limit, accept_loss=False)
+    judged_rows = judged(records, sink, model, max_ahead_ms=interval_ms(sink.max_ahead))
+    events = right(judged_rows).withColumn(ID, sql.col(f"event.{ID}"))
     once = events.withWatermark(TIME, sink.watermark).dropDuplicatesWithinWatermark([ID])
     # The sink's own aggregate sets the watermark again, which Spark refuses behind another stateful step.
     window = window_column(sink, sql.col(TIME)).alias("window")
@@ -103,5 +99,22 @@ def deduplicated(spark: SparkSession, settings: Settings, sink: Sink, model: Eve
     )
 
 
-if __name__ == "__main__":
+def compare(folder: Path) -> None:
+    """Compare what both ways have written, row by row.
+
+    Raises:
+        SystemExit: They differ.
+    """
+    with spark_session("bench-compare") as spark:
+        one, other = (spark.read.parquet(str(folder / f"{name}-rows")) for name in ("seqmark", "alone"))
+        apart = one.exceptAll(other).count(), other.exceptAll(one).count()
+        rows = one.count()
+    if any(apart) or not rows:
+        raise SystemExit(f"of {rows} rows of Seqmark and Spark {apart[0]} differ, of Spark alone {apart[1]}")
+    print(rows)
+
+
+if __name__ == "__main__" and sys.argv[1] == "--compare":
+    compare(Path(sys.argv[2]))
+elif __name__ == "__main__":
     main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), available_now="--available-now" in sys.argv[4:])

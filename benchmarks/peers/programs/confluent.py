@@ -1,4 +1,4 @@
-"""The program that `benchmarks.peers.confluent` starts: ``python -m benchmarks.peers.confluent_program JOB``.
+"""Deduplicates by a plain loop: ``python -m benchmarks.peers.programs.confluent JOB``.
 
 The last sequences are in memory. A compacted changelog topic, with the source's partitions, has them too: what
 has changed is written in the transaction of the output (exactly once), or before the offsets (at least once),
@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -18,9 +18,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.peers import COMMIT_MS, FIELD, HEADER, Job
 from benchmarks.peers.confluent import BATCH, CONSUMER, PRODUCER
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 LEAST = -(2**63)
 WAIT_S = 30.0
@@ -66,9 +63,8 @@ class Loop:
         self._commit()
         self._consumer.close()
 
-    def stop(self, number: int, frame: FrameType | None) -> None:
-        """End soon: a signal's handler."""
-        del number, frame
+    def stop(self) -> None:
+        """End soon."""
         self._running = False
 
     def _take(self, messages: list[Any]) -> None:
@@ -89,24 +85,16 @@ class Loop:
                 continue
             last[scope] = sequence
             self._changed[partition].add(scope)
-            fields = {
-                "value": value,
-                "key": message.key(),
-                "partition": partition,
-                "timestamp": message.timestamp()[1],
-                "headers": headers,
-                "on_delivery": self._failed,
-            }
+            fields = {"timestamp": message.timestamp()[1], "headers": headers, "on_delivery": self._failed}
             try:
-                produce(sink, **fields)
+                produce(sink, value, message.key(), partition, **fields)
             except BufferError:
                 self._producer.poll(POLL_S)
-                produce(sink, **fields)
+                produce(sink, value, message.key(), partition, **fields)
         self._producer.poll(0)
 
-    def _failed(self, error: Any, message: Any) -> None:
+    def _failed(self, error: Any, _message: Any) -> None:
         """Remember that something was not written: called for errors only."""
-        del message
         self._failure = error
 
     def _commit(self) -> None:
@@ -116,9 +104,7 @@ class Loop:
             last = self._last[partition]
             for scope in scopes:
                 value = last[scope].to_bytes(8, "big", signed=True)
-                self._producer.produce(
-                    self._changelog, value, scope, partition=partition, on_delivery=self._failed
-                )
+                self._producer.produce(self._changelog, value, scope, partition, on_delivery=self._failed)
             scopes.clear()
         offsets = [TopicPartition(self._job.source, *each) for each in self._next.items()]
         if self._exact:
@@ -139,14 +125,12 @@ class Loop:
         if self._failure is not None:
             raise KafkaException(self._failure)
 
-    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        del consumer
+    def _assigned(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         for each in partitions:
             self._changed[each.partition] = set()
             self._last[each.partition] = self._restored(each.partition)
 
-    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        del consumer
+    def _revoked(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._commit()
         for each in partitions:
             del self._last[each.partition], self._changed[each.partition]
@@ -179,12 +163,7 @@ class Loop:
             reader.close()
 
 
-def main(job: Job) -> None:
-    """Run until SIGTERM."""
-    loop = Loop(job)
-    signal.signal(signal.SIGTERM, loop.stop)
-    loop.run()
-
-
 if __name__ == "__main__":
-    main(Job.from_json(sys.argv[1]))
+    loop = Loop(Job.from_json(sys.argv[1]))
+    signal.signal(signal.SIGTERM, lambda *_: loop.stop())
+    loop.run()

@@ -1,4 +1,4 @@
-"""What do the figures say, as rows of text? The same rows for the terminal and for the pages.
+"""Turns figures into rows of text, the same for the terminal and for the pages.
 
 Invariant: nothing is measured or rounded elsewhere; a figure that is not there is a dash.
 """
@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.cases import CASES, COST_OF_EXACTNESS, FACTORS, LATENCY_OVER_MS, STANDARD
-from benchmarks.peers import COMMIT_MS, RECEIPTS, SEQMARK
+from benchmarks.peers import BLOOM, COMMIT_MS, RECEIPTS, SEQMARK
 from benchmarks.results import Spread, median
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from benchmarks.cases import Case
-    from benchmarks.measure import Figures
+    from benchmarks.measure.cost import Figures
     from benchmarks.results import Results
 
 NONE = "-"
@@ -66,47 +66,49 @@ def spread(values: Iterable[float]) -> str:
     return f"{rounded(found.median)} ({rounded(found.low)}-{rounded(found.high)})"
 
 
-def entries(results: Results) -> list[tuple[str, str]]:
-    """Return (system, guarantee) that took part in the standard case, Seqmark first, the best next."""
-    found = dict.fromkeys((run.system, run.guarantee) for run in results.runs if run.case == STANDARD)
+def medians(figures: Sequence[Figures], *columns: Callable[[Figures], float]) -> list[str]:
+    """Return the median of each of these figures over repetitions."""
+    return [rounded(median(figures, column)) for column in columns]
 
-    def rank(entry: tuple[str, str]) -> tuple[bool, float]:
-        return entry[0] != SEQMARK, -(median(results.of(STANDARD, *entry), half) or 0)
 
-    return sorted(found, key=rank)
+def rates(figures: Sequence[Figures]) -> list[str]:
+    """Return records per CPU second of second halves and of whole runs, and per second of second halves."""
+    return [halves(figures), *medians(figures, lambda each: each.rate, lambda each: each.half_wall_rate)]
+
+
+def costs(figures: Sequence[Figures]) -> list[str]:
+    """Return first commit, the broker's time per record, and memory: see `COSTS`."""
+    return medians(
+        figures,
+        lambda each: each.first_s,
+        lambda each: each.broker_cpu_s / each.records * 1e6,
+        lambda each: each.peak_rss_bytes / 1e6,
+    )
+
+
+COSTS = ("first commit s", "broker CPU µs a record", "peak memory MB")
+
+
+def ahead(results: Results, case: str, system: str, guarantee: str, ours: str) -> str:
+    """Return by how much Seqmark (with the guarantee ``ours``) is ahead of a peer in a case."""
+    own, theirs = (median(results.of(case, *entry), half) for entry in ((SEQMARK, ours), (system, guarantee)))
+    peer = system not in (SEQMARK, RECEIPTS, *BLOOM)
+    return f"{own / theirs:.1f}" if peer and own and theirs else NONE
 
 
 def standard(results: Results) -> Rows:
     """Compare all systems in the standard case."""
     rows = []
-    for system, guarantee in entries(results):
+    for system, guarantee in results.entries(STANDARD):
         figures = results.of(STANDARD, system, guarantee)
-        own = median(figures, half)
-        ours = median(results.of(STANDARD, SEQMARK, guarantee), half)
-        factor = f"{ours / own:.1f}" if ours and own and system not in (SEQMARK, RECEIPTS) else NONE
-        rows.append(
-            (
-                results.systems.get(system, system),
-                WORDS[guarantee],
-                f"{figures[0].records:,}" if figures else "failed",
-                halves(figures),
-                _median(figures, lambda each: each.rate),
-                _median(figures, lambda each: each.half_wall_rate),
-                factor,
-                _median(figures, lambda each: each.first_s),
-                _median(figures, lambda each: each.broker_cpu_s / each.records * 1e6),
-                _median(figures, lambda each: each.peak_rss_bytes / 1e6),
-            )
-        )
+        count = f"{figures[0].records:,}" if figures else "failed"
+        factor = ahead(results, STANDARD, system, guarantee, guarantee)
+        rows.append((results.title(system), WORDS[guarantee], count, *rates(figures), factor, *costs(figures)))
     titles = (
         "system", "guarantee", "records", "records per CPU s, 2nd half", "whole run", "records per s, 2nd half",
-        "Seqmark is ahead by", "first commit s", "broker CPU µs a record", "peak memory MB",
+        "Seqmark is ahead by", *COSTS,
     )  # fmt: skip
     return Rows(titles, rows, 2)
-
-
-def _median(figures: list[Figures], what: Callable[[Figures], float]) -> str:
-    return rounded(median(figures, what))
 
 
 def cases(results: Results) -> Rows:
@@ -114,38 +116,25 @@ def cases(results: Results) -> Rows:
     rows: list[tuple[str, ...]] = []
     for case in CASES:
         figures = results.of(case.name, SEQMARK)
-        if not figures and not results.failure(case.name, SEQMARK, "exactly_once"):
-            continue
-        least, aim = targets(case, results)
-        own = median(figures, half)
-        beside = median(results.of(case.name, "kafka_streams"), half)
-        rows.append(
-            (
-                case.title,
-                f"{figures[0].records:,}" if figures else "failed",
-                halves(figures),
-                _median(figures, lambda each: each.rate),
-                _median(figures, lambda each: each.half_wall_rate),
-                rounded(least),
-                rounded(aim),
-                reached(own if steady(figures) else None, least, aim),
-                rounded(beside),
-                f"{own / beside:.1f}" if own and beside else NONE,
+        if figures or results.failure(case.name, SEQMARK):
+            least, aim = targets(case, results)
+            own = median(figures, half)
+            beside = median(results.of(case.name, "kafka_streams"), half)
+            rows.append(
+                (
+                    case.title,
+                    f"{figures[0].records:,}" if figures else "failed",
+                    *rates(figures),
+                    rounded(least),
+                    rounded(aim),
+                    reached(own if steady(figures) else None, least, aim),
+                    rounded(beside),
+                    f"{own / beside:.1f}" if own and beside else NONE,
+                )
             )
-        )
-        written = results.of(case.name, RECEIPTS)
-        if written:
-            rates = (
-                _median(written, lambda each: each.rate),
-                _median(written, lambda each: each.half_wall_rate),
-            )
-            told = (
-                f"{case.title}, with receipts",
-                f"{written[0].records:,}",
-                halves(written),
-                *rates,
-            )
-            rows.append((*told, *[NONE] * 5))
+        if written := results.of(case.name, RECEIPTS):
+            title = f"{case.title}, with receipts"
+            rows.append((title, f"{written[0].records:,}", *rates(written), *[NONE] * 5))
     titles = (
         "case", "records", "records per CPU s, 2nd half", "whole run", "records per s, 2nd half", "at least",
         "aim", "reached", "Kafka Streams", "ahead by",
@@ -171,16 +160,15 @@ def reached(value: float | None, least: float | None, aim: float | None) -> str:
 
 
 def promises(results: Results) -> Rows:
-    """List what issue 6 asks for beside rates."""
+    """List what was promised beside rates."""
     rows = []
     ours = steady_rate(results, STANDARD, SEQMARK)
     for system, factor in FACTORS.items():
         theirs = steady_rate(results, STANDARD, system)
         value = ours / theirs if ours and theirs else None
-        name = results.systems.get(system, system)
-        rows.append(
-            (f"ahead of {name}, exactly once both", f"{factor:.0f} times", *_judged(value, factor, "times"))
-        )
+        shown, good = (NONE, NONE) if value is None else times(value, factor)
+        name = f"ahead of {results.title(system)}, exactly once both"
+        rows.append((name, f"{factor:.0f} times", shown, good))
     loose = steady_rate(results, STANDARD, SEQMARK, "at_least_once")
     cost = 1 - ours / loose if ours and loose else None
     shown = NONE if cost is None else f"{cost:.0%}"
@@ -194,11 +182,6 @@ def promises(results: Results) -> Rows:
     # A quick run's broker is not warm yet, and a part may be of one.
     good = NONE if p99 is None or results.kind != "latest" else "yes" if p99 <= bound else "no"
     rows.append(("p99 from produce to visible at half load", f"{bound} ms at most", shown, good))
-    gain = results.cores.get("factor")
-    why = results.cores.get("missing", "not measured")
-    rows.append(
-        ("wall rate with a second core", "1.6 times", *(_judged(gain, 1.6, "times") if gain else (why, NONE)))
-    )
     return Rows(("promise", "target", "measured", "reached"), rows, 4)
 
 
@@ -208,22 +191,19 @@ def steady_rate(results: Results, case: str, system: str, guarantee: str = "exac
     return median(figures, half) if steady(figures) else None
 
 
-def _judged(value: float | None, least: float, unit: str) -> tuple[str, str]:
-    if value is None:
-        return NONE, NONE
-    return f"{value:.1f} {unit}", "yes" if value >= least else "no"
+def times(value: float, least: float) -> tuple[str, str]:
+    """Return a factor, and whether it is reached."""
+    return f"{value:.1f} times", "yes" if value >= least else "no"
 
 
 def latency(results: Results) -> Rows:
     """List delays from produce to visible."""
     rows = [
         (
-            results.systems.get(each.system, each.system),
+            results.title(each.system),
             WORDS[each.guarantee],
             f"{each.rate:,}",
-            f"{each.p50_ms:.0f}",
-            f"{each.p99_ms:.0f}",
-            f"{each.most_ms:.0f}",
+            *(f"{ms:.0f}" for ms in (each.p50_ms, each.p99_ms, each.most_ms)),
         )
         for each in results.latency
     ]
@@ -232,36 +212,32 @@ def latency(results: Results) -> Rows:
 
 def spark(results: Results) -> Rows:
     """Compare Seqmark and Spark with Spark alone, from raw topic to aggregate."""
-    costs = results.spark.get("costs", {})
-    if not costs:
+    found = results.spark.get("costs", {})
+    if not found:
         return Rows((), [])
-    records = results.spark["records"]
-    worker, sink, alone = (costs[name] for name in ("worker", "sink", "alone"))
-    both = {
-        name: worker[name] + sink[name] for name in ("wall_s", "cpu_s", "broker_cpu_s", "state_files_bytes")
-    }
+    worker, sink, alone = (found[name] for name in ("worker", "sink", "alone"))
+    added = ("wall_s", "cpu_s", "broker_cpu_s", "state_files_bytes")
+    both = {name: worker[name] + sink[name] for name in added}
     both |= {"peak_rss_bytes": max(worker["peak_rss_bytes"], sink["peak_rss_bytes"]), "state": sink["state"]}
     warm = _warm(results.spark)
-    rows: list[tuple[str, ...]] = []
-    for name, cost, us in (
-        ("Seqmark's worker", worker, warm["worker"]),
-        ("Spark on the clean topic", sink, warm["sink"]),
-        ("Seqmark and Spark", both, warm["both"]),
-        ("Spark alone", alone, warm["alone"]),
-    ):
-        rows.append(
-            (
-                name,
-                f"{cost['wall_s']:.1f}",
-                f"{cost['cpu_s']:.1f}",
-                f"{cost['broker_cpu_s']:.1f}",
-                rounded(records / cost["cpu_s"]),
-                NONE if us is None else f"{us:.1f}",
-                f"{cost['state'].get('seqmark_sink_state_rows', 0):,.0f}",
-                f"{cost['state_files_bytes'] / 1e6:,.1f}",
-                f"{cost['peak_rss_bytes'] / 1e6:,.0f}",
-            )
+    ways = {
+        "Seqmark's worker": (worker, warm["worker"]),
+        "Spark on the clean topic": (sink, warm["sink"]),
+        "Seqmark and Spark": (both, warm["both"]),
+        "Spark alone": (alone, warm["alone"]),
+    }
+    rows: list[tuple[str, ...]] = [
+        (
+            name,
+            *(f"{cost[part]:.1f}" for part in ("wall_s", "cpu_s", "broker_cpu_s")),
+            rounded(results.spark["records"] / cost["cpu_s"]),
+            NONE if us is None else f"{us:.1f}",
+            f"{cost['state'].get('seqmark_sink_state_rows', 0):,.0f}",
+            f"{cost['state_files_bytes'] / 1e6:,.1f}",
+            f"{cost['peak_rss_bytes'] / 1e6:,.0f}",
         )
+        for name, (cost, us) in ways.items()
+    ]
     whole = f"{alone['cpu_s'] / both['cpu_s']:.1f} times"
     half_way = f"{warm['alone'] / warm['both']:.1f} times" if warm["alone"] and warm["both"] else NONE
     rows.append(("Seqmark and Spark are ahead by", *[""] * 3, whole, half_way, *[""] * 3))
@@ -286,31 +262,20 @@ def _warm(found: dict[str, Any]) -> dict[str, float | None]:
 
 def delays(results: Results) -> Rows:
     """List delays from event to aggregate."""
-    names = {"seqmark": "Seqmark and Spark", "alone": "Spark alone"}
-    rows = [
-        (
-            names[way],
-            f"{found['rate']:,}",
-            f"{found['events']:,}",
-            f"{found['p50_ms']:,.0f}",
-            f"{found['p99_ms']:,.0f}",
-            f"{found['most_ms']:,.0f}",
-        )
-        if "failure" not in found
-        else (names[way], "failed", *[NONE] * 4)
-        for way, found in results.spark.get("delays", {}).items()
-    ]
+    rows = []
+    for way, found in results.spark.get("delays", {}).items():
+        shown = ["failed", *[NONE] * 4]
+        if "failure" not in found:
+            counts = (f"{found[name]:,}" for name in ("rate", "events"))
+            shown = [*counts, *(f"{found[name]:,.0f}" for name in ("p50_ms", "p99_ms", "most_ms"))]
+        rows.append(({"seqmark": "Seqmark and Spark", "alone": "Spark alone"}[way], *shown))
     return Rows(("way", "events per s", "events", "p50 ms", "p99 ms", "slowest ms"), rows)
 
 
 def settings(results: Results) -> Rows:
     """List what was set for each system."""
     rows = [
-        (
-            results.systems.get(system, system),
-            WORDS[guarantee],
-            ", ".join(f"`{k}` {v}" for k, v in each.items()),
-        )
+        (results.title(system), WORDS[guarantee], ", ".join(f"`{k}` {v}" for k, v in each.items()))
         for system, by_guarantee in results.settings.items()
         for guarantee, each in by_guarantee.items()
     ]
@@ -319,13 +284,8 @@ def settings(results: Results) -> Rows:
 
 def noise(results: Results) -> str:
     """Say how quiet the machine was."""
-    loops = [
-        loop
-        for run in results.runs
-        if run.figures
-        for loop in (run.figures.noise_before_s, run.figures.noise_after_s)
-    ]
-    found = Spread.of(loops)
+    kept = [run.figures for run in results.runs if run.figures]
+    found = Spread.of(loop for each in kept for loop in (each.noise_before_s, each.noise_after_s))
     if found is None:
         return "Noise was not measured."
     return (

@@ -1,0 +1,102 @@
+"""Turns figures of cases with ids into rows of text, by the rules of `benchmarks.pages.tables`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks.cases import GROWN, ID_CASES, ID_FACTORS, ID_HEADER_CASE, LEAST_CONFIRMED, SIZES
+from benchmarks.pages.tables import (
+    COSTS,
+    NONE,
+    WORDS,
+    Rows,
+    ahead,
+    costs,
+    half,
+    rates,
+    reached,
+    rounded,
+    steady,
+    steady_rate,
+    times,
+)
+from benchmarks.peers import BLOOM, SEQMARK
+from benchmarks.results import median
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarks.measure.cost import Figures
+    from benchmarks.results import Results
+
+
+def all_rates(results: Results) -> Rows:
+    """List all systems in all cases with ids."""
+    rows = []
+    for case in ID_CASES:
+        for system, guarantee in results.entries(case.name):
+            figures = results.of(case.name, system, guarantee)
+            counts = (f"{figures[0].records:,}", f"{figures[0].ids:,}") if figures else ("failed", NONE)
+            factor = ahead(results, case.name, system, guarantee, "exactly_once")
+            names = case.title, results.title(system), WORDS[guarantee]
+            rows.append((*names, *counts, *rates(figures), factor, *costs(figures)))
+    titles = (
+        "case", "system", "guarantee", "records", "ids", "records per CPU s, warm", "whole run",
+        "records per s, warm", "Seqmark exact is ahead by", *COSTS,
+    )  # fmt: skip
+    return Rows(titles, rows, 3)
+
+
+def sizes(results: Results) -> Rows:
+    """List bytes per id: of each system at each window that it was measured with."""
+    rows = []
+    order = dict.fromkeys(entry for name in SIZES for entry in results.entries(name))
+    for system, guarantee in order:
+        found = [figures for name in SIZES if (figures := results.of(name, system, guarantee))]
+        for figures in found:
+            ids, fewest = figures[0].ids, found[0][0].ids
+            peak, least = (median(each, lambda each: each.peak_rss_bytes) or 0 for each in (figures, found[0]))
+            parts = (
+                (peak - least) / (ids - fewest) if ids > fewest else 0,
+                peak / ids,
+                (median(figures, lambda each: each.local_bytes) or 0) / ids,
+                (median(figures, lambda each: each.remote_bytes) or 0) / ids,
+            )
+            shown = (f"{part:.1f}" if part else NONE for part in parts)
+            rows.append((results.title(system), f"{ids:,}", *shown))
+    for name, each in results.redis.items():
+        if "bytes" in each:
+            rows.append((name, f"{each['ids']:,}", f"{each['bytes'] / each['ids']:.1f}", NONE, NONE, NONE))
+    titles = (
+        "system", "ids", "memory, an id more", "memory, all of the process by ids", "local disk",
+        "changelog or checkpoints",
+    )  # fmt: skip
+    return Rows(titles, rows)
+
+
+def promises(results: Results) -> Rows:
+    """List what was promised of ids."""
+    rows: list[tuple[str, ...]] = []
+    whole = median(results.of(SIZES[1], SEQMARK), half)
+    for case in ID_CASES:
+        # What a case keeps of the rate at ten million ids is held against that.
+        least = case.least if case.share is None else whole and GROWN * whole
+        confirmed = f"{case.title}, Bloom filters confirmed"
+        for title, system, bound in (
+            (case.title, SEQMARK, least),
+            (confirmed, BLOOM[1], LEAST_CONFIRMED),
+        ):
+            if figures := results.of(case.name, system):
+                rows.append((title, *_held(figures, bound)))
+    ours = steady_rate(results, ID_HEADER_CASE, SEQMARK)
+    for system, factor in ID_FACTORS.items():
+        theirs = steady_rate(results, ID_HEADER_CASE, system)
+        if ours and theirs:
+            name = f"ahead of {results.title(system)}, exactly once both"
+            rows.append((name, f"{factor:.0f} times", *times(ours / theirs, factor)))
+    return Rows(("promise", "at least", "measured", "reached"), rows, 1)
+
+
+def _held(figures: Sequence[Figures], least: float | None) -> tuple[str, str, str]:
+    own = median(figures, half)
+    return rounded(least), rounded(own), reached(own if steady(figures) else None, least, None)

@@ -1,0 +1,1 @@
+"""The programs that peers start; those in Java are compiled by `benchmarks.peers.java`."""
