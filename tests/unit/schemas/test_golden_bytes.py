@@ -13,15 +13,13 @@ import struct
 from dataclasses import astuple
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from processor.engine.ids.block import Rows, decode, decode_page, encode
-from processor.engine.ids.bloom import snapshot, sorted_run
-from processor.engine.ids.bloom.sorted_run import RunWriter
+from processor.engine.ids.bloom import snapshot
 from processor.engine.ids.bloom.window import Filter
 from processor.engine.verdict import Verdict
 from processor.judges.bloom import BloomIds
@@ -31,11 +29,21 @@ from processor.ops.metrics import Metrics
 from processor.pipeline.hops import FirstHop, SecondHop, hops, route_definition
 from processor.pipeline.routed import FirstHopPipeline, RouteJudge, RouteTopics
 from processor.pipeline.slot_pipeline import Partition, SlotPipeline, Topics, new_position
+from processor.state.ids.runs import Runs
 from processor.state.kv.memory import MemoryStore
 from processor.state.restore import restore
 from processor.state.table import Table
 from processor.wire.encode import Encoder
-from schemas.changelog.bloom import KeptFilter, KeptRun, Snapshot, piece_key, run_key, run_name, run_page_key
+from schemas.changelog.bloom import (
+    RUN_KIND,
+    KeptFilter,
+    KeptRun,
+    Snapshot,
+    piece_key,
+    run_key,
+    run_name,
+    run_page_key,
+)
 from schemas.changelog.clock import NO_LIMIT, ClockTrace
 from schemas.changelog.ids import (
     IDS_KEY,
@@ -67,7 +75,7 @@ from schemas.changelog.values import (
     watermark_key,
 )
 from schemas.config import InsertIdDedup, Settings
-from tests.golden.make import DEDUP
+from tests.golden.make import ARCHIVE, DEDUP
 from tests.support.judges.id_state import ListedChangelog
 from tests.support.wire import batches
 from tests.support.wire.batches import Record, by_hand, chunk
@@ -79,7 +87,7 @@ if TYPE_CHECKING:
     from processor.judges.judge import Judge
     from schemas.config.pipeline import Pipeline
 
-FILE = Path(__file__).parents[1] / "golden" / "bytes.json"
+FILE = ARCHIVE.with_name("bytes.json")
 Golden = dict[str, list[str]]
 
 # ---------------------------------------------------------------- single values
@@ -90,6 +98,7 @@ TOPICS = TopicIds(*(TopicId(bytes([n]) * 16, 0xC0FFEE00 + n) for n in range(5)))
 POSITION = Position(120, 100, 0xDEADBEEF, MEANING, STATE_ID, 4, TOPICS, "clicks", "é.route")
 SCOPE = watermark_key(b"scope")
 TRACE = ClockTrace(7, 1_000_000, ((7, 1_000_300), (9, NO_LIMIT), (200, 999)))
+STAYING = ClockTrace(0, -1, ((0, 0), (0, -5), (1, -5)))
 IDS = IdState(SECRET, -5, 2**40, 17, TRACE)
 OLD_IDS = IdState(SECRET, -5, 2**40, 17)
 SNAPSHOT = Snapshot(70, 12, (KeptFilter(-1, 0, 5, 3), KeptFilter(4, 2, 6, 8)))
@@ -142,6 +151,7 @@ VALUES = {
     ),
     "blocks of scopes": Value((3, 9), encode_blocks(3, 9), decode_blocks),
     "clock trace": Value(TRACE, TRACE.encode(), ClockTrace.decode),
+    "clock trace, limits that stay": Value(STAYING, STAYING.encode(), ClockTrace.decode),
     "ids, version 1": Value(
         OLD_IDS, sealed(IDS_KEY, struct.pack(">B16sqQQ", 1, SECRET, -5, 2**40, 17)), IdState.decode
     ),
@@ -171,7 +181,8 @@ HASH = (np.arange(2 * COUNT, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)).r
 ROWS = Rows(
     7, HASH, 1000 + 3 * NUMBER, 1_735_689_600_000 + 5 * NUMBER, np.where(NUMBER % 9 == 8, 7 + NUMBER - 4, -1)
 )
-RISING = HASH[np.lexsort((HASH[:, 1], HASH[:, 0]))]
+CLOSED = 190
+"""Of them these are in a bucket of their own, which is closed when the next one begins."""
 
 
 def columns_of(rows: Rows) -> list[object]:
@@ -189,9 +200,10 @@ def filled() -> Filter:
     return one
 
 
-def pages_of_a_run() -> list[bytes]:
-    writer = RunWriter(4, -3, RISING, ROWS.owner, ROWS.reading_ms)
-    return [page for _, page in writer.pages(COUNT)]
+def run_of_a_bucket() -> dict[bytes, bytes | None]:
+    runs = Runs(100)
+    runs.take(ROWS, np.where(NUMBER < CLOSED, -3, -2), -3)
+    return runs.changes()
 
 
 # ---------------------------------------------------------------- pipelines
@@ -315,7 +327,9 @@ def written() -> Golden:
     found: Golden = {name: [value.encoded.hex()] for name, value in VALUES.items()}
     found["block of ids"] = [block().hex()]
     found["pieces of a filter"] = [piece.hex() for piece in snapshot.write(filled())]
-    found["pages of a run"] = [page.hex() for page in pages_of_a_run()]
+    found["run of a bucket"] = [
+        f"{key.hex()} {(value or b'').hex()}" for key, value in run_of_a_bucket().items()
+    ]
     for name, hop in HOPS.items():
         meaning = route_definition(hop, 3) if isinstance(hop, FirstHop) else definition(hop)
         found[f"{name} definition"] = [meaning.hex()]
@@ -360,13 +374,15 @@ def test_the_golden_filter_and_run_know_their_ids() -> None:
     one = filled()
     assert (read.bucket, read.order, read.ids, read.each, read.bits) == (-3, 1, 30, one.each, one.bits)
     assert read.words.tolist() == one.words.tolist()
-    pages = list(map(bytes.fromhex, GOLDEN["pages of a run"]))
-    number = np.array([int.from_bytes(page[6:14], "big") for page in pages], np.int64)
-    starts = (number & (2**32 - 1)).tolist()
-    which = np.searchsorted(starts, np.arange(COUNT), side="right") - 1
-    known, owner, reading = sorted_run.find(pages, number, which, RISING)
-    assert known.all()
-    assert (owner.tolist(), reading.tolist()) == (ROWS.owner.tolist(), ROWS.reading_ms.tolist())
+    stored = dict(pairs_of("run of a bucket"))
+    runs = Runs(100)
+    for key, value in stored.items():
+        if key.startswith(RUN_KIND):
+            runs.load(key, value)
+    found = runs.look_up(np.full(CLOSED, -3), HASH[:CLOSED], lambda keys: [stored[each] for each in keys])
+    assert found.known.all()
+    assert found.owner.tolist() == ROWS.owner[:CLOSED].tolist()
+    assert found.reading_ms.tolist() == ROWS.reading_ms[:CLOSED].tolist()
 
 
 @pytest.mark.parametrize("local", [True, False], ids=["local", "changelog"])
