@@ -41,7 +41,7 @@ check: $(STAMP) ## format, lint, types, import layers, generated pages, compose 
 	run $(BIN)/ruff check --quiet .; \
 	run $(BIN)/mypy --no-error-summary; \
 	run $(BIN)/lint-imports --no-logo; \
-	run $(BIN)/python -m processor.commands.configuration_docs --check; \
+	run $(BIN)/python -m processor.config.reference_page --check; \
 	if command -v docker-compose >/dev/null 2>&1; then \
 		run docker-compose config --quiet; \
 	else \
@@ -58,7 +58,7 @@ format: $(STAMP) ## format, and mend what ruff can mend
 	$(BIN)/ruff check --fix .
 
 docs: $(STAMP) ## write docs/configuration.md anew from the config model
-	$(BIN)/python -m processor.commands.configuration_docs
+	$(BIN)/python -m processor.config.reference_page
 
 # Needs uv (any recent one; `make lock UV=/path/to/uv`). Only who changes a dependency needs it.
 # UV_CUSTOM_COMPILE_COMMAND is what the lock's header says; index and machine stay out of it.

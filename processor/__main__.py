@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from processor.cli import main
+from processor.commands.cli import main
 
 if __name__ == "__main__":
     main(prog_name="seqmark")

@@ -17,9 +17,9 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from processor.broker.jars import resolve
+from processor.broker.java import find_java
 from processor.errors import StopError
-from processor.jvm.jars import resolve
-from processor.jvm.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.peers import Peer
+from processor.broker.jars import resolve
+from processor.broker.java import find_java
 from processor.errors import BrokerError
-from processor.jvm.jars import resolve
-from processor.jvm.java import find_java
 from processor.paths import cache_dir
 
 if TYPE_CHECKING:

@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from processor.broker import guard
+from processor.broker.jars import KAFKA_JARS, resolve
+from processor.broker.java import Java, find_java
 from processor.broker.ports import HOST, Ports, PortTakenError
 from processor.broker.probe import serves
 from processor.broker.server_settings import write_settings
 from processor.errors import BrokerError, ConfigError, Problem
-from processor.jvm.jars import KAFKA_JARS, resolve
-from processor.jvm.java import Java, find_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

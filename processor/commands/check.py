@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from processor.commands.console import STYLES, count, result, say, say_problems
-from processor.commands.options import config_option, json_option
+from processor.commands.console import STYLES, config_option, count, json_option, result, say, say_problems
 from processor.config.load import load, sink_problems
 from processor.errors import (
     EXIT_CONFIG,

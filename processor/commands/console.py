@@ -7,6 +7,7 @@ that it can be searched.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from processor.errors import Problem
+
+# Not exists=True: a file that is missing is reported as every other problem of the config.
+config_option = click.option(
+    "-c",
+    "--config",
+    "config",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="The config file (TOML); SEQMARK_... variables override its keys.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object per line on stdout.")
 
 # Wide enough for a topic's name of the longest kind (249) beside its other columns.
 _WIDE = 320

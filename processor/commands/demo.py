@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 import click
 
-from processor.commands.console import people, result, say
-from processor.commands.options import json_option
+from processor.commands.console import json_option, people, result, say
 from processor.commands.progress import bar
 from processor.errors import EXIT_DONE, EXIT_FAILED
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import click
 from pydantic import TypeAdapter, ValidationError
 
-from processor.commands.console import result, say
-from processor.commands.options import config_option, json_option
+from processor.commands.console import config_option, json_option, result, say
 from processor.commands.progress import bar
 from processor.config.load import load
 from processor.errors import ConfigError, Problem

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from processor.commands.console import count, result, say
-from processor.commands.options import config_option, json_option
+from processor.commands.console import config_option, count, json_option, result, say
 from processor.commands.progress import bar
 from processor.config.load import load, sink_problems
 from processor.errors import EXIT_DONE, EXIT_FAILED, ConfigError, Problem, StopError

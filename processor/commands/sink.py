@@ -13,8 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from processor.commands.console import people, say
-from processor.commands.options import config_option
+from processor.commands.console import config_option, people, say
 from processor.config.load import load, sink_problems
 from processor.errors import EXIT_DONE, ConfigError, Problem
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.table import Table
 
-from processor.commands.console import count, people, result, say, say_problems
-from processor.commands.options import config_option, json_option
+from processor.commands.console import config_option, count, json_option, people, result, say, say_problems
 from processor.config.load import load
 from processor.errors import EXIT_DONE, EXIT_FAILED
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from processor.commands.console import count, result, say, table_on_stdout
-from processor.commands.options import config_option, json_option
+from processor.commands.console import config_option, count, json_option, result, say, table_on_stdout
 from processor.commands.progress import bar
 from processor.config.load import load, require_pipelines, require_provable
 from processor.errors import EXIT_DONE, EXIT_VIOLATION, ConfigError, Problem

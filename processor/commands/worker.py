@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from processor.commands import live
-from processor.commands.console import say, say_problems
-from processor.commands.options import config_option
+from processor.commands.console import config_option, say, say_problems
 from processor.config.load import load, require_pipelines
 from processor.errors import EXIT_DONE, SeqmarkError
 from processor.ops.memory_limit import few_arenas

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from processor.cli import main
+from processor.commands.cli import main
 from tests.support.kafka.topics import add_partitions, create_topic, dice, free_port, read_topic, unique, until
 from tests.support.spark_sink.job import process, sink, tables, toml
 from tests.support.spark_sink.sinks import START, click, numbers, send, written_aside

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from processor.cli import main
+from processor.commands.cli import main
 from processor.kafka.plain.consumer import read_partition
 from spark_sink.read_back import read_rows
 from tests.support.kafka.topics import environment, unique, until

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 from click.testing import CliRunner
 
-from processor.cli import main
+from processor.commands.cli import main
 from processor.config.load import load
 from processor.generator import FAULTS, Options, make_stream
 from schemas.config import InsertIdDedup

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from processor.cli import main
+from processor.commands.cli import main
 from tests.support.kafka.topics import contents, create_topic
 from tests.support.worker.process import WorkerConfig, new_config, read_topic, run_drain
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from processor.cli import main
+from processor.commands.cli import main
 from tests.support.kafka.topics import (
     Record,
     create_topic,

@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
 from click.testing import CliRunner
 
-from processor.cli import main
+from processor.commands.cli import main
 from processor.errors import StopError
 from processor.kafka.topics.ensure import State, UnreachableError, connected, describe, ensure
 from processor.kafka.transactions.admin_requests import DescribeTransactionsRequest

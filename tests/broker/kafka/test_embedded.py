@@ -64,7 +64,7 @@ def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def command(*arguments: str) -> list[str]:
-    return ["-c", "from processor.cli import main; main()", "broker", *arguments]
+    return ["-c", "from processor.commands.cli import main; main()", "broker", *arguments]
 
 
 def line_of(process: subprocess.Popen[str]) -> str:

@@ -672,7 +672,7 @@ MISTAKES = (
     ),
     Mistake(
         "an interrupted proof ends like one that holds",
-        "processor/cli.py",
+        "processor/commands/cli.py",
         "            ctx.exit(EXIT_FAILED)\n",
         "            ctx.exit(EXIT_DONE)\n",
         "tests/unit/commands/test_cli.py::test_an_error_becomes_its_exit_code",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from processor.cli import main
+from processor.commands.cli import main
 
 ROOT = Path(__file__).parents[3]
 # Nothing listens on the discard port.
@@ -148,7 +148,7 @@ def test_a_model_that_cannot_be_read_is_refused_with_every_field(tmp_path: Path,
 
 def test_check_does_not_import_spark(tmp_path: Path) -> None:
     program = (
-        "import sys; from click.testing import CliRunner; from processor.cli import main\n"
+        "import sys; from click.testing import CliRunner; from processor.commands.cli import main\n"
         f"print(CliRunner().invoke(main, ['check', '-c', {config(tmp_path)!r}]).exit_code)\n"
         "print('pyspark' in sys.modules)"
     )

@@ -17,8 +17,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from processor import cli
-from processor.cli import main
+from processor.commands import cli
+from processor.commands.cli import main
 from processor.errors import ConfigError, Problem, StopError
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def test_the_version_is_shown() -> None:
 
 def test_a_command_does_not_import_the_others() -> None:
     program = (
-        "import sys; from click.testing import CliRunner; from processor.cli import main\n"
+        "import sys; from click.testing import CliRunner; from processor.commands.cli import main\n"
         "for words in (['-h'], ['check', '-h'], ['check', '-c', 'no-such-file']):\n"
         "    CliRunner().invoke(main, words)\n"
         "print(*sys.modules)"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from processor.commands.configuration_docs import _COMPLETE, page
+from processor.config.reference_page import _COMPLETE, page
 from processor.engine.extract.json_scan import MOST_POINTERS
 from processor.judges.factory import definition
 from schemas.config import InsertIdDedup, Settings, ValueSource, WatermarkDedup

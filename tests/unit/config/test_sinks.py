@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from processor.commands.configuration_docs import _COMPLETE
+from processor.config.reference_page import _COMPLETE
 from schemas.config import Settings, Sink, aggregate_call, interval_ms
 from schemas.config.reference import place
 

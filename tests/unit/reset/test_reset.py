@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processor.cli import main
+from processor.commands.cli import main
 from processor.commands.reset import PlaceParameter, TimeParameter
 from processor.engine.extract.sequence import HeaderSequence, SequenceFormat
 from processor.errors import ConfigError, StopError

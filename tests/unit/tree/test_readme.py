@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from processor import cli
+from processor.commands import cli
 from processor.config.load import load, require_pipelines
 
 ROOT = Path(__file__).parents[3]

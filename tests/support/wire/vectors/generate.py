@@ -16,8 +16,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from processor.broker.embedded import EmbeddedBroker
-from processor.jvm.jars import KAFKA_JARS, resolve
-from processor.jvm.java import find_java
+from processor.broker.jars import KAFKA_JARS, resolve
+from processor.broker.java import find_java
 from processor.kafka.client import Link, TopicPartition
 from processor.kafka.fetch import Fetcher
 from processor.wire.decode import Chunk, Decoder

@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from processor.broker.java import find_java
 from processor.errors import BrokerError
-from processor.jvm.java import find_java
 from processor.paths import OTHERS, cache_dir, distrust, make_private
 
 if TYPE_CHECKING:

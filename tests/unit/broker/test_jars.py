@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from processor.broker.jars import KAFKA_JARS, _proxy_flags, resolve
 from processor.errors import BrokerError
-from processor.jvm.jars import KAFKA_JARS, _proxy_flags, resolve
 from tests.support.suite.java import FakeJava
 
 if TYPE_CHECKING:

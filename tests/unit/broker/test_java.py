@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from processor.broker import java
+from processor.broker.java import find_java
 from processor.errors import BrokerError
-from processor.jvm import java
-from processor.jvm.java import find_java
 from tests.support.suite.java import FakeJava
 
 if TYPE_CHECKING:

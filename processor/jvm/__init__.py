@@ -1,1 +1,0 @@
-"""Java and the jars that the embedded broker and Spark need."""
