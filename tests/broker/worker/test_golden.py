@@ -36,6 +36,8 @@ FROM_CHANGELOG = {"even": NAMES[::2], "odd": NAMES[1::2]}
 UNPROVABLE = {"unconfirmed", "routed"}
 """What `verify` does not know yet."""
 SINCE_MS = make.START_MS + 2 * make.THIRD * make.STEP_MS
+COMPILED_S = 400.0
+"""The worker needs the kernels of all judges: to compile them took 118 s on a busy machine."""
 # Its offsets would be forgotten a week after they were committed.
 SETTINGS = {"offsets.retention.minutes": "2147483647"}
 
@@ -53,7 +55,7 @@ def test_what_an_old_commit_has_stored_is_gone_on_with(
     broker = own_broker(data_dir=tmp_path / "broker", overrides=SETTINGS)
     config = config_of(broker.bootstrap_servers, tmp_path)
 
-    ended = run_drain(config)
+    ended = run_drain(config, timeout_s=COMPILED_S)
 
     assert ended.code == 0, ended.stderr
     read_whole = set(re.findall(r"no local state of golden-(\w+)-changelog:\d", ended.stderr))
