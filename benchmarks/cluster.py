@@ -10,7 +10,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import for_code
 
 from processor.broker.embedded import EmbeddedBroker
-from processor.kafka.client import Link, TopicPartition
+from processor.kafka.client import Client, TopicPartition
 from processor.kafka.offsets import bounds
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ async def create(bootstrap_servers: str, topic: str, partitions: int, **configs:
                 raise for_code(code)(f"{name}: {message}")
     finally:
         await admin.close()
-    link = await Link.open({"bootstrap_servers": bootstrap_servers}, "bench-topics", [topic])
+    link = await Client.open({"bootstrap_servers": bootstrap_servers}, "bench-topics", [topic])
     try:
         # Asks again until a deadline: a leader does not know of its partition at once.
         await bounds(link, [TopicPartition(topic, number) for number in range(partitions)])

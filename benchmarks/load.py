@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.peers import FIELD, HEADER, ID_HEADER
 from processor.engine.batch import columns as batch_columns
 from processor.engine.batch.columns import MAX_OVERHEAD_BYTES, Columns
-from processor.kafka.client import Link
+from processor.kafka.client import Client
 from processor.kafka.transactions.producer import Producer
 from processor.wire.codec import Codec, deflate
 from processor.wire.encode import EncodedBatch
@@ -314,7 +314,7 @@ async def produce(
         load: What to write.
         advance: Called with the number of records that were sent.
     """
-    link = await Link.open({"bootstrap_servers": bootstrap_servers}, "bench-load", [topic])
+    link = await Client.open({"bootstrap_servers": bootstrap_servers}, "bench-load", [topic])
     producer = Producer(link, None)
     await producer.fence()
     sources = {number: load.batches(number) for number in range(load.partitions)}

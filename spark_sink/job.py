@@ -28,7 +28,7 @@ from schemas.event import EventModel, aggregate_columns
 from spark_sink.failures import explain
 from spark_sink.files import Files
 from spark_sink.lock import checkpoint_lock
-from spark_sink.outputs import Place, StoppedError, open_output
+from spark_sink.outputs import OutputPlace, StoppedError, open_output
 from spark_sink.query.aggregate import aggregate
 from spark_sink.query.checkpoint import Checkpoint
 from spark_sink.query.definition import (
@@ -44,8 +44,8 @@ from spark_sink.query.progress import OBSERVED, Progress, Reports, SinkMetrics, 
 from spark_sink.query.sources import stream_topic
 from spark_sink.query.topics import SourceTopic, is_another
 from spark_sink.session import spark_session
-from spark_sink.side_output import Aside, Why, Written
-from spark_sink.side_output import Audience as AsideAudience
+from spark_sink.side_output import SideOutput, Why, Written
+from spark_sink.side_output import SideOutputAudience as AsideAudience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
     from schemas.config import Settings, Sink
-    from spark_sink.outputs import Output
+    from spark_sink.outputs import SinkOutput
 
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 # State partitions are fixed by a query's first start. More than cores do not help one machine, and each costs
@@ -64,7 +64,7 @@ _LOOK_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SinkOptions:
     """How the job runs.
 
     Attributes:
@@ -103,15 +103,17 @@ class _Running:
     """One sink's query and what belongs to it."""
 
     sink: Sink
-    aside: Aside
+    aside: SideOutput
     query: StreamingQuery
     ended: bool = False
 
 
-class Job:
+class SinkJob:
     """The queries of some sinks, in this process."""
 
-    def __init__(self, settings: Settings, sinks: Sequence[Sink], options: Options, audience: Audience) -> None:
+    def __init__(
+        self, settings: Settings, sinks: Sequence[Sink], options: SinkOptions, audience: Audience
+    ) -> None:
         self._settings = settings
         self._sinks = sinks
         self._options = options
@@ -120,7 +122,7 @@ class Job:
         self._stop_waiting: SimpleQueue[None] = SimpleQueue()
         self._stopping = False
         self._running: dict[str, _Running] = {}
-        self._asides: dict[str, Aside] = {}
+        self._asides: dict[str, SideOutput] = {}
         self.metrics = SinkMetrics()
         self.totals = {sink.name: Totals() for sink in sinks}
         self._topics = {sink.name: sink.topic for sink in sinks}
@@ -188,7 +190,7 @@ class Job:
             topic = open_things.enter_context(SourceTopic(spark, self._settings.kafka, sink))
             known = self._open_state(spark, sink, model, topic)
             bound = self._bound(sink, topic)
-            place = Place(
+            place = OutputPlace(
                 spark,
                 sink,
                 self._settings.kafka,
@@ -250,7 +252,7 @@ class Job:
             self.metrics.late.labels(sink.name).inc(written.late)
             self.metrics.bad.labels(sink.name).inc(written.bad)
 
-        aside = Aside(
+        aside = SideOutput(
             spark,
             self._settings.kafka,
             sink,
@@ -281,7 +283,7 @@ class Job:
         return None
 
     def _writer(
-        self, spark: SparkSession, sink: Sink, model: EventModel, output: Output, bound: int | None
+        self, spark: SparkSession, sink: Sink, model: EventModel, output: SinkOutput, bound: int | None
     ) -> DataStreamWriter:
         records = stream_topic(
             spark,

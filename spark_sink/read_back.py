@@ -23,7 +23,7 @@ from schemas.event import EventModel, EventModelError, aggregate_columns
 from spark_sink.query.sources import read_topic
 from spark_sink.session import spark_session
 from spark_sink.summarise import POSTGRES, SPARK, Summarising
-from spark_sink.summary import Row, SinkPart
+from spark_sink.summary import SinkPart, SummaryRow
 from spark_sink.values.schema import output_schema
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from schemas.config import Kafka, Settings, Sink
-    from spark_sink.summary import Summary, Value
+    from spark_sink.summary import SinkSummary, Value
 
 _VIEW = "seqmark_output"
 _PATIENCE_S = 10.0
@@ -54,7 +54,9 @@ def read_sinks(settings: Settings, *, say: Callable[[str], None] = lambda _: Non
         return [_part(settings.kafka, sink, spark, say) for sink in settings.sinks]
 
 
-def read_rows(settings: Settings, sink: Sink, *, say: Callable[[str], None] = lambda _: None) -> list[Row]:
+def read_rows(
+    settings: Settings, sink: Sink, *, say: Callable[[str], None] = lambda _: None
+) -> list[SummaryRow]:
     """Return every row of a small output, Parquet or a topic, by window and group.
 
     Raises:
@@ -75,7 +77,7 @@ def read_rows(settings: Settings, sink: Sink, *, say: Callable[[str], None] = la
     if len(found) > MOST_ROWS:
         raise StopError(f"sink {sink.name}: its output has more than {MOST_ROWS:,} rows")
     middle = 2 + len(names)
-    return [Row(row[0], row[1], tuple(row[2:middle]), tuple(row[middle:])) for row in found]
+    return [SummaryRow(row[0], row[1], tuple(row[2:middle]), tuple(row[middle:])) for row in found]
 
 
 def window_words(sink: Sink) -> str:
@@ -111,7 +113,7 @@ def _finality(sink: Sink) -> str:
 
 
 def _part(kafka: Kafka, sink: Sink, spark: Callable[[], SparkSession], say: Callable[[str], None]) -> SinkPart:
-    summary: Summary | None = None
+    summary: SinkSummary | None = None
     notes: list[str] = []
     problems: list[str] = []
     try:
@@ -151,7 +153,7 @@ def _rows(spark: SparkSession, kafka: Kafka, sink: Sink) -> DataFrame | None:
             return None
 
 
-def _with_spark(spark: SparkSession, rows: DataFrame, sink: Sink) -> Summary:
+def _with_spark(spark: SparkSession, rows: DataFrame, sink: Sink) -> SinkSummary:
     rows.createOrReplaceTempView(_VIEW)
 
     def query(statement: str, values: Sequence[Value]) -> list[tuple[Value, ...]]:
@@ -180,14 +182,14 @@ def _newest(spark: SparkSession, kafka: Kafka, topic: str, sink: Sink) -> DataFr
     return newest.where("value IS NOT NULL").select(parsed.alias("row")).select("row.*")
 
 
-def _with_postgres(sink: Sink, output: PostgresOutput, say: Callable[[str], None]) -> Summary:
+def _with_postgres(sink: Sink, output: PostgresOutput, say: Callable[[str], None]) -> SinkSummary:
     # psycopg is needed by those who write to PostgreSQL only.
     from spark_sink.outputs.postgres.server import Connection, Server  # noqa: PLC0415 - see above
 
     server = Server(output.url, sink.name, say, patience_s=_PATIENCE_S)
     table = ".".join(map(POSTGRES.name, output.table.split(".")))
 
-    def work(connection: Connection) -> Summary:
+    def work(connection: Connection) -> SinkSummary:
         connection.execute("SET TRANSACTION READ ONLY")
 
         def query(statement: str, values: Sequence[Value]) -> list[tuple[Value, ...]]:

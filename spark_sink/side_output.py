@@ -34,7 +34,7 @@ from processor.errors import StopError
 from schemas.config import interval_ms
 from spark_sink.failures import explain
 from spark_sink.files import Files
-from spark_sink.query.checkpoint import Batch, Checkpoint
+from spark_sink.query.checkpoint import Checkpoint, PlannedBatch
 from spark_sink.query.events import bad_records, judged, late_events, uncounted
 from spark_sink.query.sources import read_range
 
@@ -66,7 +66,7 @@ class Written(NamedTuple):
     bad: int
 
 
-class Audience(NamedTuple):
+class SideOutputAudience(NamedTuple):
     """Who is told."""
 
     say: Callable[[str], None]
@@ -77,7 +77,7 @@ class Audience(NamedTuple):
     """What has ended that thread."""
 
 
-class Aside:
+class SideOutput:
     """Writes aside what one query did not count.
 
     Args:
@@ -97,7 +97,7 @@ class Aside:
         model: EventModel,
         *,
         accept_loss: bool,
-        audience: Audience,
+        audience: SideOutputAudience,
     ) -> None:
         self._spark = spark
         self._kafka = kafka
@@ -263,7 +263,7 @@ class Aside:
     def _write(self, number: int) -> None:
         name = f"{_TODO}/{number}.json"
         todo = json.loads(self._files.read(name) or "")
-        batch, why = Batch.from_json(todo), Why(todo["late"], todo["bad"])
+        batch, why = PlannedBatch.from_json(todo), Why(todo["late"], todo["bad"])
         try:
             # Builds before `max_ahead` took down none, and held no event against it.
             written = self._read_again(batch, why, todo.get("max_ahead_ms"))
@@ -281,7 +281,7 @@ class Aside:
         self._files.remove(name)
         self._audience.wrote(written)
 
-    def _read_again(self, batch: Batch, why: Why, max_ahead_ms: int | None) -> Written:
+    def _read_again(self, batch: PlannedBatch, why: Why, max_ahead_ms: int | None) -> Written:
         records = read_range(self._spark, self._kafka, batch.start, batch.end, accept_loss=self._accept_loss)
         parsed = judged(records, self._sink, self._model, max_ahead_ms=max_ahead_ms)
         # Late and bad are written one after the other: what may be either is kept, so that the batch is read

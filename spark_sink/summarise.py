@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from schemas.config.sinks import aggregate_call, output_column
-from spark_sink.summary import MOST_GROUPS, MOST_WINDOWS, Group, Row, Summary
+from spark_sink.summary import MOST_GROUPS, MOST_WINDOWS, Group, SinkSummary, SummaryRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,7 +69,7 @@ class Summarising:
         self._summed = [apart and function in {"count", "sum"} for function in calls]
         self._rank = next((place for place, function in enumerate(calls) if function in {"count", "sum"}), None)
 
-    def summary(self) -> Summary:
+    def summary(self) -> SinkSummary:
         """Return it; each statement reads the output once."""
         rows, windows, first, last = self._query(
             f"SELECT count(*), count(DISTINCT {self._dialect.name('window_start')}), "  # noqa: S608 - names are quoted
@@ -78,10 +78,10 @@ class Summarising:
             (),
         )[0]
         if not rows:
-            return Summary(self._group_by, self._aggregates)
+            return SinkSummary(self._group_by, self._aggregates)
         largest = self._groups()
         everything = self._group(self._query(self._totals([]), ())[0], 0)
-        return Summary(
+        return SinkSummary(
             self._group_by,
             self._aggregates,
             rows=_whole(rows),
@@ -127,7 +127,7 @@ class Summarising:
         inner = f"SELECT DISTINCT {keys} FROM {self._table}"  # noqa: S608 - names are quoted
         return _whole(self._query(f"SELECT count(*) FROM ({inner}) AS found", ())[0][0])  # noqa: S608 - likewise
 
-    def _rows(self, largest: Sequence[Group]) -> tuple[Row, ...]:
+    def _rows(self, largest: Sequence[Group]) -> tuple[SummaryRow, ...]:
         start = self._dialect.time("window_start")
         newest = self._query(
             f"SELECT DISTINCT {start} AS began FROM {self._table} ORDER BY began DESC LIMIT {MOST_WINDOWS}",  # noqa: S608 - likewise
@@ -154,7 +154,7 @@ class Summarising:
             values,
         )
         middle = 2 + len(self._group_by)
-        return tuple(Row(_whole(row[0]), _whole(row[1]), row[2:middle], row[middle:]) for row in found)
+        return tuple(SummaryRow(_whole(row[0]), _whole(row[1]), row[2:middle], row[middle:]) for row in found)
 
     def _same(self, name: str, value: Value, values: list[Value]) -> str:
         quoted = self._dialect.name(name)

@@ -18,7 +18,7 @@ Value = int | float | Decimal | str | bool | date | datetime | None
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SummaryRow:
     """One row of the output.
 
     Attributes:
@@ -50,7 +50,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class SinkSummary:
     """A sink's output, summed up.
 
     Attributes:
@@ -75,7 +75,7 @@ class Summary:
     last_ms: int | None = None
     everything: Group | None = None
     largest: tuple[Group, ...] = ()
-    shown: tuple[Row, ...] = ()
+    shown: tuple[SummaryRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,6 @@ class SinkPart:
     topic: str
     window: str
     output: str
-    summary: Summary | None = None
+    summary: SinkSummary | None = None
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = field(default=())

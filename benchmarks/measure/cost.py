@@ -22,7 +22,7 @@ from benchmarks.measure.processes import Tree, noise_s, running
 from benchmarks.measure.truth import WrongOutputError, check
 from benchmarks.peers import CHECKPOINTS, SAVEPOINTS
 from processor.errors import SeqmarkError
-from processor.kafka.client import Link, TopicPartition
+from processor.kafka.client import Client, TopicPartition
 from processor.kafka.offsets import committed
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ async def until_committed(
     """
     moved, done = time.monotonic(), 0
     sources = [TopicPartition(job.source, number) for number in range(job.partitions)]
-    link = await Link.open({"bootstrap_servers": job.bootstrap_servers}, "bench-watch", [job.source])
+    link = await Client.open({"bootstrap_servers": job.bootstrap_servers}, "bench-watch", [job.source])
     try:
         while done < records:
             if process.poll() is not None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.load import Load, as_columns, encoded
 from benchmarks.measure.cost import FailedError, program
-from processor.kafka.client import Link, TopicPartition
+from processor.kafka.client import Client, TopicPartition
 from processor.kafka.fetch import Fetcher
 from processor.kafka.transactions.producer import Producer
 from processor.wire.decode import Decoder
@@ -119,7 +119,7 @@ class _Sending:
             self.failure = error
 
     async def _send(self) -> None:
-        source = await Link.open(
+        source = await Client.open(
             {"bootstrap_servers": self._job.bootstrap_servers}, "bench-offer", [self._job.source]
         )
         producer = Producer(source, None)
@@ -146,7 +146,7 @@ class _Sending:
 
 
 async def _follow(process: subprocess.Popen[bytes], job: Job, offer: Offer) -> NDArray[np.int64]:
-    link = await Link.open({"bootstrap_servers": job.bootstrap_servers}, "bench-visible", [job.sink])
+    link = await Client.open({"bootstrap_servers": job.bootstrap_servers}, "bench-visible", [job.sink])
     sending = _Sending(job, offer)
     try:
         return await _read(process, link, job, offer, sending)
@@ -156,7 +156,7 @@ async def _follow(process: subprocess.Popen[bytes], job: Job, offer: Offer) -> N
 
 
 async def _read(
-    process: subprocess.Popen[bytes], link: Link, job: Job, offer: Offer, sending: _Sending
+    process: subprocess.Popen[bytes], link: Client, job: Job, offer: Offer, sending: _Sending
 ) -> NDArray[np.int64]:
     fetcher, decoder = Fetcher(link), Decoder()
     positions = dict.fromkeys((TopicPartition(job.sink, number) for number in range(job.partitions)), 0)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.kafka.client import Link, TopicPartition
+from processor.kafka.client import Client, TopicPartition
 from processor.kafka.offsets import bounds
-from processor.verify.streams import Reader
+from processor.verify.streams import StreamReader
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,10 +54,10 @@ async def check(
     Raises:
         WrongOutputError: Says which partition differs and how.
     """
-    link = await Link.open({"bootstrap_servers": bootstrap_servers}, "bench-check", [topic])
+    link = await Client.open({"bootstrap_servers": bootstrap_servers}, "bench-check", [topic])
     try:
         deadline = time.monotonic() + PATIENCE_S
-        reader, repeats = Reader(link), 0
+        reader, repeats = StreamReader(link), 0
         for partition in range(load.partitions):
             while True:
                 try:
@@ -75,7 +75,7 @@ async def check(
 
 
 async def _check(
-    reader: Reader, tp: TopicPartition, load: Load, guarantee: Guarantee, *, timestamps: bool
+    reader: StreamReader, tp: TopicPartition, load: Load, guarantee: Guarantee, *, timestamps: bool
 ) -> int:
     limits = (await bounds(reader.link, [tp]))[tp]
     passing = load.passing(tp.partition)

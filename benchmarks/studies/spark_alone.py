@@ -20,7 +20,7 @@ from pyspark.sql import functions as sql
 from processor.config.load import load
 from schemas.config import interval_ms
 from schemas.event import EventModel, aggregate_columns
-from spark_sink.outputs import Place, open_output
+from spark_sink.outputs import OutputPlace, open_output
 from spark_sink.outputs.parquet import dated
 from spark_sink.query.aggregate import TIME, path_column, window_column
 from spark_sink.query.events import judged, right
@@ -60,7 +60,7 @@ def main(config: Path, name: str, port: int, *, available_now: bool) -> None:
         reports = Reports(metrics.take, lambda _: ended.set())
         spark.streams.addListener(reports)
         rows = deduplicated(spark, settings, sink, model)
-        output = open_output(Place(spark, sink, settings.kafka, create_topics=True, say=print))
+        output = open_output(OutputPlace(spark, sink, settings.kafka, create_topics=True, say=print))
         output.prepare(aggregate_columns(sink, model))
         if sink.output.kind == "parquet":
             rows = dated(rows)

@@ -23,7 +23,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from benchmarks.cluster import create, remove
 from benchmarks.measure.processes import running
-from processor.kafka.client import Link
+from processor.kafka.client import Client
 from processor.kafka.transactions.producer import Producer
 from processor.wire.encode import plain_batch
 
@@ -149,7 +149,7 @@ async def _follow(programs: list[subprocess.Popen[bytes]], servers: str, name: s
 
 async def _offer(servers: str, topic: str, sent: Sent) -> None:
     """Send events, a tick at a time, until told to stop."""
-    producer = Producer(await Link.open({"bootstrap_servers": servers}, "bench-offer", [topic]), None)
+    producer = Producer(await Client.open({"bootstrap_servers": servers}, "bench-offer", [topic]), None)
     await producer.fence()
     rng = random.Random(7)  # noqa: S311 - a repeatable load, not a secret
     made: dict[int, list[Any]] = {number: [] for number in range(PARTITIONS)}

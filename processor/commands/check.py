@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from processor.kafka.topics.ensure import Report
+    from processor.kafka.topics.ensure import TopicsReport
     from schemas.config import Settings
 
 
@@ -157,7 +157,7 @@ def _states(settings: Settings) -> list[Finding]:
         return [Finding("warning", note)]
 
 
-def _topics(settings: Settings, report: Report) -> tuple[list[Finding], int]:
+def _topics(settings: Settings, report: TopicsReport) -> tuple[list[Finding], int]:
     findings = [Finding("problem", problem) for problem in report.problems]
     findings += [Finding("warning", warning) for warning in report.warnings]
     for row in report.missing:

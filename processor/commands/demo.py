@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from processor.demo.certify import Certificate
-    from processor.demo.plan import Mode, Plan
-    from processor.demo.run import Run
-    from processor.demo.summary import Summary
+    from processor.demo.certify import DemoCertificate
+    from processor.demo.plan import DemoPlan, Mode
+    from processor.demo.run import DemoRun
+    from processor.demo.summary import DemoSummary
 
 
 class _Terminal:
@@ -166,10 +166,10 @@ class _Signals:
         self._instead()
 
 
-def _go_on(plan: Plan, done: Run, records: int, signals: _Signals) -> Summary:
+def _go_on(plan: DemoPlan, done: DemoRun, records: int, signals: _Signals) -> DemoSummary:
     """Let Spark aggregate the clean topic, and ask for certificate and report."""
     from processor.demo.sinks import aggregate, spark  # noqa: PLC0415 - as above
-    from processor.demo.summary import Summary, count_lines, examples  # noqa: PLC0415 - as above
+    from processor.demo.summary import DemoSummary, count_lines, examples  # noqa: PLC0415 - as above
 
     terminal = _Terminal()
     differences = [text for part in done.checked for text in part.outcome.differences]
@@ -184,7 +184,7 @@ def _go_on(plan: Plan, done: Run, records: int, signals: _Signals) -> Summary:
         say("6. the report (seqmark report)")
         differences += _report(plan)
         signals.check()
-    return Summary(
+    return DemoSummary(
         lines=count_lines(done.checked, done.truths),
         aggregated=aggregated,
         differences=differences,
@@ -195,14 +195,14 @@ def _go_on(plan: Plan, done: Run, records: int, signals: _Signals) -> Summary:
     )
 
 
-def _certificate(plan: Plan) -> Certificate:
+def _certificate(plan: DemoPlan) -> DemoCertificate:
     from processor.demo.certify import certify  # noqa: PLC0415 - as above
 
     say("5. the certificate (seqmark verify)")
     return certify(plan)
 
 
-def _report(plan: Plan) -> list[str]:
+def _report(plan: DemoPlan) -> list[str]:
     """Write the page; return what is wrong with it."""
     from processor.commands.report import write_report  # noqa: PLC0415 - as above
 
@@ -216,7 +216,7 @@ def _report(plan: Plan) -> list[str]:
     return wrong
 
 
-def _draw(plan: Plan, done: Run, summary: Summary) -> None:
+def _draw(plan: DemoPlan, done: DemoRun, summary: DemoSummary) -> None:
     from processor.demo.picture import draw  # noqa: PLC0415 - as above
     from processor.demo.summary import times  # noqa: PLC0415 - as above
 
@@ -224,7 +224,7 @@ def _draw(plan: Plan, done: Run, summary: Summary) -> None:
     draw(times(done.checked), plan.picture, title)
 
 
-def _tell(plan: Plan, summary: Summary) -> None:
+def _tell(plan: DemoPlan, summary: DemoSummary) -> None:
     from processor.demo.tables import (  # noqa: PLC0415 - as above
         aggregate_told,
         counts_table,

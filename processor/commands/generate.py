@@ -20,7 +20,7 @@ from schemas.config import InsertIdDedup
 from schemas.config.values import DurationMs, duration_text
 
 if TYPE_CHECKING:
-    from processor.generator import Options
+    from processor.generator import StreamOptions
     from processor.generator.truth import Truth
     from processor.kafka.plain.producer import Sending
     from schemas.config import Pipeline, Settings
@@ -173,12 +173,12 @@ def generate(  # noqa: PLR0913 - one argument an option
     """
     settings = load(config)
     # numpy and the broker's client are slow to import: a config that is wrong is said at once.
-    from processor.generator import SCOPES, Options  # noqa: PLC0415 - see above
+    from processor.generator import SCOPES, StreamOptions  # noqa: PLC0415 - see above
     from processor.kafka.plain.producer import Sending  # noqa: PLC0415 - see above
 
     index = _pipeline(settings, pipeline)
     _require_scopes(settings, index, scopes)
-    options = Options(
+    options = StreamOptions(
         records,
         duplicates,
         seed,
@@ -224,7 +224,7 @@ def _require_scopes(settings: Settings, index: int, scopes: int | None) -> None:
         raise ConfigError([Problem("--scopes", f'is for a pipeline with scopes; {key}.scope is "partition"')])
 
 
-def _require_certain(settings: Settings, index: int, options: Options, now_ms: int) -> None:
+def _require_certain(settings: Settings, index: int, options: StreamOptions, now_ms: int) -> None:
     """Refuse records of which the clock of whoever reads them decides how far they are believed."""
     dedup = settings.pipelines[index].dedup
     if not isinstance(dedup, InsertIdDedup) or dedup.time != "record":
@@ -238,7 +238,7 @@ def _require_certain(settings: Settings, index: int, options: Options, now_ms: i
         raise ConfigError([Problem("--start", message)])
 
 
-async def _generate(settings: Settings, index: int, options: Options, sending: Sending) -> _Made:
+async def _generate(settings: Settings, index: int, options: StreamOptions, sending: Sending) -> _Made:
     from processor.generator import check_supported, make_stream  # noqa: PLC0415 - as above
     from processor.kafka.plain.producer import open_source, produce  # noqa: PLC0415 - as above
 
@@ -253,7 +253,7 @@ async def _generate(settings: Settings, index: int, options: Options, sending: S
     return _Made(pipeline.source, truths, time.monotonic() - began)
 
 
-def _holds(pipeline: Pipeline, options: Options) -> list[str]:
+def _holds(pipeline: Pipeline, options: StreamOptions) -> list[str]:
     """Say what the truth of a stream with ids rests on, and what it cannot show."""
     dedup = pipeline.dedup
     if not isinstance(dedup, InsertIdDedup):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from processor.report.hours import Flow
-    from processor.report.page import Report
+    from processor.report.page import ReportPage
     from schemas.config import Settings
     from spark_sink.summary import SinkPart
 
@@ -58,18 +58,18 @@ def report(ctx: click.Context, config: Path, *, output: Path, as_json: bool) -> 
     ctx.exit(EXIT_FAILED if made.problems else EXIT_DONE)
 
 
-def write_report(settings: Settings, config: str, output: Path) -> Report:
+def write_report(settings: Settings, config: str, output: Path) -> ReportPage:
     """Read everything and write the page; the demo ends with this too.
 
     Raises:
         StopError: The broker cannot be reached or stops answering, or the file cannot be written.
     """
-    from processor.report.page import Report, render  # noqa: PLC0415 - slow to import, `-h` is not
+    from processor.report.page import ReportPage, render  # noqa: PLC0415 - slow to import, `-h` is not
 
     made_ms = int(time.time() * 1000)
     flows = _read(settings)
     sinks = _sinks(settings)
-    made = Report(
+    made = ReportPage(
         application=settings.worker.application_id,
         servers=settings.kafka.bootstrap_servers,
         config=config,

@@ -13,14 +13,14 @@ from processor.commands.console import config_option, count, json_option, result
 from processor.commands.progress import bar
 from processor.config.load import load, nearest, require_pipelines, require_unrouted
 from processor.errors import ConfigError, Problem
-from processor.reset.decide import State, ToEarliest, ToOffsets, ToTime
+from processor.reset.decide import ResetState, ToEarliest, ToOffsets, ToTime
 from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from processor.reset.decide import Step, Target
-    from processor.reset.run import Done
+    from processor.reset.decide import PartitionStep, Target
+    from processor.reset.run import ResetResult
     from schemas.config import Pipeline, Settings
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -155,7 +155,7 @@ async def _run(
         if any(step.to_offset < (step.from_offset or 0) for step in steps):
             say("the sink keeps what it has; what is processed once more will stand in it twice")
         by_arrival = isinstance(pipeline.dedup, InsertIdDedup) and pipeline.dedup.time == "arrival"
-        if by_arrival and any(step.state is State.RECOMPUTED for step in steps):
+        if by_arrival and any(step.state is ResetState.RECOMPUTED for step in steps):
             say('time = "arrival": records that the state is recomputed from count as arriving now')
         with bar(f"judging {pipeline.source}", sum(step.offsets for step in steps)) as advance:
             async with aclosing(resetting.apply(steps, advance)) as done:
@@ -166,21 +166,21 @@ async def _run(
         say(f"{moved} of pipeline {pipeline.name} reset; its workers can be started", "green")
 
 
-def _planned(pipeline: Pipeline, step: Step) -> str:
+def _planned(pipeline: Pipeline, step: PartitionStep) -> str:
     before = "no position yet" if step.from_offset is None else f"offset {step.from_offset}"
     offsets = f"offsets {step.judge_from} to {step.to_offset - 1}"
     if step.stays:
         return f"{pipeline.source}:{step.partition}: stays at offset {step.to_offset}"
-    if step.state is State.EMPTY:
+    if step.state is ResetState.EMPTY:
         state = "its state begins empty"
-    elif step.state is State.RECOMPUTED:
+    elif step.state is ResetState.RECOMPUTED:
         state = f"its state is recomputed from {offsets}"
     else:
         state = "its state is kept" + (f", {offsets} count as seen" if step.offsets else "")
     return f"{pipeline.source}:{step.partition}: from {before} to offset {step.to_offset}; {state}"
 
 
-def _report(pipeline: str, step: Step, done: Done | None, *, as_json: bool) -> None:
+def _report(pipeline: str, step: PartitionStep, done: ResetResult | None, *, as_json: bool) -> None:
     if not as_json:
         if done is not None:
             judged = count(done.replayed.records, "record")

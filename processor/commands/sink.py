@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from schemas.config import Settings, Sink
-    from spark_sink.job import Options
+    from spark_sink.job import SinkOptions
     from spark_sink.query.progress import Totals
 
 _LINE_S = 10.0
@@ -87,9 +87,9 @@ def sink(  # noqa: PLR0913 - one argument an option
     if problems:
         raise ConfigError(problems)
     # Spark is slow to import: a config that is wrong is said at once.
-    from spark_sink.job import Options  # noqa: PLC0415 - see above
+    from spark_sink.job import SinkOptions  # noqa: PLC0415 - see above
 
-    options = Options(
+    options = SinkOptions(
         master=master,
         memory=memory,
         available_now=available_now,
@@ -129,11 +129,11 @@ def _choose(settings: Settings, names: Sequence[str]) -> list[Sink]:
     return [each for each in settings.sinks if not names or each.name in names]
 
 
-def _run(settings: Settings, sinks: Sequence[Sink], options: Options) -> None:
-    from spark_sink.job import Job  # noqa: PLC0415 - slow to import
+def _run(settings: Settings, sinks: Sequence[Sink], options: SinkOptions) -> None:
+    from spark_sink.job import SinkJob  # noqa: PLC0415 - slow to import
 
     with _Terminal() as terminal:
-        job = Job(settings, sinks, options, terminal)
+        job = SinkJob(settings, sinks, options, terminal)
 
         def stop(number: int, frame: FrameType | None) -> None:
             del number, frame

@@ -15,7 +15,7 @@ from processor.errors import EXIT_DONE, EXIT_FAILED
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from processor.kafka.topics.ensure import Report
+    from processor.kafka.topics.ensure import TopicsReport
 
 _STATE_STYLES = {"created": "green", "exists": "", "missing": "yellow", "wrong": "bold red"}
 
@@ -41,7 +41,7 @@ def topics(ctx: click.Context, config: Path, *, as_json: bool) -> None:
     ctx.exit(EXIT_FAILED if report.problems else EXIT_DONE)
 
 
-def _for_programs(report: Report) -> None:
+def _for_programs(report: TopicsReport) -> None:
     for row in report.rows:
         result(
             topic=row.topic,
@@ -55,7 +55,7 @@ def _for_programs(report: Report) -> None:
             result(key=problem.key, level=level, message=problem.message)
 
 
-def _for_people(report: Report) -> None:
+def _for_people(report: TopicsReport) -> None:
     table = Table("topic", "purpose", "pipeline", "partitions", "state")
     table.columns[3].justify = "right"
     for row in report.rows:

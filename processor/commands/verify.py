@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from processor.verify.report import Report
+    from processor.verify.report import VerifyReport
     from schemas.config import Pipeline, Settings
 
 _NUMBERS = ("source", "sink", "duplicates", "quarantine", "pending")
@@ -63,8 +63,8 @@ def _pipelines(settings: Settings, name: str | None) -> list[Pipeline]:
 
 
 async def _verify(
-    settings: Settings, pipelines: list[Pipeline], done: Callable[[Report], None]
-) -> list[Report]:
+    settings: Settings, pipelines: list[Pipeline], done: Callable[[VerifyReport], None]
+) -> list[VerifyReport]:
     # The client of the broker and numba are slow to import: a config that is wrong is said at once.
     from processor.verify.certificate import Certificate  # noqa: PLC0415 - see above
 
@@ -74,7 +74,7 @@ async def _verify(
         return await certificate.run(done, advance)
 
 
-def _tell(report: Report) -> None:
+def _tell(report: VerifyReport) -> None:
     result(
         pipeline=report.pipeline,
         partition=report.partition,
@@ -96,7 +96,7 @@ def _tell(report: Report) -> None:
     )
 
 
-def _conclude_for_programs(reports: list[Report], seconds: float) -> None:
+def _conclude_for_programs(reports: list[VerifyReport], seconds: float) -> None:
     totals = {name: sum(getattr(report, name) for report in reports) for name in (*_NUMBERS, "unproved")}
     result(
         ok=all(report.ok for report in reports),
@@ -107,7 +107,7 @@ def _conclude_for_programs(reports: list[Report], seconds: float) -> None:
     )
 
 
-def _for_people(reports: list[Report], seconds: float) -> None:
+def _for_people(reports: list[VerifyReport], seconds: float) -> None:
     rows = [
         (
             report.pipeline,
@@ -152,7 +152,7 @@ def _for_people(reports: list[Report], seconds: float) -> None:
     say(f"{seconds:.1f} s, {source / max(seconds, 1e-9):,.0f} records/s", "dim")
 
 
-def _since(reports: list[Report]) -> str:
+def _since(reports: list[VerifyReport]) -> str:
     """Say since when all is compared, where a reset has begun it anew."""
     begun = [report for report in reports if report.reset_ms is not None]
     if not begun:
@@ -162,7 +162,7 @@ def _since(reports: list[Report]) -> str:
     return f", since the reset of {_when(last)}{some}"
 
 
-def _when(report: Report) -> str:
+def _when(report: VerifyReport) -> str:
     """Return when a report's reset was, as people and programs read it."""
     if not report.reset_ms:
         return "an unknown time"

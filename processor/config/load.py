@@ -18,7 +18,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from processor.config.environment import OTHERWISE, Variable, overlay, variables
 from processor.errors import ConfigError, Problem
 from schemas.config import InsertIdDedup, Settings
-from schemas.config.reference import Place, declared, place, variants
+from schemas.config.reference import ConfigPath, declared, place, variants
 from schemas.event import sink_faults
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def _problems(error: ValidationError, given: list[Variable]) -> Iterator[Problem
         yield Problem(".".join(map(str, path)), message + _origin(path, given))
 
 
-def _message(kind: str, text: str, context: Mapping[str, Any], at: Place) -> str:
+def _message(kind: str, text: str, context: Mapping[str, Any], at: ConfigPath) -> str:
     key = str(at.path[-1])
     if kind == "missing":
         right = f"is missing: {at.description()}"

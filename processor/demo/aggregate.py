@@ -19,7 +19,7 @@ from processor.generator import CAMPAIGNS, HOUR_MS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from processor.generator import Partition
+    from processor.generator import StreamPartition
 
 _SHOWN = 5  # differences of an output: one fault can spoil every row
 
@@ -40,7 +40,7 @@ Key = tuple[int, str]
 Rows = dict[Key, Amounts]
 
 
-def true_rows(stream: Iterable[Partition]) -> Rows:
+def true_rows(stream: Iterable[StreamPartition]) -> Rows:
     """Return what an aggregate of the records that must pass has, by hour and campaign."""
     events: Counter[Key] = Counter()
     cents: Counter[Key] = Counter()
@@ -58,7 +58,7 @@ def true_rows(stream: Iterable[Partition]) -> Rows:
     return {key: Amounts(count, Decimal(cents[key]).scaleb(-2)) for key, count in sorted(events.items())}
 
 
-def newest_ms(stream: Iterable[Partition]) -> int:
+def newest_ms(stream: Iterable[StreamPartition]) -> int:
     """Return the latest event time of the records that must pass, 0 where there is none."""
     return max((int(each.timestamp_ms[each.passes].max(initial=0)) for each in stream), default=0)
 

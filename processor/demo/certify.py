@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 from processor.errors import EXIT_DONE, EXIT_VIOLATION, StopError
 
 if TYPE_CHECKING:
-    from processor.demo.plan import Plan
+    from processor.demo.plan import DemoPlan
 
 _LIMIT_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Certificate:
+class DemoCertificate:
     """What ``seqmark verify`` printed, and whether all is proved."""
 
     ok: bool
     text: str
 
 
-def certify(plan: Plan) -> Certificate:
+def certify(plan: DemoPlan) -> DemoCertificate:
     """Run ``seqmark verify``.
 
     Raises:
@@ -40,4 +40,4 @@ def certify(plan: Plan) -> Certificate:
     )
     if done.returncode not in {EXIT_DONE, EXIT_VIOLATION}:
         raise StopError(f"seqmark verify ended with exit code {done.returncode}:\n{done.stderr[-2_000:]}")
-    return Certificate(done.returncode == EXIT_DONE, done.stdout.strip())
+    return DemoCertificate(done.returncode == EXIT_DONE, done.stdout.strip())

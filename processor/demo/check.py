@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from processor.generator import FAULTS, Kind
+from processor.generator import FAULTS, RecordKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,12 +41,12 @@ _SHOWN = 5  # differences a partition: one fault can follow from another a thous
 class Receipt(NamedTuple):
     """One receipt as it was read, and why its record was sent."""
 
-    kind: Kind
+    kind: RecordKind
     told: Mapping[str, Any]
 
 
 @dataclass(slots=True)
-class Outcome:
+class CheckOutcome:
     """What became of one partition's records.
 
     Attributes:
@@ -59,8 +59,8 @@ class Outcome:
         differences: For people; empty where all is as it should be.
     """
 
-    passed: Counter[Kind] = field(default_factory=Counter)
-    dropped: Counter[Kind] = field(default_factory=Counter)
+    passed: Counter[RecordKind] = field(default_factory=Counter)
+    dropped: Counter[RecordKind] = field(default_factory=Counter)
     receipts: int = 0
     quarantined: int = 0
     examples: list[Receipt] = field(default_factory=list)
@@ -79,7 +79,7 @@ def compare(
     receipts: Sequence[Seen],
     quarantine: Sequence[Seen],
     grounds: Grounds | None = None,
-) -> Outcome:
+) -> CheckOutcome:
     """Compare one partition's outputs with what its source and the truth ask for.
 
     Args:
@@ -93,7 +93,7 @@ def compare(
     """
     if [record[4] for record in source] != truth.offset.tolist():
         text = f"the source holds {len(source):,} records at other offsets than the {len(truth):,} produced"
-        return Outcome(differences=[f"{place}: {text}"])
+        return CheckOutcome(differences=[f"{place}: {text}"])
     walk = _Walk(place, source, truth, sink)
     walk.through_sink()
     walk.through_receipts(receipts, grounds)
@@ -143,7 +143,7 @@ class _Walk:
         self._expected = np.flatnonzero(truth.passes)
         self._finger = 0
         self._swapped: set[int] = set()
-        self.outcome = Outcome(fate=np.zeros(len(source), np.uint8))
+        self.outcome = CheckOutcome(fate=np.zeros(len(source), np.uint8))
 
     def through_sink(self) -> None:
         """Match the sink's records with the source's."""
@@ -158,7 +158,7 @@ class _Walk:
                     self._differ(row, "passed, and must not have")
             elif not self._passes[row]:
                 if not self._faults[row]:
-                    self.outcome.dropped[Kind(self._kinds[row])] += 1
+                    self.outcome.dropped[RecordKind(self._kinds[row])] += 1
             elif not self._explain(row, here):
                 return
         left = len(self._sink) - self._finger
@@ -177,7 +177,7 @@ class _Walk:
             self._pass(row)
         elif here is None or here == then:
             self._differ(row, "is lost")
-            self.outcome.dropped[Kind(self._kinds[row])] += 1
+            self.outcome.dropped[RecordKind(self._kinds[row])] += 1
         elif after == record:
             self._say(f"the sink has a record too many at its offset {self._at(0)}")
             self._finger += 2
@@ -234,7 +234,7 @@ class _Walk:
             self._say(f"the quarantine has {len(quarantine):,} records instead of {len(wanted):,}")
 
     def _note(self, row: int, told: Mapping[str, Any]) -> None:
-        kind, outcome = Kind(self._kinds[row]), self.outcome
+        kind, outcome = RecordKind(self._kinds[row]), self.outcome
         outcome.receipts += 1
         if sum(each.kind is kind for each in outcome.examples) < _EXAMPLES:
             outcome.examples.append(Receipt(kind, told))
@@ -257,11 +257,11 @@ class _Walk:
         return following is not None and self._source[following][:4] == self._source[row][:4]
 
     def _pass(self, row: int) -> None:
-        self.outcome.passed[Kind(self._kinds[row])] += 1
+        self.outcome.passed[RecordKind(self._kinds[row])] += 1
         self.outcome.fate[row] = PASSED
 
     def _differ(self, row: int, what: str) -> None:
-        offset, kind = self._source[row][4], Kind(self._kinds[row]).label
+        offset, kind = self._source[row][4], RecordKind(self._kinds[row]).label
         self.outcome.differences.append(f"{self._place}:{offset} ({kind}) {what}")
 
     def _say(self, what: str) -> None:

@@ -16,7 +16,7 @@ from processor.kafka.plain.consumer import GroupPosition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from processor.demo.plan import Plan
+    from processor.demo.plan import DemoPlan
 
 _POLL_S = 0.1
 _STOP_S = 15.0  # the worker promises 10
@@ -36,7 +36,7 @@ class Drained:
     working_s: float
 
 
-async def drain(plan: Plan, records: int, progress: Callable[[int], None]) -> Drained:
+async def drain(plan: DemoPlan, records: int, progress: Callable[[int], None]) -> Drained:
     """Run ``seqmark worker --drain`` until it ends.
 
     Args:
@@ -70,7 +70,7 @@ async def drain(plan: Plan, records: int, progress: Callable[[int], None]) -> Dr
 
 
 async def _watch(
-    plan: Plan, worker: asyncio.subprocess.Process, records: int, progress: Callable[[int], None]
+    plan: DemoPlan, worker: asyncio.subprocess.Process, records: int, progress: Callable[[int], None]
 ) -> float:
     """Follow the group's committed offsets until they or the worker are at the end."""
     kafka, group = plan.settings.kafka, plan.settings.worker.application_id

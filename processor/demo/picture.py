@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from processor.generator import Kind
+from processor.generator import RecordKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,24 +20,24 @@ BIN_MS = 5 * 60_000
 
 _RAW, _CLEAN, _INK = "#c2410c", "#1d6fa5", "#333333"
 # From the palette of Okabe and Ito: told apart by people who see few colours, and in print.
-_KINDS = {Kind.RESEND: "#e69f00", Kind.TAIL: "#cc79a7", Kind.LATE: "#009e73"}
+_KINDS = {RecordKind.RESEND: "#e69f00", RecordKind.TAIL: "#cc79a7", RecordKind.LATE: "#009e73"}
 _NAMES = {
-    Kind.RESEND: "immediate resend",
-    Kind.TAIL: "resent tail after a crash",
-    Kind.LATE: "connector's late restart",
+    RecordKind.RESEND: "immediate resend",
+    RecordKind.TAIL: "resent tail after a crash",
+    RecordKind.LATE: "connector's late restart",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class PictureTimes:
     """Event times in ms, int64[n] each, of what was seen in the topics."""
 
     raw: NDArray[np.int64]
     clean: NDArray[np.int64]
-    dropped: Mapping[Kind, NDArray[np.int64]]
+    dropped: Mapping[RecordKind, NDArray[np.int64]]
 
 
-def draw(times: Times, path: Path, title: str) -> None:
+def draw(times: PictureTimes, path: Path, title: str) -> None:
     """Write the picture; the ending of ``path`` says whether as SVG or PNG."""
     # Late: it takes a second, and a worker never draws. Agg needs no display.
     import matplotlib as mpl  # noqa: PLC0415 - see above
@@ -68,7 +68,7 @@ def _edges(raw: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.arange(first, last + 2) * BIN_MS
 
 
-def _counts(axes: Any, times: Times, edges: NDArray[np.int64]) -> None:
+def _counts(axes: Any, times: PictureTimes, edges: NDArray[np.int64]) -> None:
     raw, _ = np.histogram(times.raw, edges)
     clean, _ = np.histogram(times.clean, edges)
     at = [datetime.fromtimestamp(edge / 1000, UTC) for edge in edges.tolist()]
@@ -85,7 +85,7 @@ def _counts(axes: Any, times: Times, edges: NDArray[np.int64]) -> None:
     _tidy(axes)
 
 
-def _drops(axes: Any, times: Times, edges: NDArray[np.int64]) -> None:
+def _drops(axes: Any, times: PictureTimes, edges: NDArray[np.int64]) -> None:
     at = _numbers([datetime.fromtimestamp(edge / 1000, UTC) for edge in edges.tolist()])
     ground = np.zeros(edges.size - 1, np.int64)
     for kind, colour in _KINDS.items():

@@ -77,7 +77,7 @@ _RUN = re.compile(r"demo-[0-9]{6}-[0-9a-f]{6}")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DemoPlan:
     """One run: how duplicates are told, its files, its settings and the environment of its worker."""
 
     mode: Mode
@@ -99,7 +99,7 @@ class Plan:
 
 def make_plan(
     directory: Path, bootstrap_servers: str, mode: Mode = "watermark", environ: Mapping[str, str] = os.environ
-) -> Plan:
+) -> DemoPlan:
     """Write the config of a new run into ``directory`` and load it.
 
     What the run before has left there goes: its files belong to topics that nobody reads any more.
@@ -133,7 +133,7 @@ def make_plan(
     config.write_text(_CONFIG.format(dedup=_DEDUP[mode], **quoted), encoding="utf-8")
     inherited = {key: value for key, value in environ.items() if not key.upper().startswith(_NOT_INHERITED)}
     inherited["SEQMARK_KAFKA__BOOTSTRAP_SERVERS"] = bootstrap_servers
-    return Plan(
+    return DemoPlan(
         mode=mode,
         config=config,
         truth=directory / "truth.jsonl",

@@ -17,8 +17,8 @@ import numpy as np
 from processor.demo.check import Seen, compare, id_grounds
 from processor.demo.drain import Drained, drain
 from processor.demo.plan import ID_MEMBER
-from processor.demo.summary import Checked
-from processor.generator import Options, make_stream
+from processor.demo.summary import DemoChecks
+from processor.generator import StreamOptions, make_stream
 from processor.generator import truth as truth_file
 from processor.kafka.options import client_options
 from processor.kafka.plain.consumer import read_partition
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from processor.demo.plan import Plan
-    from processor.generator import Partition
+    from processor.demo.plan import DemoPlan
+    from processor.generator import StreamPartition
     from processor.generator.truth import Truth
 
 PARTITIONS = 4
@@ -38,7 +38,7 @@ DUPLICATES = 0.05
 _MALFORMED = 25 / 475_000
 
 
-class Audience(Protocol):
+class DemoAudience(Protocol):
     """Who is told."""
 
     def say(self, text: str) -> None:
@@ -51,23 +51,23 @@ class Audience(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class DemoRun:
     """What came of the steps."""
 
-    stream: Sequence[Partition]
+    stream: Sequence[StreamPartition]
     truths: Sequence[Truth]
     drained: Drained
-    checked: Sequence[Checked]
+    checked: Sequence[DemoChecks]
 
 
-async def run(plan: Plan, records: int, seed: int, audience: Audience) -> Run:
+async def run(plan: DemoPlan, records: int, seed: int, audience: DemoAudience) -> DemoRun:
     """Do the three steps.
 
     Raises:
         StopError: The broker or the worker failed.
     """
     kafka, pipeline = plan.settings.kafka, plan.pipeline
-    options = Options(records, DUPLICATES, seed, PARTITIONS, 0, malformed=_MALFORMED)
+    options = StreamOptions(records, DUPLICATES, seed, PARTITIONS, 0, malformed=_MALFORMED)
     stream = make_stream(pipeline.dedup, options.ending_by(int(time.time() * 1000)))
     await open_source(kafka, pipeline.source, PARTITIONS)
     audience.say(f"1. producing {records:,} clicks into {pipeline.source}")
@@ -87,12 +87,12 @@ async def run(plan: Plan, records: int, seed: int, audience: Audience) -> Run:
             await _check(plan, number, stream[number], part, advance) for number, part in enumerate(truths)
         ]
     audience.say(f"   done in {time.monotonic() - began:.1f} s")
-    return Run(stream, truths, drained, checked)
+    return DemoRun(stream, truths, drained, checked)
 
 
 async def _check(
-    plan: Plan, partition: int, stream: Partition, truth: Truth, progress: Callable[[int], None]
-) -> Checked:
+    plan: DemoPlan, partition: int, stream: StreamPartition, truth: Truth, progress: Callable[[int], None]
+) -> DemoChecks:
     """Read one partition of the three topics and compare; a partition at a time bounds the memory."""
     options, pipeline = client_options(plan.settings.kafka), plan.pipeline
     topics = (pipeline.source, pipeline.sink, pipeline.duplicates or "", pipeline.quarantine or "")
@@ -103,7 +103,7 @@ async def _check(
     grounds = None if stream.judged is None else id_grounds(place, source, stream.judged, ID_MEMBER)
     outcome = compare(place, source, truth, sink, receipts, quarantine, grounds)
     progress(len(truth))
-    return Checked(outcome, _times(source), _times(sink), truth.kind)
+    return DemoChecks(outcome, _times(source), _times(sink), truth.kind)
 
 
 def _times(records: Sequence[Seen]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from processor.demo.aggregate import Aggregated, Amounts, Key, closed, newest_ms, true_rows
 from processor.errors import StopError
 from schemas.config.sinks import interval_ms
-from spark_sink.job import Job, Options
+from spark_sink.job import SinkJob, SinkOptions
 from spark_sink.read_back import read_rows
 from spark_sink.session import spark_session
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from processor.demo.plan import Plan
-    from processor.generator import Partition
+    from processor.demo.plan import DemoPlan
+    from processor.generator import StreamPartition
     from spark_sink.query.progress import Totals
-    from spark_sink.summary import Row
+    from spark_sink.summary import SummaryRow
 
 _MASTER = "local[*]"
 # A run of seconds: what the second compiler would make faster is over before it is done (measured for a read of
@@ -32,7 +32,7 @@ _MASTER = "local[*]"
 _SHORT = "-XX:TieredStopAtLevel=1"
 
 
-class Audience(Protocol):
+class SinkAudience(Protocol):
     """Who is told."""
 
     def say(self, text: str) -> None:
@@ -43,7 +43,7 @@ class Audience(Protocol):
 class _Listener:
     """What the job's audience is here; its batches are few and short, so that their progress is no news."""
 
-    def __init__(self, audience: Audience) -> None:
+    def __init__(self, audience: SinkAudience) -> None:
         self._audience = audience
 
     def say(self, text: str) -> None:
@@ -54,7 +54,7 @@ class _Listener:
 
 
 @contextmanager
-def spark(audience: Audience) -> Iterator[None]:
+def spark(audience: SinkAudience) -> Iterator[None]:
     """Hold a Spark for the job and for all that reads its output; its JVM ends with the process.
 
     Raises:
@@ -65,9 +65,9 @@ def spark(audience: Audience) -> Iterator[None]:
 
 
 def aggregate(
-    plan: Plan,
-    stream: Sequence[Partition],
-    audience: Audience,
+    plan: DemoPlan,
+    stream: Sequence[StreamPartition],
+    audience: SinkAudience,
     stoppable: Callable[[Callable[[], None]], AbstractContextManager[None]],
 ) -> Aggregated:
     """Run the sink over what is in the clean topic now, and put what it has written beside the truth.
@@ -84,7 +84,9 @@ def aggregate(
     began = time.monotonic()
     settings = plan.settings
     (sink,) = settings.sinks
-    job = Job(settings, settings.sinks, Options(master=_MASTER, available_now=True), _Listener(audience))
+    job = SinkJob(
+        settings, settings.sinks, SinkOptions(master=_MASTER, available_now=True), _Listener(audience)
+    )
     with stoppable(job.stop):
         job.run()
     seconds = time.monotonic() - began
@@ -95,7 +97,7 @@ def aggregate(
     return Aggregated(found, done, still, totals.late, totals.bad, seconds)
 
 
-def _row(row: Row) -> tuple[Key, Amounts]:
+def _row(row: SummaryRow) -> tuple[Key, Amounts]:
     (campaign,), (events, revenue) = row.group, row.values
     if not (isinstance(campaign, str) and isinstance(events, int) and isinstance(revenue, Decimal)):
         raise StopError(f"the aggregate has a row of other types than declared: {row}")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from processor.demo.check import DROPPED, Outcome, Receipt
-from processor.demo.picture import Times
-from processor.generator import Kind
+from processor.demo.check import DROPPED, CheckOutcome, Receipt
+from processor.demo.picture import PictureTimes
+from processor.generator import RecordKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.demo.aggregate import Aggregated, Hour
-    from processor.demo.certify import Certificate
+    from processor.demo.certify import DemoCertificate
     from processor.demo.drain import Drained
     from processor.generator.truth import Truth
 
 _EXAMPLES = 2  # of a kind
-COPIES = (Kind.RESEND, Kind.TAIL, Kind.LATE)
+COPIES = (RecordKind.RESEND, RecordKind.TAIL, RecordKind.LATE)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SummaryLine:
     """One comparison."""
 
     what: str
@@ -41,15 +41,15 @@ class Line:
 
 
 @dataclass(slots=True)
-class Checked:
+class DemoChecks:
     """What a plain consumer found in one partition: the outcome, and the times for the picture."""
 
-    outcome: Outcome
+    outcome: CheckOutcome
     source_ms: NDArray[np.int64]
     sink_ms: NDArray[np.int64]
     kind: NDArray[np.uint8]
 
-    def dropped_ms(self, kind: Kind) -> NDArray[np.int64]:
+    def dropped_ms(self, kind: RecordKind) -> NDArray[np.int64]:
         """Event times of what was dropped, of one kind."""
         if self.outcome.fate.size != self.kind.size:
             return np.zeros(0, np.int64)
@@ -58,7 +58,7 @@ class Checked:
 
 
 @dataclass(slots=True)
-class Summary:
+class DemoSummary:
     """All that the demo has to say at its end.
 
     Attributes:
@@ -70,10 +70,10 @@ class Summary:
         receipts: A few, to be shown.
     """
 
-    lines: list[Line]
+    lines: list[SummaryLine]
     aggregated: Aggregated
     differences: list[str]
-    certificate: Certificate
+    certificate: DemoCertificate
     drained: Drained
     records: int = field(default=0)
     receipts: Sequence[Receipt] = ()
@@ -129,48 +129,48 @@ def _hour(hour: Hour) -> dict[str, Any]:
     return {"open": False, "spark": hour.found.events, "truth": hour.truth.events, "revenue": revenue}
 
 
-def count_lines(checked: Sequence[Checked], truths: Sequence[Truth]) -> list[Line]:
+def count_lines(checked: Sequence[DemoChecks], truths: Sequence[Truth]) -> list[SummaryLine]:
     """Compare the counts that were found with the truth's."""
-    passed: Counter[Kind] = Counter()
-    dropped: Counter[Kind] = Counter()
+    passed: Counter[RecordKind] = Counter()
+    dropped: Counter[RecordKind] = Counter()
     for each in checked:
         passed += each.outcome.passed
         dropped += each.outcome.dropped
     lines = [
-        Line("in", sum(each.source_ms.size for each in checked), sum(map(len, truths))),
-        Line("passed", sum(passed.values()), sum(int(truth.passes.sum()) for truth in truths)),
-        Line("in the clean topic", sum(each.sink_ms.size for each in checked), 0),
+        SummaryLine("in", sum(each.source_ms.size for each in checked), sum(map(len, truths))),
+        SummaryLine("passed", sum(passed.values()), sum(int(truth.passes.sum()) for truth in truths)),
+        SummaryLine("in the clean topic", sum(each.sink_ms.size for each in checked), 0),
     ]
-    lines[2] = Line(lines[2].what, lines[2].found, lines[1].truth)
-    again = Line(
+    lines[2] = SummaryLine(lines[2].what, lines[2].found, lines[1].truth)
+    again = SummaryLine(
         "passed again",
         sum(passed[kind] for kind in COPIES),
-        sum(int((truth.passes & (truth.kind != Kind.FIRST)).sum()) for truth in truths),
+        sum(int((truth.passes & (truth.kind != RecordKind.FIRST)).sum()) for truth in truths),
     )
     if again.found or again.truth:
         lines.append(again)
     for kind in COPIES:
         expected = sum(int(((t.kind == kind) & (t.fault == 0) & ~t.passes).sum()) for t in truths)
-        lines.append(Line(f"dropped: {kind.label}", dropped[kind], expected))
-    lines.append(Line("dropped: first", dropped[Kind.FIRST], 0))
+        lines.append(SummaryLine(f"dropped: {kind.label}", dropped[kind], expected))
+    lines.append(SummaryLine("dropped: first", dropped[RecordKind.FIRST], 0))
     receipts = sum(each.outcome.receipts for each in checked)
     lines.append(
-        Line("receipts", receipts, sum(line.truth for line in lines if line.what.startswith("dropped")))
+        SummaryLine("receipts", receipts, sum(line.truth for line in lines if line.what.startswith("dropped")))
     )
     quarantined = sum(each.outcome.quarantined for each in checked)
-    lines.append(Line("quarantined", quarantined, sum(int((t.fault > 0).sum()) for t in truths)))
+    lines.append(SummaryLine("quarantined", quarantined, sum(int((t.fault > 0).sum()) for t in truths)))
     return lines
 
 
-def examples(checked: Sequence[Checked]) -> list[Receipt]:
+def examples(checked: Sequence[DemoChecks]) -> list[Receipt]:
     """Return a few receipts of each kind, of the first partitions that have some."""
     found = [receipt for each in checked for receipt in each.outcome.examples]
     return [receipt for kind in COPIES for receipt in [each for each in found if each.kind is kind][:_EXAMPLES]]
 
 
-def times(checked: Sequence[Checked]) -> Times:
+def times(checked: Sequence[DemoChecks]) -> PictureTimes:
     """Return what the picture shows."""
-    return Times(
+    return PictureTimes(
         np.concatenate([each.source_ms for each in checked]),
         np.concatenate([each.sink_ms for each in checked]),
         {kind: np.concatenate([each.dropped_ms(kind) for each in checked]) for kind in COPIES},

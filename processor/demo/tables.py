@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from processor.demo.aggregate import Aggregated, Amounts
     from processor.demo.check import Receipt
-    from processor.demo.summary import Line
+    from processor.demo.summary import SummaryLine
 
 _NAMES = {
     "passed again": "passed again: its window was over",
@@ -41,7 +41,7 @@ def aggregate_told(aggregated: Aggregated, watermark: str) -> list[str]:
     return said
 
 
-def counts_table(lines: Sequence[Line]) -> Table:
+def counts_table(lines: Sequence[SummaryLine]) -> Table:
     """Return what came in and what became of it, a line a question."""
     table = Table("records", "found", "truth", "")
     for column in table.columns[1:3]:

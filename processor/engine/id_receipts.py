@@ -26,7 +26,7 @@ import numpy as np
 
 from processor.engine.batch.columns import MAX_OVERHEAD_BYTES
 from processor.engine.bytes.varints import VARINT_BYTES, put_bytes
-from processor.engine.extract.ids import MOST_PART_BYTES, Form, Ids, texts
+from processor.engine.extract.ids import MOST_PART_BYTES, Ids, IdTextForm, texts
 from processor.engine.extract.json_text import PLAIN, longer, unescape
 from processor.engine.jit import Int, kernel
 from processor.engine.receipts import (
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from processor.engine.batch.columns import Columns
 
 _NUMBERS = 6
-_BYTES = int(Form.BYTES)
-_ESCAPED = int(Form.ESCAPED)
+_BYTES = int(IdTextForm.BYTES)
+_ESCAPED = int(IdTextForm.ESCAPED)
 _AROUND_BYTES = 24
 """More than stands around a part: a comma, two quotes, ``{"base64":"`` and its end, what fills up fours."""
 _SHORT = np.zeros(128, np.uint8)

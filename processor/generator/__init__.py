@@ -1,6 +1,6 @@
 """Which records does a source get that sends some of them again, and what do the rules say of each?
 
-Pure: arrays and bytes, no Kafka. A stream is determined by its `Options` and the pipeline's dedup: the
+Pure: arrays and bytes, no Kafka. A stream is determined by its `StreamOptions` and the pipeline's dedup: the
 same ones give the same bytes. A partition is a `Layout` (which original stands where, and why) and the
 content of its originals; a record sent again is its original's bytes once more, timestamp included.
 
@@ -22,10 +22,10 @@ import numpy as np
 from processor.errors import ConfigError, Problem
 from processor.generator.content import CAMPAIGNS, FAULTS, Clicks, Marks, Record, SequenceHeaders
 from processor.generator.ids import IdForm, IdMarks
-from processor.generator.layout import MOST_PLANTED, NONE_PLANTED, Kind, Layout, make_layout, shares
+from processor.generator.layout import MOST_PLANTED, NONE_PLANTED, Layout, RecordKind, make_layout, shares
 from processor.generator.numbering import draw_scopes
-from processor.generator.scoped import Form, ScopedMarks
-from processor.generator.window import Rows, Rules, judge, plant_edges
+from processor.generator.scoped import ScopedMarks, ScopeForm
+from processor.generator.window import Rules, WindowRows, judge, plant_edges
 from schemas.config import HeaderSource, WatermarkDedup
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ __all__ = [
     "FAULTS",
     "HOUR_MS",
     "SCOPES",
-    "Kind",
     "Layout",
-    "Options",
-    "Partition",
     "Record",
+    "RecordKind",
+    "StreamOptions",
+    "StreamPartition",
     "check_supported",
     "make_stream",
 ]
@@ -60,7 +60,7 @@ _MOST_SCOPES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class StreamOptions:
     """What to generate.
 
     Attributes:
@@ -100,19 +100,19 @@ class Options:
         if problems:
             raise ConfigError(problems)
 
-    def ending_by(self, now_ms: int) -> Options:
+    def ending_by(self, now_ms: int) -> StreamOptions:
         """Return the same, begun at a full hour so that all of it has happened by ``now_ms``.
 
         What lies further back a broker's retention could delete while it is read.
         """
         return replace(self, start_ms=(now_ms - self.span_ms) // HOUR_MS * HOUR_MS)
 
-    def over(self, partitions: int) -> Options:
+    def over(self, partitions: int) -> StreamOptions:
         """Return the same for another number of partitions."""
         return replace(self, partitions=partitions)
 
 
-class Partition:
+class StreamPartition:
     """The records of one partition, rendered on demand.
 
     Attributes:
@@ -178,7 +178,7 @@ class _Part:
     copies: int
     broken: NDArray[np.int64]
     place: tuple[int, int]
-    options: Options
+    options: StreamOptions
 
     @property
     def span(self) -> tuple[int, int]:
@@ -186,7 +186,7 @@ class _Part:
         return self.options.start_ms, self.options.span_ms
 
 
-def make_stream(dedup: Dedup, options: Options, key: str = "dedup") -> list[Partition]:
+def make_stream(dedup: Dedup, options: StreamOptions, key: str = "dedup") -> list[StreamPartition]:
     """Return the stream's partitions, in order.
 
     Args:
@@ -218,16 +218,16 @@ def make_stream(dedup: Dedup, options: Options, key: str = "dedup") -> list[Part
     return partitions
 
 
-def check_supported(dedup: Dedup, key: str = "dedup") -> Form | IdForm:
+def check_supported(dedup: Dedup, key: str = "dedup") -> ScopeForm | IdForm:
     """Return where the parts of the definition stand in a record.
 
     Raises:
         ConfigError: Streams for this dedup cannot be generated; ``key`` says where it stands.
     """
-    return Form(dedup, key) if isinstance(dedup, WatermarkDedup) else IdForm(dedup, key)
+    return ScopeForm(dedup, key) if isinstance(dedup, WatermarkDedup) else IdForm(dedup, key)
 
 
-def _with_sequences(form: Form, part: _Part) -> Partition:
+def _with_sequences(form: ScopeForm, part: _Part) -> StreamPartition:
     dedup, users = form.dedup, None
     marks: SequenceHeaders | ScopedMarks
     if _is_plain(dedup) and isinstance(dedup.sequence, HeaderSource):
@@ -239,10 +239,12 @@ def _with_sequences(form: Form, part: _Part) -> Partition:
         marks = ScopedMarks(part.marking, form, scope, part.place, part.broken)
     clicks = Clicks(part.content, part.originals, part.place, part.span, users)
     layout = make_layout(part.order, part.originals, part.copies)
-    return Partition(layout, clicks, marks, (layout.kind == Kind.FIRST) & marks.passes[layout.original])
+    return StreamPartition(
+        layout, clicks, marks, (layout.kind == RecordKind.FIRST) & marks.passes[layout.original]
+    )
 
 
-def _with_ids(form: IdForm, part: _Part) -> Partition:
+def _with_ids(form: IdForm, part: _Part) -> StreamPartition:
     rules = Rules.of(form.dedup)
     marks = IdMarks(part.marking, form, part.originals, part.place, part.broken)
     clicks = Clicks(part.content, part.originals, part.place, part.span)
@@ -250,14 +252,14 @@ def _with_ids(form: IdForm, part: _Part) -> Partition:
     planted = NONE_PLANTED
     if not rules.arrival:
         most = min(_EDGES, part.copies // MOST_PLANTED)
-        once = Rows(name, clicks.timestamp_ms, bad, marks.unjudged)
+        once = WindowRows(name, clicks.timestamp_ms, bad, marks.unjudged)
         planted = plant_edges(part.marking, clicks.timestamp_ms, once, rules.window_ms, most)
     layout = make_layout(part.order, part.originals, part.copies, planted)
     at = layout.original
-    rows = Rows(at, clicks.timestamp_ms[at], bad[at], marks.unjudged[at])
+    rows = WindowRows(at, clicks.timestamp_ms[at], bad[at], marks.unjudged[at])
     # Nobody reads an event before it has happened.
     judged = judge(rules, rows, now_ms=sum(part.span))
-    return Partition(layout, clicks, marks, judged.passes, judged)
+    return StreamPartition(layout, clicks, marks, judged.passes, judged)
 
 
 def _is_plain(dedup: WatermarkDedup) -> bool:

@@ -28,7 +28,7 @@ MOST_PLANTED = 8
 NONE_PLANTED = np.empty((2, 0), np.int64)
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     """Why a record was sent; names as in the truth file."""
 
     FIRST = 0
@@ -48,7 +48,7 @@ class Layout:
 
     Attributes:
         original: int32[n], index among the partition's originals.
-        kind: uint8[n], `Kind`.
+        kind: uint8[n], `RecordKind`.
     """
 
     original: NDArray[np.int32]
@@ -79,10 +79,10 @@ def make_layout(
     distance = int(originals * _LATE_DISTANCE)
     single = np.full((1, planted.shape[1]), 1)
     incidents = [
-        _incidents(rng, Kind.RESEND, resend, _RESEND_SIZE, originals, 0),
-        _incidents(rng, Kind.TAIL, tail, _TAIL_SIZE, originals, 0),
-        _incidents(rng, Kind.LATE, late - planted.shape[1], _LATE_SIZE, originals, distance),
-        np.concatenate([Kind.LATE * single, planted, single]),
+        _incidents(rng, RecordKind.RESEND, resend, _RESEND_SIZE, originals, 0),
+        _incidents(rng, RecordKind.TAIL, tail, _TAIL_SIZE, originals, 0),
+        _incidents(rng, RecordKind.LATE, late - planted.shape[1], _LATE_SIZE, originals, distance),
+        np.concatenate([RecordKind.LATE * single, planted, single]),
     ]
     kind, after, first, size = np.concatenate(incidents, axis=1)
     # All rows: the originals, each at its own place, then the incidents' blocks behind theirs.
@@ -99,7 +99,7 @@ def make_layout(
 
 def _incidents(
     rng: np.random.Generator,
-    kind: Kind,
+    kind: RecordKind,
     copies: int,
     sizes: tuple[int, int],
     originals: int,
@@ -123,6 +123,6 @@ def _incidents(
     after = last + (rng.random(size.size) * (originals - last)).astype(np.int64)
     # A late block lies anywhere before the distance, the others end where they are sent.
     room = after - distance - size + 1
-    back = (rng.random(size.size) * (room + 1)).astype(np.int64) if kind is Kind.LATE else 0
+    back = (rng.random(size.size) * (room + 1)).astype(np.int64) if kind is RecordKind.LATE else 0
     first = np.maximum(room - back, 0)
     return np.stack([np.full(size.size, kind), after, first, size]).astype(np.int64)

@@ -34,7 +34,7 @@ class _Break(NamedTuple):
     part: str
 
 
-class Form:
+class ScopeForm:
     """Where the parts of a definition stand in a record.
 
     Args:
@@ -106,7 +106,7 @@ class ScopedMarks:
     def __init__(
         self,
         rng: np.random.Generator,
-        form: Form,
+        form: ScopeForm,
         scope: NDArray[np.int32],
         place: tuple[int, int],
         broken: NDArray[np.int64],

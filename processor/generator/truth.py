@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import orjson
 
-from processor.generator import FAULTS, Kind
+from processor.generator import FAULTS, RecordKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +33,7 @@ class Truth:
     Attributes:
         offset: int64[n].
         passes: bool[n].
-        kind: uint8[n], `Kind`.
+        kind: uint8[n], `RecordKind`.
         fault: uint8[n], index into `FAULTS`; where it is not 0 the record belongs to quarantine.
     """
 
@@ -67,7 +67,7 @@ def _lines(partition: int, truth: Truth, start: int) -> Iterator[str]:
         + (f',"quarantine":"{code}"' if code else "")
         + "}\n"
         for passes in (False, True)
-        for kind in Kind
+        for kind in RecordKind
         for fault, code in enumerate(FAULTS)
     }
     head = f'{{"partition":{partition},"offset":'
@@ -107,6 +107,6 @@ def read(path: Path) -> list[Truth]:
 def _parsed(lines: Iterable[bytes]) -> Iterator[tuple[int, tuple[int, bool, int, int]]]:
     for line in lines:
         item = orjson.loads(line)
-        kind = int(Kind[item["kind"].upper()])
+        kind = int(RecordKind[item["kind"].upper()])
         fault = FAULTS.index(item.get("quarantine", ""))
         yield item["partition"], (item["offset"], item["passes"], kind, fault)

@@ -51,7 +51,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class WindowRows:
     """The records of a partition in offset order, as far as they are judged.
 
     Attributes:
@@ -82,7 +82,7 @@ class Judged:
     expires_ms: NDArray[np.int64]
 
 
-def judge(rules: Rules, rows: Rows, now_ms: int) -> Judged:
+def judge(rules: Rules, rows: WindowRows, now_ms: int) -> Judged:
     """Judge one partition from its first record on.
 
     Args:
@@ -121,7 +121,7 @@ def judge(rules: Rules, rows: Rows, now_ms: int) -> Judged:
 def plant_edges(
     rng: np.random.Generator,
     timestamp_ms: NDArray[np.int64],
-    rows: Rows,
+    rows: WindowRows,
     window_ms: int,
     most: int,
 ) -> NDArray[np.int64]:
@@ -157,7 +157,7 @@ def plant_edges(
     return np.array(planted, np.int64).reshape(-1, 2).T
 
 
-def _clock(timestamp_ms: NDArray[np.int64], rows: Rows) -> NDArray[np.int64]:
+def _clock(timestamp_ms: NDArray[np.int64], rows: WindowRows) -> NDArray[np.int64]:
     """Return int64[n], what the clock reads at each record."""
     clock: NDArray[np.int64] = np.maximum.accumulate(np.where(rows.bad, NEVER, timestamp_ms))
     return clock

@@ -15,8 +15,8 @@ import numpy as np
 
 from processor.engine.ids.block import UnreadableBlockError
 from processor.engine.ids.bloom.bits import NOWHERE
-from processor.engine.ids.bloom.numbering import BloomIndex
-from processor.engine.ids.bloom.window import BloomWindow, Found
+from processor.engine.ids.bloom.numbering import BloomNumbering
+from processor.engine.ids.bloom.window import BloomLookup, BloomWindow
 from processor.errors import StopError
 from processor.judges.ids import IdJudge, worker_clock_ms
 from processor.state.ids.bloom_log import BloomLog
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.extract.ids import Ids
-    from processor.engine.ids.block import Rows
+    from processor.engine.ids.block import IdRows
     from processor.engine.ids.judgement import IdJudgement
-    from processor.judges.judge import Times
+    from processor.judges.judge import ClockStats
     from schemas.config import InsertIdDedup
 
 
@@ -57,7 +57,7 @@ class BloomIds(IdJudge):
 
     def __init__(self, dedup: InsertIdDedup, now_ms: Callable[[], int] = worker_clock_ms) -> None:
         self._window = window_of(dedup)
-        self._index = BloomIndex(self._window)
+        self._index = BloomNumbering(self._window)
         self._kept = BloomLog(self._index)
         super().__init__(dedup, self._kept, now_ms)
 
@@ -69,7 +69,7 @@ class BloomIds(IdJudge):
         except MemoryError as error:
             raise StopError(f"the ids of one transaction do not fit: {error}") from error
 
-    def _found(self, ids: Ids, hit: NDArray[np.int64]) -> Found:
+    def _found(self, ids: Ids, hit: NDArray[np.int64]) -> BloomLookup:
         """Look hits up. All that is committed is in memory or in the store, see `BloomLog`.
 
         An id stands under the last bucket in which it was remembered, and before that under earlier ones, so
@@ -90,9 +90,9 @@ class BloomIds(IdJudge):
             earlier = np.searchsorted(-buckets, -bucket, side="right")
             left = earlier < buckets.size
             asked, bucket = asked[left], buckets[earlier[left]]
-        return Found(known, owner, reading)
+        return BloomLookup(known, owner, reading)
 
-    def _look_up(self, bucket: NDArray[np.int64], hashes: NDArray[np.uint64]) -> Found:
+    def _look_up(self, bucket: NDArray[np.int64], hashes: NDArray[np.uint64]) -> BloomLookup:
         """Return what is known of some ids, each in one bucket.
 
         Raises:
@@ -104,13 +104,13 @@ class BloomIds(IdJudge):
         except (StoreError, UnreadableBlockError) as error:
             raise self._corrupt(error) from error
 
-    def _staged(self) -> Rows:
+    def _staged(self) -> IdRows:
         return self._index.staged()
 
     def size(self) -> tuple[int, int]:
         """See `Judge.size`: ids in the filters, one that was renewed counts in each of its buckets."""
         return self._window.ids, self._window.size_bytes + self._kept.runs.size_bytes
 
-    def times(self) -> Times:
+    def times(self) -> ClockStats:
         """See `Judge.times`."""
         return super().times()._replace(false_positive_rate=self._window.rate)

@@ -24,8 +24,8 @@ from processor.engine.batch.columns import HEADER_BYTES
 from processor.engine.extract.ids import HeaderPart, IdExtractor, KeyPart, ValuePart
 from processor.engine.ids import clock
 from processor.engine.ids.block import (
-    Confirmed,
-    Rows,
+    CandidateRows,
+    IdRows,
     UnreadableBlockError,
     confirm,
     decode_pages,
@@ -37,7 +37,7 @@ from processor.engine.ids.exact.renewed_index import RenewedIndex
 from processor.engine.ids.recorded_clock import NOT_KNOWN, WorkerClock
 from processor.engine.verdict import Verdict
 from processor.errors import RebuildError, StopError
-from processor.judges.judge import Evidence, Judgement, Times
+from processor.judges.judge import ClockStats, Evidence, Judgement
 from processor.state.ids.exact_log import PAGES_A_STEP, ExactLog
 from processor.state.ids.id_log import refusing_too_many
 from processor.state.kv.store import CorruptStoreError, StoreError
@@ -170,7 +170,7 @@ class IdJudge(ABC):
         """Judge a chunk's records in order, and stage what is remembered."""
 
     @abstractmethod
-    def _staged(self) -> Rows:
+    def _staged(self) -> IdRows:
         """Return what the next commit remembers."""
 
     @abstractmethod
@@ -210,7 +210,7 @@ class IdJudge(ABC):
         self._blocks = []
         return self._batches(self._staged(), limit_bytes)
 
-    def _batches(self, rows: Rows, limit_bytes: int) -> list[EncodedBatch]:
+    def _batches(self, rows: IdRows, limit_bytes: int) -> list[EncodedBatch]:
         now_ms = worker_clock_ms()
         batches = []
         while len(rows):
@@ -238,10 +238,10 @@ class IdJudge(ABC):
         self._blocks = []
         self._judged = 0
 
-    def times(self) -> Times:
+    def times(self) -> ClockStats:
         """See `Judge.times`."""
         committed = self._log.clock_ms
-        times = Times(None if committed == clock.NEVER else committed, self._behind, self._ahead)
+        times = ClockStats(None if committed == clock.NEVER else committed, self._behind, self._ahead)
         self._behind = self._ahead = 0
         return times
 
@@ -281,10 +281,10 @@ class InsertIds(IdJudge):
         with refusing_too_many():
             return self._index.judge(ids, offset, reading_ms, wanted, confirmed)
 
-    def _confirmed(self, wanted: Candidates) -> Confirmed:
+    def _confirmed(self, wanted: Candidates) -> CandidateRows:
         """Read the candidates' pages. All that is committed is in the store, see `IdLog.due`."""
         if not wanted.page.size:
-            return Confirmed.none()
+            return CandidateRows.none()
         table = self._table
         assert table is not None  # noqa: S101 - `load` has given it
         try:
@@ -294,7 +294,7 @@ class InsertIds(IdJudge):
         except (CorruptStoreError, UnreadableBlockError) as error:
             raise self._corrupt(error) from error
 
-    def _staged(self) -> Rows:
+    def _staged(self) -> IdRows:
         return self._index.staged()
 
     def _limits(self) -> list[tuple[int, int]] | None:
@@ -308,7 +308,7 @@ class InsertIds(IdJudge):
             return super().changelog_batches(limit_bytes)
         return [batch for rows in self._everything() for batch in self._batches(rows, limit_bytes)]
 
-    def _everything(self) -> Iterator[Rows]:
+    def _everything(self) -> Iterator[IdRows]:
         """Read all living ids from the local store, some 45,000 at a time."""
         assert self._table is not None  # noqa: S101 - `load` has given it
         some: list[tuple[int, bytes]] = []
@@ -383,11 +383,11 @@ def _part(part: IdPart) -> Part:
             return ValuePart(part.pointer)
 
 
-def _cut(rows: Rows, count: int) -> tuple[Rows, Rows]:
+def _cut(rows: IdRows, count: int) -> tuple[IdRows, IdRows]:
     """Return the first ``count`` rows, and the others."""
 
-    def part(cut: slice, first: int) -> Rows:
+    def part(cut: slice, first: int) -> IdRows:
         columns: list[NDArray[np.int64]] = [rows.owner[cut], rows.reading_ms[cut], rows.supersedes[cut]]
-        return Rows(first, rows.hash[cut], *columns)
+        return IdRows(first, rows.hash[cut], *columns)
 
     return part(slice(count), rows.first), part(slice(count, None), rows.first + count)

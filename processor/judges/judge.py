@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from processor.engine.batch.columns import Columns
     from processor.engine.extract.ids import Ids
-    from processor.state.state_log import Bulk
+    from processor.state.state_log import StateLog
     from processor.state.table import Table
     from processor.wire.encode import EncodedBatch
 
@@ -116,7 +116,7 @@ class Judgement:
         return IdGrounds(self.verdict, evidence.ids, self.owner, self.expires_ms)
 
 
-class Times(NamedTuple):
+class ClockStats(NamedTuple):
     """What the clock of a partition in mode insert-id has met.
 
     Attributes:
@@ -136,7 +136,7 @@ class Judge(Protocol):
     """Judges the records of one source partition, in offset order."""
 
     @property
-    def log(self) -> Bulk | None:
+    def log(self) -> StateLog | None:
         """What the table keeps and restores in bulk; None: everything goes through `load` and `changes`."""
         ...
 
@@ -176,7 +176,7 @@ class Judge(Protocol):
         """Return how many scopes there are, or ids, and how many bytes they take."""
         ...
 
-    def times(self) -> Times | None:
+    def times(self) -> ClockStats | None:
         """Return what the partition's clock says and has said since the last call; None: it has none."""
         ...
 

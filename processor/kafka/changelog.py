@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from processor.engine.batch.columns import Columns
-    from processor.kafka.client import Link
+    from processor.kafka.client import Client
 
 EMPTY_FETCHES = 60
 """Half a second each: a leader that says nothing for this long is not going to."""
@@ -39,7 +39,7 @@ class PartitionReader(ABC):
         partition: Its number.
     """
 
-    def __init__(self, link: Link, decoder: Decoder, topic: str, partition: int) -> None:
+    def __init__(self, link: Client, decoder: Decoder, topic: str, partition: int) -> None:
         self._link = link
         self._decoder = decoder
         self._tp = TopicPartition(topic, partition)

@@ -6,8 +6,8 @@ protocol structures and its group coordinator. This module is the only one that 
 the requests that aiokafka has not, which `processor.kafka.transactions.admin_requests` and `kip516` build of
 its protocol types; `check_aiokafka` compares them with what was read when this was written (aiokafka 0.14).
 
-Invariants: every call to the broker made through `Link` has a deadline of ours (trap 7); a `Link` speaks of one
-topic by a name as long as it lives (trap 18), and never has one created.
+Invariants: every call to the broker made through `Client` has a deadline of ours (trap 7); a `Client` speaks of
+one topic by a name as long as it lives (trap 18), and never has one created.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ __all__ = [
     "AbstractPartitionAssignor",
     "AddOffsetsToTxnRequest",
     "AddPartitionsToTxnRequest",
+    "Client",
     "ConsumerProtocolMemberAssignment",
     "ConsumerProtocolMemberMetadata",
     "ConsumerRebalanceListener",
@@ -88,9 +89,8 @@ __all__ = [
     "HeartbeatRequest",
     "IncompatibleBrokerVersion",
     "InitProducerIdRequest",
-    "Kafka",
+    "KafkaCode",
     "KafkaError",
-    "Link",
     "OffsetCommitRequest",
     "OffsetFetchRequest",
     "OffsetRequest",
@@ -105,7 +105,7 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_MS = 30_000
-"""aiokafka's own limit for one request; ours (`Link.request`) is never longer."""
+"""aiokafka's own limit for one request; ours (`Client.request`) is never longer."""
 ANSWER_S = 5.0
 """For a question that any broker can answer, the connection included; then the next one is asked. A broker
 answers within milliseconds, one that collects its garbage within a second or two."""
@@ -119,7 +119,7 @@ SESSION_SHARE = 0.8
 """Of a SASL session, after which it is renewed; Java's clients do so after 85 to 95 % of it."""
 
 
-class Kafka(IntEnum):
+class KafkaCode(IntEnum):
     """The error codes of Kafka's protocol that we tell apart."""
 
     NONE = 0
@@ -171,7 +171,7 @@ class Kafka(IntEnum):
 def error_name(code: int) -> str:
     """Return Kafka's name of an error code; aiokafka knows no name for some (trap 14)."""
     try:
-        return Kafka(code).name
+        return KafkaCode(code).name
     except ValueError:
         return f"{for_code(code).__name__} ({code})"
 
@@ -452,7 +452,7 @@ class _Client(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
         raise problem
 
 
-class Link:
+class Client:
     """Connections to the brokers, metadata and coordinators, with a deadline on each call.
 
     Attributes:
@@ -500,7 +500,7 @@ class Link:
         topics: Iterable[str] = (),
         ids: dict[str, bytes] | None = None,
         changed: Callable[[str, Change], None] = lambda _topic, _change: None,
-    ) -> Link:
+    ) -> Client:
         """Connect, and learn where the partitions of ``topics`` are.
 
         Args:

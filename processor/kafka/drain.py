@@ -15,12 +15,12 @@ from processor.kafka.fetch import Fetcher, OutOfRangeError
 from processor.kafka.offsets import committed, last_stable
 
 if TYPE_CHECKING:
-    from processor.kafka.client import Link
+    from processor.kafka.client import Client
 
 POLL_S = 0.2
 
 
-async def taken_in(link: Link, group_id: str, topic: str) -> None:
+async def taken_in(link: Client, group_id: str, topic: str) -> None:
     """Wait until the group has committed all of ``topic`` up to the last stable offsets that it has now.
 
     Waits as long as that takes: what is in the way is for those to say who read the topic.
@@ -46,7 +46,7 @@ async def taken_in(link: Link, group_id: str, topic: str) -> None:
         await asyncio.sleep(POLL_S)
 
 
-async def _nothing(link: Link, tp: TopicPartition, position: int, target: int) -> bool:
+async def _nothing(link: Client, tp: TopicPartition, position: int, target: int) -> bool:
     """Whether there is nothing between a position and an offset, as compaction can leave it."""
     try:
         chunks = await Fetcher(link).fetch({tp: position})

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from processor.errors import RebuildError
 from processor.kafka.client import (
+    Client,
     FetchRequest,
     IncompatibleBrokerVersion,
-    Kafka,
+    KafkaCode,
     KafkaError,
-    Link,
     TopicPartition,
     error_name,
 )
@@ -50,8 +50,8 @@ BACKOFF_LAST_S = 1.0
 CALM_S = 5.0
 """After so long without trouble the next one begins with a short pause again."""
 
-_OTHER_ID = {Kafka.UNKNOWN_TOPIC_ID, Kafka.INCONSISTENT_TOPIC_ID}
-_RETRY_SILENTLY = {Kafka.OFFSET_NOT_AVAILABLE, Kafka.REPLICA_NOT_AVAILABLE}
+_OTHER_ID = {KafkaCode.UNKNOWN_TOPIC_ID, KafkaCode.INCONSISTENT_TOPIC_ID}
+_RETRY_SILENTLY = {KafkaCode.OFFSET_NOT_AVAILABLE, KafkaCode.REPLICA_NOT_AVAILABLE}
 
 
 class OutOfRangeError(Exception):
@@ -93,7 +93,7 @@ class _Asked:
 
 
 class Fetcher:
-    """Fetches over a `Link` of its own, because a waiting fetch blocks its connection.
+    """Fetches over a `Client` of its own, because a waiting fetch blocks its connection.
 
     Each leader has a request of its own on its way, from one call to the next where need be: one that says
     nothing, or a partition that has no leader, holds up nobody else. Who leads is asked beside that.
@@ -103,7 +103,9 @@ class Fetcher:
         seen: Told of partition, last stable offset and end of whatever is answered.
     """
 
-    def __init__(self, link: Link, seen: Callable[[TopicPartition, int, int], None] = lambda *_: None) -> None:
+    def __init__(
+        self, link: Client, seen: Callable[[TopicPartition, int, int], None] = lambda *_: None
+    ) -> None:
         self._link = link
         self._seen = seen
         self._turn = 0
@@ -206,7 +208,7 @@ class Fetcher:
         for topic, parts in found:
             for partition, code, high, stable, *rest in parts:
                 tp = TopicPartition(topic, partition)
-                if code == Kafka.NONE:
+                if code == KafkaCode.NONE:
                     self._seen(tp, stable, high)
                     chunks.append(self._chunk(tp, wanted[tp], stable, rest, version))
                 elif code in _OTHER_ID and not self._link.lost(topic):
@@ -250,13 +252,13 @@ class Fetcher:
 
 def _failure(tp: TopicPartition, code: int, position: int) -> OutOfRangeError | RebuildError | None:
     """Return what the caller has to do something about; None: ask again, maybe somebody else."""
-    if code == Kafka.OFFSET_OUT_OF_RANGE:
+    if code == KafkaCode.OFFSET_OUT_OF_RANGE:
         return OutOfRangeError(tp, position)
-    if code == Kafka.UNKNOWN_TOPIC_OR_PARTITION or code in _OTHER_ID:
+    if code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION or code in _OTHER_ID:
         # It may come back as another topic of the same name: the slot is opened anew, which looks.
         return RebuildError("source", f"{tp.topic}:{tp.partition}: {error_name(code)}")
     if code not in _RETRY_SILENTLY:
-        hint = ": allow this user READ on it" if code == Kafka.TOPIC_AUTHORIZATION_FAILED else ""
+        hint = ": allow this user READ on it" if code == KafkaCode.TOPIC_AUTHORIZATION_FAILED else ""
         log.warning(
             "fetch of %s:%s at %s failed: %s%s", tp.topic, tp.partition, position, error_name(code), hint
         )

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from processor.errors import RebuildError
 from processor.kafka.client import (
-    Kafka,
+    Client,
+    KafkaCode,
     KafkaError,
-    Link,
     OffsetFetchRequest,
     OffsetRequest,
     TopicPartition,
@@ -45,7 +45,7 @@ class Bounds(NamedTuple):
 
 
 async def bounds(
-    link: Link, partitions: Iterable[TopicPartition], deadline_s: float = DEADLINE_S
+    link: Client, partitions: Iterable[TopicPartition], deadline_s: float = DEADLINE_S
 ) -> dict[TopicPartition, Bounds]:
     """Ask the leaders for the bounds of ``partitions``.
 
@@ -61,7 +61,7 @@ async def bounds(
 
 
 async def last_stable(
-    link: Link, partitions: Iterable[TopicPartition], deadline_s: float = DEADLINE_S
+    link: Client, partitions: Iterable[TopicPartition], deadline_s: float = DEADLINE_S
 ) -> dict[TopicPartition, int]:
     """Ask the leaders for the last stable offsets of ``partitions``: below them no transaction is open.
 
@@ -72,7 +72,7 @@ async def last_stable(
 
 
 async def offsets_at(
-    link: Link, partitions: Iterable[TopicPartition], timestamp_ms: int, deadline_s: float = DEADLINE_S
+    link: Client, partitions: Iterable[TopicPartition], timestamp_ms: int, deadline_s: float = DEADLINE_S
 ) -> dict[TopicPartition, int | None]:
     """Return the offset of each partition's first committed record with at least this timestamp.
 
@@ -86,7 +86,7 @@ async def offsets_at(
 
 
 async def _list(
-    link: Link, wanted: list[TopicPartition], when: int, isolation: int, deadline_s: float
+    link: Client, wanted: list[TopicPartition], when: int, isolation: int, deadline_s: float
 ) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
     deadline = time.monotonic() + deadline_s
@@ -111,7 +111,7 @@ async def _list(
         await asyncio.sleep(0.1)
 
 
-async def _ask(link: Link, node: int, request: OffsetRequest, found: dict[TopicPartition, int]) -> str:
+async def _ask(link: Client, node: int, request: OffsetRequest, found: dict[TopicPartition, int]) -> str:
     """Ask one leader; adds to ``found`` and returns what was wrong, if anything."""
     try:
         response = await link.request(node, request, coordination=True, timeout_s=ASK_S)
@@ -120,7 +120,7 @@ async def _ask(link: Link, node: int, request: OffsetRequest, found: dict[TopicP
     problem = ""
     for topic, parts in response.topics:
         for partition, code, _, offset in parts:
-            if code == Kafka.NONE:
+            if code == KafkaCode.NONE:
                 found[TopicPartition(topic, partition)] = offset
             else:
                 problem = f"{topic}:{partition}: {error_name(code)}"
@@ -128,7 +128,7 @@ async def _ask(link: Link, node: int, request: OffsetRequest, found: dict[TopicP
 
 
 async def committed(
-    link: Link, group_id: str, partitions: Iterable[TopicPartition], deadline_s: float = DEADLINE_S
+    link: Client, group_id: str, partitions: Iterable[TopicPartition], deadline_s: float = DEADLINE_S
 ) -> dict[TopicPartition, int]:
     """Return what the group has committed; partitions without a commit are left out.
 
@@ -148,7 +148,7 @@ async def committed(
             response = await link.request(node, request, coordination=True, timeout_s=ASK_S)
             for topic, parts in response.topics:
                 for partition, offset, _, code in parts:
-                    if code != Kafka.NONE:
+                    if code != KafkaCode.NONE:
                         problem = error_name(code)
                     elif offset >= 0:
                         found[TopicPartition(topic, partition)] = offset

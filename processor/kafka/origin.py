@@ -12,11 +12,11 @@ from processor.kafka.offsets import bounds
 from schemas.changelog.values import NO_TOPIC, Origin
 
 if TYPE_CHECKING:
-    from processor.kafka.client import Link
+    from processor.kafka.client import Client
 
 
 async def origin_at(
-    link: Link, sink: str, duplicates: str | None, quarantine: str | None, number: int, source_offset: int
+    link: Client, sink: str, duplicates: str | None, quarantine: str | None, number: int, source_offset: int
 ) -> Origin:
     """Return where source and outputs stand before what is taken in from ``source_offset`` on.
 

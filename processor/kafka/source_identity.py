@@ -17,7 +17,7 @@ from processor.kafka.fetch import Fetcher, OutOfRangeError
 from schemas.changelog.values import NO_BATCH
 
 if TYPE_CHECKING:
-    from processor.kafka.client import Link, TopicPartition
+    from processor.kafka.client import Client, TopicPartition
     from processor.kafka.offsets import Bounds
     from schemas.changelog.values import Position
 
@@ -25,7 +25,7 @@ ATTEMPTS = 20
 
 
 async def check_same_source(
-    link: Link, tp: TopicPartition, position: Position, limits: Bounds, *, compacted: bool
+    link: Client, tp: TopicPartition, position: Position, limits: Bounds, *, compacted: bool
 ) -> None:
     """Compare the source with what the state remembers of it.
 
@@ -58,7 +58,7 @@ async def check_same_source(
         )
 
 
-async def _batch_at(link: Link, tp: TopicPartition, offset: int) -> tuple[int, int]:
+async def _batch_at(link: Client, tp: TopicPartition, offset: int) -> tuple[int, int]:
     """Return base offset and CRC of the batch that holds ``offset``."""
     fetcher = Fetcher(link)
     table = np.empty((1, columns.BATCH_COLUMNS), np.int64)

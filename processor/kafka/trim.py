@@ -12,10 +12,10 @@ import logging
 from typing import TYPE_CHECKING
 
 from processor.errors import RebuildError
-from processor.kafka.client import DeleteRecordsRequest, Kafka, KafkaError, error_name
+from processor.kafka.client import DeleteRecordsRequest, KafkaCode, KafkaError, error_name
 
 if TYPE_CHECKING:
-    from processor.kafka.client import Link, TopicPartition
+    from processor.kafka.client import Client, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ TIMEOUT_MS = 10_000
 """How long the leader waits for its followers; deleting is a matter of a file's head and takes it no time."""
 
 
-async def delete_before(link: Link, tp: TopicPartition, offset: int) -> None:
+async def delete_before(link: Client, tp: TopicPartition, offset: int) -> None:
     """Delete the records of a partition below ``offset``; what is deleted already may be so again.
 
     Raises:
@@ -39,8 +39,8 @@ async def delete_before(link: Link, tp: TopicPartition, offset: int) -> None:
     response = await link.request(leader, request)
     codes = [answer[2] for topic in response.topics for answer in topic[1]]
     # What lies below the log's start is deleted already.
-    for code in set(codes) - {0, Kafka.OFFSET_OUT_OF_RANGE}:
-        hint = "; allow DELETE on it" if code == Kafka.TOPIC_AUTHORIZATION_FAILED else ""
+    for code in set(codes) - {0, KafkaCode.OFFSET_OUT_OF_RANGE}:
+        hint = "; allow DELETE on it" if code == KafkaCode.TOPIC_AUTHORIZATION_FAILED else ""
         message = f"{tp.topic}:{tp.partition}: DeleteRecords was refused: {error_name(code)}{hint}"
         raise RebuildError("trim", message)
 
@@ -55,13 +55,13 @@ class Trimmer:
         self._wanted: dict[TopicPartition, int] = {}
         self._task: asyncio.Task[None] | None = None
 
-    def want(self, link: Link, tp: TopicPartition, offset: int) -> None:
+    def want(self, link: Client, tp: TopicPartition, offset: int) -> None:
         """Have the records below ``offset`` deleted soon."""
         self._wanted[tp] = offset
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(link), name=f"trim {tp.topic}")
 
-    async def _run(self, link: Link) -> None:
+    async def _run(self, link: Client) -> None:
         while self._wanted:
             wanted, self._wanted = self._wanted, {}
             for tp, offset in wanted.items():

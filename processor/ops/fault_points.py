@@ -13,7 +13,7 @@ import signal
 from enum import StrEnum
 
 
-class Step(StrEnum):
+class CommitStep(StrEnum):
     """The commit's steps, as numbered in `processor.pipeline.slot_pipeline` and docs/architecture.md."""
 
     BEGUN = "begun"
@@ -39,7 +39,7 @@ _pipeline = os.environ.get("SEQMARK_FAULT_PIPELINE", "")
 _signal = signal.SIGSTOP if os.environ.get("SEQMARK_FAULT_ACTION") == "stop" else signal.SIGKILL
 
 
-def reached(step: Step | Restoring, pipeline: str = "") -> None:
+def reached(step: CommitStep | Restoring, pipeline: str = "") -> None:
     """Note that ``step`` is done, for ``pipeline``; a test may have asked to end or halt here."""
     global _left  # noqa: PLW0603 - one counter for the process, by design
     if step != _wanted or (_pipeline and pipeline != _pipeline):

@@ -1,7 +1,7 @@
 """What is a worker doing now, how fast, and how long until it has caught up?
 
-Pure: a `Metrics` and the time go in, a `Line` of numbers a pipeline comes out. Nothing is counted here; all
-numbers are those that Prometheus scrapes, and rates are differences between two looks at them.
+Pure: a `Metrics` and the time go in, a `StatusLine` of numbers a pipeline comes out. Nothing is counted here;
+all numbers are those that Prometheus scrapes, and rates are differences between two looks at them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Look(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class StatusLine:
     """One pipeline's status.
 
     Attributes:
@@ -128,7 +128,7 @@ class Status:
         self._committed: dict[str, tuple[int, float]] = {}
         self._was_assigned = False
 
-    def look(self, now_s: float) -> list[Line]:
+    def look(self, now_s: float) -> list[StatusLine]:
         """Return the status now, a line a pipeline."""
         now = read(self._metrics, self._pipelines, now_s)
         self._looks.append(now)
@@ -145,7 +145,7 @@ class Status:
         """Return the seconds since the start and what was counted in them; partitions are forgotten by then."""
         return self.uptime_s(now_s), read(self._metrics, self._pipelines, now_s).readings
 
-    def _line(self, name: str, then: Look, now: Look) -> Line:
+    def _line(self, name: str, then: Look, now: Look) -> StatusLine:
         before, reading = then.readings[name], now.readings[name]
         seconds = max(now.at_s - then.at_s, 1e-9)
         rate = (reading.records - before.records) / seconds
@@ -156,7 +156,7 @@ class Status:
         lag = sum(reading.lag.values()) if reading.lag else None
         lag_before = sum(before.lag.values()) if before.lag.keys() == reading.lag.keys() else None
         commits = reading.commits - before.commits
-        return Line(
+        return StatusLine(
             name,
             state,
             assigned,

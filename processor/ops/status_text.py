@@ -10,10 +10,10 @@ from processor.ops.status import KEEPS_UP_S, VERDICTS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from processor.ops.status import Line, Reading
+    from processor.ops.status import Reading, StatusLine
 
 
-def text(line: Line) -> str:
+def text(line: StatusLine) -> str:
     """Return a line of the log."""
     records = sum(line.counts.values())
     lag = "lag unknown" if line.lag is None else f"lag {line.lag:,}{_ahead(line)}"
@@ -30,7 +30,7 @@ def text(line: Line) -> str:
     return "; ".join(parts)
 
 
-def fields(line: Line) -> dict[str, Any]:
+def fields(line: StatusLine) -> dict[str, Any]:
     """Return the same for programs; what is not known is left out."""
     known = {
         "restored": line.restored,
@@ -88,7 +88,7 @@ _GIVEN_UP = ("state size", "scopes, ids", "commit", "passed/s")
 """What a narrow window does without, in this order."""
 
 
-def table(lines: Sequence[Line], width: int) -> list[str]:
+def table(lines: Sequence[StatusLine], width: int) -> list[str]:
     """Return the table's rows, titles first, in at most ``width`` columns as far as leaving some out helps."""
     rows = [TITLES, *map(_cells, lines)]
     shown = list(range(len(TITLES)))
@@ -106,7 +106,7 @@ def table(lines: Sequence[Line], width: int) -> list[str]:
     ]
 
 
-def _cells(line: Line) -> tuple[str, ...]:
+def _cells(line: StatusLine) -> tuple[str, ...]:
     records = sum(line.counts.values())
     return (
         line.pipeline,
@@ -121,7 +121,7 @@ def _cells(line: Line) -> tuple[str, ...]:
     )
 
 
-def _state(line: Line) -> str:
+def _state(line: StatusLine) -> str:
     if not line.assigned:
         return line.state
     share = line.restored if line.state == "restoring" else line.drained
@@ -129,7 +129,7 @@ def _state(line: Line) -> str:
     return f"{line.state}{done}, {line.ready} of {count(line.assigned, 'partition')}"
 
 
-def _ahead(line: Line) -> str:
+def _ahead(line: StatusLine) -> str:
     if line.catch_up_s is None or line.state not in {"ready", "draining"}:
         return ""
     if line.catch_up_s == math.inf:
@@ -137,7 +137,7 @@ def _ahead(line: Line) -> str:
     return "" if line.catch_up_s < KEEPS_UP_S else f", done in {duration(line.catch_up_s)}"
 
 
-def _commit(line: Line) -> str:
+def _commit(line: StatusLine) -> str:
     if line.commit_s is not None:
         return f"{line.commit_s * 1000:,.0f} ms"
     return "-" if line.quiet_s is None else f"{duration(line.quiet_s)} ago"

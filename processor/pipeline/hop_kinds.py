@@ -1,7 +1,7 @@
 """What is different about the work on each kind of hop?
 
 A slot (`processor.worker.slot`) works on one hop, and most of that is the same for all of them. What is not, it
-asks a `HopWork`: of a pipeline's only hop, or of one of the two of ``route = "by-id"``
+asks a `HopKind`: of a pipeline's only hop, or of one of the two of ``route = "by-id"``
 (`processor.pipeline.hops`).
 """
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from processor.judges.judge import Judge
     from processor.kafka.topics.plan import ClusterView
     from processor.ops.metrics import Metrics
-    from processor.pipeline.slot_pipeline import Output
+    from processor.pipeline.slot_pipeline import TransactionOutput
     from processor.pipeline.turns import Turns
     from processor.wire.decode import Decoder
     from processor.wire.encode import Encoder
     from schemas.config import Pipeline, Settings
 
 
-class HopWork:
+class HopKind:
     """Of a pipeline's only hop.
 
     Attributes:
@@ -69,7 +69,7 @@ class HopWork:
         return make_judge(self._config)
 
     def pipeline(
-        self, output: Output, decoder: Decoder, encoder: Encoder, metrics: Metrics, turns: Turns
+        self, output: TransactionOutput, decoder: Decoder, encoder: Encoder, metrics: Metrics, turns: Turns
     ) -> SlotPipeline:
         """Return what chunks go through."""
         return SlotPipeline(self._config.name, self.topics, output, decoder, encoder, metrics, turns=turns)
@@ -79,7 +79,7 @@ class HopWork:
         return how_to_reset(self._config, to)
 
 
-class FirstHopWork(HopWork):
+class FirstHopKind(HopKind):
     """Of the hop to an internal topic."""
 
     only_positions = True
@@ -91,27 +91,27 @@ class FirstHopWork(HopWork):
 
     @property
     def definition(self) -> bytes:
-        """See `HopWork.definition`: it says where ids go."""
+        """See `HopKind.definition`: it says where ids go."""
         return route_definition(self._hop, self._routed.internal_partitions)
 
     @property
     def judged_by(self) -> str:
-        """See `HopWork.judged_by`."""
+        """See `HopKind.judged_by`."""
         return f"id, on_missing, the number of partitions of {self._hop.internal}"
 
     def judge(self) -> Judge:
-        """See `HopWork.judge`."""
+        """See `HopKind.judge`."""
         assert isinstance(self._hop.dedup, InsertIdDedup)  # noqa: S101 - there is no other with route
         return RouteJudge(self._hop.dedup)
 
     def pipeline(
-        self, output: Output, decoder: Decoder, encoder: Encoder, metrics: Metrics, turns: Turns
+        self, output: TransactionOutput, decoder: Decoder, encoder: Encoder, metrics: Metrics, turns: Turns
     ) -> SlotPipeline:
-        """See `HopWork.pipeline`."""
+        """See `HopKind.pipeline`."""
         return FirstHopPipeline(self._hop.name, self._routed, output, decoder, encoder, metrics, turns)
 
 
-class SecondHopWork(HopWork):
+class SecondHopKind(HopKind):
     """Of the hop from an internal topic to the sink."""
 
     def __init__(self, config: SecondHop, topics: Topics) -> None:
@@ -120,18 +120,18 @@ class SecondHopWork(HopWork):
         self.upstream = config.routed_from
 
     def pipeline(
-        self, output: Output, decoder: Decoder, encoder: Encoder, metrics: Metrics, turns: Turns
+        self, output: TransactionOutput, decoder: Decoder, encoder: Encoder, metrics: Metrics, turns: Turns
     ) -> SlotPipeline:
-        """See `HopWork.pipeline`."""
+        """See `HopKind.pipeline`."""
         return SecondHopPipeline(self._hop, self.topics, output, decoder, encoder, metrics, turns)
 
 
-def work_of(settings: Settings, hop: Pipeline, view: ClusterView) -> HopWork:
+def work_of(settings: Settings, hop: Pipeline, view: ClusterView) -> HopKind:
     """Return the work on a hop, its topics being as they were looked at."""
     if isinstance(hop, FirstHop):
-        return FirstHopWork(hop, first_topics(settings, hop, view))
+        return FirstHopKind(hop, first_topics(settings, hop, view))
     topics = topics_for(settings, hop, view)
-    return SecondHopWork(hop, topics) if isinstance(hop, SecondHop) else HopWork(hop, topics)
+    return SecondHopKind(hop, topics) if isinstance(hop, SecondHop) else HopKind(hop, topics)
 
 
 def how_to_reset(pipeline: Pipeline, to: str) -> str:

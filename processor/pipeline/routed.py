@@ -26,7 +26,7 @@ from processor.judges.ids import make_id_extractor
 from processor.judges.judge import Evidence, Judgement
 from processor.kafka.topics.plan import limit_bytes, positions_topic
 from processor.pipeline.hops import SUFFIX
-from processor.pipeline.slot_pipeline import Made, SlotPipeline, Topics, before
+from processor.pipeline.slot_pipeline import PieceOutcome, SlotPipeline, Topics, before
 from processor.wire.encode import TooLargeError
 from processor.wire.quarantine import oversized, surely_fits
 from processor.wire.receipts import ANYWHERE, ReceiptEncoder
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from processor.engine.batch.columns import Columns
     from processor.engine.id_receipts import IdGrounds
     from processor.engine.receipts import Grounds
-    from processor.judges.judge import Times
+    from processor.judges.judge import ClockStats
     from processor.kafka.topics.plan import ClusterView
     from processor.ops.metrics import Metrics
     from processor.pipeline.hops import FirstHop, SecondHop
-    from processor.pipeline.slot_pipeline import Output, Partition
+    from processor.pipeline.slot_pipeline import OpenPartition, TransactionOutput
     from processor.pipeline.turns import Turns
     from processor.state.table import Table
     from processor.wire.decode import Decoder, Piece
@@ -146,7 +146,7 @@ class RouteJudge:
         """See `Judge.size`."""
         return 0, 0
 
-    def times(self) -> Times | None:
+    def times(self) -> ClockStats | None:
         """See `Judge.times`."""
         return None
 
@@ -177,7 +177,7 @@ class FirstHopPipeline(_HopPipeline):
         self,
         name: str,
         topics: RouteTopics,
-        output: Output,
+        output: TransactionOutput,
         decoder: Decoder,
         encoder: Encoder,
         metrics: Metrics,
@@ -191,16 +191,16 @@ class FirstHopPipeline(_HopPipeline):
     def _sink(self) -> str:
         return self._route.internal
 
-    def _aside(self, partition: Partition) -> int:
+    def _aside(self, partition: OpenPartition) -> int:
         return partition.number % self._route.quarantine_partitions
 
-    def _extract(self, partition: Partition, piece: Piece) -> Evidence:
+    def _extract(self, partition: OpenPartition, piece: Piece) -> Evidence:
         evidence = super()._extract(partition, piece)
         if self._topics.quarantine is not None:
             self._mark_too_large(partition, piece, evidence.fault)
         return evidence
 
-    def _mark_too_large(self, partition: Partition, piece: Piece, fault: NDArray[np.uint8]) -> None:
+    def _mark_too_large(self, partition: OpenPartition, piece: Piece, fault: NDArray[np.uint8]) -> None:
         """Give records that the internal topic cannot take, with their place, their code in ``fault``."""
         limit = self._route.internal_limit_bytes
         for row in oversized(piece.columns, surely_fits(limit) - repartition.MORE_BYTES).tolist():
@@ -219,7 +219,7 @@ class FirstHopPipeline(_HopPipeline):
         return f"{said}, or above the {self._route.internal_limit_bytes} of {self._route.internal} on its way"
 
     def _passed(
-        self, partition: Partition, piece: Piece, evidence: Evidence, judged: Judgement
+        self, partition: OpenPartition, piece: Piece, evidence: Evidence, judged: Judgement
     ) -> dict[int, list[EncodedBatch]]:
         del judged
         assert evidence.ids is not None  # noqa: S101 - `RouteJudge.extract` gave them
@@ -257,7 +257,7 @@ class SecondHopPipeline(_HopPipeline):
         self,
         hop: SecondHop,
         topics: Topics,
-        output: Output,
+        output: TransactionOutput,
         decoder: Decoder,
         encoder: Encoder,
         metrics: Metrics,
@@ -269,7 +269,7 @@ class SecondHopPipeline(_HopPipeline):
         self._place = _NOTHING
         self._told: dict[int, int] = {}
 
-    def _judge(self, partition: Partition, piece: Piece) -> Made:
+    def _judge(self, partition: OpenPartition, piece: Piece) -> PieceOutcome:
         self._place = take_off(piece)
         row = self._place.size
         if row == len(piece.columns):
@@ -283,17 +283,17 @@ class SecondHopPipeline(_HopPipeline):
         made.stop = made.stop or stop
         return made
 
-    def _extract(self, partition: Partition, piece: Piece) -> Evidence:
+    def _extract(self, partition: OpenPartition, piece: Piece) -> Evidence:
         return replace(partition.judge.extract(piece.columns), place=self._place)
 
-    def _where(self, partition: Partition, columns: Columns, row: int) -> str:
+    def _where(self, partition: OpenPartition, columns: Columns, row: int) -> str:
         del partition, columns
         number, offset = repartition.partition_and_offset(int(self._place[row]))
         return f"{self._routed_from}:{number}:{offset}"
 
     def _quarantine(
-        self, partition: Partition, piece: Piece, rows: NDArray[np.int64], fault: NDArray[np.uint8]
-    ) -> Made:
+        self, partition: OpenPartition, piece: Piece, rows: NDArray[np.int64], fault: NDArray[np.uint8]
+    ) -> PieceOutcome:
         """Stop: what cannot be judged has not come this far, unless the sink's limit has been lowered."""
         row = int(rows[0])
         code = Fault(int(fault[row]))
@@ -302,11 +302,11 @@ class SecondHopPipeline(_HopPipeline):
             f"{self._detail(code)}. Everything before it is committed. Set the limit of topic "
             f"{self._topics.sink} back."
         )
-        return Made({}, [], [], stop, row)
+        return PieceOutcome({}, [], [], stop, row)
 
     def _write_receipts(
         self,
-        partition: Partition,
+        partition: OpenPartition,
         piece: Piece,
         rows: NDArray[np.int64],
         grounds: Grounds | IdGrounds,

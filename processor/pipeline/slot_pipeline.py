@@ -37,7 +37,7 @@ from processor.engine.extract.sequence import MOST_SCOPE_BYTES
 from processor.engine.quarantine import QuarantineText
 from processor.engine.verdict import Fault, Verdict
 from processor.errors import RebuildError, StopError, reset_command
-from processor.ops.fault_points import Step, reached
+from processor.ops.fault_points import CommitStep, reached
 from processor.pipeline.turns import Rest, Turns
 from processor.state.kv.store import CorruptStoreError
 from processor.wire.decode import Piece, UndecodableError
@@ -76,7 +76,7 @@ COMMIT_ROWS = 256 * 1024
 """A commit has at most about so many records, whatever the interval: 50 to 100 ms to write their state down."""
 
 
-class Output(Protocol):
+class TransactionOutput(Protocol):
     """Where batches go; `processor.kafka.transactions.producer.Producer` is one."""
 
     def begin(self) -> None:
@@ -148,7 +148,7 @@ class Topics:
 
 
 @dataclass(slots=True)
-class Partition:
+class OpenPartition:
     """One source partition at work: its committed table, its judge, and how far it has been taken in.
 
     Attributes:
@@ -179,7 +179,7 @@ class Partition:
 
 
 @dataclass(slots=True)
-class Made:
+class PieceOutcome:
     """What became of one piece, computed before anything is awaited."""
 
     sink: dict[int, list[EncodedBatch]]
@@ -224,7 +224,7 @@ class _Taking:
     def __init__(
         self,
         steps: Iterator[Piece | None],
-        judge: Callable[[Piece], Made],
+        judge: Callable[[Piece], PieceOutcome],
         squeezes: Callable[[Piece], bool],
         clock: Callable[[], float],
     ) -> None:
@@ -235,7 +235,7 @@ class _Taking:
         self.long = False
         self.worked = 0.0
 
-    def step(self) -> Made | _Long | Rest[Made | _Long | None] | None:
+    def step(self) -> PieceOutcome | _Long | Rest[PieceOutcome | _Long | None] | None:
         """Open and judge the next piece; None at the end."""
         piece = self._timed(lambda: next(self._steps, _END))
         if isinstance(piece, _End):
@@ -275,7 +275,7 @@ class SlotPipeline:
         self,
         name: str,
         topics: Topics,
-        output: Output,
+        output: TransactionOutput,
         decoder: Decoder,
         encoder: Encoder,
         metrics: Metrics,
@@ -292,7 +292,7 @@ class SlotPipeline:
         self._metrics = metrics
         self._turns = turns or Turns()
         self._clock = clock
-        self.partitions: dict[int, Partition] = {}
+        self.partitions: dict[int, OpenPartition] = {}
         self.begun_at: float | None = None
         self._taken = 0
         self._commit_began_at = -math.inf
@@ -364,7 +364,7 @@ class SlotPipeline:
         if self.begun_at is None:
             self._output.begin()
             self.begun_at = self._clock()
-            reached(Step.BEGUN, self.name)
+            reached(CommitStep.BEGUN, self.name)
 
     def skip(self, number: int, to_offset: int) -> None:
         """Move a partition's position without reading: retention has removed what was there."""
@@ -381,7 +381,7 @@ class SlotPipeline:
         self._metrics.records_expired.labels(self.name).inc(lost)
         self._move(partition, to_offset, None)
 
-    def begin_at(self, partition: Partition) -> None:
+    def begin_at(self, partition: OpenPartition) -> None:
         """Take a partition in at the position it has been given, which differs from the committed one.
 
         It is committed at once: without state, so that ``start = "latest"`` means the same place after a crash;
@@ -390,11 +390,11 @@ class SlotPipeline:
         self._begin()
         partition.moved = True
 
-    def _judge(self, partition: Partition, piece: Piece) -> Made:
+    def _judge(self, partition: OpenPartition, piece: Piece) -> PieceOutcome:
         """Decide over one piece and encode what passes; stages the state, awaits nothing."""
         evidence = self._extract(partition, piece)
         mark_too_large(self._encoder, piece, evidence.fault, self._topics.sink_limit_bytes)
-        made = Made({}, [], [])
+        made = PieceOutcome({}, [], [])
         faulty = np.flatnonzero(evidence.fault)
         if faulty.size:
             made = self._quarantine(partition, piece, faulty, evidence.fault)
@@ -412,23 +412,23 @@ class SlotPipeline:
         self._move(partition, piece.next_offset, batch)
         return made
 
-    def _extract(self, partition: Partition, piece: Piece) -> Evidence:
+    def _extract(self, partition: OpenPartition, piece: Piece) -> Evidence:
         """Read what the records of a piece are judged by."""
         return partition.judge.extract(piece.columns)
 
     def _passed(
-        self, partition: Partition, piece: Piece, evidence: Evidence, judged: Judgement
+        self, partition: OpenPartition, piece: Piece, evidence: Evidence, judged: Judgement
     ) -> dict[int, list[EncodedBatch]]:
         """Encode what passes, by the partition that it goes to."""
         del evidence
         return {partition.number: self._encoder.encode(piece, judged.verdict, self._topics.sink_limit_bytes)}
 
-    def _where(self, partition: Partition, columns: Columns, row: int) -> str:
+    def _where(self, partition: OpenPartition, columns: Columns, row: int) -> str:
         """Name a record to people."""
         return f"{self._topics.source}:{partition.number}:{int(columns.offset[row])}"
 
     def _receipts_of(
-        self, partition: Partition, piece: Piece, evidence: Evidence, judged: Judgement
+        self, partition: OpenPartition, piece: Piece, evidence: Evidence, judged: Judgement
     ) -> list[EncodedBatch]:
         """Encode a receipt for each record that is dropped.
 
@@ -451,7 +451,7 @@ class SlotPipeline:
 
     def _write_receipts(
         self,
-        partition: Partition,
+        partition: OpenPartition,
         piece: Piece,
         rows: NDArray[np.int64],
         grounds: Grounds | IdGrounds,
@@ -459,7 +459,7 @@ class SlotPipeline:
     ) -> list[EncodedBatch]:
         return self._receipts.encode(partition.number, piece.columns, rows, grounds, limit_bytes)
 
-    def _move(self, partition: Partition, next_offset: int, batch: NDArray[np.int64] | None) -> None:
+    def _move(self, partition: OpenPartition, next_offset: int, batch: NDArray[np.int64] | None) -> None:
         old = partition.position
         partition.position = Position(
             next_offset,
@@ -476,17 +476,17 @@ class SlotPipeline:
 
     def _quarantine(
         self,
-        partition: Partition,
+        partition: OpenPartition,
         piece: Piece,
         rows: NDArray[np.int64],
         fault: NDArray[np.uint8],
-    ) -> Made:
+    ) -> PieceOutcome:
         """Encode the faulty ``rows`` for quarantine; where one cannot go there, stop before it."""
         if self._topics.quarantine is None:
             row = int(rows[0])
-            return Made({}, [], [], self._unjudgeable(partition, piece, row, fault), row)
+            return PieceOutcome({}, [], [], self._unjudgeable(partition, piece, row, fault), row)
         try:
-            return Made({}, self._quarantine_batches(partition, piece, rows, fault), [])
+            return PieceOutcome({}, self._quarantine_batches(partition, piece, rows, fault), [])
         except TooLargeError as error:
             row = error.row
             stop = StopError(
@@ -497,11 +497,11 @@ class SlotPipeline:
             )
             before = rows[rows < row]
             batches = self._quarantine_batches(partition, piece, before, fault)
-            return Made({}, batches, [], stop, row)
+            return PieceOutcome({}, batches, [], stop, row)
 
     def _quarantine_batches(
         self,
-        partition: Partition,
+        partition: OpenPartition,
         piece: Piece,
         rows: NDArray[np.int64],
         fault: NDArray[np.uint8],
@@ -512,7 +512,9 @@ class SlotPipeline:
         text = QuarantineText({code: self._detail(code) for code in Fault}, source.encode())
         return quarantine_batches(piece, rows, fault, text, self._topics.quarantine_limit_bytes)
 
-    def _unjudgeable(self, partition: Partition, piece: Piece, row: int, fault: NDArray[np.uint8]) -> StopError:
+    def _unjudgeable(
+        self, partition: OpenPartition, piece: Piece, row: int, fault: NDArray[np.uint8]
+    ) -> StopError:
         code = Fault(int(fault[row]))
         where = self._where(partition, piece.columns, row)
         if code is Fault.TOO_LARGE:
@@ -545,11 +547,11 @@ class SlotPipeline:
         """The topic that what passes is written to."""
         return self._topics.sink
 
-    def _aside(self, partition: Partition) -> int:
+    def _aside(self, partition: OpenPartition) -> int:
         """Return the partition of quarantine for the records of a source partition."""
         return partition.number
 
-    async def _send(self, partition: Partition, made: Made) -> None:
+    async def _send(self, partition: OpenPartition, made: PieceOutcome) -> None:
         self._output.expect(self._topics.changelog, partition.number)
         for number, batches in made.sink.items():
             size = sum(batch.size for batch in batches)
@@ -572,7 +574,7 @@ class SlotPipeline:
             return
         started = self._commit_began_at = self._clock()
         await self._output.flush()
-        reached(Step.OUTPUT, self.name)  # 2
+        reached(CommitStep.OUTPUT, self.name)  # 2
         moved = [partition for partition in self.partitions.values() if partition.moved]
         changes = {p.number: self._changes(p) for p in moved}
         for partition in moved:
@@ -585,10 +587,10 @@ class SlotPipeline:
             await self._output.send(self._topics.changelog, partition.number, batches)
         await self._output.flush()
         self._require_same_changelog(moved)
-        reached(Step.CHANGELOG, self.name)  # 3
+        reached(CommitStep.CHANGELOG, self.name)  # 3
         offsets = {p.number: p.position.next_offset for p in moved}
-        await self._output.commit(offsets, lambda: reached(Step.OFFSETS, self.name))  # 4
-        reached(Step.ENDED, self.name)  # 5
+        await self._output.commit(offsets, lambda: reached(CommitStep.OFFSETS, self.name))  # 4
+        reached(CommitStep.ENDED, self.name)  # 5
         for partition in moved:
             mark = LocalMark(
                 self._output.next_offset(self._topics.changelog, partition.number),
@@ -603,13 +605,13 @@ class SlotPipeline:
                 _settle(partition, self._clock())
             partition.moved = False
             partition.origin = None
-        reached(Step.LOCAL, self.name)  # 6
+        reached(CommitStep.LOCAL, self.name)  # 6
         self.begun_at = None
         self._taken = 0
         self._metrics.commit_seconds.labels(self.name).observe(self._clock() - started)
         self._count(moved)
 
-    def _require_same_changelog(self, moved: Iterable[Partition]) -> None:
+    def _require_same_changelog(self, moved: Iterable[OpenPartition]) -> None:
         """Look whether this commit's part of the changelog landed behind all that is known of it.
 
         Raises:
@@ -642,7 +644,7 @@ class SlotPipeline:
         return {}
 
     @staticmethod
-    def _changes(partition: Partition) -> dict[bytes, bytes | None]:
+    def _changes(partition: OpenPartition) -> dict[bytes, bytes | None]:
         return {**partition.judge.changes(), POSITION_KEY: partition.position.encode()}
 
     def _changelog_batches(self, values: Mapping[bytes, bytes | None]) -> list[EncodedBatch]:
@@ -651,7 +653,7 @@ class SlotPipeline:
         now_ms = int(time.time() * 1000)
         return [plain_batch([(key, value, now_ms, ()) for key, value in values.items()])]
 
-    def _count(self, moved: Iterable[Partition]) -> None:
+    def _count(self, moved: Iterable[OpenPartition]) -> None:
         metrics = self._metrics
         for partition in moved:
             for verdict in Verdict:
@@ -698,7 +700,7 @@ _DETAILS = {
 }
 
 
-def _settle(partition: Partition, now_s: float | None = None) -> None:
+def _settle(partition: OpenPartition, now_s: float | None = None) -> None:
     """Write what is held.
 
     Raises:

@@ -14,10 +14,10 @@ from processor.engine.id_receipts import encode as encode_receipts
 from processor.engine.ids import clock
 from processor.engine.ids.block import confirm, decode, encode
 from processor.engine.ids.bloom import sorted_run
-from processor.engine.ids.bloom.memtable import IdTable
-from processor.engine.ids.bloom.run_index import Shelf
+from processor.engine.ids.bloom.memtable import Memtable
+from processor.engine.ids.bloom.run_index import RunIndex
 from processor.engine.ids.bloom.sorted_run import RunWriter
-from processor.engine.ids.bloom.window import BloomWindow, Found
+from processor.engine.ids.bloom.window import BloomLookup, BloomWindow
 from processor.engine.ids.exact.index import ExactIndex
 from processor.engine.repartition import encode as encode_routed
 from processor.engine.repartition import share_out, take_off, targets
@@ -73,18 +73,18 @@ def _exact(ids: Ids, readings: np.ndarray[tuple[int], np.dtype[np.int64]]) -> No
 def _bloom(ids: Ids, readings: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
     """Judge two ids twice, and outgrow the table of staged ones."""
     window = BloomWindow(1, 1, 1, 0.1)
-    known = Found(ids.unjudged, readings, readings)
+    known = BloomLookup(ids.unjudged, readings, readings)
     for _ in range(2):
         window.judge(ids, readings, readings, window.look_up(ids, readings), known)
         window.commit(0)
     window.reserve(100_000)
-    table = IdTable(0)
+    table = Memtable(0)
     table.put(ids.hash, readings, readings)
     table.find(ids.hash, np.arange(2), ids.unjudged.copy(), readings.copy(), readings.copy())
     writer = RunWriter(0, 0, *table.by_hash())
     pages = [page for _, page in writer.pages(2)]
     run = writer.finish()
-    shelf = Shelf()
+    shelf = RunIndex()
     shelf.add(run)
     _, page = shelf.find(ids.hash, np.ones(2, np.int64))
     sorted_run.find(pages, run.starts, page, ids.hash)

@@ -26,7 +26,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReportPage:
     """All that one page tells.
 
     Attributes:
@@ -55,7 +55,7 @@ class Report:
         return [f"{name}: {problem}" for name, problems in found for problem in problems]
 
 
-def render(report: Report) -> str:
+def render(report: ReportPage) -> str:
     """Return the page."""
     flows = [(f"pipeline-{place}", flow) for place, flow in enumerate(report.flows)]
     sinks = [(f"sink-{place}", sink) for place, sink in enumerate(report.sinks)]
@@ -77,7 +77,7 @@ def render(report: Report) -> str:
     return f'<!doctype html>\n<html lang="en">\n{element("head", *head)}\n{element("body", *body)}\n</html>\n'
 
 
-def _header(report: Report) -> Html:
+def _header(report: ReportPage) -> Html:
     made = f"{datetime.fromtimestamp(report.made_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
     return element(
         "header",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.errors import RebuildError, StopError
-from processor.kafka.client import KafkaError, Link, TopicPartition
+from processor.kafka.client import Client, KafkaError, TopicPartition
 from processor.kafka.offsets import Bounds, bounds, committed
 from processor.kafka.options import client_options
 from processor.kafka.topics.ensure import connected, describe
@@ -46,7 +46,7 @@ _BUSY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class TopicSnapshot:
     """Where the topics of a pipeline began and ended at one moment.
 
     Attributes:
@@ -86,7 +86,7 @@ async def read_flows(settings: Settings, total: Callable[[int], Callable[[int], 
     async with connected(settings.kafka) as admin:
         existing = frozenset(await describe(admin, wanted))
     try:
-        link = await Link.open(client_options(settings.kafka), "seqmark-report", existing)
+        link = await Client.open(client_options(settings.kafka), "seqmark-report", existing)
     except KafkaError as error:
         raise StopError(f"{settings.kafka.bootstrap_servers}: {error!r}") from error
     try:
@@ -101,7 +101,7 @@ async def read_flows(settings: Settings, total: Callable[[int], Callable[[int], 
         await link.close()
 
 
-async def _snapshot(link: Link, group: str, pipeline: Pipeline, existing: frozenset[str]) -> Snapshot:
+async def _snapshot(link: Client, group: str, pipeline: Pipeline, existing: frozenset[str]) -> TopicSnapshot:
     topics = [topic for topic in _topics(pipeline) if topic in existing]
     partitions = [TopicPartition(topic, number) for topic in topics for number in link.partitions(topic)]
     sources = [tp for tp in partitions if tp.topic == pipeline.source]
@@ -118,10 +118,12 @@ async def _snapshot(link: Link, group: str, pipeline: Pipeline, existing: frozen
             found = await bounds(link, partitions)
     except RebuildError as error:
         raise StopError(f"pipeline {pipeline.name} cannot be read: {error}") from error
-    return Snapshot(found, {tp.partition: offset for tp, offset in position.items()}, quiet)
+    return TopicSnapshot(found, {tp.partition: offset for tp, offset in position.items()}, quiet)
 
 
-async def _flow(scanner: Scanner, pipeline: Pipeline, at: Snapshot, progress: Callable[[int], None]) -> Flow:
+async def _flow(
+    scanner: Scanner, pipeline: Pipeline, at: TopicSnapshot, progress: Callable[[int], None]
+) -> Flow:
     raw, fates = Hours(), {fate: Hours() for fate in Fate}
     flow = Flow(
         pipeline.name,
@@ -197,7 +199,7 @@ def _topics(pipeline: Pipeline) -> Iterable[str]:
     return (topic for topic in wanted if topic is not None)
 
 
-def _notes(pipeline: Pipeline, at: Snapshot) -> list[str]:
+def _notes(pipeline: Pipeline, at: TopicSnapshot) -> list[str]:
     notes = []
     if pipeline.duplicates is None:
         notes.append(_NO_RECEIPTS)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from processor.engine.batch.columns import Columns
-    from processor.kafka.client import Link, TopicPartition
+    from processor.kafka.client import Client, TopicPartition
     from processor.wire.decode import Chunk
 
 EMPTY_FETCHES = 60
@@ -42,7 +42,7 @@ class Scanned:
 class Scanner:
     """Reads topics over one link; owns the decoder's buffer."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Client) -> None:
         self._link = link
         self._decoder = Decoder()
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from spark_sink.summary import Group, SinkPart, Summary, Value
+    from spark_sink.summary import Group, SinkPart, SinkSummary, Value
 
 
 def sink_section(name: str, sink: SinkPart) -> Html:
@@ -31,7 +31,7 @@ def sink_section(name: str, sink: SinkPart) -> Html:
     return element("section", *parts, id=name)
 
 
-def _summary(name: str, sink: SinkPart, summary: Summary) -> list[Html]:
+def _summary(name: str, sink: SinkPart, summary: SinkSummary) -> list[Html]:
     if summary.first_ms is None or summary.last_ms is None:
         return [element("p", "There is no row yet: a window is written when the watermark has passed its end.")]
     grouped = bool(summary.group_by)
@@ -56,13 +56,13 @@ def _summary(name: str, sink: SinkPart, summary: Summary) -> list[Html]:
     return parts
 
 
-def _largest_title(summary: Summary) -> str:
+def _largest_title(summary: SinkSummary) -> str:
     if summary.groups > len(summary.largest):
         return f"The largest {len(summary.largest)} of {summary.groups:,} groups"
     return "By group"
 
 
-def _groups_table(sink: SinkPart, summary: Summary) -> Html:
+def _groups_table(sink: SinkPart, summary: SinkSummary) -> Html:
     everything = summary.everything
     # Where a sum over windows means nothing, there is none.
     places = [
@@ -82,7 +82,7 @@ def _groups_table(sink: SinkPart, summary: Summary) -> Html:
     return table(f"Groups of {sink.name}", head, rows, foot=foot, texts=len(summary.group_by))
 
 
-def _picture(name: str, sink: SinkPart, summary: Summary, place: int, what: str) -> list[Html]:
+def _picture(name: str, sink: SinkPart, summary: SinkSummary, place: int, what: str) -> list[Html]:
     starts = sorted({row.start_ms for row in summary.shown})
     # By name: a group has the same colour in the pictures of all aggregates, and of sinks with the same groups.
     groups = sorted((group.group for group in summary.largest), key=label)
@@ -112,7 +112,7 @@ def _picture(name: str, sink: SinkPart, summary: Summary, place: int, what: str)
     return [element("h3", element("code", what), " by window"), element("figure", *parts)]
 
 
-def _steps(summary: Summary, starts: Sequence[int], place: int) -> list[int]:
+def _steps(summary: SinkSummary, starts: Sequence[int], place: int) -> list[int]:
     """Return the edges of windows whose groups add up to all there is; nothing where they do not.
 
     They do where every group is shown, sums of the aggregate mean something, and windows are of one width and
@@ -135,7 +135,9 @@ def label(group: Sequence[Value]) -> str:
     return ", ".join(map(shown_value, group))
 
 
-def _values(summary: Summary, group: Sequence[Value], starts: Sequence[int], place: int) -> NDArray[np.float64]:
+def _values(
+    summary: SinkSummary, group: Sequence[Value], starts: Sequence[int], place: int
+) -> NDArray[np.float64]:
     at = {start: index for index, start in enumerate(starts)}
     values = np.full(len(starts), np.nan)
     for row in summary.shown:
@@ -150,7 +152,7 @@ def _number(value: Value) -> float:
     return float(value) if isinstance(value, Decimal | int | float) else float("nan")
 
 
-def _rows_table(sink: SinkPart, summary: Summary) -> Html:
+def _rows_table(sink: SinkPart, summary: SinkSummary) -> Html:
     head = ["window start (UTC)", "window end (UTC)", *summary.group_by, *summary.aggregates]
     rows = [
         (shown_time(row.start_ms), shown_time(row.end_ms), *row.group, *row.values)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from processor.errors import Problem, StopError
 from processor.judges.factory import definition, judged_by
 from processor.kafka.changelog import ChangelogPartition
-from processor.kafka.client import KafkaError, Link
+from processor.kafka.client import Client, KafkaError
 from processor.kafka.options import client_options
 from processor.kafka.topics.ensure import changelog_topic, connected, describe
 from processor.kafka.topics.plan import names
@@ -46,7 +46,7 @@ async def changed(settings: Settings) -> list[Problem]:
     if not view:
         return []
     try:
-        link = await Link.open(client_options(settings.kafka), CLIENT_ID, names(settings))
+        link = await Client.open(client_options(settings.kafka), CLIENT_ID, names(settings))
         try:
             return [
                 problem
@@ -60,7 +60,7 @@ async def changed(settings: Settings) -> list[Problem]:
 
 
 async def _of_pipeline(
-    link: Link, view: ClusterView, settings: Settings, what: tuple[int, Pipeline, str]
+    link: Client, view: ClusterView, settings: Settings, what: tuple[int, Pipeline, str]
 ) -> Sequence[Problem]:
     index, pipeline, topic = what
     if topic not in view:
@@ -88,7 +88,7 @@ async def _of_pipeline(
 
 
 def _other_topic(
-    link: Link, settings: Settings, pipeline: Pipeline, position: Position, number: int
+    link: Client, settings: Settings, pipeline: Pipeline, position: Position, number: int
 ) -> str | None:
     """Say which topic of a pipeline is another than its state was made with."""
     hop = hops_of(settings, pipeline)[-1]

@@ -1,7 +1,7 @@
 """Where does each partition go, what becomes of its state, and may that be?
 
-Pure: what is known of a partition and where it shall go in, a `Step` or a refusal out. The rule behind all of
-them: the state at an offset T is what the records before T have made it, and nothing else. So it is
+Pure: what is known of a partition and where it shall go in, a `PartitionStep` or a refusal out. The rule behind
+all of them: the state at an offset T is what the records before T have made it, and nothing else. So it is
 
     kept         where T is at or behind the position: the committed state, and the records up to T
     recomputed   where T is before it: an empty state, and the records from where the old one began up to T
@@ -48,7 +48,7 @@ class ToOffsets:
 Target = ToEarliest | ToTime | ToOffsets
 
 
-class State(StrEnum):
+class ResetState(StrEnum):
     """What becomes of a partition's state."""
 
     KEPT = "kept"
@@ -57,7 +57,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class PartitionFacts:
     """What is known of one partition before it is reset.
 
     Attributes:
@@ -81,7 +81,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PartitionStep:
     """What is done to one partition.
 
     Attributes:
@@ -95,7 +95,7 @@ class Step:
     """
 
     partition: int
-    state: State
+    state: ResetState
     from_offset: int | None
     to_offset: int
     judge_from: int
@@ -110,7 +110,7 @@ class Step:
     @property
     def stays(self) -> bool:
         """Whether the partition is there already, with the state that it should have: nothing is written."""
-        return self.state is State.KEPT and self.to_offset == self.from_offset and not self.written_anew
+        return self.state is ResetState.KEPT and self.to_offset == self.from_offset and not self.written_anew
 
 
 def wanted(target: ToEarliest | ToOffsets, starts: Mapping[int, int], topic: str) -> dict[int, int]:
@@ -135,7 +135,7 @@ def wanted(target: ToEarliest | ToOffsets, starts: Mapping[int, int], topic: str
     return dict(target.offsets)
 
 
-def decide(number: int, known: Known, to: int, definition: bytes, *, forget: bool) -> Step:
+def decide(number: int, known: PartitionFacts, to: int, definition: bytes, *, forget: bool) -> PartitionStep:
     """Say what a reset of partition ``number`` to offset ``to`` does.
 
     Args:
@@ -152,7 +152,7 @@ def decide(number: int, known: Known, to: int, definition: bytes, *, forget: boo
     position = known.position
     before = None if position is None else position.next_offset
     if forget:
-        return Step(number, State.EMPTY, before, to, to, to)
+        return PartitionStep(number, ResetState.EMPTY, before, to, to, to)
     known_from = begin(known)
     if position is not None and to >= position.next_offset:
         if position.definition == definition:
@@ -164,7 +164,7 @@ def decide(number: int, known: Known, to: int, definition: bytes, *, forget: boo
                 )
             # What retention has taken of it a worker would have passed over as well.
             judge_from = max(position.next_offset, known.limits.start)
-            return Step(number, State.KEPT, before, to, judge_from, known_from)
+            return PartitionStep(number, ResetState.KEPT, before, to, judge_from, known_from)
         if to > position.next_offset:
             raise StopError(
                 f"{known.name}: its dedup definition differs from the one that its state was made with, so the "
@@ -172,15 +172,15 @@ def decide(number: int, known: Known, to: int, definition: bytes, *, forget: boo
                 "recomputes it, or add --forget, which begins with an empty one"
             )
     if to <= known_from:
-        return Step(number, State.EMPTY, before, to, to, to)
+        return PartitionStep(number, ResetState.EMPTY, before, to, to, to)
     if known.limits.start > known_from:
         if not known.spans_window:
             raise StopError(_gone(known, known_from, to))
         known_from = known.limits.start
-    return Step(number, State.RECOMPUTED, before, to, known_from, known_from)
+    return PartitionStep(number, ResetState.RECOMPUTED, before, to, known_from, known_from)
 
 
-def _check_range(known: Known, to: int) -> None:
+def _check_range(known: PartitionFacts, to: int) -> None:
     start, stable, end = known.limits
     if to < start:
         raise StopError(f"{known.name}: offset {to} is no longer retained: the first one there is is {start}")
@@ -193,7 +193,7 @@ def _check_range(known: Known, to: int) -> None:
         )
 
 
-def begin(known: Known) -> int:
+def begin(known: PartitionFacts) -> int:
     """Return where what the state knows begins."""
     if known.origin is not None:
         return known.origin.known_from
@@ -202,7 +202,7 @@ def begin(known: Known) -> int:
     return known.limits.start if known.position is None and not known.lost else 0
 
 
-def _gone(known: Known, known_from: int, to: int) -> str:
+def _gone(known: PartitionFacts, known_from: int, to: int) -> str:
     start = known.limits.start
     text = (
         f"{known.name}: the state at offset {to} rests on the records from offset {known_from} on, and the "
@@ -216,9 +216,9 @@ def _gone(known: Known, known_from: int, to: int) -> str:
     )
 
 
-def touched(steps: Collection[Step], slots: int) -> dict[int, list[Step]]:
+def touched(steps: Collection[PartitionStep], slots: int) -> dict[int, list[PartitionStep]]:
     """Return the steps by slot, those of one slot by partition."""
-    by_slot: dict[int, list[Step]] = {}
+    by_slot: dict[int, list[PartitionStep]] = {}
     for step in sorted(steps, key=lambda step: step.partition):
         by_slot.setdefault(step.partition % slots, []).append(step)
     return by_slot

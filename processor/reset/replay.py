@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from processor.judges.judge import Judge
-    from processor.kafka.client import Link, TopicPartition
+    from processor.kafka.client import Client, TopicPartition
     from processor.wire.decode import Chunk, Decoder, Piece
     from processor.wire.encode import Encoder
 
@@ -72,7 +72,7 @@ class Replay:
 
     def __init__(
         self,
-        link: Link,
+        link: Client,
         decoder: Decoder,
         encoder: Encoder,
         sink_limit_bytes: int,

@@ -26,7 +26,7 @@ from processor.errors import FencedError, RebuildError, StopError, reset_command
 from processor.judges.factory import definition, make_reset_judge, renewals_said
 from processor.judges.ids import InsertIds
 from processor.kafka.changelog import ChangelogPartition, PartitionReader
-from processor.kafka.client import KafkaError, Link, TopicPartition, check_aiokafka
+from processor.kafka.client import Client, KafkaError, TopicPartition, check_aiokafka
 from processor.kafka.group.readers import readers
 from processor.kafka.offsets import bounds, committed, offsets_at
 from processor.kafka.options import client_options
@@ -36,15 +36,24 @@ from processor.kafka.topics.ensure import ensure, is_compacted, look
 from processor.kafka.transactions.coordinator import TransactionTimeoutError
 from processor.kafka.transactions.output import ExactlyOnceOutput
 from processor.kafka.transactions.producer import Producer, transactional_id
-from processor.ops.fault_points import Step as FaultStep
+from processor.ops.fault_points import CommitStep as FaultStep
 from processor.ops.fault_points import reached
 from processor.pipeline.hop_kinds import topics_for
 from processor.pipeline.slot_pipeline import new_position
-from processor.reset.decide import Known, State, Step, ToTime, begin, decide, touched, wanted
+from processor.reset.decide import (
+    PartitionFacts,
+    PartitionStep,
+    ResetState,
+    ToTime,
+    begin,
+    decide,
+    touched,
+    wanted,
+)
 from processor.reset.replay import Replay, Replayed
 from processor.state.belonging import SEE, require_own
-from processor.state.changelog_head import Head, read_head
-from processor.state.clock_history import Recording
+from processor.state.changelog_head import ChangelogHead, read_head
+from processor.state.clock_history import ClockHistory
 from processor.state.kv.memory import MemoryStore
 from processor.state.restore import restore, settled
 from processor.state.table import Table
@@ -74,10 +83,10 @@ DEADLINE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ResetResult:
     """What was done to one partition."""
 
-    step: Step
+    step: PartitionStep
     replayed: Replayed
 
 
@@ -87,7 +96,7 @@ class _Made:
 
     judge: Judge
     position: Position
-    done: Done
+    done: ResetResult
 
 
 class _Source(PartitionReader):
@@ -124,7 +133,7 @@ class Reset:
         view: Those topics.
     """
 
-    def __init__(self, settings: Settings, link: Link, view: ClusterView) -> None:
+    def __init__(self, settings: Settings, link: Client, view: ClusterView) -> None:
         (self._config,) = settings.pipelines
         self._settings = settings
         self._worker = settings.worker
@@ -137,7 +146,7 @@ class Reset:
         self._positions: dict[int, Position | None] = {}
         self._least_ms: dict[int, int] = {}
 
-    async def plan(self, target: Target, *, forget: bool, fence: bool) -> list[Step]:
+    async def plan(self, target: Target, *, forget: bool, fence: bool) -> list[PartitionStep]:
         """Say what is to be done, by partition; with ``fence`` nobody else can write from now on.
 
         Raises:
@@ -161,9 +170,9 @@ class Reset:
             head = await self._head(number, fence=fence)
             lost = head.position is None and tp in told
             if self._is_part(head):
-                head, lost = Head(), True
+                head, lost = ChangelogHead(), True
             said = renewals_said(self._config)
-            known = Known(f"{topic}:{number}", limits[tp], *head, lost, renewals_said=said)
+            known = PartitionFacts(f"{topic}:{number}", limits[tp], *head, lost, renewals_said=said)
             if limits[tp].start > begin(known):
                 known = replace(known, spans_window=await self._spans_window(tp, limits[tp].start, to[number]))
             try:
@@ -178,7 +187,9 @@ class Reset:
             raise StopError("nothing was changed:\n" + "\n".join(refused))
         return steps
 
-    async def apply(self, steps: Iterable[Step], advance: Callable[[int], None]) -> AsyncGenerator[Done]:
+    async def apply(
+        self, steps: Iterable[PartitionStep], advance: Callable[[int], None]
+    ) -> AsyncGenerator[ResetResult]:
         """Do what `plan` has said, a slot at a time; yields what is committed.
 
         Args:
@@ -192,7 +203,7 @@ class Reset:
         for slot, some in touched(list(steps), self._worker.slots).items():
             for step in some:
                 if step.stays:
-                    yield Done(step, Replayed())
+                    yield ResetResult(step, Replayed())
             moving = [step for step in some if not step.stays]
             if not moving:
                 continue
@@ -250,7 +261,7 @@ class Reset:
     async def _fenced_for(self, identity: str, numbers: list[int], timeout_ms: int) -> Producer:
         options = client_options(self._settings.kafka)
         written = self._topics.written
-        link = await Link.open(options, f"{identity}-reset", written)
+        link = await Client.open(options, f"{identity}-reset", written)
         producer = Producer(link, identity, timeout_ms, min(DEADLINE_S, 0.8 * timeout_ms / 1000))
         try:
             await producer.fence([TopicPartition(name, number) for name in written for number in numbers])
@@ -262,7 +273,7 @@ class Reset:
     def _changelog(self, number: int) -> ChangelogPartition:
         return ChangelogPartition(self._link, self._decoder, self._topics.changelog, number)
 
-    async def _head(self, number: int, *, fence: bool) -> Head:
+    async def _head(self, number: int, *, fence: bool) -> ChangelogHead:
         """Return position and origin; with ``fence`` after whoever wrote them is fenced and done."""
         changelog = self._changelog(number)
         limits = await changelog.bounds()
@@ -279,7 +290,7 @@ class Reset:
         settling = await settled(changelog, self._worker.transaction_timeout_ms / 1000)
         return await read_head(changelog, limits.stable, settling.stable, head)
 
-    def _is_part(self, head: Head) -> bool:
+    def _is_part(self, head: ChangelogHead) -> bool:
         """Whether a changelog has a part of a state: made anew under a worker without transactions."""
         now = self._topics.identified(self._link.ids)
         other = head.position is not None and head.position.topics.changelog.made_anew(now.changelog)
@@ -292,8 +303,10 @@ class Reset:
         topics = position.topics.kept(self._topics.identified(self._link.ids))
         return topics == position.topics and bool(position.application)
 
-    async def _require_same_source(self, tp: TopicPartition, step: Step, known: Known) -> None:
-        if step.state is not State.EMPTY and known.position is not None:
+    async def _require_same_source(
+        self, tp: TopicPartition, step: PartitionStep, known: PartitionFacts
+    ) -> None:
+        if step.state is not ResetState.EMPTY and known.position is not None:
             now = self._topics.identified(self._link.ids)
             if known.position.topics.source.is_other(now.source):
                 raise StopError(
@@ -327,7 +340,7 @@ class Reset:
 
     # ---------------------------------------------------------------- state
 
-    async def _make(self, step: Step, advance: Callable[[int], None]) -> _Made:
+    async def _make(self, step: PartitionStep, advance: Callable[[int], None]) -> _Made:
         judge = make_reset_judge(self._config)
         before = self._positions[step.partition]
         position = new_position(step.to_offset, self._definition, os.urandom(16), self._worker.slots)
@@ -338,7 +351,7 @@ class Reset:
             pipeline=self._config.name,
         )
         table = Table(MemoryStore(), judge.log)
-        if step.state is State.KEPT and before is not None:
+        if step.state is ResetState.KEPT and before is not None:
             await restore(
                 table,
                 self._changelog(step.partition),
@@ -356,16 +369,16 @@ class Reset:
             TopicPartition(self._topics.source, step.partition),
             (step.judge_from, step.to_offset),
             judge,
-            to_the_end=step.state is State.KEPT,
+            to_the_end=step.state is ResetState.KEPT,
         )
         if done.batch_offset != NO_BATCH:
             position = replace(position, batch_offset=done.batch_offset, batch_crc=done.batch_crc)
         judge.restate()
-        if step.state is State.RECOMPUTED:
+        if step.state is ResetState.RECOMPUTED:
             self._require_window(step.partition, judge)
-        return _Made(judge, position, Done(step, done))
+        return _Made(judge, position, ResetResult(step, done))
 
-    async def _too_large(self, step: Step) -> set[tuple[int, int]]:
+    async def _too_large(self, step: PartitionStep) -> set[tuple[int, int]]:
         """Return what the quarantine calls too large, see `called`: the sink may take more now."""
         number, name, found = step.partition, self._topics.quarantine, set[tuple[int, int]]()
         if name is not None and step.offsets:
@@ -375,11 +388,11 @@ class Reset:
                 found.update(called(columns, Fault.TOO_LARGE, f"{self._topics.source}:{number}"))
         return found
 
-    async def _noted(self, step: Step) -> list[tuple[int, int]] | None:
+    async def _noted(self, step: PartitionStep) -> list[tuple[int, int]] | None:
         """Return what the changelog says of the clock since the state began; None: not all is there."""
         changelog = self._changelog(step.partition)
         limits = await changelog.bounds()
-        noted = Recording(changelog, limits.start, arrival=False)
+        noted = ClockHistory(changelog, limits.start, arrival=False)
         await noted.read(limits.stable)
         whole = noted.known_from is not None and noted.known_from <= step.known_from
         return noted.limits() if whole else None
@@ -419,7 +432,7 @@ class Reset:
         await output.commit(offsets, lambda: reached(FaultStep.OFFSETS))  # 4
         reached(FaultStep.ENDED)  # 5
 
-    async def _origin(self, step: Step) -> Origin:
+    async def _origin(self, step: PartitionStep) -> Origin:
         outputs = self._topics.sink, self._topics.duplicates, self._topics.quarantine
         origin = await origin_at(self._link, *outputs, step.partition, step.to_offset)
         known_before = step.to_offset - step.known_from
@@ -455,7 +468,7 @@ async def opened(settings: Settings, pipeline: Pipeline, *, create: bool) -> Asy
     report.require()
     view = await look(alone)
     try:
-        link = await Link.open(
+        link = await Client.open(
             client_options(settings.kafka), f"{settings.worker.application_id}-reset", list(view)
         )
     except KafkaError as error:

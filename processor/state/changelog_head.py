@@ -22,14 +22,19 @@ LAST_RECORDS = 16
 """Offsets at a changelog's end that are read first: the last commit's state, position and end."""
 
 
-class Head(NamedTuple):
+class ChangelogHead(NamedTuple):
     """The last of each; None: there is none."""
 
     position: Position | None = None
     origin: Origin | None = None
 
 
-async def read_head(changelog: Changelog, start: int, stop: int, head: Head = Head()) -> Head:  # noqa: B008 - immutable
+NOTHING_READ = ChangelogHead()
+
+
+async def read_head(
+    changelog: Changelog, start: int, stop: int, head: ChangelogHead = NOTHING_READ
+) -> ChangelogHead:
     """Return what stands in a changelog between two offsets, after ``head``.
 
     Raises:
@@ -43,13 +48,13 @@ async def read_head(changelog: Changelog, start: int, stop: int, head: Head = He
             position, origin = _last(columns, POSITION_KEY), _last(columns, ORIGIN_KEY)
             copy = _last(columns, ORIGIN_COPY_KEY)
             if origin is not None:
-                head = Head(None, Origin.decode(origin))
+                head = ChangelogHead(None, Origin.decode(origin))
             elif copy is not None and head.origin is None:
                 # What stood in front was deleted; the state goes on.
-                head = Head(head.position, Origin.decode(copy))
+                head = ChangelogHead(head.position, Origin.decode(copy))
             if position is not None:
                 # Of one transaction the origin comes first.
-                head = Head(Position.decode(position), head.origin)
+                head = ChangelogHead(Position.decode(position), head.origin)
         except CorruptStateError as error:
             raise StopError(f"{changelog.name}: {error}; restore the topic from a copy") from error
     return head

@@ -31,7 +31,7 @@ POLL_S = 0.1
 _KINDS = (ORIGIN_KEY, IDS_KEY, POSITION_KEY)
 
 
-class Recording:
+class ClockHistory:
     """What a changelog says of a partition's clock; 16 bytes a limit.
 
     Attributes:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator
 
     from processor.engine.batch.columns import Columns
-    from processor.state.state_log import Bulk
+    from processor.state.state_log import StateLog
     from processor.state.table import Table
 
 log = logging.getLogger(__name__)
@@ -247,7 +247,7 @@ async def _loaded(table: Table, changelog: Changelog, start: int, mark: LocalMar
     return True
 
 
-def _checked(bulk: Bulk) -> Generator[None, None, None]:
+def _checked(bulk: StateLog) -> Generator[None, None, None]:
     bulk.check()
     yield
 
@@ -324,7 +324,7 @@ async def _take_in(
 
 async def _take_in_bulk(
     table: Table,
-    bulk: Bulk,
+    bulk: StateLog,
     changelog: Changelog,
     span: tuple[int, int],
     mark: LocalMark | None,
@@ -364,7 +364,7 @@ async def _take_in_bulk(
 
 
 def _bulk_taken(
-    bulk: Bulk, columns: Columns, changelog: Changelog, mark: LocalMark | None
+    bulk: StateLog, columns: Columns, changelog: Changelog, mark: LocalMark | None
 ) -> dict[bytes, bytes | None] | None:
     """Take over what is kept in bulk; return the records of other kinds. None: the local state is another's."""
     try:

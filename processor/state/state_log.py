@@ -1,8 +1,8 @@
 """How does a table keep state that comes in bulk: many scopes, or ids by the million?
 
-A `Bulk` takes such state over from changelog columns and gives it to the local store in its own form, together
-with everything else that a commit changes. `ScopeLog` and `IdLog` are such; what they keep is in memory, and
-the judge works on it there.
+A `StateLog` takes such state over from changelog columns and gives it to the local store in its own form,
+together with everything else that a commit changes. `ScopeLog` and `IdLog` are such; what they keep is in
+memory, and the judge works on it there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ForeignStateError(CorruptStateError):
     """What the changelog says does not go on from what was there before: it is another one's, or not whole."""
 
 
-class Bulk(Protocol):
+class StateLog(Protocol):
     """One partition's state in bulk, and how it is written down."""
 
     @property

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from processor.state.kv.store import Store
-    from processor.state.state_log import Bulk
+    from processor.state.state_log import StateLog
 
 
 class Table:
@@ -32,7 +32,7 @@ class Table:
         log: State in bulk, where there is some.
     """
 
-    def __init__(self, store: Store, log: Bulk | None = None) -> None:
+    def __init__(self, store: Store, log: StateLog | None = None) -> None:
         self._store = store
         self.log = log
         self._held: dict[bytes, bytes | None] = {}

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
-    from processor.verify.cursor import Tape
-    from processor.verify.report import Report
+    from processor.verify.cursor import Cursor
+    from processor.verify.report import VerifyReport
 
 LOOK_AHEAD = 4_096
 """Lines of each side. A line is some 400 bytes: 3 MB for both."""
@@ -36,7 +36,7 @@ LOOK_AHEAD_BYTES = 8 * 1024 * 1024
 """Of content that lines carry."""
 
 
-class Line(NamedTuple):
+class AlignedRecord(NamedTuple):
     """One record.
 
     Attributes:
@@ -52,7 +52,7 @@ class Line(NamedTuple):
     size_bytes: int = 0
 
 
-class Step(Enum):
+class Advance(Enum):
     """Which heads are done with."""
 
     EXPECTED = 1
@@ -64,7 +64,7 @@ class Window:
     """Lines in order, found by key."""
 
     def __init__(self) -> None:
-        self._lines: deque[Line] = deque()
+        self._lines: deque[AlignedRecord] = deque()
         self._places: dict[Hashable, deque[int]] = defaultdict(deque)
         self._gone = 0
         self.size_bytes = 0
@@ -72,27 +72,27 @@ class Window:
     def __len__(self) -> int:
         return len(self._lines)
 
-    def __iter__(self) -> Iterator[Line]:
+    def __iter__(self) -> Iterator[AlignedRecord]:
         return iter(self._lines)
 
     @property
-    def head(self) -> Line:
+    def head(self) -> AlignedRecord:
         """The first line."""
         return self._lines[0]
 
     @property
-    def last(self) -> Line:
+    def last(self) -> AlignedRecord:
         """The last line."""
         return self._lines[-1]
 
-    def extend(self, lines: Iterable[Line]) -> None:
+    def extend(self, lines: Iterable[AlignedRecord]) -> None:
         """Append lines."""
         for line in lines:
             self._places[line.key].append(self._gone + len(self._lines))
             self._lines.append(line)
             self.size_bytes += line.size_bytes
 
-    def pop(self) -> Line:
+    def pop(self) -> AlignedRecord:
         """Take the first line."""
         line = self._lines.popleft()
         self._gone += 1
@@ -108,7 +108,7 @@ class Window:
         places = self._places.get(key)
         return places[0] - self._gone if places else None
 
-    def at(self, index: int) -> Line:
+    def at(self, index: int) -> AlignedRecord:
         """Return a line by its place."""
         return self._lines[index]
 
@@ -121,7 +121,7 @@ class Aligner(ABC):
         report: Where violations go.
     """
 
-    def __init__(self, tape: Tape, report: Report) -> None:
+    def __init__(self, tape: Cursor, report: VerifyReport) -> None:
         self.tape = tape
         self.report = report
         self.expected = Window()
@@ -135,7 +135,7 @@ class Aligner(ABC):
         return not (self.expected or self.found or self._early or self._late)
 
     @abstractmethod
-    def lines(self, columns: Columns, start: int, stop: int) -> Iterable[Line]:
+    def lines(self, columns: Columns, start: int, stop: int) -> Iterable[AlignedRecord]:
         """Read rows of the tape."""
 
     @abstractmethod
@@ -143,19 +143,19 @@ class Aligner(ABC):
         """Count records of the tape as compared."""
 
     @abstractmethod
-    def same(self, expected: Line, found: Line) -> None:
+    def same(self, expected: AlignedRecord, found: AlignedRecord) -> None:
         """Compare two lines with the same key."""
 
     @abstractmethod
-    def missing(self, expected: Line) -> None:
+    def missing(self, expected: AlignedRecord) -> None:
         """Tell of a line that is not there."""
 
     @abstractmethod
-    def surplus(self, found: Line) -> None:
+    def surplus(self, found: AlignedRecord) -> None:
         """Tell of a line that is not expected."""
 
     @abstractmethod
-    def neither(self, expected: Line, found: Line) -> Step:
+    def neither(self, expected: AlignedRecord, found: AlignedRecord) -> Advance:
         """Tell what it is where neither head is to be found on the other side."""
 
     async def match(self, columns: Columns, rows: NDArray[np.int64]) -> int:
@@ -256,7 +256,7 @@ class Aligner(ABC):
             del noted[key]
         return True
 
-    def _differ(self, expected: Line, found: Line) -> None:
+    def _differ(self, expected: AlignedRecord, found: AlignedRecord) -> None:
         later, ahead = self.found.find(expected.key), self.expected.find(found.key)
         if later is not None and ahead is not None:
             if later >= ahead:
@@ -274,11 +274,11 @@ class Aligner(ABC):
             self.surplus(found)
         else:
             step = self.neither(expected, found)
-            if step is not Step.FOUND:
+            if step is not Advance.FOUND:
                 self.expected.pop()
-            if step is not Step.EXPECTED:
+            if step is not Advance.EXPECTED:
                 self._drop_found()
 
-    def _reordered(self, expected: Line, found: Line, where: str) -> None:
+    def _reordered(self, expected: AlignedRecord, found: AlignedRecord, where: str) -> None:
         detail = f"stands at {self.tape.name}:{found.offset}, {where} than its place in the source's order"
         self.report.add(Rule.REORDERED, expected.offset, detail)

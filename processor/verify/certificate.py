@@ -12,22 +12,22 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from processor.errors import StopError
-from processor.kafka.client import KafkaError, Link, TopicPartition, check_aiokafka
+from processor.kafka.client import Client, KafkaError, TopicPartition, check_aiokafka
 from processor.kafka.offsets import bounds, committed
 from processor.kafka.options import client_options
 from processor.kafka.topics.ensure import changelog_topic, connected, describe
 from processor.verify.partition import Outputs, PartitionCheck
-from processor.verify.report import Report
+from processor.verify.report import VerifyReport
 from processor.verify.shared_topics import others
 from processor.verify.span import find_limits, moved_on
-from processor.verify.streams import PATIENCE_S, BrokenBatchError, OutputStream, Reader
+from processor.verify.streams import PATIENCE_S, BrokenBatchError, OutputStream, StreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     from processor.kafka.topics.ensure import ClusterView
-    from processor.verify.span import Limits
+    from processor.verify.span import VerifySpan
     from schemas.config import Pipeline, Settings
 
 log = logging.getLogger(__name__)
@@ -102,15 +102,17 @@ class Certificate:
             )
         return sum(max(0, known.get(tp, limits[tp].stable) - limits[tp].start) for tp in sources)
 
-    async def _connect(self) -> Link:
+    async def _connect(self) -> Client:
         topics = {topic for pipeline in self._pipelines for topic in (pipeline.source, *_outputs(pipeline))}
         topics |= {changelog for _, _, changelog in self._work if changelog is not None}
         try:
-            return await Link.open(self._options, CLIENT_ID, topics)
+            return await Client.open(self._options, CLIENT_ID, topics)
         except KafkaError as error:
             raise StopError(f"the broker does not answer: {error!r}") from error
 
-    async def run(self, done: Callable[[Report], None], advance: Callable[[int], None]) -> list[Report]:
+    async def run(
+        self, done: Callable[[VerifyReport], None], advance: Callable[[int], None]
+    ) -> list[VerifyReport]:
         """Compare all partitions; returns their reports in order.
 
         Args:
@@ -120,7 +122,7 @@ class Certificate:
         Raises:
             StopError: A source or output cannot be read.
         """
-        reports: list[Report | None] = [None] * len(self._work)
+        reports: list[VerifyReport | None] = [None] * len(self._work)
         turn = iter(range(len(self._work)))
         told = 0
 
@@ -128,7 +130,7 @@ class Certificate:
             nonlocal told
             link = await self._connect()
             try:
-                readers = [Reader(link) for _ in range(4)]
+                readers = [StreamReader(link) for _ in range(4)]
                 for index in turn:
                     reports[index] = await self._compare(readers, *self._work[index], advance)
                     while told < len(reports) and (report := reports[told]) is not None:
@@ -148,15 +150,15 @@ class Certificate:
 
     async def _compare(
         self,
-        readers: Sequence[Reader],
+        readers: Sequence[StreamReader],
         pipeline: Pipeline,
         partition: int,
         changelog: str | None,
         advance: Callable[[int], None],
-    ) -> Report:
+    ) -> VerifyReport:
         shared = others(pipeline, self._settings.pipelines)
         limits = await find_limits(readers[0], pipeline, partition, self._group, changelog, shared)
-        report = Report(pipeline.name, partition, limits.start, limits.stop, judged_from=limits.start)
+        report = VerifyReport(pipeline.name, partition, limits.start, limits.stop, judged_from=limits.start)
         report.other_rules = limits.other_rules
         report.unjudged, report.reset_ms = limits.unjudged, limits.reset_ms
         source = TopicPartition(pipeline.source, partition)
@@ -207,7 +209,9 @@ class Certificate:
         return report
 
 
-async def _learn(readers: Sequence[Reader], pipeline: Pipeline, limits: Limits, check: PartitionCheck) -> None:
+async def _learn(
+    readers: Sequence[StreamReader], pipeline: Pipeline, limits: VerifySpan, check: PartitionCheck
+) -> None:
     """Judge what the state remembers of before a reset, as the reset did."""
     partition = check.partition
     if pipeline.quarantine is not None:

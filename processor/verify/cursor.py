@@ -1,6 +1,6 @@
 """What comes next in a topic that is compared?
 
-A `Tape` is read forwards only, a piece at a time; rows that were taken are gone with the next piece.
+A `Cursor` is read forwards only, a piece at a time; rows that were taken are gone with the next piece.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Stream(Protocol):
         ...
 
 
-class Tape:
+class Cursor:
     """A cursor on a `Stream`.
 
     Attributes:

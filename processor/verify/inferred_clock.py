@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from processor.engine.ids.clock import Readings
 
 
-class BelievedClock(RecordedClock):
+class InferredClock(RecordedClock):
     """The partition's clock by its records' timestamps.
 
     Args:

@@ -16,14 +16,14 @@ from processor.judges.ids import InsertIds
 from processor.state.kv.memory import MemoryStore
 from processor.state.scope_log import ScopeLog
 from processor.state.table import Table
-from processor.verify.cursor import Tape
-from processor.verify.inferred_clock import BelievedClock
+from processor.verify.cursor import Cursor
+from processor.verify.inferred_clock import InferredClock
 from processor.verify.quarantine import QuarantineCheck
 from processor.verify.receipts import ReceiptCheck
-from processor.verify.recent import History
+from processor.verify.recent import RecentRecords
 from processor.verify.report import Rule
 from processor.verify.sink import SinkCheck
-from processor.verify.unproved import ROWS, ByWord
+from processor.verify.unproved import ROWS, TrustedReceipts
 from processor.wire.quarantine import mark_named
 from processor.wire.receipts import id_receipt_text, receipt_text
 from schemas.config import InsertIdDedup
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from processor.judges.judge import Evidence, Judge, Judgement
     from processor.verify.align import Aligner
     from processor.verify.cursor import Stream
-    from processor.verify.report import Report
+    from processor.verify.report import VerifyReport
     from schemas.config import Pipeline
 
 MOST_ROWS = 65_536
@@ -82,20 +82,20 @@ class PartitionCheck:
         self,
         pipeline: Pipeline,
         outputs: Outputs,
-        report: Report,
+        report: VerifyReport,
         clock: PartitionClock | None = None,
         known: tuple[int, int] | None = None,
     ) -> None:
         self.partition = report.partition
         self._judge = _fresh_judge(pipeline, clock, report.partition)
-        self._by_word: ByWord | None = None
+        self._by_word: TrustedReceipts | None = None
         if known is not None and isinstance(pipeline.dedup, InsertIdDedup):
             assert isinstance(self._judge, InsertIds)  # noqa: S101 - in this mode it is
-            self._by_word = ByWord(self._judge, *known, pipeline.dedup.window)
+            self._by_word = TrustedReceipts(self._judge, *known, pipeline.dedup.window)
         self._report = report
-        self._history = History()
+        self._history = RecentRecords()
         self._too_large: set[tuple[int, int]] = set()
-        self._sink = SinkCheck(Tape(outputs.sink), report, self._history)
+        self._sink = SinkCheck(Cursor(outputs.sink), report, self._history)
         self._receipts: ReceiptCheck | None = None
         self._quarantine: QuarantineCheck | None = None
         self._all: list[Aligner] = [self._sink]
@@ -104,7 +104,7 @@ class PartitionCheck:
             make_text = id_receipt_text if of_ids else receipt_text
             text = make_text(pipeline.name, pipeline.source, report.partition)
             self._receipts = ReceiptCheck(
-                Tape(outputs.duplicates),
+                Cursor(outputs.duplicates),
                 report,
                 self._history,
                 text,
@@ -113,7 +113,7 @@ class PartitionCheck:
             self._all.append(self._receipts)
         if outputs.quarantine is not None:
             source = f"{pipeline.source}:{report.partition}"
-            self._quarantine = QuarantineCheck(Tape(outputs.quarantine), report, self._history, source)
+            self._quarantine = QuarantineCheck(Cursor(outputs.quarantine), report, self._history, source)
             self._all.append(self._quarantine)
 
     def recall(self, columns: Columns) -> None:
@@ -157,7 +157,7 @@ class PartitionCheck:
         await self._unjudged(columns, judged, evidence.fault)
         self._history.end(even=all(check.even for check in self._all))
 
-    async def _believed(self, by_word: ByWord, columns: Columns, evidence: Evidence) -> Judgement:
+    async def _believed(self, by_word: TrustedReceipts, columns: Columns, evidence: Evidence) -> Judgement:
         assert self._receipts is not None  # noqa: S101 - see `known`
         before = by_word.believed
         judged = by_word.judge(evidence, await self._receipts.words(columns))
@@ -219,6 +219,6 @@ def _fresh_judge(pipeline: Pipeline, clock: PartitionClock | None, number: int) 
         return make_judge(pipeline)
     # Of `arrival` something is always known, see `processor.verify.span`.
     name = f"{pipeline.source}:{number}"
-    judge = InsertIds(pipeline.dedup, recorded=clock or BelievedClock(name, pipeline.dedup.max_ahead))
+    judge = InsertIds(pipeline.dedup, recorded=clock or InferredClock(name, pipeline.dedup.max_ahead))
     judge.load(Table(MemoryStore(), judge.log))
     return judge

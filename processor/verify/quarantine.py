@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from processor.engine.verdict import Fault
-from processor.verify.align import LOOK_AHEAD, Aligner, Line, Step
+from processor.verify.align import LOOK_AHEAD, Advance, AlignedRecord, Aligner
 from processor.verify.report import Rule
 from processor.wire.quarantine import OURS, called, read_record, source_offset
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
-    from processor.verify.cursor import Tape
-    from processor.verify.recent import History
-    from processor.verify.report import Report
+    from processor.verify.cursor import Cursor
+    from processor.verify.recent import RecentRecords
+    from processor.verify.report import VerifyReport
     from processor.wire.quarantine import Header
 
 _MOST_SHOWN = 60
@@ -54,7 +54,7 @@ class QuarantineCheck(Aligner):
         source: ``topic:partition`` of the source.
     """
 
-    def __init__(self, tape: Tape, report: Report, history: History, source: str) -> None:
+    def __init__(self, tape: Cursor, report: VerifyReport, history: RecentRecords, source: str) -> None:
         super().__init__(tape, report)
         self._history = history
         self._source = source
@@ -84,7 +84,7 @@ class QuarantineCheck(Aligner):
         """Compare the ``rows`` that cannot be judged with what comes next; ``fault`` says why, of all rows."""
         for start in range(0, rows.size, LOOK_AHEAD):
             self.expected.extend(
-                Line(
+                AlignedRecord(
                     int(columns.offset[row]),
                     int(columns.offset[row]),
                     _held(Fault(int(fault[row])).code, *read_record(columns, row)),
@@ -93,7 +93,7 @@ class QuarantineCheck(Aligner):
             )
             await self.settle(final=False)
 
-    def lines(self, columns: Columns, start: int, stop: int) -> Iterator[Line]:
+    def lines(self, columns: Columns, start: int, stop: int) -> Iterator[AlignedRecord]:
         """See `Aligner.lines`."""
         for row in range(start, stop):
             offset = int(columns.offset[row])
@@ -103,19 +103,19 @@ class QuarantineCheck(Aligner):
                 content = _Held(
                     "", {}, "its last headers are not seqmark.error, seqmark.detail, seqmark.source"
                 )
-                yield Line(offset, ("unreadable", offset), content)
+                yield AlignedRecord(offset, ("unreadable", offset), content)
                 continue
             code, _, position = (content for _, content in ours)
             where = source_offset(position, self._source)
             problem = "" if where is not None else f"seqmark.source is {_text(position)}, not of {self._source}"
             held = _held(_text(code), key, value, timestamp, headers[: -len(OURS)], problem)
-            yield Line(offset, ("unreadable", offset) if where is None else where, held)
+            yield AlignedRecord(offset, ("unreadable", offset) if where is None else where, held)
 
     def count(self, records: int) -> None:
         """See `Aligner.count`."""
         self.report.quarantine += records
 
-    def same(self, expected: Line, found: Line) -> None:
+    def same(self, expected: AlignedRecord, found: AlignedRecord) -> None:
         """See `Aligner.same`."""
         right, held = expected.content, found.content
         wrong = [f"{part} differs" for part in right.parts if right.parts[part] != held.parts.get(part)]
@@ -127,13 +127,13 @@ class QuarantineCheck(Aligner):
             detail = f"the record at {self.tape.name}:{found.offset} is wrong: {'; '.join(wrong)}"
             self.report.add(Rule.QUARANTINE_WRONG, expected.offset, detail)
 
-    def missing(self, expected: Line) -> None:
+    def missing(self, expected: AlignedRecord) -> None:
         """See `Aligner.missing`."""
         place = f"{self.tape.name}:{self.found.head.offset}" if self.found else f"the end of {self.tape.name}"
         detail = f"cannot be judged ({expected.content.code}), and is not in quarantine; missed before {place}"
         self.report.add(Rule.QUARANTINE_MISSING, expected.offset, detail)
 
-    def surplus(self, found: Line) -> None:
+    def surplus(self, found: AlignedRecord) -> None:
         """See `Aligner.surplus`."""
         here = f"{self.tape.name}:{found.offset}"
         if not isinstance(found.key, int):
@@ -148,7 +148,7 @@ class QuarantineCheck(Aligner):
         detail = f"the record at {here} says it is source offset {found.key}: {why}"
         self.report.add(Rule.QUARANTINE_FORGED, found.key if known else found.offset, detail)
 
-    def neither(self, expected: Line, found: Line) -> Step:
+    def neither(self, expected: AlignedRecord, found: AlignedRecord) -> Advance:
         """See `Aligner.neither`: the same record under another name, or another one."""
         if expected.content.parts == found.content.parts or not isinstance(found.key, int):
             self.same(expected, found)
@@ -156,12 +156,12 @@ class QuarantineCheck(Aligner):
                 here = f"the record at {self.tape.name}:{found.offset}"
                 detail = f"{here} is wrong: its seqmark.source says offset {found.key}"
                 self.report.add(Rule.QUARANTINE_WRONG, expected.offset, detail)
-            return Step.BOTH
+            return Advance.BOTH
         self.surplus(found)
-        return Step.FOUND
+        return Advance.FOUND
 
 
-def _too_large(lines: Iterable[Line]) -> list[int]:
+def _too_large(lines: Iterable[AlignedRecord]) -> list[int]:
     code = Fault.TOO_LARGE.code
     return [line.key for line in lines if isinstance(line.key, int) and line.content.code == code]
 

@@ -19,7 +19,7 @@ import numpy as np
 from processor.engine.batch import columns as batch_columns
 from processor.engine.batch.fingerprints import PARTS
 from processor.engine.receipts import says_left_out
-from processor.verify.align import LOOK_AHEAD, Aligner, Line, Step
+from processor.verify.align import LOOK_AHEAD, Advance, AlignedRecord, Aligner
 from processor.verify.report import Rule
 from processor.verify.unproved import Words
 from processor.wire.receipts import receipts_of
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from processor.engine.batch.columns import Columns
     from processor.engine.id_receipts import IdGrounds, IdReceiptText
     from processor.engine.receipts import Grounds, ReceiptText
-    from processor.verify.cursor import Tape
-    from processor.verify.recent import History
-    from processor.verify.report import Report
+    from processor.verify.cursor import Cursor
+    from processor.verify.recent import RecentRecords
+    from processor.verify.report import VerifyReport
 
 MOST_JSON_BYTES = 64 * 1024
 """Of a receipt that has other bytes than expected: longer ones are not looked into, and are wrong. Most take
@@ -73,9 +73,9 @@ class ReceiptCheck(Aligner):
 
     def __init__(
         self,
-        tape: Tape,
-        report: Report,
-        history: History,
+        tape: Cursor,
+        report: VerifyReport,
+        history: RecentRecords,
         text: ReceiptText | IdReceiptText,
         *,
         begins_late: bool = False,
@@ -90,7 +90,7 @@ class ReceiptCheck(Aligner):
         """Compare the receipts of the dropped ``rows`` with what comes next.
 
         Args:
-            columns: All of `History`'s rows at hand.
+            columns: All of `RecentRecords`'s rows at hand.
             rows: int64[k], dropped ones.
             grounds: Of all rows of ``columns``.
         """
@@ -146,7 +146,7 @@ class ReceiptCheck(Aligner):
         made.offset = columns.offset[rows]
         return made
 
-    def _read(self, columns: Columns, start: int, stop: int, *, source: bool = True) -> Iterator[Line]:
+    def _read(self, columns: Columns, start: int, stop: int, *, source: bool = True) -> Iterator[AlignedRecord]:
         """Read receipts; ``source``: the columns' offsets are those of the dropped records."""
         marks = self._history.marks(columns, start, stop)
         for row in range(start, stop):
@@ -159,9 +159,9 @@ class ReceiptCheck(Aligner):
             if not source:
                 said = None if content.fields is None else content.fields.get("offset")
                 key = said if type(said) is int else ("unreadable", offset)
-            yield Line(offset, key, content, max(size, 0))
+            yield AlignedRecord(offset, key, content, max(size, 0))
 
-    def lines(self, columns: Columns, start: int, stop: int) -> Iterator[Line]:
+    def lines(self, columns: Columns, start: int, stop: int) -> Iterator[AlignedRecord]:
         """See `Aligner.lines`."""
         return self._read(columns, start, stop, source=False)
 
@@ -169,14 +169,14 @@ class ReceiptCheck(Aligner):
         """See `Aligner.count`."""
         self.report.duplicates += records
 
-    def same(self, expected: Line, found: Line) -> None:
+    def same(self, expected: AlignedRecord, found: AlignedRecord) -> None:
         """See `Aligner.same`."""
         wrong = _differences(expected.content, found.content)
         if wrong:
             detail = f"the receipt at {self.tape.name}:{found.offset} is wrong: {'; '.join(wrong)}"
             self.report.add(Rule.RECEIPT_WRONG, expected.offset, detail)
 
-    def missing(self, expected: Line) -> None:
+    def missing(self, expected: AlignedRecord) -> None:
         """See `Aligner.missing`."""
         place = f"{self.tape.name}:{self.found.head.offset}" if self.found else f"the end of {self.tape.name}"
         known = self._history.at(expected.offset)
@@ -184,7 +184,7 @@ class ReceiptCheck(Aligner):
         detail = f"is {what}, and has no receipt; missed before {place}"
         self.report.add(Rule.RECEIPT_MISSING, expected.offset, detail)
 
-    def surplus(self, found: Line) -> None:
+    def surplus(self, found: AlignedRecord) -> None:
         """See `Aligner.surplus`."""
         here = f"{self.tape.name}:{found.offset}"
         if not isinstance(found.key, int):
@@ -201,20 +201,20 @@ class ReceiptCheck(Aligner):
         detail = f"the receipt at {here} is for source offset {found.key}: {why}"
         self.report.add(Rule.RECEIPT_FORGED, found.key if known else found.offset, detail)
 
-    def neither(self, expected: Line, found: Line) -> Step:
+    def neither(self, expected: AlignedRecord, found: AlignedRecord) -> Advance:
         """See `Aligner.neither`: the receipt of this record with a wrong offset, or one for nothing."""
         if not isinstance(found.key, int) or self._history.at(found.key) is None:
             self.same(expected, found)
-            return Step.BOTH
+            return Advance.BOTH
         wrong = _differences(expected.content, found.content)
         if all(each.startswith("offset ") for each in wrong):
             self.same(expected, found)
-            return Step.BOTH
+            return Advance.BOTH
         self.surplus(found)
-        return Step.FOUND
+        return Advance.FOUND
 
 
-def _word(line: Line) -> tuple[int, int]:
+def _word(line: AlignedRecord) -> tuple[int, int]:
     """Return owner and expiry that a receipt names; -1 and 0 in place of what cannot be."""
     fields = line.content.fields or {}
     owner = fields.get("owner")

@@ -27,7 +27,7 @@ MOST_ROWS = 65_536
 """The same while something differs: what is looked at ahead has to be known as well. 80 bytes each, 5 MB."""
 
 
-class Known(NamedTuple):
+class SourceRecord(NamedTuple):
     """A source record by its offset, and what the judgement says of it."""
 
     offset: int
@@ -43,7 +43,7 @@ class _Rows(NamedTuple):
 _NONE = _Rows(np.zeros(0, np.int64), np.zeros(0, np.uint8), np.zeros((0, FINGERPRINT_WORDS), np.uint64))
 
 
-class History:
+class RecentRecords:
     """The source near the place that is compared."""
 
     def __init__(self) -> None:
@@ -78,21 +78,21 @@ class History:
         """Return the fingerprints of some rows of any columns, as bytes."""
         return [mark.tobytes() for mark in fingerprints(columns, start, stop, self.secret)]
 
-    def same(self, mark: bytes) -> list[Known]:
+    def same(self, mark: bytes) -> list[SourceRecord]:
         """Return the records near here that are the same as one with fingerprint ``mark``, in offset order."""
         wanted = np.frombuffer(mark, np.uint64)
         return [
-            Known(int(rows.offset[row]), Verdict(int(rows.verdict[row])))
+            SourceRecord(int(rows.offset[row]), Verdict(int(rows.verdict[row])))
             for rows in self._all()
             for row in np.flatnonzero((rows.marks == wanted).all(axis=1)).tolist()
         ]
 
-    def at(self, offset: int) -> Known | None:
+    def at(self, offset: int) -> SourceRecord | None:
         """Return the record with this offset, if it is near here."""
         for rows in self._all():
             row = int(np.searchsorted(rows.offset, offset))
             if row < rows.offset.size and rows.offset[row] == offset:
-                return Known(offset, Verdict(int(rows.verdict[row])))
+                return SourceRecord(offset, Verdict(int(rows.verdict[row])))
         return None
 
     def _all(self) -> Iterator[_Rows]:

@@ -47,7 +47,7 @@ class Violation:
 
 
 @dataclass(slots=True)
-class Report:
+class VerifyReport:
     """What was compared of one partition, and what was wrong.
 
     Attributes:

@@ -24,8 +24,8 @@ from processor.kafka.changelog import ChangelogPartition
 from processor.kafka.client import TopicPartition
 from processor.kafka.offsets import bounds, committed
 from processor.kafka.source_identity import check_same_source
-from processor.state.changelog_head import Head, read_head
-from processor.state.clock_history import Recording
+from processor.state.changelog_head import ChangelogHead, read_head
+from processor.state.clock_history import ClockHistory
 from processor.verify.shared_topics import without
 from processor.verify.streams import PATIENCE_S
 from schemas.changelog.topic_ids import UNKNOWN_ID, TopicId
@@ -35,10 +35,10 @@ from schemas.config import InsertIdDedup
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from processor.kafka.client import Link
+    from processor.kafka.client import Client
     from processor.kafka.offsets import Bounds
     from processor.verify.shared_topics import Others
-    from processor.verify.streams import Reader
+    from processor.verify.streams import StreamReader
     from schemas.config import Pipeline
 
 POLL_S = 0.1
@@ -47,7 +47,7 @@ ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class VerifySpan:
     """What is compared of one partition.
 
     Attributes:
@@ -72,7 +72,7 @@ class Limits:
     outputs: dict[str, tuple[int, Bounds]]
     receipts_begin_late: bool = False
     other_rules: bool = False
-    recording: Recording | None = None
+    recording: ClockHistory | None = None
     unjudged: int = 0
     reset_ms: int | None = None
 
@@ -86,13 +86,13 @@ class Limits:
 
 
 async def find_limits(
-    reader: Reader,
+    reader: StreamReader,
     pipeline: Pipeline,
     partition: int,
     group: str,
     changelog: str | None,
     shared: Mapping[str, Others],
-) -> Limits:
+) -> VerifySpan:
     """Ask for the limits of one partition.
 
     Args:
@@ -109,7 +109,7 @@ async def find_limits(
     link = reader.link
     source = TopicPartition(pipeline.source, partition)
     offset = await committed_offset(link, group, source)
-    state, recording = Head(), None
+    state, recording = ChangelogHead(), None
     if changelog is not None:
         log = ChangelogPartition(link, reader.decoder, changelog, partition)
         state, recording = await _said(log, pipeline)
@@ -130,7 +130,7 @@ async def find_limits(
         ends = {topic: found[TopicPartition(topic, partition)] for topic in outputs}
         nothing = {topic: (ends[topic].end, ends[topic]) for topic in outputs}
         at = limits.start
-        return Limits(at, at, at, committed=False, stable=limits.stable, outputs=nothing)
+        return VerifySpan(at, at, at, committed=False, stable=limits.stable, outputs=nothing)
     ours = state.position is not None and await _is_of(link, source, state.position, limits)
     if not ours:
         # The state is of another source, and so is its origin: here everything counts.
@@ -159,7 +159,7 @@ async def find_limits(
     begins = _output_starts(pipeline, origin)
     for topic in outputs:
         _require(topic, partition, begins[topic], found[TopicPartition(topic, partition)])
-    return Limits(
+    return VerifySpan(
         start,
         known_from,
         max(start, stop),
@@ -174,7 +174,7 @@ async def find_limits(
     )
 
 
-async def _said(log: ChangelogPartition, pipeline: Pipeline) -> tuple[Head, Recording | None]:
+async def _said(log: ChangelogPartition, pipeline: Pipeline) -> tuple[ChangelogHead, ClockHistory | None]:
     """Return what a changelog says; None: this mode has no clock."""
     for attempt in range(1, ATTEMPTS + 1):
         there = await log.bounds()
@@ -182,7 +182,7 @@ async def _said(log: ChangelogPartition, pipeline: Pipeline) -> tuple[Head, Reco
             head = await read_head(log, there.start, there.stable)
             if not isinstance(pipeline.dedup, InsertIdDedup):
                 return head, None
-            recording = Recording(log, there.start, arrival=pipeline.dedup.time == "arrival")
+            recording = ClockHistory(log, there.start, arrival=pipeline.dedup.time == "arrival")
             await recording.read(there.stable)
         except RebuildError:
             if attempt == ATTEMPTS or (await log.bounds()).start == there.start:
@@ -196,10 +196,10 @@ def _require_clock(
     pipeline: Pipeline,
     partition: int,
     known_from: int,
-    recording: Recording | None,
+    recording: ClockHistory | None,
     *,
     receipts_late: bool,
-) -> Recording | None:
+) -> ClockHistory | None:
     """Look whether the partition's clock is known from where the state begins, or receipts can help.
 
     Raises:
@@ -230,7 +230,7 @@ def _require_clock(
 
 
 async def _any_record(
-    reader: Reader,
+    reader: StreamReader,
     outputs: Iterable[TopicPartition],
     limits: Mapping[TopicPartition, Bounds],
     shared: Mapping[str, Others],
@@ -245,7 +245,7 @@ async def _any_record(
     return False
 
 
-async def _is_of(link: Link, source: TopicPartition, position: Position, limits: Bounds) -> bool:
+async def _is_of(link: Client, source: TopicPartition, position: Position, limits: Bounds) -> bool:
     """Whether a position was made from this source: not from one before it, nor from another of before."""
     if position.topics.source.is_other(TopicId.of(source.topic, link.ids.get(source.topic, UNKNOWN_ID))):
         return False
@@ -275,12 +275,12 @@ def _require(topic: str, partition: int, start: int, limits: Bounds) -> None:
         )
 
 
-async def committed_offset(link: Link, group: str, source: TopicPartition) -> int | None:
+async def committed_offset(link: Client, group: str, source: TopicPartition) -> int | None:
     """Return what the group has committed; None where nothing."""
     return (await committed(link, group, [source])).get(source)
 
 
-async def moved_on(link: Link, group: str, source: TopicPartition, beyond: int) -> int | None:
+async def moved_on(link: Client, group: str, source: TopicPartition, beyond: int) -> int | None:
     """Wait until the group has committed more than ``beyond``; None where it does not within seconds."""
     deadline = time.monotonic() + PATIENCE_S
     while True:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from processor.engine.batch.columns import Columns
-    from processor.kafka.client import Link, TopicPartition
+    from processor.kafka.client import Client, TopicPartition
     from processor.kafka.offsets import Bounds
     from processor.verify.shared_topics import Others
     from processor.wire.decode import Chunk
@@ -46,14 +46,14 @@ class BrokenBatchError(StopError):
         super().__init__(message)
 
 
-class Reader:
+class StreamReader:
     """Reads one partition at a time, into a buffer of its own.
 
     Args:
         link: Connections; shared by several readers.
     """
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Client) -> None:
         self.link = link
         self.decoder = Decoder()
 
@@ -120,7 +120,7 @@ class OutputStream:
     """
 
     def __init__(
-        self, reader: Reader, tp: TopicPartition, start: int, limits: Bounds, theirs: Others | None = None
+        self, reader: StreamReader, tp: TopicPartition, start: int, limits: Bounds, theirs: Others | None = None
     ) -> None:
         self.name = f"{tp.topic}:{tp.partition}"
         self.floor = limits.stable

@@ -46,7 +46,7 @@ class Words(NamedTuple):
     expires_ms: NDArray[np.int64]
 
 
-class ByWord:
+class TrustedReceipts:
     """Judges the records of one partition as long as not all that is remembered is known.
 
     Attributes:

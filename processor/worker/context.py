@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from processor.kafka.group.membership import Membership
     from processor.kafka.topics.plan import ClusterView
     from processor.ops.metrics import Metrics
-    from processor.pipeline.hop_kinds import HopWork
+    from processor.pipeline.hop_kinds import HopKind
     from processor.state.home import Home
-    from processor.state.state_log import Bulk
+    from processor.state.state_log import StateLog
     from processor.wire.decode import Decoder
     from processor.wire.encode import Encoder
     from schemas.config import Pipeline, Settings
@@ -72,7 +72,7 @@ class Context:
         self.slots: int = worker.slots
         self.transaction_timeout_ms: int = worker.transaction_timeout_ms
         self.commit_interval_s: float = worker.commit_interval_ms / 1000
-        self._restoring: set[Bulk] = set()
+        self._restoring: set[StateLog] = set()
         self._looked: asyncio.Task[ClusterView] | None = None
 
     def waiting_bytes(self) -> int:
@@ -80,7 +80,7 @@ class Context:
         return sum(bulk.waiting_bytes for bulk in self._restoring)
 
     @contextmanager
-    def restoring(self, bulk: Bulk | None) -> Iterator[None]:
+    def restoring(self, bulk: StateLog | None) -> Iterator[None]:
         """Count what ``bulk`` holds only until it is restored, while the block restores it."""
         held = {bulk} if bulk is not None else set()
         self._restoring |= held
@@ -97,7 +97,7 @@ class Context:
         """Ask the broker anew at the next `work`: at an assignment, and when a slot is rebuilt."""
         self._looked = None
 
-    async def work(self, hop: Pipeline) -> HopWork:
+    async def work(self, hop: Pipeline) -> HopKind:
         """Return the work on a hop, with its topics as the broker says since `look_again`.
 
         Raises:

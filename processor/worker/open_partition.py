@@ -22,7 +22,7 @@ from processor.kafka.offsets import bounds, committed
 from processor.kafka.origin import origin_at
 from processor.kafka.source_identity import check_same_source
 from processor.kafka.transactions.producer import transactional_id
-from processor.pipeline.slot_pipeline import Partition, new_position
+from processor.pipeline.slot_pipeline import OpenPartition, new_position
 from processor.state.belonging import refusal, require_own
 from processor.state.changelog_head import last_position, read_head
 from processor.state.kv.rocks import open_store
@@ -35,10 +35,10 @@ from schemas.changelog.values import NO_TOPIC, CorruptStateError, Origin
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from processor.kafka.client import Link
+    from processor.kafka.client import Client
     from processor.kafka.offsets import Bounds
     from processor.kafka.transactions.producer import Producer
-    from processor.pipeline.hop_kinds import HopWork
+    from processor.pipeline.hop_kinds import HopKind
     from processor.pipeline.slot_pipeline import SlotPipeline
     from processor.worker.context import Context
     from schemas.changelog.values import Position
@@ -55,7 +55,7 @@ FRONT_OFFSETS = 16
 """In front of a changelog: the first commit begins with the origin."""
 
 
-class Opening:
+class PartitionOpener:
     """Opens the partitions of one slot, one after the other, into its pipeline.
 
     Args:
@@ -70,8 +70,8 @@ class Opening:
         self,
         context: Context,
         name: str,
-        work: HopWork,
-        link: Link,
+        work: HopKind,
+        link: Client,
         fence: Callable[[str, list[int]], Awaitable[Producer]],
     ) -> None:
         self._context = context
@@ -117,7 +117,7 @@ class Opening:
             # Not before: under a mark there must be no state that was read as something else than it is.
             table.settle()
             judge.load(table)
-            partition = Partition(tp.partition, table, judge, started, stable=limits.stable)
+            partition = OpenPartition(tp.partition, table, judge, started, stable=limits.stable)
             partition.changelog_offset = table.changelog_offset
             if isinstance(judge, IdJudge):
                 partition.piece_bytes = ID_PIECE_BYTES

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from processor.errors import FencedError, RebuildError, SeqmarkError, StopError
-from processor.kafka.client import METADATA_MAX_AGE_MS, Change, KafkaError, Link, TopicPartition
+from processor.kafka.client import METADATA_MAX_AGE_MS, Change, Client, KafkaError, TopicPartition
 from processor.kafka.drain import taken_in
 from processor.kafka.fetch import Fetcher, OutOfRangeError
 from processor.kafka.offsets import bounds
@@ -34,13 +34,13 @@ from processor.kafka.trim import Trimmer
 from processor.ops.memory_limit import give_back
 from processor.state.kv.store import CorruptStoreError
 from processor.wire.decode import Chunk
-from processor.worker.open_partition import Opening
+from processor.worker.open_partition import PartitionOpener
 from processor.worker.standstill import Standstill
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from processor.pipeline.hop_kinds import HopWork
+    from processor.pipeline.hop_kinds import HopKind
     from processor.pipeline.slot_pipeline import SlotPipeline, Topics
     from processor.worker.context import Context
     from schemas.config import Pipeline
@@ -114,11 +114,11 @@ class SlotRun:
         self._closing = False
         self._fenced_at = -math.inf
         self._failed: asyncio.Future[None] | None = None
-        self._links: list[Link] = []
+        self._links: list[Client] = []
         self._ids: dict[str, bytes] = {}
         self._producer: Producer | None = None
         self._pipeline: SlotPipeline | None = None
-        self._hop: HopWork | None = None
+        self._hop: HopKind | None = None
         self._positions: dict[TopicPartition, int] = {}
         self._targets: dict[int, int] = {}
         self._nothing_until: dict[int, tuple[int, int]] = {}
@@ -128,7 +128,7 @@ class SlotRun:
         self._dropping: asyncio.Task[None] | None = None
         self._trimmer = Trimmer()
         self._standstill = Standstill(pipeline.name, context.metrics)
-        self._trim_link: Link | None = None
+        self._trim_link: Client | None = None
         self.ready = False
         self._able: list[int] = []
         self._late: list[int] = []
@@ -226,7 +226,7 @@ class SlotRun:
         async def fence(identity: str, numbers: list[int]) -> Producer:
             return await self._fenced(identity, topics, numbers)
 
-        opening = Opening(self._context, self._config.name, hop, link, fence)
+        opening = PartitionOpener(self._context, self._config.name, hop, link, fence)
         source = [TopicPartition(topics.source, number) for number in self._able]
         limits = await bounds(link, source)
         for tp in source:
@@ -244,7 +244,7 @@ class SlotRun:
         log.info("%s: ready, partitions %s", self._id, self._able)
         self._context.progressed()
 
-    async def _wide_enough(self) -> HopWork:
+    async def _wide_enough(self) -> HopKind:
         """Return the work as the topics are; waits while no partition has a place in all of them.
 
         Partitions are added to the source and to what is written to at different moments. Those that are
@@ -292,10 +292,10 @@ class SlotRun:
                 self._fail(RebuildError("topics", f"partitions {self._late} need not wait any more"))
                 return
 
-    async def _link(self, what: str, *topics: str) -> Link:
+    async def _link(self, what: str, *topics: str) -> Client:
         client_id = f"{self._id}-{what}"
         # All connections of a slot speak of the same topics, from when it was opened.
-        link = await Link.open(self._context.options, client_id, topics, self._ids, self._topic_changed)
+        link = await Client.open(self._context.options, client_id, topics, self._ids, self._topic_changed)
         self._links.append(link)
         return link
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from processor.engine.verdict import Fault
-from processor.kafka.client import Link, TopicPartition, check_aiokafka
+from processor.kafka.client import Client, TopicPartition, check_aiokafka
 from processor.kafka.group.membership import Membership
 from processor.kafka.options import client_options
 from processor.ops.memory_limit import watch
@@ -48,7 +48,7 @@ def _unseen(topics: list[str]) -> str:
     )
 
 
-def _count(link: Link, topic: str) -> int:
+def _count(link: Client, topic: str) -> int:
     """Return how many partitions a topic has, as far as this worker sees."""
     return len(link.partitions(topic))
 
@@ -102,7 +102,7 @@ class Worker:
         watching = watch(worker.memory_limit, self._metrics, self.end, self._waiting_bytes)
         self._memory = asyncio.create_task(watching, name="memory")
         options: dict[str, Any] = client_options(self._settings.kafka)
-        link = await Link.open(options, f"{worker.application_id}-group", list(self._pipelines))
+        link = await Client.open(options, f"{worker.application_id}-group", list(self._pipelines))
         for pipeline in self._pipelines.values():
             self._metrics.expect(pipeline.name, [fault.code for fault in Fault if fault])
             # Asked when somebody scrapes: partitions are added while nothing is assigned here.

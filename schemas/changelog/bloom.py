@@ -77,7 +77,7 @@ class KeptFilter(NamedTuple):
     first: int
 
 
-class Snapshot(NamedTuple):
+class BloomSnapshot(NamedTuple):
     """Which filters there are, and what they know.
 
     Attributes:
@@ -96,7 +96,7 @@ class Snapshot(NamedTuple):
         return sealed(SNAPSHOT_KEY, head + b"".join(_FILTER.pack(*each) for each in self.filters))
 
     @classmethod
-    def decode(cls, value: bytes) -> Snapshot:
+    def decode(cls, value: bytes) -> BloomSnapshot:
         """Read a value.
 
         Raises:

@@ -35,7 +35,7 @@ from schemas.config.sinks import (
     interval_ms,
     output_column,
 )
-from schemas.config.worker import Worker
+from schemas.config.worker import WorkerOptions
 
 __all__ = [
     "AggregateCall",
@@ -59,7 +59,7 @@ __all__ = [
     "ValueId",
     "ValueSource",
     "WatermarkDedup",
-    "Worker",
+    "WorkerOptions",
     "aggregate_call",
     "interval_ms",
     "output_column",

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from schemas.config.values import DurationMs, DurationOrNoneMs, Pointer, Table, Text, WholeNumber, wrong
+from schemas.config.values import ConfigTable, DurationMs, DurationOrNoneMs, Pointer, Text, WholeNumber, wrong
 
 _MINUTE_MS = 60_000
 _DAY_MS = 86_400_000
@@ -27,7 +27,7 @@ def _value_format(value: Any) -> Any:
     return value
 
 
-class HeaderSource(Table):
+class HeaderSource(ConfigTable):
     """A sequence or epoch in a record header."""
 
     from_: Literal["header"] = Field(alias="from", description="A record header.")
@@ -38,7 +38,7 @@ class HeaderSource(Table):
     )
 
 
-class ValueSource(Table):
+class ValueSource(ConfigTable):
     """A sequence or epoch in a JSON value."""
 
     from_: Literal["value"] = Field(alias="from", description="A field of the JSON value.")
@@ -51,7 +51,7 @@ class ValueSource(Table):
 SequenceSource = HeaderSource | ValueSource
 
 
-class WatermarkDedup(Table):
+class WatermarkDedup(ConfigTable):
     """Sequences that grow: what is not above the last one seen is dropped."""
 
     mode: Literal["watermark"] = Field(description="Judge by a sequence that the producer counts up.")
@@ -76,20 +76,20 @@ class WatermarkDedup(Table):
     )
 
 
-class HeaderId(Table):
+class HeaderId(ConfigTable):
     """A part of an id: a header's bytes."""
 
     from_: Literal["header"] = Field(alias="from", description="A record header's bytes.")
     name: Text = Field(description="Its name; of several of one name the last counts.")
 
 
-class KeyId(Table):
+class KeyId(ConfigTable):
     """A part of an id: the record's key."""
 
     from_: Literal["key"] = Field(alias="from", description="The key's bytes.")
 
 
-class ValueId(Table):
+class ValueId(ConfigTable):
     """A part of an id: a field of the JSON value."""
 
     from_: Literal["value"] = Field(alias="from", description="A field of the JSON value.")
@@ -99,7 +99,7 @@ class ValueId(Table):
 IdPart = HeaderId | KeyId | ValueId
 
 
-class BloomOptions(Table):
+class BloomOptions(ConfigTable):
     """The table ``bloom``: one filter per partition and bucket of time."""
 
     false_positive_rate: Annotated[float, Field(ge=1e-15, lt=0.5)] = Field(
@@ -119,7 +119,7 @@ class BloomOptions(Table):
     )
 
 
-class InsertIdDedup(Table):
+class InsertIdDedup(ConfigTable):
     """Ids that are repeated when a record is sent again: dropped within a window of time."""
 
     mode: Literal["insert-id"] = Field(

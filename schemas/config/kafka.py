@@ -5,10 +5,10 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
-from schemas.config.values import Servers, Table
+from schemas.config.values import ConfigTable, Servers
 
 
-class Kafka(Table):
+class Kafka(ConfigTable):
     """The table ``[kafka]``."""
 
     bootstrap_servers: Servers = Field(

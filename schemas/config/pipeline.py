@@ -3,10 +3,10 @@
 from pydantic import Field
 
 from schemas.config.dedup import Dedup
-from schemas.config.values import Name, Table, Topic
+from schemas.config.values import ConfigTable, Name, Topic
 
 
-class Pipeline(Table):
+class Pipeline(ConfigTable):
     """An element of ``[[pipelines]]``."""
 
     name: Name = Field(description="Its name, in internal topics, metrics and receipts.")

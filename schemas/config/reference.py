@@ -46,7 +46,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ConfigPath:
     """Where an error is: the path in the file, and what is declared there."""
 
     path: tuple[str | int, ...]
@@ -84,7 +84,7 @@ def variants(annotation: Any) -> dict[str, type[BaseModel]]:
     return {_tag(model)[1]: model for model in models}
 
 
-def place(location: Sequence[str | int]) -> Place:
+def place(location: Sequence[str | int]) -> ConfigPath:
     """Translate pydantic's location of an error, which names variants, into the file's path."""
     path: list[str | int] = []
     annotation: Any = Settings
@@ -97,7 +97,7 @@ def place(location: Sequence[str | int]) -> Place:
         path.append(step)
         parents = tuple(known.values())
         annotation = _below(annotation, step)
-    return Place(tuple(path), parents)
+    return ConfigPath(tuple(path), parents)
 
 
 def declared(path: Sequence[str | int]) -> list[Any]:

@@ -18,7 +18,7 @@ from schemas.config.pipeline import Pipeline
 from schemas.config.sink_rules import sink_violations
 from schemas.config.sinks import Sink
 from schemas.config.values import TOPIC_MAX_LENGTH, duration_text
-from schemas.config.worker import Worker
+from schemas.config.worker import WorkerOptions
 
 Where = tuple[str | int, ...]
 Violation = tuple[Where, str]
@@ -39,7 +39,7 @@ class Use(NamedTuple):
 
 def violations(raw: Mapping[str, Any]) -> Iterator[Violation]:
     """Yield every broken rule of a config as it was written."""
-    worker = _right(Worker, raw.get("worker"))
+    worker = _right(WorkerOptions, raw.get("worker"))
     yield from _kafka(_right(Kafka, raw.get("kafka")), _table(raw.get("kafka")))
     yield from _worker(worker)
     pipelines = [_right(Pipeline, each) for each in _tables(raw.get("pipelines"))]

@@ -10,15 +10,15 @@ from schemas.config.kafka import Kafka
 from schemas.config.pipeline import Pipeline
 from schemas.config.rules import violations
 from schemas.config.sinks import Sink
-from schemas.config.values import Table, wrong
-from schemas.config.worker import Worker
+from schemas.config.values import ConfigTable, wrong
+from schemas.config.worker import WorkerOptions
 
 
-class Settings(Table):
+class Settings(ConfigTable):
     """The whole config file."""
 
     kafka: Kafka = Field(description="How the cluster is reached.")
-    worker: Worker = Field(description="How a worker runs.")
+    worker: WorkerOptions = Field(description="How a worker runs.")
     pipelines: list[Pipeline] = Field(
         default_factory=list, description="What is made clean, from where to where."
     )

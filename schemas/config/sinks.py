@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from schemas.config.values import Name, Table, Text, Topic, WholeNumber, wrong
+from schemas.config.values import ConfigTable, Name, Text, Topic, WholeNumber, wrong
 
 _MODEL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _INTERVAL = re.compile(r"([0-9]{1,6}) (second|minute|hour|day|week)s?", re.ASCII)
@@ -121,14 +121,14 @@ Aggregate = Annotated[str, AfterValidator(_aggregate)]
 Column = Annotated[str, AfterValidator(_column)]
 
 
-class ParquetOutput(Table):
+class ParquetOutput(ConfigTable):
     """Files."""
 
     kind: Literal["parquet"] = Field(description="Parquet files.")
     path: Text = Field(description="Folder that they are written to.")
 
 
-class PostgresOutput(Table):
+class PostgresOutput(ConfigTable):
     """A PostgreSQL table."""
 
     kind: Literal["postgres"] = Field(description="A PostgreSQL table.")
@@ -138,14 +138,14 @@ class PostgresOutput(Table):
     table: Text = Field(description="Table that is written.")
 
 
-class KafkaOutput(Table):
+class KafkaOutput(ConfigTable):
     """A Kafka topic."""
 
     kind: Literal["kafka"] = Field(description="A Kafka topic.")
     topic: Topic = Field(description="Topic that is written.")
 
 
-class ConsoleOutput(Table):
+class ConsoleOutput(ConfigTable):
     """The terminal."""
 
     kind: Literal["console"] = Field(description="The terminal.")
@@ -154,7 +154,7 @@ class ConsoleOutput(Table):
 Output = ParquetOutput | PostgresOutput | KafkaOutput | ConsoleOutput
 
 
-class Sink(Table):
+class Sink(ConfigTable):
     """An element of ``[[sinks]]``: one Spark query."""
 
     name: Name = Field(description="Its name.")

@@ -25,7 +25,7 @@ _MOST_DURATION_MS = 999_999_999 * _UNIT_MS["d"]
 _MOST_DIGITS = len(str(_MOST_DURATION_MS))
 
 
-class Table(BaseModel):
+class ConfigTable(BaseModel):
     """A table of the config file: unknown keys are errors, values do not change once read."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=False)

@@ -5,12 +5,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.config.values import Name, SizeBytes, Table, Text, WholeNumber
+from schemas.config.values import ConfigTable, Name, SizeBytes, Text, WholeNumber
 
 Milliseconds = Annotated[WholeNumber, Field(ge=1)]
 
 
-class Worker(Table):
+class WorkerOptions(ConfigTable):
     """The table ``[worker]``."""
 
     application_id: Name = Field(

@@ -29,7 +29,7 @@ class StoppedError(StopError):
     """An output waited for something outside when the process was asked to end: no failure."""
 
 
-class Output(Protocol):
+class SinkOutput(Protocol):
     """Where the aggregates of one sink go."""
 
     @property
@@ -53,7 +53,7 @@ class Output(Protocol):
         ...
 
 
-class Place(NamedTuple):
+class OutputPlace(NamedTuple):
     """What an output may need to know beside its own table of the config."""
 
     spark: SparkSession
@@ -76,7 +76,7 @@ def mode_of(sink: Sink) -> Mode:
 
 
 def each_batch(
-    place: Place, writer: DataStreamWriter, write: Callable[[DataFrame, int], None]
+    place: OutputPlace, writer: DataStreamWriter, write: Callable[[DataFrame, int], None]
 ) -> StreamingQuery:
     """Start a query that hands each batch's rows to ``write``, with the batch's number.
 
@@ -103,7 +103,7 @@ def raised_in_batch(text: str) -> str | None:
     return match[1].strip() if match else None
 
 
-def open_output(place: Place) -> Output:
+def open_output(place: OutputPlace) -> SinkOutput:
     """Return the output that the sink's config names.
 
     Raises:

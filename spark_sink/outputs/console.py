@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
     from schemas.event import Column
-    from spark_sink.outputs import Place
+    from spark_sink.outputs import OutputPlace
 
 
 class Terminal:
     """Standard output."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: OutputPlace) -> None:
         self.mode = mode_of(place.sink)
         self._place = place
         self._name = place.sink.name

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
     from schemas.event import Column
-    from spark_sink.outputs import Place
+    from spark_sink.outputs import OutputPlace
 
 # A null in a group is a group of its own: leaving it out would make two keys of one.
 JSON_OPTIONS = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
@@ -66,7 +66,7 @@ def keyed(rows: DataFrame, key: Sequence[str]) -> DataFrame:
 class CompactedTopic:
     """A topic whose newest record per window and group is the aggregate."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: OutputPlace) -> None:
         output = place.sink.output
         if not isinstance(output, KafkaOutput):
             raise TypeError(output.kind)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
     from schemas.event import Column
-    from spark_sink.outputs import Mode, Place
+    from spark_sink.outputs import Mode, OutputPlace
 
 DATE = "window_date"
 """The folder's column; `spark_sink.job` adds it to the rows of this output."""
@@ -42,7 +42,7 @@ class ParquetFiles:
 
     mode: Mode = "append"
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: OutputPlace) -> None:
         output = place.sink.output
         if not isinstance(output, ParquetOutput):
             raise TypeError(output.kind)

@@ -34,7 +34,7 @@ _BEGAN = "sources/0/0"
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class PlannedBatch:
     """What a batch read, and by which watermark its events were late.
 
     Attributes:
@@ -68,7 +68,7 @@ class Batch:
         }
 
     @classmethod
-    def from_json(cls, written: Mapping[str, Any]) -> Batch:
+    def from_json(cls, written: Mapping[str, Any]) -> PlannedBatch:
         """Read what `as_json` gave."""
         return cls(written["batch"], written["start"], written["end"], written["late_watermark_ms"])
 
@@ -98,7 +98,7 @@ class Checkpoint:
         planned = self.planned()
         return next(iter(self._plan(planned[-1])[1]), None) if planned else None
 
-    def batch(self, number: int) -> Batch:
+    def batch(self, number: int) -> PlannedBatch:
         """Return one batch.
 
         Raises:
@@ -107,9 +107,9 @@ class Checkpoint:
         watermark, end = self._plan(number)
         del watermark
         if number == 0:
-            return Batch(0, self._began(), end, 0)
+            return PlannedBatch(0, self._began(), end, 0)
         late_by, start = self._plan(number - 1)
-        return Batch(number, start, end, late_by)
+        return PlannedBatch(number, start, end, late_by)
 
     def begin_anew(self, first: Offsets) -> None:
         """Let the next batch begin at ``first``, the earliest records of a topic that was made anew.

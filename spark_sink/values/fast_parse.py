@@ -44,7 +44,7 @@ _ZONE = r"(?:Z|[+-][0-9]{2}:[0-9]{2})"
 _DATE = r"^(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 
 
-class Checked(NamedTuple):
+class ParsedRow(NamedTuple):
     """What was read of one field."""
 
     value: Column
@@ -88,7 +88,7 @@ def read_directly(text: Column, root: ObjectType, end: str) -> Column:
     return sql.from_json(wrapped, schema, _OPTIONS)
 
 
-def check(raw: Column, text: Column, root: ObjectType, end: str) -> Checked:
+def check(raw: Column, text: Column, root: ObjectType, end: str) -> ParsedRow:
     """Check what `read_directly` gave.
 
     Args:
@@ -115,10 +115,10 @@ def check(raw: Column, text: Column, root: ObjectType, end: str) -> Checked:
     )
     if _has_closed(root):
         right &= _nothing_unknown(text, root, read)
-    return Checked(read.value, sql.coalesce(right, sql.lit(False)), read.length)
+    return ParsedRow(read.value, sql.coalesce(right, sql.lit(False)), read.length)
 
 
-def _nothing_unknown(text: Column, root: ObjectType, read: Checked) -> Column:
+def _nothing_unknown(text: Column, root: ObjectType, read: ParsedRow) -> Column:
     """Return whether objects have no fields but those that were read.
 
     What was read accounts for so many bytes, quotes aside, and no escape makes it seem more. Where the text
@@ -169,7 +169,7 @@ _RAW: Mapping[type[FieldType], spark.DataType] = {
 }
 
 
-def _object(raw: Column, kind: ObjectType) -> Checked:
+def _object(raw: Column, kind: ObjectType) -> ParsedRow:
     reads = {name: _member(raw[name], member) for name, member in kind.members.items()}
     value = sql.struct(*[read.value.alias(name) for name, read in reads.items()])
     right = sql.lit(True)
@@ -179,12 +179,12 @@ def _object(raw: Column, kind: ObjectType) -> Checked:
     length = sql.lit(2 + sum(len(name.encode()) + 1 for name in reads) + len(reads) - 1)
     for read in reads.values():
         if read.length is None:
-            return Checked(value, right, None)
+            return ParsedRow(value, right, None)
         length += read.length
-    return Checked(value, right, length)
+    return ParsedRow(value, right, length)
 
 
-def _member(raw: Column, member: Member) -> Checked:
+def _member(raw: Column, member: Member) -> ParsedRow:
     read = _value(raw, member.type)
     null = sql.lit(None).cast(spark_type(member.type))
     nothing = raw.isNull()
@@ -193,10 +193,10 @@ def _member(raw: Column, member: Member) -> Checked:
     # The reader does not tell an absent field from null: only where both mean null may it be either.
     either = not member.required and member.null_allowed and member.default is None
     right = sql.when(nothing, sql.lit(either)).otherwise(read.right)
-    return Checked(sql.when(nothing, null).otherwise(read.value), right, read.length)
+    return ParsedRow(sql.when(nothing, null).otherwise(read.value), right, read.length)
 
 
-def _value(raw: Column, kind: FieldType) -> Checked:
+def _value(raw: Column, kind: FieldType) -> ParsedRow:
     match kind:
         case ObjectType():
             return _object(raw, kind)
@@ -205,42 +205,42 @@ def _value(raw: Column, kind: FieldType) -> Checked:
         case TextType():
             return _text(raw, kind)
         case BoolType():
-            return Checked(raw, raw.isNotNull(), sql.when(raw, sql.lit(4)).otherwise(sql.lit(5)))
+            return ParsedRow(raw, raw.isNotNull(), sql.when(raw, sql.lit(4)).otherwise(sql.lit(5)))
         case IntType():
             right = raw.between(kind.least, kind.most)
             right = right & raw.isin(*kind.values) if kind.values is not None else right
-            return Checked(raw, right, sql.octet_length(raw.cast("string")))
+            return ParsedRow(raw, right, sql.octet_length(raw.cast("string")))
         case _:
             return _written(raw, kind)
 
 
-def _list(raw: Column, kind: ListType) -> Checked:
+def _list(raw: Column, kind: ListType) -> ParsedRow:
     member = Member(type=kind.element, required=False, null_allowed=kind.element.nullable)
     right = sql.forall(raw, lambda each: sql.coalesce(_member(each, member).right, sql.lit(False)))
     if kind.length is not None:
         right &= sql.size(raw) == kind.length
-    return Checked(sql.transform(raw, lambda each: _member(each, member).value), right, None)
+    return ParsedRow(sql.transform(raw, lambda each: _member(each, member).value), right, None)
 
 
-def _text(raw: Column, kind: TextType) -> Checked:
+def _text(raw: Column, kind: TextType) -> ParsedRow:
     value = sql.try_variant_get(raw, "$", "string")
     right = sql.schema_of_variant(raw) == "STRING"
     if kind.values is not None:
         right &= value.isin(*kind.values)
     if kind.pattern is not None:
         right &= value.rlike(rf"\A(?:{kind.pattern})\z")
-    return Checked(value, right, sql.octet_length(value))
+    return ParsedRow(value, right, sql.octet_length(value))
 
 
-def _written(raw: Column, kind: FieldType) -> Checked:
+def _written(raw: Column, kind: FieldType) -> ParsedRow:
     """Read what the reader gave as text: of a string, or a number as it stands in JSON."""
     value = raw.try_cast(spark_type(kind))
     pattern = _DATE
     if isinstance(kind, FloatType):
-        return Checked(raw, raw.isNotNull(), None)
+        return ParsedRow(raw, raw.isNotNull(), None)
     if isinstance(kind, DecimalType):
         places = rf"(?:\.[0-9]{{1,{kind.scale}}})?" if kind.scale else ""
         pattern = f"^-?[0-9]{{1,38}}{places}$"
     if isinstance(kind, TimestampType):
         pattern = _TIMESTAMP + ("$" if kind.zone == "none" else f"{_ZONE}$")
-    return Checked(value, value.isNotNull() & raw.rlike(pattern), sql.octet_length(raw))
+    return ParsedRow(value, value.isNotNull() & raw.rlike(pattern), sql.octet_length(raw))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from processor.kafka import client
-from processor.kafka.client import Link, TopicPartition
+from processor.kafka.client import Client, TopicPartition
 from processor.kafka.fetch import Fetcher
 from processor.kafka.offsets import bounds
 from processor.wire.decode import Decoder
@@ -30,8 +30,8 @@ PATIENCE_S = 90.0
 
 
 @asynccontextmanager
-async def connected(cluster: Cluster, topic: str) -> AsyncIterator[Link]:
-    link = await Link.open({"bootstrap_servers": cluster.bootstrap_servers}, "test", [topic])
+async def connected(cluster: Cluster, topic: str) -> AsyncIterator[Client]:
+    link = await Client.open({"bootstrap_servers": cluster.bootstrap_servers}, "test", [topic])
     try:
         yield link
     finally:

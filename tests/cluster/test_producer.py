@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from processor.errors import RebuildError
-from processor.kafka.client import Link
+from processor.kafka.client import Client
 from processor.kafka.transactions.producer import Producer
 from processor.wire.encode import plain_batch
 from tests.support.kafka.cluster import NODES
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.crash]
 @asynccontextmanager
 async def opened(cluster: Cluster, topic: str, identity: str) -> AsyncIterator[tuple[Producer, int]]:
     """A producer whose open transaction has something in each partition, and the node that coordinates it."""
-    link = await Link.open({"bootstrap_servers": cluster.bootstrap_servers}, "test", [topic])
+    link = await Client.open({"bootstrap_servers": cluster.bootstrap_servers}, "test", [topic])
     producer = Producer(link, identity)
     try:
         await producer.fence()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.ops.fault_points import Step
+from processor.ops.fault_points import CommitStep
 from tests.support.kafka.topics import until
 from tests.support.worker.crash import READY, WAIT_S, Scene, seeded, until_halted
 
@@ -23,9 +23,9 @@ DOWN_S, LONG_DOWN_S = 8, 20
 
 
 @pytest.mark.drawn("step")
-@pytest.mark.parametrize("step", [Step.OUTPUT, Step.OFFSETS])
+@pytest.mark.parametrize("step", [CommitStep.OUTPUT, CommitStep.OFFSETS])
 def test_a_broker_killed_in_mid_commit_loses_and_repeats_nothing(
-    own_broker: OwnBroker, tmp_path: Path, step: Step
+    own_broker: OwnBroker, tmp_path: Path, step: CommitStep
 ) -> None:
     dice = seeded()
     broker = own_broker()
@@ -54,7 +54,7 @@ def test_worker_and_broker_killed_together_lose_and_repeat_nothing(
     with Scene(broker.bootstrap_servers, tmp_path) as scene:
         feed = scene.feed(dice)
         with feed:
-            worker = scene.worker(fault=f"{Step.CHANGELOG}:{dice.randrange(2, 8)}", stop=True)
+            worker = scene.worker(fault=f"{CommitStep.CHANGELOG}:{dice.randrange(2, 8)}", stop=True)
             until_halted(worker)
             broker.kill()
             worker.kill()

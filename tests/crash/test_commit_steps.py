@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.ops.fault_points import Step
+from processor.ops.fault_points import CommitStep
 from tests.support.kafka.topics import group_offsets
 from tests.support.worker.crash import Scene, seeded
 from tests.support.worker.process import new_config, start_worker
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.crash]
 FIRST_RECORDS = 2_000
 
 
-def killed_after(scene: Scene, step: Step, dice: random.Random) -> None:
+def killed_after(scene: Scene, step: CommitStep, dice: random.Random) -> None:
     """Run a worker under load until it kills itself after ``step``; then send what it has seen again.
 
     What is sent again is judged by the state that the kill has left: a record of it that passes shows that
@@ -43,8 +43,10 @@ def killed_after(scene: Scene, step: Step, dice: random.Random) -> None:
 
 
 @pytest.mark.drawn("step")
-@pytest.mark.parametrize("step", Step)
-def test_a_kill_after_a_step_loses_and_repeats_nothing(broker: Broker, tmp_path: Path, step: Step) -> None:
+@pytest.mark.parametrize("step", CommitStep)
+def test_a_kill_after_a_step_loses_and_repeats_nothing(
+    broker: Broker, tmp_path: Path, step: CommitStep
+) -> None:
     with Scene(broker.bootstrap_servers, tmp_path) as scene:
         killed_after(scene, step, seeded())
 
@@ -56,9 +58,9 @@ def test_a_kill_after_a_step_loses_and_repeats_nothing(broker: Broker, tmp_path:
 
 
 @pytest.mark.drawn("step")
-@pytest.mark.parametrize("step", [Step.OFFSETS, Step.ENDED])
+@pytest.mark.parametrize("step", [CommitStep.OFFSETS, CommitStep.ENDED])
 def test_a_drain_from_the_changelog_alone_passes_nothing_more(
-    broker: Broker, tmp_path: Path, step: Step
+    broker: Broker, tmp_path: Path, step: CommitStep
 ) -> None:
     with Scene(broker.bootstrap_servers, tmp_path) as scene:
         killed_after(scene, step, seeded())
@@ -72,9 +74,9 @@ def test_a_drain_from_the_changelog_alone_passes_nothing_more(
 
 
 @pytest.mark.drawn("step")
-@pytest.mark.parametrize("step", Step)
+@pytest.mark.parametrize("step", CommitStep)
 def test_a_kill_at_least_once_loses_nothing_and_keeps_the_order(
-    broker: Broker, tmp_path: Path, step: Step
+    broker: Broker, tmp_path: Path, step: CommitStep
 ) -> None:
     with Scene(broker.bootstrap_servers, tmp_path, guarantee="at_least_once") as scene:
         killed_after(scene, step, seeded())
@@ -89,6 +91,6 @@ def test_at_least_once_the_groups_offset_is_there_when_its_step_is_reached(
 ) -> None:
     config = new_config(broker.bootstrap_servers, tmp_path, guarantee="at_least_once")
     # The first commit says where the partition begins.
-    with start_worker(config, env={"SEQMARK_FAULT_STEP": Step.OFFSETS}) as worker:
+    with start_worker(config, env={"SEQMARK_FAULT_STEP": CommitStep.OFFSETS}) as worker:
         assert worker.wait() == -signal.SIGKILL, worker.stderr
     assert group_offsets(config.bootstrap_servers, config.application_id) == {(config.source, 0): 0}

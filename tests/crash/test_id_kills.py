@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.ops.fault_points import Restoring, Step
+from processor.ops.fault_points import CommitStep, Restoring
 from tests.support.judges.id_rules import IdRules
 from tests.support.kafka.members import Members
 from tests.support.worker.crash import READY, Scene, seeded
@@ -53,9 +53,9 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @EACH
 @pytest.mark.drawn("step")
-@pytest.mark.parametrize("step", Step)
+@pytest.mark.parametrize("step", CommitStep)
 def test_a_kill_after_a_step_loses_and_repeats_no_id(
-    broker: Broker, tmp_path: Path, step: Step, rules: IdRules
+    broker: Broker, tmp_path: Path, step: CommitStep, rules: IdRules
 ) -> None:
     dice = seeded()
     with Scene(broker.bootstrap_servers, tmp_path, rules=rules) as scene:
@@ -84,7 +84,7 @@ def test_a_kill_and_a_restart_from_the_changelog_alone_lose_and_repeat_no_id(
     with Scene(broker.bootstrap_servers, tmp_path, rules=rules) as scene:
         feed = scene.feed(dice)
         with feed:
-            worker = scene.worker(fault=f"{Step.ENDED}:{dice.randrange(10, 30)}")
+            worker = scene.worker(fault=f"{CommitStep.ENDED}:{dice.randrange(10, 30)}")
             assert worker.wait() == -signal.SIGKILL, worker.stderr
         scene.drain(state="without")
         feed.send_again()
@@ -106,7 +106,7 @@ def test_kills_while_it_restores_lose_and_repeat_no_id(
         feed = scene.feed(dice)
         feed.send(FIRST_RECORDS)
         with feed:
-            worker = scene.worker(fault=f"{Step.ENDED}:{dice.randrange(10, 20)}")
+            worker = scene.worker(fault=f"{CommitStep.ENDED}:{dice.randrange(10, 20)}")
             assert worker.wait() == -signal.SIGKILL, worker.stderr
             for times in (1, 2, 1):
                 worker = scene.worker(state=state, fault=f"{moment}:{times}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.ops.fault_points import Step
+from processor.ops.fault_points import CommitStep
 from tests.support.kafka.members import Members
 from tests.support.worker.crash import seeded, until_halted
 from tests.support.worker.routed import RoutedScene
@@ -29,9 +29,9 @@ FIRST, SECOND = "p.route", "p"
 
 @pytest.mark.parametrize("hop", [FIRST, SECOND])
 @pytest.mark.drawn("step")
-@pytest.mark.parametrize("step", Step)
+@pytest.mark.parametrize("step", CommitStep)
 def test_a_kill_after_a_step_of_either_hop_loses_and_repeats_nothing(
-    broker: Broker, tmp_path: Path, step: Step, hop: str
+    broker: Broker, tmp_path: Path, step: CommitStep, hop: str
 ) -> None:
     dice = seeded()
     with RoutedScene(broker.bootstrap_servers, tmp_path) as scene:
@@ -58,7 +58,7 @@ def test_a_kill_and_a_restart_from_the_changelogs_alone_lose_and_repeat_nothing(
     with RoutedScene(broker.bootstrap_servers, tmp_path) as scene:
         feed = scene.feed(dice)
         with feed:
-            worker = scene.worker(fault=f"{Step.ENDED}:{dice.randrange(10, 30)}")
+            worker = scene.worker(fault=f"{CommitStep.ENDED}:{dice.randrange(10, 30)}")
             assert worker.wait() == -signal.SIGKILL, worker.stderr
         scene.drain(state="without")
         feed.send_again()
@@ -75,7 +75,7 @@ def test_a_worker_paused_in_a_commit_of_either_hop_commits_nothing_afterwards(
     with RoutedScene(broker.bootstrap_servers, tmp_path) as scene:
         feed = scene.feed(dice)
         feed.send(FIRST_RECORDS)
-        paused = scene.worker(fault=f"{Step.OFFSETS}:{dice.randrange(2, 5)}", hop=hop, stop=True)
+        paused = scene.worker(fault=f"{CommitStep.OFFSETS}:{dice.randrange(2, 5)}", hop=hop, stop=True)
         with feed:
             until_halted(paused)
         scene.drain("b")

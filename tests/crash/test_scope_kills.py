@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.ops.fault_points import Step
+from processor.ops.fault_points import CommitStep
 from processor.state.scope_log import MOST_UNSAVED
 from tests.support.judges.rules import EPOCH_HEADER, Rules
 from tests.support.kafka.members import Members
@@ -41,7 +41,7 @@ EACH = pytest.mark.parametrize(
 )
 
 
-def killed_after(scene: Scene, step: Step, local_s: float) -> None:
+def killed_after(scene: Scene, step: CommitStep, local_s: float) -> None:
     """Run a worker under load until it kills itself after ``step``; then send what it has seen again."""
     dice = seeded()
     feed = scene.feed(dice)
@@ -59,9 +59,9 @@ def killed_after(scene: Scene, step: Step, local_s: float) -> None:
 
 @EACH
 @pytest.mark.drawn("step")
-@pytest.mark.parametrize("step", Step)
+@pytest.mark.parametrize("step", CommitStep)
 def test_a_kill_after_a_step_loses_and_repeats_nothing_of_any_scope(
-    broker: Broker, tmp_path: Path, step: Step, rules: Rules, local_s: float
+    broker: Broker, tmp_path: Path, step: CommitStep, rules: Rules, local_s: float
 ) -> None:
     with Scene(broker.bootstrap_servers, tmp_path, rules=rules, scopes=SCOPES) as scene:
         killed_after(scene, step, local_s)
@@ -76,7 +76,7 @@ def test_a_kill_after_a_step_loses_and_repeats_nothing_of_any_scope(
 def test_a_kill_at_least_once_loses_nothing_of_any_scope(broker: Broker, tmp_path: Path) -> None:
     servers = broker.bootstrap_servers
     with Scene(servers, tmp_path, rules=BY_KEY, scopes=SCOPES, guarantee="at_least_once") as scene:
-        killed_after(scene, Step.OUTPUT, EACH_COMMIT_S)
+        killed_after(scene, CommitStep.OUTPUT, EACH_COMMIT_S)
 
         scene.drain()
 

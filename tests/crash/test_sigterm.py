@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.ops.fault_points import Step
+from processor.ops.fault_points import CommitStep
 from tests.support.kafka.topics import New, open_transaction, until
 from tests.support.worker.crash import READY, WAIT_S, Scene, ended_by, seeded, until_halted
 
@@ -95,7 +95,7 @@ def test_sigterm_ends_a_worker_whose_broker_does_not_answer_its_commit(
     with Scene(broker.bootstrap_servers, tmp_path) as scene:
         feed = scene.feed(dice)
         with feed:
-            worker = scene.worker(fault=f"{Step.OFFSETS}:{dice.randrange(2, 8)}", stop=True)
+            worker = scene.worker(fault=f"{CommitStep.OFFSETS}:{dice.randrange(2, 8)}", stop=True)
             until_halted(worker)
         os.kill(broker.pid, signal.SIGSTOP)
         worker.resume()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.ops.fault_points import Step
+from processor.ops.fault_points import CommitStep
 from tests.support.kafka.topics import until
 from tests.support.worker.crash import READY, WAIT_S, Scene, seeded, until_halted
 
@@ -58,9 +58,9 @@ def test_a_worker_paused_past_its_session_comes_back_to_a_share_of_the_work(
 
 
 @pytest.mark.drawn("step")
-@pytest.mark.parametrize("step", [Step.OUTPUT, Step.OFFSETS, Step.ENDED])
+@pytest.mark.parametrize("step", [CommitStep.OUTPUT, CommitStep.OFFSETS, CommitStep.ENDED])
 def test_a_worker_paused_between_two_steps_commits_nothing_afterwards(
-    broker: Broker, tmp_path: Path, step: Step
+    broker: Broker, tmp_path: Path, step: CommitStep
 ) -> None:
     dice = seeded()
     with Scene(broker.bootstrap_servers, tmp_path) as scene:
@@ -77,7 +77,7 @@ def test_a_worker_paused_between_two_steps_commits_nothing_afterwards(
 
         zombie.resume()
 
-        if step is Step.ENDED:
+        if step is CommitStep.ENDED:
             # It had nothing open and only hears that its partitions are gone; alone again it goes on.
             other.kill()
             ready_again(zombie, 2)
@@ -88,6 +88,6 @@ def test_a_worker_paused_between_two_steps_commits_nothing_afterwards(
         scene.wait_caught_up()
         scene.assert_exactly_once()
         assert zombie.alive
-        if step is not Step.ENDED:
+        if step is not CommitStep.ENDED:
             aborted = scene.read(scene.config.sink, "read_uncommitted") != scene.read(scene.config.sink)
             assert aborted, "the zombie had nothing in flight: this test has shown nothing"

@@ -23,7 +23,7 @@ from schemas.event import (
     TextType,
     TimestampType,
 )
-from spark_sink.outputs import Place, open_output
+from spark_sink.outputs import OutputPlace, open_output
 from spark_sink.outputs.postgres import output as module
 from spark_sink.outputs.postgres.batch import Batch, write_batch
 from spark_sink.outputs.postgres.output import PostgresTable, storable
@@ -75,7 +75,7 @@ def made(
         checkpoint="unused",
     )
     kafka = Kafka(bootstrap_servers="unused:9092")
-    place = Place(spark, sink, kafka, create_topics=False, say=print, stopping=SimpleQueue())
+    place = OutputPlace(spark, sink, kafka, create_topics=False, say=print, stopping=SimpleQueue())
     return cast("PostgresTable", open_output(place))
 
 

@@ -12,7 +12,7 @@ import pytest
 from schemas.config import Kafka
 from schemas.event import EventModel
 from spark_sink.query.events import BAD, judged
-from spark_sink.side_output import Aside, Audience
+from spark_sink.side_output import SideOutput, SideOutputAudience
 from tests.support.spark_sink.job import settings, sink
 from tests.support.spark_sink.sinks import HOUR, START, Click
 
@@ -62,9 +62,9 @@ def test_a_new_limit_is_noted_before_a_batch_is_judged_by_it(spark: SparkSession
     }.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    audience = Audience(lambda _: None, lambda _: None, lambda _: None)
+    audience = SideOutputAudience(lambda _: None, lambda _: None, lambda _: None)
     model = EventModel.load(clicks.event)
-    opened = Aside(
+    opened = SideOutput(
         spark, Kafka(bootstrap_servers="127.0.0.1:9"), clicks, model, accept_loss=False, audience=audience
     )
 

@@ -18,7 +18,7 @@ from spark_sink.outputs.kafka import keyed
 from spark_sink.outputs.parquet import dated
 from spark_sink.query.sources import client_options
 from spark_sink.read_back import output_words, read_rows, read_sinks
-from spark_sink.summary import MOST_GROUPS, MOST_WINDOWS, Row, SinkPart
+from spark_sink.summary import MOST_GROUPS, MOST_WINDOWS, SinkPart, SummaryRow
 from spark_sink.values.schema import output_schema
 from tests.support.kafka.topics import create_topic, unique
 
@@ -122,7 +122,7 @@ def check(part: SinkPart, made: list[Made]) -> None:
     assert [row.start_ms for row in summary.shown] == sorted(row.start_ms for row in summary.shown)
 
 
-def check_rows(found: list[Row], made: list[Made]) -> None:
+def check_rows(found: list[SummaryRow], made: list[Made]) -> None:
     """Compare every row with what was made."""
     assert [(row.start_ms, row.end_ms - row.start_ms, row.group[0], row.values) for row in found] == [
         (int(each.start.timestamp() * 1000), 3_600_000, each.campaign, (each.events, each.revenue, each.p99))

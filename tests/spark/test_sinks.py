@@ -17,7 +17,7 @@ import pytest
 
 from schemas.config import Settings
 from schemas.event import EventModel
-from spark_sink.side_output import Aside, Audience, Written
+from spark_sink.side_output import SideOutput, SideOutputAudience, Written
 from tests.support.kafka.topics import create_topic, dice, read_topic, unique
 from tests.support.spark_sink.job import run
 from tests.support.spark_sink.sinks import (
@@ -330,9 +330,9 @@ def test_what_a_crash_has_left_to_do_is_written_at_the_next_start_over_what_is_t
     # A limit that has been changed since is not that of a batch of before.
     sink = ran.settings.sinks[0].model_copy(update={"max_ahead": "2 hours"})
     counts: list[Written] = []
-    audience = Audience(lambda _: None, counts.append, lambda _: None)
+    audience = SideOutputAudience(lambda _: None, counts.append, lambda _: None)
 
-    aside = Aside(
+    aside = SideOutput(
         spark, ran.settings.kafka, sink, EventModel.load(sink.event), accept_loss=False, audience=audience
     )
     before_reading = rows_read(spark)

@@ -26,7 +26,7 @@ import numpy as np
 
 from processor.engine.bytes.loads import le64, le_tail
 from processor.engine.bytes.siphash import absorb, begin, end, words_of_key
-from processor.engine.extract.json_scan import Kind, Pointers, look_up
+from processor.engine.extract.json_scan import JsonKind, Pointers, look_up
 from processor.engine.extract.json_text import unescape
 from processor.engine.extract.sequence import header_span
 from processor.engine.jit import Int, inlined, kernel
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from processor.engine.batch.columns import Columns
 
 
-class Form(IntEnum):
+class IdTextForm(IntEnum):
     """What a part's span holds; values of the ``form`` column (uint8)."""
 
     NONE = 0
@@ -84,7 +84,7 @@ class Ids:
         hash: uint64[n, 2], little-endian words of the keyed hash; zeros where there is none.
         fault: uint8[n], `Fault` codes.
         unjudged: bool[n], where the record passes without being judged.
-        form: uint8[K, n], `Form` values, for `texts`.
+        form: uint8[K, n], `IdTextForm` values, for `texts`.
         begin: int64[K, n], where each part begins in the columns' data.
         length: int64[K, n], its bytes there.
     """
@@ -120,12 +120,12 @@ class Ids:
 
 
 _FORM_OF_KIND = np.zeros(10, np.uint8)
-_FORM_OF_KIND[[Kind.INTEGER, Kind.DECIMAL]] = Form.NUMBER
-_FORM_OF_KIND[Kind.STRING] = Form.STRING
-_FORM_OF_KIND[Kind.ESCAPED] = Form.ESCAPED
+_FORM_OF_KIND[[JsonKind.INTEGER, JsonKind.DECIMAL]] = IdTextForm.NUMBER
+_FORM_OF_KIND[JsonKind.STRING] = IdTextForm.STRING
+_FORM_OF_KIND[JsonKind.ESCAPED] = IdTextForm.ESCAPED
 _FAULT_OF_KIND = np.full(10, Fault.FIELD_TYPE, np.uint8)
-_FAULT_OF_KIND[Kind.MISSING] = Fault.FIELD_MISSING
-_FAULT_OF_KIND[[Kind.INTEGER, Kind.DECIMAL, Kind.STRING, Kind.ESCAPED]] = Fault.NONE
+_FAULT_OF_KIND[JsonKind.MISSING] = Fault.FIELD_MISSING
+_FAULT_OF_KIND[[JsonKind.INTEGER, JsonKind.DECIMAL, JsonKind.STRING, JsonKind.ESCAPED]] = Fault.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,18 +171,20 @@ class IdExtractor:
                     named = np.frombuffer(name, np.uint8)
                     header_span(columns.data, columns.headers, columns.end, named, at[k], length[k], wrong)
                     absent = wrong != 0  # missing, or without a value: the span has no other fault
-                    form[k] = Form.BYTES
+                    form[k] = IdTextForm.BYTES
                 case KeyPart():
                     absent = columns.key_length < 0
                     wrong[:] = np.where(absent, np.uint8(Fault.KEY_MISSING), np.uint8(0))
                     at[k], length[k] = columns.key, np.maximum(columns.key_length, 0)
-                    form[k] = Form.BYTES
+                    form[k] = IdTextForm.BYTES
                 case ValuePart():
                     if found is None:
                         found = look_up(columns.data, columns.value, columns.value_length, self._pointers)
                     kind = found.kind[pointer]
                     wrong[:] = np.where(found.fault != 0, found.fault, _FAULT_OF_KIND[kind])
-                    absent = (found.fault == Fault.VALUE_MISSING) | ((found.fault == 0) & (kind <= Kind.NULL))
+                    absent = (found.fault == Fault.VALUE_MISSING) | (
+                        (found.fault == 0) & (kind <= JsonKind.NULL)
+                    )
                     form[k], at[k], length[k] = _FORM_OF_KIND[kind], found.start[pointer], found.length[pointer]
                     pointer += 1
             if self.pass_missing:
@@ -212,7 +214,7 @@ def texts(data: NDArray[np.uint8], ids: Ids, row: int, most_bytes: int = MOST_PA
     found: list[Text] = []
     for form, at, length in zip(ids.form[:, row], ids.begin[:, row], ids.length[:, row], strict=True):
         content = data[at : at + length]
-        if form == Form.ESCAPED:
+        if form == IdTextForm.ESCAPED:
             out = np.empty(int(length), np.uint8)
             content = out[: unescape(data, int(at), int(length), out)]
         raw = content.tobytes()

@@ -40,7 +40,7 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 """An array index of RFC 6901; 18 digits always fit an int64, and no array has more elements."""
 
 
-class Kind(IntEnum):
+class JsonKind(IntEnum):
     """What a pointer leads to; values of the ``kind`` columns (uint8)."""
 
     MISSING = 0
@@ -112,7 +112,7 @@ def _tokens(pointer: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class JsonMatches:
     """What K pointers found in n values.
 
     A string's span is what stands between its quotes, escapes as written; all others are whole tokens. Where
@@ -120,7 +120,7 @@ class Found:
 
     Attributes:
         fault: uint8[n], a `Fault` code: none, ``value_missing`` or ``value_not_json``.
-        kind: uint8[K, n], `Kind` values; all missing where there is a fault.
+        kind: uint8[K, n], `JsonKind` values; all missing where there is a fault.
         start: int64[K, n], positions in the data.
         length: int64[K, n], bytes.
     """
@@ -136,7 +136,7 @@ def look_up(
     value: NDArray[np.int64],
     value_length: NDArray[np.int64],
     pointers: Pointers,
-) -> Found:
+) -> JsonMatches:
     """Validate values and follow all pointers in each.
 
     Args:
@@ -148,7 +148,7 @@ def look_up(
     rows = value.size
     shape = (len(pointers), rows)
     start, length = np.empty((2, *shape), np.int64)
-    found = Found(np.empty(rows, np.uint8), np.empty(shape, np.uint8), start, length)
+    found = JsonMatches(np.empty(rows, np.uint8), np.empty(shape, np.uint8), start, length)
     find(
         data,
         value,
@@ -196,10 +196,10 @@ def find(
         cut: As in `Pointers`.
         first: As in `Pointers`.
         index: As in `Pointers`.
-        fault: As in `Found`, written.
-        kind: As in `Found`, written.
-        start: As in `Found`, written.
-        length: As in `Found`, written.
+        fault: As in `JsonMatches`, written.
+        kind: As in `JsonMatches`, written.
+        start: As in `JsonMatches`, written.
+        length: As in `JsonMatches`, written.
     """
     pointers = first.size - 1
     # Locals, and no helper that takes the data: numba would count references on every turn, which made the

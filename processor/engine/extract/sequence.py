@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
-    from processor.engine.extract.json_scan import Found
+    from processor.engine.extract.json_scan import JsonMatches
 
 
 MOST_SCOPE_BYTES = 64 * 1024
@@ -97,7 +97,7 @@ class ValueSequence:
 
 
 def sequence_of(
-    data: NDArray[np.uint8], found: Found, which: int, *, text: bool
+    data: NDArray[np.uint8], found: JsonMatches, which: int, *, text: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """Read a number from what the pointer ``which`` found in each value.
 
@@ -310,8 +310,8 @@ def value_sequence(
 
     Args:
         data: uint8[m].
-        found_fault: uint8[n], as in `Found`.
-        kind: uint8[n], one pointer's row of `Found`.
+        found_fault: uint8[n], as in `JsonMatches`.
+        kind: uint8[n], one pointer's row of `JsonMatches`.
         start: int64[n], the same.
         length: int64[n], the same.
         text: Whether a string is wanted.

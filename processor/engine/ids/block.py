@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Wrong(IntEnum):
+class PageError(IntEnum):
     """Why a block or a page is refused."""
 
     NOTHING = 0
@@ -39,11 +39,11 @@ class Wrong(IntEnum):
 
 
 _TEXT = {
-    Wrong.NOTHING: "nothing is wrong",
-    Wrong.CUT: "it is cut, or has more bytes than it says",
-    Wrong.VERSION: "it has a version that this Seqmark does not know",
-    Wrong.CORRUPT: "it fails its checksum",
-    Wrong.ORDER: "its pages are not those that it says",
+    PageError.NOTHING: "nothing is wrong",
+    PageError.CUT: "it is cut, or has more bytes than it says",
+    PageError.VERSION: "it has a version that this Seqmark does not know",
+    PageError.CORRUPT: "it fails its checksum",
+    PageError.ORDER: "its pages are not those that it says",
 }
 
 
@@ -54,13 +54,13 @@ class UnreadableBlockError(Exception):
         reason: What is wrong.
     """
 
-    def __init__(self, what: str, reason: Wrong) -> None:
+    def __init__(self, what: str, reason: PageError) -> None:
         self.reason = reason
         super().__init__(f"{what}: {reason.text}")
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class IdRows:
     """Ids as they are remembered, under consecutive numbers.
 
     Attributes:
@@ -102,7 +102,7 @@ class Pages:
 
 
 @dataclass(frozen=True, slots=True)
-class Confirmed:
+class CandidateRows:
     """What stands in pages, of some candidates, in their order.
 
     Attributes:
@@ -116,12 +116,12 @@ class Confirmed:
     reading_ms: NDArray[np.int64]
 
     @classmethod
-    def none(cls) -> Confirmed:
+    def none(cls) -> CandidateRows:
         """Return what there is to say of no candidate."""
         return cls(np.zeros((0, 2), np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
-def encode(rows: Rows, clock_ms: int, key: bytes) -> tuple[bytes, Pages]:
+def encode(rows: IdRows, clock_ms: int, key: bytes) -> tuple[bytes, Pages]:
     """Write the ids of a commit; at least one.
 
     Args:
@@ -158,7 +158,7 @@ def encode(rows: Rows, clock_ms: int, key: bytes) -> tuple[bytes, Pages]:
     return out.tobytes(), Pages(number[starts], np.maximum.reduceat(rows.reading_ms, starts), at)
 
 
-def decode(data: bytes, key: bytes) -> tuple[Rows, int, Pages]:
+def decode(data: bytes, key: bytes) -> tuple[IdRows, int, Pages]:
     """Read a block: its ids, the clock after it, its pages.
 
     Raises:
@@ -167,11 +167,11 @@ def decode(data: bytes, key: bytes) -> tuple[Rows, int, Pages]:
     array = np.frombuffer(data, np.uint8)
     head = np.zeros(4, np.int64)
     with np.errstate(over="ignore"):
-        wrong = Wrong(int(ids_page.open_head(array, np.frombuffer(key, np.uint8), head)))
+        wrong = PageError(int(ids_page.open_head(array, np.frombuffer(key, np.uint8), head)))
         pages, count, first, clock_ms = head.tolist()
         # A page needs its head, an id its hash: what says more is cut, and nothing is allocated for it.
         if not wrong and pages * PAGE_HEAD_BYTES + count * HASH_BYTES > array.size:
-            wrong = Wrong.CUT
+            wrong = PageError.CUT
         if wrong:
             raise UnreadableBlockError(f"block {key!r}", wrong)
         rows = _empty(first, count)
@@ -182,12 +182,12 @@ def decode(data: bytes, key: bytes) -> tuple[Rows, int, Pages]:
     return rows, clock_ms, found
 
 
-def decode_page(data: bytes, first: int) -> tuple[Rows, Pages]:
+def decode_page(data: bytes, first: int) -> tuple[IdRows, Pages]:
     """Read one page as the local state keeps it, see `decode_pages`."""
     return decode_pages([data], first)
 
 
-def decode_pages(pages: Sequence[bytes], first: int) -> tuple[Rows, Pages]:
+def decode_pages(pages: Sequence[bytes], first: int) -> tuple[IdRows, Pages]:
     """Read pages as the local state keeps them.
 
     Args:
@@ -215,7 +215,7 @@ def in_one_piece(pages: Sequence[bytes], first: int) -> tuple[NDArray[np.uint8],
     count = sum(int.from_bytes(page[1:3], "big") for page in pages)
     data = np.frombuffer(b"".join(pages), np.uint8)
     if len(pages) * PAGE_HEAD_BYTES + count * HASH_BYTES > data.size:
-        raise UnreadableBlockError(page_name(len(pages), first), Wrong.CUT)
+        raise UnreadableBlockError(page_name(len(pages), first), PageError.CUT)
     return data, count
 
 
@@ -232,7 +232,7 @@ def joined(some: Sequence[Pages]) -> Pages | None:
     return Pages(first, np.concatenate([pages.last_ms for pages in some]), np.zeros(0, np.int64))
 
 
-def ids_within(rows: Rows, most_bytes: int) -> int:
+def ids_within(rows: IdRows, most_bytes: int) -> int:
     """Return how many of these ids certainly go into a block of ``most_bytes``, whichever they are."""
     size = HASH_BYTES + int(_widths(rows).sum())
     page = PAGE_HEAD_BYTES + _fitting(size) * size
@@ -243,7 +243,7 @@ def ids_within(rows: Rows, most_bytes: int) -> int:
 
 def confirm(
     pages: Sequence[bytes], first: NDArray[np.int64], which: NDArray[np.int64], row: NDArray[np.int64]
-) -> Confirmed:
+) -> CandidateRows:
     """Read single ids from pages.
 
     Args:
@@ -257,23 +257,23 @@ def confirm(
     """
     at = np.cumsum([0, *map(len, pages)], dtype=np.int64)
     data = np.frombuffer(b"".join(pages), np.uint8)
-    out = Confirmed(
+    out = CandidateRows(
         np.empty((row.size, 2), np.uint64), np.empty(row.size, np.int64), np.empty(row.size, np.int64)
     )
     with np.errstate(over="ignore"):
         page, wrong = ids_page.confirm(data, at, first, which, row, out.hash, out.owner, out.reading_ms)
     if wrong:
-        raise UnreadableBlockError(f"page {first[int(page)]}", Wrong(int(wrong)))
+        raise UnreadableBlockError(f"page {first[int(page)]}", PageError(int(wrong)))
     return out
 
 
-def _back(rows: Rows) -> NDArray[np.int64]:
+def _back(rows: IdRows) -> NDArray[np.int64]:
     """Return int64[n]: how far back the row lies that each supersedes; 0: none."""
     number = rows.first + np.arange(len(rows), dtype=np.int64)
     return np.where(rows.supersedes < 0, 0, number - rows.supersedes)
 
 
-def _widths(rows: Rows) -> NDArray[np.int64]:
+def _widths(rows: IdRows) -> NDArray[np.int64]:
     """Return int64[3]: bytes of an owner, a reading and a superseded number; of fewer rows never more."""
     most = (
         int(rows.owner.max()) - int(rows.owner.min()),
@@ -288,12 +288,12 @@ def _fitting(size: int) -> int:
     return (MOST_PAGE_BYTES - PAGE_HEAD_BYTES) // size
 
 
-def _read(data: NDArray[np.uint8], at: int, rows: Rows, pages: Pages) -> Wrong:
+def _read(data: NDArray[np.uint8], at: int, rows: IdRows, pages: Pages) -> PageError:
     """Read the pages from ``at`` to the end of the data into arrays of the right sizes."""
     columns = rows.hash, rows.owner, rows.reading_ms, rows.supersedes
-    return Wrong(int(ids_page.decode(data, at, rows.first, *columns, pages.first, pages.last_ms, pages.at)))
+    return PageError(int(ids_page.decode(data, at, rows.first, *columns, pages.first, pages.last_ms, pages.at)))
 
 
-def _empty(first: int, count: int) -> Rows:
+def _empty(first: int, count: int) -> IdRows:
     owner, reading, supersedes = np.empty((3, count), np.int64)
-    return Rows(first, np.empty((count, 2), np.uint64), owner, reading, supersedes)
+    return IdRows(first, np.empty((count, 2), np.uint64), owner, reading, supersedes)

@@ -20,7 +20,7 @@ whole block, so that all its pages have the same widths and all but the last the
 A page's CRC-32C is over all of it but itself. The head's is over the key that the block stands under and the
 head; the pages behind it say by their numbers whether one is missing.
 
-Kernels return codes, see `processor.engine.ids.block.Wrong`: 0 good, 1 cut, 2 version, 3 corrupt, 4 order.
+Kernels return codes, see `processor.engine.ids.block.PageError`: 0 good, 1 cut, 2 version, 3 corrupt, 4 order.
 
 Invariant: every kernel here checks every bound before it reads.
 """

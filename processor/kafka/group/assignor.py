@@ -43,7 +43,7 @@ class Slot(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GroupMember:
     """What a member says of itself when it joins.
 
     Attributes:
@@ -58,21 +58,21 @@ class Member:
 
 
 @dataclass(slots=True)
-class Outcome:
+class AssignmentOutcome:
     """What the leader decided: slots by member, and who cannot take part and why."""
 
     slots: dict[str, set[Slot]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
 
 
-def balance(members: Mapping[str, Member], partitions: Mapping[str, int]) -> Outcome:
+def balance(members: Mapping[str, GroupMember], partitions: Mapping[str, int]) -> AssignmentOutcome:
     """Share the slots out: pure, the same for the same input.
 
     Args:
         members: By member id.
         partitions: Partition count by topic.
     """
-    outcome = Outcome({member: set() for member in members})
+    outcome = AssignmentOutcome({member: set() for member in members})
     counts: dict[str, int] = {}
     for topic in sorted(partitions):
         candidates = sorted(name for name, member in members.items() if topic in member.topics)
@@ -94,7 +94,7 @@ def balance(members: Mapping[str, Member], partitions: Mapping[str, int]) -> Out
     return outcome
 
 
-def _agreed_slots(topic: str, candidates: list[str], members: Mapping[str, Member]) -> int:
+def _agreed_slots(topic: str, candidates: list[str], members: Mapping[str, GroupMember]) -> int:
     """Who already works decides; among newcomers the majority, then the smallest number."""
     votes: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for name in candidates:
@@ -108,7 +108,7 @@ def _agreed_slots(topic: str, candidates: list[str], members: Mapping[str, Membe
 def _share(
     slots: list[Slot],
     able: list[str],
-    members: Mapping[str, Member],
+    members: Mapping[str, GroupMember],
     taken: dict[str, set[Slot]],
 ) -> None:
     """Give each slot to its owner while that is fair, the rest to who has least over all topics."""
@@ -170,9 +170,9 @@ class SlotAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka
         )
 
 
-def _parse(metadata: ConsumerProtocolMemberMetadata) -> Member:
+def _parse(metadata: ConsumerProtocolMemberMetadata) -> GroupMember:
     data = json.loads(metadata.user_data or b"{}")
-    return Member(
+    return GroupMember(
         frozenset(metadata.subscription),
         data.get("slots", {}),
         frozenset(Slot(topic, number) for topic, number in data.get("owned", ())),
@@ -180,7 +180,7 @@ def _parse(metadata: ConsumerProtocolMemberMetadata) -> Member:
 
 
 def _assignment(
-    name: str, outcome: Outcome, member: Member, counts: Mapping[str, int]
+    name: str, outcome: AssignmentOutcome, member: GroupMember, counts: Mapping[str, int]
 ) -> ConsumerProtocolMemberAssignment:
     partitions: dict[str, list[int]] = defaultdict(list)
     for slot in sorted(outcome.slots[name]):

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from processor.errors import FencedError, RebuildError, StopError
 from processor.kafka.client import (
+    Client,
     ConsumerRebalanceListener,
     GroupAuthorizationFailedError,
     GroupCoordinator,
     GroupCoordinatorNotAvailableError,
     HeartbeatRequest,
-    Kafka,
+    KafkaCode,
     KafkaError,
-    Link,
     OffsetCommitRequest,
     SubscriptionState,
     TopicPartition,
@@ -132,7 +132,7 @@ class Membership:
 
     def __init__(
         self,
-        link: Link,
+        link: Client,
         group_id: str,
         slots: Mapping[str, int],
         session_timeout_ms: int,
@@ -240,7 +240,7 @@ class Membership:
         except (KafkaError, TimeoutError) as error:
             log.info("the group %s cannot be asked: %r", self._group_id, error)
             return False
-        return bool(answer.error_code == Kafka.NONE)
+        return bool(answer.error_code == KafkaCode.NONE)
 
     async def leave(self) -> None:
         """Leave the group, so that others need not wait for the session to end; never hangs.
@@ -284,9 +284,9 @@ class Membership:
             raise RebuildError("commit_offsets", f"offset commit: {error!r}") from error
         for _, partitions in response.topics:
             for _, code in partitions:
-                if code in (Kafka.ILLEGAL_GENERATION, Kafka.UNKNOWN_MEMBER_ID):
+                if code in (KafkaCode.ILLEGAL_GENERATION, KafkaCode.UNKNOWN_MEMBER_ID):
                     raise FencedError(f"offset commit: {error_name(code)}")
                 # In the last phase of a rebalance the broker takes no commits. The group's offset then
                 # lags what the changelog says, and the changelog is the authority.
-                if code not in (Kafka.NONE, Kafka.REBALANCE_IN_PROGRESS):
+                if code not in (KafkaCode.NONE, KafkaCode.REBALANCE_IN_PROGRESS):
                     raise RebuildError("commit_offsets", f"offset commit: {error_name(code)}")

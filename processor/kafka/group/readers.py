@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from processor.errors import RebuildError, StopError
 from processor.kafka.client import (
+    Client,
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
     DescribeGroupsRequest,
-    Kafka,
+    KafkaCode,
     KafkaError,
-    Link,
     error_name,
 )
 
@@ -31,11 +31,11 @@ AT_REST = {"Empty", "Dead"}
 """States of a group that has no member; Kafka calls one dead that it does not know."""
 STABLE = "Stable"
 """In every other state members are joining, and the broker does not say what they read."""
-NOT_ALLOWED = {Kafka.TOPIC_AUTHORIZATION_FAILED, Kafka.GROUP_AUTHORIZATION_FAILED}
+NOT_ALLOWED = {KafkaCode.TOPIC_AUTHORIZATION_FAILED, KafkaCode.GROUP_AUTHORIZATION_FAILED}
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class GroupReader:
     """A member that reads the topic.
 
     Attributes:
@@ -57,7 +57,7 @@ Described = tuple[str, str, bytes, bytes]
 """Member id, host, metadata, assignment, as DescribeGroups gives them."""
 
 
-def readers_of(topic: str, members: Iterable[Described]) -> list[Reader]:
+def readers_of(topic: str, members: Iterable[Described]) -> list[GroupReader]:
     """Return those members that are subscribed to ``topic``, or do not say intelligibly what they read."""
     found = []
     for member_id, host, metadata, assignment in members:
@@ -66,7 +66,7 @@ def readers_of(topic: str, members: Iterable[Described]) -> list[Reader]:
         except ValueError:  # cut, or of no form that we know
             wanted = None
         if wanted is None or topic in wanted:
-            found.append(Reader(member_id, host, _assigned(topic, assignment)))
+            found.append(GroupReader(member_id, host, _assigned(topic, assignment)))
     return found
 
 
@@ -78,7 +78,7 @@ def _assigned(topic: str, assignment: bytes) -> tuple[int, ...]:
         return ()
 
 
-async def readers(link: Link, group_id: str, topic: str, deadline_s: float = DEADLINE_S) -> list[Reader]:
+async def readers(link: Client, group_id: str, topic: str, deadline_s: float = DEADLINE_S) -> list[GroupReader]:
     """Ask the group's coordinator who reads ``topic``; waits while the group is rebalancing.
 
     Raises:
@@ -93,10 +93,10 @@ async def readers(link: Link, group_id: str, topic: str, deadline_s: float = DEA
             code, _, state, _, _, members, *_ = response.groups[0]
             if code in NOT_ALLOWED:
                 raise StopError(f"this user may not look at the group {group_id}: allow it DESCRIBE there")
-            problem = error_name(code) if code != Kafka.NONE else f"it is in state {state}"
-            if code == Kafka.NONE and state in AT_REST:
+            problem = error_name(code) if code != KafkaCode.NONE else f"it is in state {state}"
+            if code == KafkaCode.NONE and state in AT_REST:
                 return []
-            if code == Kafka.NONE and state == STABLE:
+            if code == KafkaCode.NONE and state == STABLE:
                 return readers_of(topic, (_described(member) for member in members))
         except (KafkaError, TimeoutError) as error:
             problem = repr(error)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from processor.generator import Partition
+    from processor.generator import StreamPartition
     from schemas.config import Kafka
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -48,7 +48,7 @@ class _Lane:
     """One partition on its way: what is rendered, and what is sent but not acknowledged."""
 
     number: int
-    partition: Partition
+    partition: StreamPartition
     offsets: NDArray[np.int64]
     position: int = 0
     block: Sequence[Any] = ()
@@ -96,7 +96,7 @@ async def open_source(kafka: Kafka, topic: str, partitions: int) -> int:
 async def produce(
     kafka: Kafka,
     topic: str,
-    stream: Sequence[Partition],
+    stream: Sequence[StreamPartition],
     sending: Sending,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[Truth]:

@@ -29,8 +29,8 @@ from processor.errors import RebuildError, SeqmarkError, StopError
 from processor.kafka.options import client_options
 from processor.kafka.topics.plan import (
     READ_CONFIGS,
+    ClusterPlan,
     ClusterView,
-    Plan,
     Purpose,
     TopicPlan,
     TopicView,
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClusterView",
-    "Report",
-    "Row",
-    "State",
+    "TopicRow",
+    "TopicState",
+    "TopicsReport",
     "UnreachableError",
     "changelog_topic",
     "connected",
@@ -81,7 +81,7 @@ class UnreachableError(StopError):
     """Nothing answers at any of the addresses."""
 
 
-class State(StrEnum):
+class TopicState(StrEnum):
     """What has become of a topic."""
 
     CREATED = "created"
@@ -91,30 +91,30 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TopicRow:
     """One topic of one pipeline in a report."""
 
     topic: str
     purpose: Purpose
     pipeline: str
     partitions: int
-    state: State
+    state: TopicState
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class TopicsReport:
     """The topics as they are after `ensure`."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[TopicRow, ...]
     problems: tuple[Problem, ...]
     warnings: tuple[Problem, ...]
     narrow: tuple[Problem, ...] = ()
-    """Of the problems, see `Plan.narrow`."""
+    """Of the problems, see `ClusterPlan.narrow`."""
 
     @property
-    def missing(self) -> tuple[Row, ...]:
+    def missing(self) -> tuple[TopicRow, ...]:
         """What is still to be made."""
-        return tuple(row for row in self.rows if row.state is State.MISSING)
+        return tuple(row for row in self.rows if row.state is TopicState.MISSING)
 
     def require(self, *, growing: bool = False) -> None:
         """Refuse to work on topics that are wrong or missing.
@@ -126,7 +126,7 @@ class Report:
         Raises:
             StopError: Names every one, and what to do.
         """
-        young = {row.pipeline for row in self.rows if row.state in {State.CREATED, State.MISSING}}
+        young = {row.pipeline for row in self.rows if row.state in {TopicState.CREATED, TopicState.MISSING}}
         grown = {row.topic for row in self.rows if growing and row.pipeline not in young}
         patient = [problem for problem in self.narrow if problem.key in grown]
         wrong = [str(problem) for problem in self.problems if problem not in patient]
@@ -139,7 +139,7 @@ class Report:
             raise StopError("the topics are not right:\n" + "\n".join(wrong))
 
 
-async def ensure(settings: Settings, *, create: bool) -> Report:
+async def ensure(settings: Settings, *, create: bool) -> TopicsReport:
     """Compare the topics of all pipelines with the cluster's, and create what is missing if ``create``.
 
     Several workers may do so at once: one of them creates, all look again.
@@ -295,18 +295,18 @@ async def _described(
         await asyncio.sleep(_POLL_S)
 
 
-def _report(made: Plan, created: set[str]) -> Report:
+def _report(made: ClusterPlan, created: set[str]) -> TopicsReport:
     wrong = {problem.key for problem in made.problems}
     rows = []
     for topic in made.topics:
         if topic.topic in wrong:
-            state = State.WRONG
+            state = TopicState.WRONG
         elif not topic.exists:
-            state = State.MISSING
+            state = TopicState.MISSING
         else:
-            state = State.CREATED if topic.topic in created else State.EXISTS
-        rows.append(Row(topic.topic, topic.purpose, topic.pipeline, topic.partitions, state))
-    return Report(tuple(rows), tuple(made.problems), tuple(made.warnings), tuple(made.narrow))
+            state = TopicState.CREATED if topic.topic in created else TopicState.EXISTS
+        rows.append(TopicRow(topic.topic, topic.purpose, topic.pipeline, topic.partitions, state))
+    return TopicsReport(tuple(rows), tuple(made.problems), tuple(made.warnings), tuple(made.narrow))
 
 
 async def _refused(kafka: Kafka) -> StopError:

@@ -96,7 +96,7 @@ class TopicPlan:
 
 
 @dataclass(slots=True)
-class Plan:
+class ClusterPlan:
     """What should be there, and what is wrong with what is."""
 
     topics: list[TopicPlan] = field(default_factory=list)
@@ -153,9 +153,9 @@ def names(settings: Settings) -> list[str]:
     return list(found)
 
 
-def plan(settings: Settings, cluster: ClusterView) -> Plan:
+def plan(settings: Settings, cluster: ClusterView) -> ClusterPlan:
     """Compare what the pipelines need with what the cluster has."""
-    made = Plan()
+    made = ClusterPlan()
     planned: dict[str, TopicView] = dict(cluster)
     for pipeline in _upstream_first(settings.pipelines):
         source = planned.get(pipeline.source)

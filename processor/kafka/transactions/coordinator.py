@@ -17,12 +17,12 @@ from processor.errors import FencedError, RebuildError, StopError
 from processor.kafka.client import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
+    Client,
     EndTxnRequest,
     IncompatibleBrokerVersion,
     InitProducerIdRequest,
-    Kafka,
+    KafkaCode,
     KafkaError,
-    Link,
     TopicPartition,
     TxnOffsetCommitRequest,
     error_name,
@@ -39,14 +39,14 @@ RETRY_LAST_S = 0.05
 LATE_S = 2.0
 """A coordinator that has not answered for so long may be none any more: another broker is asked who is."""
 
-FENCED = {Kafka.INVALID_PRODUCER_EPOCH, Kafka.PRODUCER_FENCED, Kafka.INVALID_PRODUCER_ID_MAPPING}
+FENCED = {KafkaCode.INVALID_PRODUCER_EPOCH, KafkaCode.PRODUCER_FENCED, KafkaCode.INVALID_PRODUCER_ID_MAPPING}
 _WAIT = {
-    Kafka.COORDINATOR_LOAD_IN_PROGRESS,
-    Kafka.COORDINATOR_NOT_AVAILABLE,
-    Kafka.NOT_COORDINATOR,
-    Kafka.CONCURRENT_TRANSACTIONS,
+    KafkaCode.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaCode.COORDINATOR_NOT_AVAILABLE,
+    KafkaCode.NOT_COORDINATOR,
+    KafkaCode.CONCURRENT_TRANSACTIONS,
 }
-_UNKNOWN = {Kafka.TRANSACTIONAL_ID_NOT_FOUND, Kafka.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+_UNKNOWN = {KafkaCode.TRANSACTIONAL_ID_NOT_FOUND, KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
 TOO_OLD = (
     # Tried with 3.0.2, 3.5.2 and 4.3.0.
     'worker.guarantee = "exactly_once" needs Kafka 3.0 or newer: an older broker does not tell how a '
@@ -54,7 +54,7 @@ TOO_OLD = (
 )
 
 
-class Outcome(IntEnum):
+class TransactionOutcome(IntEnum):
     """How a transaction has ended whose end is still to be brought to some of its partitions.
 
     A new owner keeps it where the coordinator keeps the time-out of transactions, in milliseconds: it opens
@@ -66,11 +66,12 @@ class Outcome(IntEnum):
 
 
 _ALLOW: Mapping[int, str] = {
-    Kafka.TOPIC_AUTHORIZATION_FAILED: "allow this user READ on the source, and WRITE on what is written to",
-    Kafka.GROUP_AUTHORIZATION_FAILED: "allow this user READ on the group, which is worker.application_id",
-    Kafka.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "allow this user WRITE and DESCRIBE on transactional ids with "
-    "the prefix worker.application_id",
-    Kafka.CLUSTER_AUTHORIZATION_FAILED: "allow this user IDEMPOTENT_WRITE on the cluster",
+    KafkaCode.TOPIC_AUTHORIZATION_FAILED: "allow this user READ on the source, and WRITE on what is written to",
+    KafkaCode.GROUP_AUTHORIZATION_FAILED: "allow this user READ on the group, which is worker.application_id",
+    KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
+        "allow this user WRITE and DESCRIBE on transactional ids with the prefix worker.application_id"
+    ),
+    KafkaCode.CLUSTER_AUTHORIZATION_FAILED: "allow this user IDEMPOTENT_WRITE on the cluster",
 }
 _NO_COORDINATOR = (
     ": brokers make the topic __transaction_state at first use, and cannot where "
@@ -80,7 +81,7 @@ SAY_S = 5.0
 """A question that waits for longer is said: a coordinator that loads or moves takes less."""
 
 
-class Described(NamedTuple):
+class TransactionDescription(NamedTuple):
     """How a transactional id stands with its coordinator."""
 
     state: str
@@ -100,11 +101,14 @@ class Described(NamedTuple):
         return self.state in {"PrepareCommit", "PrepareAbort"}
 
     @property
-    def outcome(self) -> Outcome | None:
+    def outcome(self) -> TransactionOutcome | None:
         """How the last transaction ended; None where one is open, or where nobody has kept it."""
         if self.state == "Empty":
-            return {int(outcome): outcome for outcome in Outcome}.get(self.timeout_ms)
-        return {"CompleteCommit": Outcome.COMMITTED, "CompleteAbort": Outcome.ABORTED}.get(self.state)
+            return {int(outcome): outcome for outcome in TransactionOutcome}.get(self.timeout_ms)
+        return {
+            "CompleteCommit": TransactionOutcome.COMMITTED,
+            "CompleteAbort": TransactionOutcome.ABORTED,
+        }.get(self.state)
 
 
 class TransactionTimeoutError(StopError):
@@ -122,7 +126,7 @@ class Coordinator:
     """
 
     def __init__(
-        self, link: Link, transactional_id: str | None, transaction_timeout_ms: int, deadline_s: float
+        self, link: Client, transactional_id: str | None, transaction_timeout_ms: int, deadline_s: float
     ) -> None:
         self._link = link
         self._id = transactional_id
@@ -143,7 +147,7 @@ class Coordinator:
         """Ask nothing again: who waits for a coordinator that is busy gives up."""
         self._closed = True
 
-    async def init(self, keep: Outcome | None = None) -> bool:
+    async def init(self, keep: TransactionOutcome | None = None) -> bool:
         """Raise the epoch: whoever held the id has no right to write any more.
 
         Args:
@@ -162,15 +166,15 @@ class Coordinator:
             lambda: InitProducerIdRequest(self._id, timeout_ms),
             lambda answer: [answer.error_code],
             "init",
-            taken_for_answer={Kafka.CONCURRENT_TRANSACTIONS},
+            taken_for_answer={KafkaCode.CONCURRENT_TRANSACTIONS},
         )
-        if answer.error_code != Kafka.NONE:
+        if answer.error_code != KafkaCode.NONE:
             return False
         self.producer_id = answer.producer_id
         self.epoch = answer.producer_epoch
         return True
 
-    async def describe(self) -> Described | None:
+    async def describe(self) -> TransactionDescription | None:
         """Return how the id stands; None where it is new, or forgotten.
 
         Raises:
@@ -192,9 +196,9 @@ class Coordinator:
                 raise StopError(TOO_OLD) from error
             raise
         found = [
-            Described(state, producer_id, epoch, timeout_ms, began_ms)
+            TransactionDescription(state, producer_id, epoch, timeout_ms, began_ms)
             for code, _, state, timeout_ms, began_ms, producer_id, epoch, *_ in answer.states
-            if code == Kafka.NONE
+            if code == KafkaCode.NONE
         ]
         return found[0] if found else None
 
@@ -282,14 +286,16 @@ class Coordinator:
             try:
                 node = await self._find(group_id)
                 answer = await self._answer(node, request(), group_id)
-                wrong = [code for code in codes(answer) if code != Kafka.NONE and code not in taken_for_answer]
+                wrong = [
+                    code for code in codes(answer) if code != KafkaCode.NONE and code not in taken_for_answer
+                ]
                 if not wrong:
                     return answer
                 problem = error_name(wrong[0])
                 # What is not allowed first: others are not attempted then, and say only that.
                 for code in sorted(set(wrong) - _WAIT, key=_ALLOW.__contains__, reverse=True):
                     raise self._error(step, code, _topics_with(answer, code))
-                if Kafka.CONCURRENT_TRANSACTIONS not in wrong:
+                if KafkaCode.CONCURRENT_TRANSACTIONS not in wrong:
                     self._node = self._group_node = -1
             except (KafkaError, TimeoutError) as error:
                 self._node = self._group_node = -1
@@ -344,7 +350,7 @@ class Coordinator:
     def _error(self, step: str, code: int, topics: str = "") -> Exception:
         if code in FENCED:
             return FencedError(f"{step}: {self._id} is not held by this producer any more ({error_name(code)})")
-        if code == Kafka.INVALID_TRANSACTION_TIMEOUT:
+        if code == KafkaCode.INVALID_TRANSACTION_TIMEOUT:
             return TransactionTimeoutError(
                 f"the broker's transaction.max.timeout.ms is below {self._timeout_ms} ms: raise it, or lower "
                 "worker.transaction_timeout_ms"

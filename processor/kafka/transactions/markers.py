@@ -18,7 +18,7 @@ Invariants, on brokers with and without verification:
    how it ended. So it cannot end a later one: that has a higher epoch, and its partition refuses the marker.
 3. Every step can be cut off anywhere and done again, by anybody. How the last transaction ended, the
    coordinator says until the epoch is raised; where that is still needed, the raise itself keeps it
-   (`Outcome`), it is brought, and a second raise forgets it.
+   (`TransactionOutcome`), it is brought, and a second raise forgets it.
 
 What an old owner (epoch e, alive, unaware) can do after each request of a new one, and what comes of it::
 
@@ -58,16 +58,16 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from processor.errors import RebuildError
-from processor.kafka.client import Kafka, KafkaError, TopicPartition, error_name
+from processor.kafka.client import KafkaCode, KafkaError, TopicPartition, error_name
 from processor.kafka.offsets import bounds, last_stable
 from processor.kafka.transactions.admin_requests import DescribeProducersRequest, WriteTxnMarkersRequest
-from processor.kafka.transactions.coordinator import Outcome
+from processor.kafka.transactions.coordinator import TransactionOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from processor.kafka.client import Link
-    from processor.kafka.transactions.coordinator import Coordinator, Described
+    from processor.kafka.client import Client
+    from processor.kafka.transactions.coordinator import Coordinator, TransactionDescription
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class End(NamedTuple):
 
     producer_id: int
     epoch: int
-    outcome: Outcome
+    outcome: TransactionOutcome
 
 
 class _Open(NamedTuple):
@@ -94,7 +94,7 @@ class _Open(NamedTuple):
 
 
 async def take(
-    link: Link, coordinator: Coordinator, written: Collection[TopicPartition], deadline_s: float
+    link: Client, coordinator: Coordinator, written: Collection[TopicPartition], deadline_s: float
 ) -> None:
     """Take the coordinator's id: ends its last owner's transaction in all partitions, and its right to write.
 
@@ -125,9 +125,9 @@ async def take(
 
 
 async def _take(
-    link: Link,
+    link: Client,
     coordinator: Coordinator,
-    last: Described | None,
+    last: TransactionDescription | None,
     written: Collection[TopicPartition],
     deadline_s: float,
 ) -> bool:
@@ -151,7 +151,7 @@ async def _take(
 
 
 async def settle(
-    link: Link, coordinator: Coordinator, first: Mapping[TopicPartition, int], end: End, deadline_s: float
+    link: Client, coordinator: Coordinator, first: Mapping[TopicPartition, int], end: End, deadline_s: float
 ) -> None:
     """See the end of a transaction in every partition, and bring it where it is missing.
 
@@ -187,7 +187,7 @@ async def settle(
 
 
 async def _found_open(
-    link: Link, partitions: Collection[TopicPartition], producer_id: int, deadline_s: float
+    link: Client, partitions: Collection[TopicPartition], producer_id: int, deadline_s: float
 ) -> dict[TopicPartition, int]:
     """Return the partitions in which the producer has a transaction open, with the offset where it begins."""
     limits = await bounds(link, partitions, deadline_s)
@@ -203,7 +203,7 @@ async def _found_open(
     return found
 
 
-async def _mend(link: Link, end: End, open_: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+async def _mend(link: Client, end: End, open_: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Write the missing markers; returns what of ``open_`` is not known to be well."""
     left = {}
     for tp, offset in open_.items():
@@ -228,14 +228,14 @@ class _RefusedError(Exception):
     """The leader of a partition says no; asking again may help, or what an operator allows."""
 
 
-async def _open_in(link: Link, node: int, tp: TopicPartition, producer_id: int) -> _Open | None:
+async def _open_in(link: Client, node: int, tp: TopicPartition, producer_id: int) -> _Open | None:
     """Return how the partition knows the producer's open transaction; None where it has none."""
     answer = await link.request(node, DescribeProducersRequest({tp.topic: [tp.partition]}), coordination=True)
     for _, partitions, _ in answer.topics:
         for _, code, _, producers, _ in partitions:
-            if code == Kafka.TOPIC_AUTHORIZATION_FAILED:
+            if code == KafkaCode.TOPIC_AUTHORIZATION_FAILED:
                 raise _RefusedError(f"whose is open is not told: allow READ on topic {tp.topic}")
-            if code != Kafka.NONE:
+            if code != KafkaCode.NONE:
                 raise _RefusedError(f"{tp.topic}:{tp.partition}: {error_name(code)}")
             for found, epoch, _, _, coordinator_epoch, start, _ in producers:
                 if found == producer_id and start >= 0:
@@ -243,17 +243,17 @@ async def _open_in(link: Link, node: int, tp: TopicPartition, producer_id: int) 
     return None
 
 
-async def _write_marker(link: Link, node: int, tp: TopicPartition, end: End, known: _Open) -> None:
-    committed = end.outcome is Outcome.COMMITTED
+async def _write_marker(link: Client, node: int, tp: TopicPartition, end: End, known: _Open) -> None:
+    committed = end.outcome is TransactionOutcome.COMMITTED
     request = WriteTxnMarkersRequest(
         end.producer_id, end.epoch, committed, tp.topic, tp.partition, known.coordinator_epoch
     )
     answer = await link.request(node, request, coordination=True)
     codes = [code for _, topics, _ in answer.markers for _, parts, _ in topics for _, code, _ in parts]
     for code in codes:
-        if code == Kafka.CLUSTER_AUTHORIZATION_FAILED:
+        if code == KafkaCode.CLUSTER_AUTHORIZATION_FAILED:
             raise _RefusedError("it may not be written: allow ALTER on the cluster")
-        if code != Kafka.NONE:
+        if code != KafkaCode.NONE:
             raise _RefusedError(error_name(code))
 
 

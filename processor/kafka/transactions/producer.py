@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from processor.errors import FencedError, RebuildError, StopError
 from processor.kafka.client import (
-    Kafka,
+    Client,
+    KafkaCode,
     KafkaError,
-    Link,
     TopicPartition,
     error_name,
 )
-from processor.kafka.transactions.coordinator import FENCED, Coordinator, Outcome
+from processor.kafka.transactions.coordinator import FENCED, Coordinator, TransactionOutcome
 from processor.kafka.transactions.markers import End, settle, take
 from processor.kafka.transactions.produce_request import BatchesRequest
 
@@ -51,15 +51,15 @@ within milliseconds, or waits for a follower that is not."""
 CLOSE_S = 1.0
 """How long closing waits to see the last commit in all partitions; if it is cut off, the next owner looks."""
 
-_TOO_LARGE = {Kafka.MESSAGE_TOO_LARGE, Kafka.RECORD_LIST_TOO_LARGE}
+_TOO_LARGE = {KafkaCode.MESSAGE_TOO_LARGE, KafkaCode.RECORD_LIST_TOO_LARGE}
 _REFUSED = {
-    Kafka.INVALID_RECORD: "the topic does not take such records (a compacted topic wants keys)",
-    Kafka.INVALID_TIMESTAMP: "set the topic's message.timestamp.before.max.ms and after.max.ms "
+    KafkaCode.INVALID_RECORD: "the topic does not take such records (a compacted topic wants keys)",
+    KafkaCode.INVALID_TIMESTAMP: "set the topic's message.timestamp.before.max.ms and after.max.ms "
     "as `seqmark topics` does",
-    Kafka.CORRUPT_MESSAGE: "the broker finds the batch corrupt",
-    Kafka.UNSUPPORTED_FOR_MESSAGE_FORMAT: "the topic's message format is too old",
-    Kafka.UNSUPPORTED_COMPRESSION_TYPE: "the broker does not know the codec",
-    Kafka.TOPIC_AUTHORIZATION_FAILED: "allow this user WRITE on it",
+    KafkaCode.CORRUPT_MESSAGE: "the broker finds the batch corrupt",
+    KafkaCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "the topic's message format is too old",
+    KafkaCode.UNSUPPORTED_COMPRESSION_TYPE: "the broker does not know the codec",
+    KafkaCode.TOPIC_AUTHORIZATION_FAILED: "allow this user WRITE on it",
 }
 
 
@@ -85,7 +85,7 @@ class Producer:
 
     def __init__(
         self,
-        link: Link,
+        link: Client,
         transactional_id: str | None,
         transaction_timeout_ms: int = 60_000,
         deadline_s: float = 30.0,
@@ -355,7 +355,7 @@ class Producer:
             for topic, parts in response.topics:
                 for partition, code, base_offset, *_ in parts:
                     tp = TopicPartition(topic, partition)
-                    if code != Kafka.NONE:
+                    if code != KafkaCode.NONE:
                         self._fail(_refusal(tp, batches[tp], code))
                     elif self.transactional:
                         self._first[tp] = min(base_offset, self._first.get(tp, base_offset))
@@ -396,7 +396,7 @@ class Producer:
     async def _see_end(self, first: Mapping[TopicPartition, int]) -> None:
         """See the commit in all partitions, or bring it there: the next end must not decide about it."""
         try:
-            end = End(self._coordinator.producer_id, self._coordinator.epoch, Outcome.COMMITTED)
+            end = End(self._coordinator.producer_id, self._coordinator.epoch, TransactionOutcome.COMMITTED)
             await settle(self._link, self._coordinator, first, end, self._deadline_s)
         except Exception as error:  # noqa: BLE001 - as in the pump
             failure = RebuildError("markers", f"the end of a transaction is not seen: {error!r}")
@@ -430,5 +430,5 @@ def _refusal(tp: TopicPartition, batch: EncodedBatch, code: int) -> Exception:
     if code in _TOO_LARGE:
         return RebuildError("too_large", where)
     if code in _REFUSED:
-        return StopError(f"{where}: {_REFUSED[Kafka(code)]}")
+        return StopError(f"{where}: {_REFUSED[KafkaCode(code)]}")
     return RebuildError("produce", where)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from processor.engine.ids.bloom.snapshot import Reader, UnreadableSnapshotError
+from processor.engine.ids.bloom.snapshot import SnapshotReader, UnreadableSnapshotError
 from processor.engine.ids.clock import NEVER
 from processor.state.ids.id_log import IdLog
 from processor.state.ids.runs import Runs
@@ -27,7 +27,7 @@ from schemas.changelog.bloom import (
     RUN_KIND,
     RUN_PAGE_KIND,
     SNAPSHOT_KEY,
-    Snapshot,
+    BloomSnapshot,
     run_pages_before,
 )
 from schemas.changelog.ids import IDS_KEY, IdState
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from processor.engine.batch.columns import Columns
-    from processor.engine.ids.block import Pages, Rows
-    from processor.engine.ids.bloom.numbering import BloomIndex
+    from processor.engine.ids.block import IdRows, Pages
+    from processor.engine.ids.bloom.numbering import BloomNumbering
 
 PIECES_A_STEP = 4
 """Pieces of filters that are read in one go, or runs: 4 MiB, some 10 ms."""
@@ -51,7 +51,7 @@ class BloomLog(IdLog):
         filters: Empty.
     """
 
-    def __init__(self, filters: BloomIndex) -> None:
+    def __init__(self, filters: BloomNumbering) -> None:
         self._filters = filters
         super().__init__(filters)
 
@@ -87,7 +87,7 @@ class BloomLog(IdLog):
     def _keep(self, block: bytes, pages: Pages) -> None:
         """Keep no pages."""
 
-    def _enter(self, rows: Rows) -> None:
+    def _enter(self, rows: IdRows) -> None:
         """Keep the ids of buckets that live so that hits can be looked up."""
         window = self._filters.window
         if window.confirm and len(rows):
@@ -122,7 +122,7 @@ class BloomLog(IdLog):
             return  # it is known
         super()._take_state(state)
 
-    def _take_rows(self, rows: Rows, pages: Pages) -> None:
+    def _take_rows(self, rows: IdRows, pages: Pages) -> None:
         if not self._again or rows.first >= self.index.next_number:
             super()._take_rows(rows, pages)
         # Else they are in the filters.
@@ -137,15 +137,15 @@ class BloomLog(IdLog):
     def load(self, items: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
         """See `Bulk.load`. The pages of runs are not read: each says by itself whether it is whole."""
         state: IdState | None = None
-        snapshot: Snapshot | None = None
-        reader, count = Reader(), 0
+        snapshot: BloomSnapshot | None = None
+        reader, count = SnapshotReader(), 0
         for key, value in items:
             if key.startswith(RUN_PAGE_KIND):
                 break  # they are the last
             if key == IDS_KEY:
                 state = IdState.decode(value)
             elif key == SNAPSHOT_KEY:
-                snapshot = Snapshot.decode(value)
+                snapshot = BloomSnapshot.decode(value)
             elif key.startswith((PIECE_KIND, RUN_KIND)):
                 self._load_large(key, value, reader)
                 count += 1
@@ -173,7 +173,7 @@ class BloomLog(IdLog):
         if self._read_to < state.next_number:
             self._from = min(self._from, self._places.of(self._read_to) or 0)
 
-    def _load_large(self, key: bytes, value: bytes, reader: Reader) -> None:
+    def _load_large(self, key: bytes, value: bytes, reader: SnapshotReader) -> None:
         if key.startswith(RUN_KIND):
             self.runs.load(key, value)
         else:
@@ -184,7 +184,7 @@ class BloomLog(IdLog):
             raise CorruptStateError("its ids are not in runs: it is of an earlier build")
         super()._load_other(key, value)
 
-    def _adopt(self, snapshot: Snapshot, reader: Reader, state: IdState) -> None:
+    def _adopt(self, snapshot: BloomSnapshot, reader: SnapshotReader, state: IdState) -> None:
         """Take the snapshot's filters over, as far as they live."""
         window = self._filters.window
         filters, begun = [], {}
@@ -232,7 +232,7 @@ class BloomLog(IdLog):
         return run_pages_before(live)
 
 
-def _take_piece(reader: Reader, piece: bytes) -> None:
+def _take_piece(reader: SnapshotReader, piece: bytes) -> None:
     try:
         reader.take(piece)
     except UnreadableSnapshotError as error:

@@ -20,7 +20,7 @@ import numpy as np
 from processor.engine.ids.block import UnreadableBlockError, decode, joined
 from processor.engine.ids.clock import NEVER
 from processor.errors import StopError
-from processor.state.ids.offset_index import Places
+from processor.state.ids.offset_index import OffsetIndex
 from processor.state.state_log import ForeignStateError
 from schemas.changelog.clock import ClockTrace
 from schemas.changelog.ids import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from processor.engine.batch.columns import Columns
-    from processor.engine.ids.block import Pages, Rows
+    from processor.engine.ids.block import IdRows, Pages
 
 NOTHING_BOUND = ClockTrace(0, NEVER)
 """Of a partition that has no state yet: since its first record timestamps alone have moved the clock."""
@@ -70,7 +70,7 @@ class Index(Protocol):
         """Take the staged ids as committed, and forget what is expired."""
         ...
 
-    def restore(self, rows: Rows, pages: Pages) -> None:
+    def restore(self, rows: IdRows, pages: Pages) -> None:
         """Take over a committed block."""
         ...
 
@@ -116,7 +116,7 @@ class IdLog(ABC):
         self._floor = 0
         self._inside = False
         # What may be deleted of the changelog, and what the last commit has written.
-        self._places = Places()
+        self._places = OffsetIndex()
         self._origin: bytes | None = None
         self._written = 0
         self._commit: tuple[int, int] | None = None
@@ -150,7 +150,7 @@ class IdLog(ABC):
 
     def restated(self) -> None:
         """Take note that what is written next is all there is: of the changelog before it nothing counts."""
-        self._places = Places()
+        self._places = OffsetIndex()
         self._origin = None
 
     def _state(self, clock_ms: int, trace: ClockTrace) -> IdState:
@@ -278,7 +278,7 @@ class IdLog(ABC):
         self._floor = max(self._floor, state.floor)
         self._expire(state.clock_ms, 0)
 
-    def _take_rows(self, rows: Rows, pages: Pages) -> None:
+    def _take_rows(self, rows: IdRows, pages: Pages) -> None:
         self._goes_on(rows.first)
         with refusing_too_many():
             self.index.restore(rows, pages)

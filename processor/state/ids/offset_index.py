@@ -18,7 +18,7 @@ PLACE_RECORDS = 100_000
 """Changelog records from one place to the next: what a commit writes without ids, 12 MB of it."""
 
 
-class Places:
+class OffsetIndex:
     """The places of one partition's changelog."""
 
     def __init__(self) -> None:

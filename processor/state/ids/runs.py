@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from processor.engine.ids.bloom import sorted_run
-from processor.engine.ids.bloom.memtable import IdTable
-from processor.engine.ids.bloom.run_index import NOWHERE, Shelf
-from processor.engine.ids.bloom.sorted_run import Run, RunWriter
-from processor.engine.ids.bloom.window import Filter, Found
+from processor.engine.ids.bloom.memtable import Memtable
+from processor.engine.ids.bloom.run_index import NOWHERE, RunIndex
+from processor.engine.ids.bloom.sorted_run import RunWriter, SortedRun
+from processor.engine.ids.bloom.window import BloomLookup, Filter
 from schemas.changelog.bloom import KeptRun, run_key, run_name, run_page_key, run_page_keys
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from processor.engine.ids.block import Rows
+    from processor.engine.ids.block import IdRows
 
     Read = Callable[[Sequence[bytes]], list[bytes | None]]
 
@@ -73,9 +73,9 @@ class Runs:
 
     def __init__(self, expected_per_bucket: int) -> None:
         self._most = min(max(expected_per_bucket // RUNS_A_BUCKET, LEAST_IDS), MOST_IDS)
-        self._tables: list[IdTable] = []
+        self._tables: list[Memtable] = []
         self._writer: RunWriter | None = None
-        self._shelves: dict[int, Shelf] = {}
+        self._shelves: dict[int, RunIndex] = {}
         # By bucket: the number below which all of its ids are in runs.
         self._below: dict[int, int] = {}
         self._since = 0
@@ -94,7 +94,7 @@ class Runs:
         """All ids below this number that live are in runs that are written."""
         return self._since
 
-    def take(self, rows: Rows, bucket: NDArray[np.int64], live: int) -> None:
+    def take(self, rows: IdRows, bucket: NDArray[np.int64], live: int) -> None:
         """Take committed ids over that are in no run yet; those that are there are passed over.
 
         Args:
@@ -114,11 +114,11 @@ class Runs:
                 at += some.size
             self._entered += mine.size
 
-    def _open(self, bucket: int) -> IdTable:
+    def _open(self, bucket: int) -> Memtable:
         """Return the table that takes ids of a bucket."""
         last = self._tables[-1] if self._tables else None
         if last is None or last.closed or last.bucket != bucket or len(last) >= self._most:
-            last = IdTable(bucket)
+            last = Memtable(bucket)
             self._tables.append(last)
         return last
 
@@ -163,8 +163,8 @@ class Runs:
             return bool(self._tables)
         return self._tables[0].closed or len(self._tables[0]) >= self._most
 
-    def _add(self, bucket: int, run: Run, below: int, since: int) -> None:
-        self._shelves.setdefault(bucket, Shelf()).add(run)
+    def _add(self, bucket: int, run: SortedRun, below: int, since: int) -> None:
+        self._shelves.setdefault(bucket, RunIndex()).add(run)
         self._below[bucket] = max(below, self._below.get(bucket, 0))
         self._since = max(since, self._since)
         self._next = max(run.number + 1, self._next)
@@ -181,11 +181,11 @@ class Runs:
         filled = Filter(bucket, 0, kept.ids, kept.bits, kept.each, kept.ids, 0, words)
         fences = np.frombuffer(kept.fences, ">u8").astype(np.uint64).reshape(-1, 2)
         starts = np.frombuffer(kept.starts, ">u4").astype(np.int64)
-        self._add(bucket, Run(number, filled, fences, starts), kept.below, kept.since)
+        self._add(bucket, SortedRun(number, filled, fences, starts), kept.below, kept.since)
 
     # ---------------------------------------------------------------- what is looked up
 
-    def look_up(self, bucket: NDArray[np.int64], hashes: NDArray[np.uint64], read: Read) -> Found:
+    def look_up(self, bucket: NDArray[np.int64], hashes: NDArray[np.uint64], read: Read) -> BloomLookup:
         """Look ids up, each in one bucket; what was remembered last counts.
 
         Args:
@@ -197,7 +197,7 @@ class Runs:
             UnreadableBlockError: A page is missing, or not whole.
         """
         owner, reading = np.zeros((2, bucket.size), np.int64)
-        found = Found(np.zeros(bucket.size, np.bool_), owner, reading)
+        found = BloomLookup(np.zeros(bucket.size, np.bool_), owner, reading)
         for table in reversed(self._tables):
             rows = np.flatnonzero((bucket == table.bucket) & ~found.known)
             if rows.size:
@@ -242,7 +242,7 @@ class Runs:
         return _Wanted(order[maybe], run[maybe], keys, stands, which)
 
 
-def _kept(run: Run, table: IdTable) -> bytes:
+def _kept(run: SortedRun, table: Memtable) -> bytes:
     """Return a run as it is written down."""
     one = run.filter
     fences, starts = run.fences.astype(">u8").tobytes(), run.starts.astype(">u4").tobytes()

@@ -15,12 +15,12 @@ import os
 from typing import TYPE_CHECKING
 
 from processor.engine.ids.bloom import snapshot as bloom_snapshot
-from schemas.changelog.bloom import SNAPSHOT_KEY, KeptFilter, Snapshot, piece_key
+from schemas.changelog.bloom import SNAPSHOT_KEY, BloomSnapshot, KeptFilter, piece_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from processor.engine.ids.bloom.numbering import BloomIndex
+    from processor.engine.ids.bloom.numbering import BloomNumbering
     from processor.engine.ids.bloom.window import Filter
 
 BYTES_AN_ID = 64
@@ -47,10 +47,10 @@ class Snapshots:
         index: Of them.
     """
 
-    def __init__(self, index: BloomIndex) -> None:
+    def __init__(self, index: BloomNumbering) -> None:
         self._index = index
-        self._last: Snapshot | None = None
-        self._next: Snapshot | None = None
+        self._last: BloomSnapshot | None = None
+        self._next: BloomSnapshot | None = None
         self._todo: Iterator[tuple[bytes, bytes]] | None = None
         # By bucket and order: ids that are certainly in what was written, and how many pieces that are.
         self._stored: dict[tuple[int, int], tuple[int, int]] = {}
@@ -63,7 +63,7 @@ class Snapshots:
         """
         self._stored = {name: (UNKNOWN, count) for name, count in pieces.items()}
 
-    def taken_over(self, snapshot: Snapshot) -> None:
+    def taken_over(self, snapshot: BloomSnapshot) -> None:
         """Take note of a snapshot that was read; all of its filters that live are in the index."""
         self._last = snapshot
         self._stored |= {(each.bucket, each.order): _stored(each) for each in self._index.window.filters}
@@ -122,7 +122,7 @@ class Snapshots:
         index = self._index
         filters = sorted(index.window.filters, key=lambda each: (each.bucket, each.order))
         kept = [KeptFilter(each.bucket, each.order, each.ids, index.begun[each.bucket]) for each in filters]
-        self._next = Snapshot(changelog_offset, index.next_number, tuple(kept))
+        self._next = BloomSnapshot(changelog_offset, index.next_number, tuple(kept))
         self._todo = self._pieces(self._grown())
 
     def _pieces(self, grown: list[Filter]) -> Iterator[tuple[bytes, bytes]]:

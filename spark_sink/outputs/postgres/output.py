@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
     from schemas.event import Column
-    from spark_sink.outputs import Place
+    from spark_sink.outputs import OutputPlace
     from spark_sink.outputs.postgres.table import Target
 
 PORTION_ROWS = 50_000
@@ -59,7 +59,7 @@ _NUL, _SIGN = "\0", "␀"
 class PostgresTable:
     """A table with a row per window and group."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: OutputPlace) -> None:
         sink = place.sink
         output = sink.output
         if not isinstance(output, PostgresOutput):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from processor.kafka.plain.consumer import Seen
     from schemas.config import Settings, Sink
-    from spark_sink.summary import Row
+    from spark_sink.summary import SummaryRow
     from tests.support.kafka.broker import Broker
 
 pytestmark = [
@@ -127,7 +127,7 @@ def test_one_record_lost_is_exit_1_and_named(
         records = await read_partition(options, topic, partition)
         return records[:100] + records[101:] if topic.endswith(".clean") else records
 
-    def rounding(settings: Settings, sink: Sink) -> list[Row]:
+    def rounding(settings: Settings, sink: Sink) -> list[SummaryRow]:
         first, *rows = read_rows(settings, sink)
         events, revenue = first.values
         assert isinstance(revenue, Decimal)

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from processor.commands.cli import main
 from processor.config.load import load
-from processor.generator import FAULTS, Options, make_stream
+from processor.generator import FAULTS, StreamOptions, make_stream
 from schemas.config import InsertIdDedup
 from tests.support.judges.id_rules import IdModel, IdRules
 from tests.support.kafka.topics import create_topic, new, produce, read_topic, unique
@@ -72,7 +72,7 @@ class Case:
     def truths(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.truth.read_text().splitlines()]
 
-    def expected(self, options: Options) -> list[Any]:
+    def expected(self, options: StreamOptions) -> list[Any]:
         stream = make_stream(load(self.config).pipelines[0].dedup, options)
         return [
             (number, *record) for number, part in enumerate(stream) for record in part.records(0, len(part))
@@ -93,7 +93,7 @@ def test_the_truth_names_each_record_where_a_plain_consumer_finds_it(case: Case)
     ended = case.generate(*arguments, "--malformed", "0.001")
     assert ended.exit_code == 0, ended.stderr
     records, truths = case.read(), case.truths()
-    options = Options(20_000, 0.05, 5, 3, START_MS, malformed=0.001)
+    options = StreamOptions(20_000, 0.05, 5, 3, START_MS, malformed=0.001)
     assert found(records) == case.expected(options)
     assert [(t["partition"], t["offset"]) for t in truths] == [(r.partition, r.offset) for r in records]
     firsts: set[bytes | None] = set()
@@ -111,14 +111,14 @@ def test_offsets_are_right_in_a_topic_that_was_not_empty(case: Case) -> None:
     truths = case.truths()
     assert {t["partition"] for t in truths} == {0, 1}  # --partitions is for a topic that is made
     assert [t["offset"] for t in truths if t["partition"] == 1] == list(range(3, 503))
-    assert found(case.read()[-500:]) == case.expected(Options(1_000, 0.05, 0, 2, START_MS))[500:]
+    assert found(case.read()[-500:]) == case.expected(StreamOptions(1_000, 0.05, 0, 2, START_MS))[500:]
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_every_compression_carries_the_same_records(case: Case, compression: str) -> None:
     ended = case.generate("--records", "3000", "--compression", compression)
     assert ended.exit_code == 0, ended.stderr
-    assert found(case.read()) == case.expected(Options(3_000, 0.05, 0, 4, START_MS))
+    assert found(case.read()) == case.expected(StreamOptions(3_000, 0.05, 0, 4, START_MS))
 
 
 def test_a_rate_is_not_exceeded_and_the_result_is_told_to_programs(case: Case) -> None:

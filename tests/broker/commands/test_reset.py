@@ -12,7 +12,7 @@ import pytest
 
 from processor.config.load import load
 from processor.errors import StopError
-from processor.ops.fault_points import Step as FaultStep
+from processor.ops.fault_points import CommitStep as FaultStep
 from processor.reset import run
 from processor.reset.decide import ToEarliest
 from processor.reset.run import opened

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from processor.commands.cli import main
 from processor.errors import StopError
-from processor.kafka.topics.ensure import State, UnreachableError, connected, describe, ensure
+from processor.kafka.topics.ensure import TopicState, UnreachableError, connected, describe, ensure
 from processor.kafka.transactions.admin_requests import DescribeTransactionsRequest
 from schemas.config import Kafka, Settings
 
@@ -132,7 +132,7 @@ def test_workers_that_start_at_once_create_each_topic_once(case: Case) -> None:
         return await asyncio.gather(*(ensure(case.settings, create=True) for _ in range(4)))
 
     reports = asyncio.run(together())
-    created = [row.topic for each in reports for row in each.rows if row.state is State.CREATED]
+    created = [row.topic for each in reports for row in each.rows if row.state is TopicState.CREATED]
     assert sorted(created) == sorted(set(created))
     assert len(created) == 4
     for report in reports:

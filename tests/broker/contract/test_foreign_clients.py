@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from processor.kafka.client import Link
+from processor.kafka.client import Client
 from processor.kafka.transactions.producer import Producer
 from processor.wire.encode import EncodedBatch, Encoder
 from tests.support.kafka import topics
@@ -39,7 +39,7 @@ def rewritten() -> list[EncodedBatch]:
 
 
 async def send(bootstrap: str, topic: str, made: list[EncodedBatch]) -> None:
-    link = await Link.open({"bootstrap_servers": [bootstrap]}, "foreign", [topic])
+    link = await Client.open({"bootstrap_servers": [bootstrap]}, "foreign", [topic])
     producer = Producer(link, None)
     try:
         await producer.fence()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import google_crc32c
 import pytest
 
-from processor.kafka.client import Link
+from processor.kafka.client import Client
 from processor.kafka.transactions.producer import Producer
 from processor.wire.codec import Codec
 from processor.wire.encode import plain_batch
@@ -165,7 +165,7 @@ def test_a_source_batch_that_inflates_beyond_64_mib_stops_the_worker_before_it(
     async def produce_bomb() -> None:
         key, value, headers, timestamp = new(3, value=bytes(65 << 20))
         bomb = plain_batch([(key, value, timestamp, headers)], Codec.ZSTD)
-        link = await Link.open({"bootstrap_servers": config.bootstrap_servers}, "test", [config.source])
+        link = await Client.open({"bootstrap_servers": config.bootstrap_servers}, "test", [config.source])
         producer = Producer(link, None)
         await producer.fence()
         await producer.send(config.source, 0, [bomb])

@@ -15,7 +15,7 @@ import pytest
 
 from processor.broker.embedded import EmbeddedBroker
 from processor.errors import SeqmarkError
-from processor.kafka.client import KafkaError, Link, TopicPartition
+from processor.kafka.client import Client, KafkaError, TopicPartition
 from processor.kafka.transactions.producer import Producer
 from processor.wire.encode import EncodedBatch, plain_batch
 from tests.support.kafka.broker import UNVERIFIED
@@ -52,9 +52,9 @@ class Ids:
         self._identity, self.topic, self._group = unique("tx"), unique("out"), unique("group")
         create_topic(bootstrap, self.topic, 2)
 
-    async def producer(self) -> tuple[Link, Producer]:
+    async def producer(self) -> tuple[Client, Producer]:
         """Return one that does not hold the id yet, and its connections."""
-        link = await Link.open({"bootstrap_servers": self._bootstrap}, "test", [self.topic])
+        link = await Client.open({"bootstrap_servers": self._bootstrap}, "test", [self.topic])
         return link, Producer(link, self._identity, deadline_s=20)
 
     async def fence(self, producer: Producer) -> None:
@@ -92,7 +92,7 @@ def batch(number: int) -> EncodedBatch:
     return plain_batch([(key, content, when, headers)])
 
 
-def after_request(link: Link, moment: int, act: Callable[[], Awaitable[None]]) -> Callable[[], int]:
+def after_request(link: Client, moment: int, act: Callable[[], Awaitable[None]]) -> Callable[[], int]:
     """Have something done once, after so many requests; returns a count of all requests."""
     request, asked = link.request, 0
 

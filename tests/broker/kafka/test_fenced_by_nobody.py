@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from processor.broker.embedded import EmbeddedBroker
-from processor.kafka.client import Link
+from processor.kafka.client import Client
 from processor.kafka.transactions.coordinator import Coordinator
 from processor.kafka.transactions.producer import Producer, transactional_id
-from processor.ops.fault_points import Step
+from processor.ops.fault_points import CommitStep
 from tests.support.kafka.topics import new, open_transactions, produce, read_topic, sequences, until
 from tests.support.worker.crash import until_halted
 from tests.support.worker.process import new_config, start_worker
@@ -58,7 +58,7 @@ def known(config: WorkerConfig, slot: int) -> bool:
     identity = transactional_id(config.application_id, config.pipelines[0].name, slot, 2)
 
     async def described() -> bool:
-        link = await Link.open({"bootstrap_servers": config.bootstrap_servers}, "test")
+        link = await Client.open({"bootstrap_servers": config.bootstrap_servers}, "test")
         try:
             return await Coordinator(link, identity, 1000, 10).describe() is not None
         finally:
@@ -95,7 +95,7 @@ def test_a_slot_whose_transaction_has_timed_out_is_built_anew_alone(broker: Brok
     config = new_config(
         bootstrap, tmp_path, 2, slots=2, session_timeout_ms=LONG_MS, transaction_timeout_ms=6_000
     )
-    halt = {"SEQMARK_FAULT_STEP": f"{Step.CHANGELOG}:3", "SEQMARK_FAULT_ACTION": "stop"}
+    halt = {"SEQMARK_FAULT_STEP": f"{CommitStep.CHANGELOG}:3", "SEQMARK_FAULT_ACTION": "stop"}
     with start_worker(config, env=halt) as worker:
         worker.wait_ready()
         produce(bootstrap, config.source, [new(i) for i in range(6)])
@@ -113,7 +113,7 @@ def test_a_slot_that_is_fenced_again_soon_is_given_back_to_the_group(broker: Bro
     identity = transactional_id(config.application_id, config.pipelines[0].name, 0, 1)
 
     async def take() -> None:
-        link = await Link.open({"bootstrap_servers": bootstrap}, "test", [config.sink])
+        link = await Client.open({"bootstrap_servers": bootstrap}, "test", [config.sink])
         rival = Producer(link, identity)
         await rival.fence()
         await rival.close()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from processor.errors import FencedError, RebuildError, StopError
-from processor.kafka.client import KafkaError, Link, OffsetRequest, TopicPartition
+from processor.kafka.client import Client, KafkaError, OffsetRequest, TopicPartition
 from processor.kafka.offsets import bounds
 from processor.kafka.transactions.producer import SEQUENCES, Producer
 from processor.wire.encode import EncodedBatch, plain_batch
@@ -45,7 +45,7 @@ def batch(numbers: Iterable[int], value: bytes = b"value") -> EncodedBatch:
 @asynccontextmanager
 async def fenced(broker: Broker, topic: str, identity: str | None) -> AsyncIterator[Producer]:
     """Open a producer for ``topic`` that holds ``identity``, and close it at the end."""
-    link = await Link.open({"bootstrap_servers": broker.bootstrap_servers}, "test", [topic])
+    link = await Client.open({"bootstrap_servers": broker.bootstrap_servers}, "test", [topic])
     producer = Producer(link, identity, deadline_s=20)
     try:
         await producer.fence()
@@ -198,7 +198,7 @@ def test_what_a_transaction_is_told_early_is_part_of_it(broker: Broker, topic: s
             await producer.flush()
             await producer.add_offsets(identity, {written: 7})
             await producer.end(commit=True)
-        link = await Link.open({"bootstrap_servers": broker.bootstrap_servers}, "test", [topic])
+        link = await Client.open({"bootstrap_servers": broker.bootstrap_servers}, "test", [topic])
         try:
             ends = await bounds(link, [written, expected])
         finally:
@@ -289,7 +289,7 @@ def test_a_broker_that_answers_nothing_costs_the_deadline_and_no_more() -> None:
             address = f"127.0.0.1:{silent.getsockname()[1]}"
             with pytest.raises((KafkaError, TimeoutError)):
                 async with asyncio.timeout(2):
-                    await Link.open({"bootstrap_servers": address}, "test")
+                    await Client.open({"bootstrap_servers": address}, "test")
 
     asyncio.run(run())
 
@@ -297,7 +297,7 @@ def test_a_broker_that_answers_nothing_costs_the_deadline_and_no_more() -> None:
 def test_a_port_where_nobody_listens_is_an_error_at_once() -> None:
     async def run() -> None:
         with pytest.raises(KafkaError):
-            await Link.open({"bootstrap_servers": "127.0.0.1:1"}, "test")
+            await Client.open({"bootstrap_servers": "127.0.0.1:1"}, "test")
 
     began = time.monotonic()
     asyncio.run(run())
@@ -307,7 +307,7 @@ def test_a_port_where_nobody_listens_is_an_error_at_once() -> None:
 
 def test_a_request_that_is_not_answered_raises_within_its_deadline(broker: Broker, topic: str) -> None:
     async def run() -> None:
-        link = await Link.open({"bootstrap_servers": broker.bootstrap_servers}, "test", [topic])
+        link = await Client.open({"bootstrap_servers": broker.bootstrap_servers}, "test", [topic])
         try:
             node = link.leader(TopicPartition(topic, 0))
             assert node is not None

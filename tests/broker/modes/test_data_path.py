@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from processor.kafka.client import Link, TopicPartition
+from processor.kafka.client import Client, TopicPartition
 from processor.kafka.fetch import Fetcher
 from tests.support.kafka.topics import (
     CALL_S,
@@ -77,7 +77,7 @@ def batches_of(bootstrap: str, topic: str) -> list[Batch]:
     """Return all data batches of partition 0."""
 
     async def fetch() -> bytes:
-        link = await Link.open({"bootstrap_servers": bootstrap}, "test", [topic])
+        link = await Client.open({"bootstrap_servers": bootstrap}, "test", [topic])
         try:
             fetcher, tp, data, at = Fetcher(link), TopicPartition(topic, 0), b"", 0
             while got := b"".join(chunk.data for chunk in await fetcher.fetch({tp: at})):

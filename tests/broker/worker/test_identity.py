@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from processor.errors import RebuildError
-from processor.kafka.client import Link, TopicPartition
+from processor.kafka.client import Client, TopicPartition
 from processor.kafka.fetch import Fetcher
 from schemas.changelog.values import POSITION_KEY, sealed
 from tests.support.kafka.topics import (
@@ -162,7 +162,7 @@ def test_nothing_of_a_topic_made_anew_between_two_fetches_is_fetched(broker: Bro
     tp = TopicPartition(name, 0)
 
     async def run() -> None:
-        link = await Link.open({"bootstrap_servers": bootstrap}, "test", [name])
+        link = await Client.open({"bootstrap_servers": bootstrap}, "test", [name])
         fetcher = Fetcher(link)
 
         async def fetched(position: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processor.engine.ids.block import Pages, Rows, UnreadableBlockError, decode
+from processor.engine.ids.block import IdRows, Pages, UnreadableBlockError, decode
 from processor.engine.ids.exact import index as exact_index
 from processor.engine.ids.exact.bulk_load import GROUP_BITS, GROUPS
 from processor.engine.ids.exact.hash_table import DEPTH, EXTENTS, LINE, OCCUPIED
@@ -176,7 +176,7 @@ def test_many_ids_are_poured_without_a_split_and_grow_on_as_ever(monkeypatch: py
     hashes = np.random.default_rng(5).integers(0, 2**64, (count + more, 2), np.uint64)
     index = ExactIndex(1_000, refresh=False)
     for start in range(0, count, 34_000):
-        rows = Rows(1 + start, hashes[start : start + 34_000], *_columns(start, 34_000))
+        rows = IdRows(1 + start, hashes[start : start + 34_000], *_columns(start, 34_000))
         index.restore(rows, Pages(np.array([1 + start]), np.zeros(1, np.int64), np.zeros(0, np.int64)))
     # 8 bytes each wait, and a started block for each group.
     assert index.size_bytes < 16 * count
@@ -186,7 +186,7 @@ def test_many_ids_are_poured_without_a_split_and_grow_on_as_ever(monkeypatch: py
     looked_over(index)
     assert len(candidates(index, hashes[:count], 0)) >= count
     for start in range(count, count + more, 70_000):
-        rows = Rows(1 + start, hashes[start : start + 70_000], *_columns(start, 70_000))
+        rows = IdRows(1 + start, hashes[start : start + 70_000], *_columns(start, 70_000))
         index.restore(rows, Pages(np.array([1 + start]), np.zeros(1, np.int64), np.zeros(0, np.int64)))
         index.pour()
     assert index.splits > 0

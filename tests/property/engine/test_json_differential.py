@@ -30,7 +30,7 @@ import pytest
 
 from processor.engine import jit
 from processor.engine.extract import json_scan, json_text
-from processor.engine.extract.json_scan import MOST_DEPTH, Found, Kind, Pointers, look_up
+from processor.engine.extract.json_scan import MOST_DEPTH, JsonKind, JsonMatches, Pointers, look_up
 from processor.engine.extract.sequence import sequence_of
 from processor.engine.verdict import Fault
 from tests.support.judges.json_values import MISSING, Finding, columns, finding
@@ -122,7 +122,7 @@ def resolve(node: Any, pointer: str) -> Any:
     return node
 
 
-_WORDS = {None: Kind.NULL, False: Kind.FALSE, True: Kind.TRUE}
+_WORDS = {None: JsonKind.NULL, False: JsonKind.FALSE, True: JsonKind.TRUE}
 
 
 def agrees(node: Any, found: Finding) -> bool:
@@ -132,10 +132,12 @@ def agrees(node: Any, found: Finding) -> bool:
     if node is None or isinstance(node, bool):
         return found == Finding(_WORDS[node], json.dumps(node).encode())
     if isinstance(node, Whole | Broken):
-        return found == Finding(Kind.INTEGER if isinstance(node, Whole) else Kind.DECIMAL, node.encode())
+        return found == Finding(
+            JsonKind.INTEGER if isinstance(node, Whole) else JsonKind.DECIMAL, node.encode()
+        )
     if isinstance(node, str):
-        return found.kind in {Kind.STRING, Kind.ESCAPED} and found.content == node.encode()
-    kind = Kind.OBJECT if isinstance(node, Pairs) else Kind.ARRAY
+        return found.kind in {JsonKind.STRING, JsonKind.ESCAPED} and found.content == node.encode()
+    kind = JsonKind.OBJECT if isinstance(node, Pairs) else JsonKind.ARRAY
     return found.kind is kind and found.content.strip() == found.content and reference(found.content) == node
 
 
@@ -322,7 +324,7 @@ class Counts(NamedTuple):
     sequences: int
 
 
-def compare(documents: list[bytes], rng: Random, scan: Callable[[Columns, Pointers], Found]) -> Counts:
+def compare(documents: list[bytes], rng: Random, scan: Callable[[Columns, Pointers], JsonMatches]) -> Counts:
     """Scan documents with some pointers at once and hold everything to the reference."""
     chosen = ["/seq", *rng.sample(SHALLOW, rng.randrange(5)), *rng.sample(DEEP, rng.randrange(4))]
     cols = columns([*documents], [rng.choice(GAPS) for _ in documents])
@@ -357,7 +359,7 @@ def compare(documents: list[bytes], rng: Random, scan: Callable[[Columns, Pointe
     return Counts(valid, len(documents) - valid, present, sequences)
 
 
-def run(count: int, scan: Callable[[Columns, Pointers], Found]) -> None:
+def run(count: int, scan: Callable[[Columns, Pointers], JsonMatches]) -> None:
     """Compare ``count`` documents; says the seed, also where it fails."""
     seed = int(os.environ.get("SEQMARK_TEST_SEED") or SystemRandom().randrange(2**32))
     rng = Random(seed)
@@ -379,7 +381,7 @@ def run(count: int, scan: Callable[[Columns, Pointers], Found]) -> None:
     assert total.sequences > count / 500
 
 
-def compiled(cols: Columns, pointers: Pointers) -> Found:
+def compiled(cols: Columns, pointers: Pointers) -> JsonMatches:
     return look_up(cols.data, cols.value, cols.value_length, pointers)
 
 
@@ -445,13 +447,13 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_as_plain_python_it_says_the_same_and_reads_nothing_outside_the_value(plain: ModuleType) -> None:
-    def scan(cols: Columns, pointers: Pointers) -> Found:
+    def scan(cols: Columns, pointers: Pointers) -> JsonMatches:
         parts = []
         for row in range(len(cols)):
             start, length = cols.value[row : row + 1], cols.value_length[row : row + 1]
             data = Guarded(cols.data, int(start[0]), int(start[0] + length[0]))
             parts.append(plain.look_up(data, start, length, pointers))
-        return Found(
+        return JsonMatches(
             *(
                 np.concatenate([getattr(part, name) for part in parts], axis=-1)
                 for name in ("fault", "kind", "start", "length")

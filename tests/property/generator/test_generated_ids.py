@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processor.generator import FAULTS, HOUR_MS, Kind, Options, Partition, make_stream
+from processor.generator import FAULTS, HOUR_MS, RecordKind, StreamOptions, StreamPartition, make_stream
 from schemas.config import InsertIdDedup
 from schemas.events import ClickEvent
 from tests.property.generator.test_generated_streams import (
@@ -52,7 +52,7 @@ definitions = st.fixed_dictionaries(
 ).map(InsertIdDedup.model_validate)
 
 options = st.builds(
-    Options,
+    StreamOptions,
     records=st.integers(1, 700),
     duplicates=st.sampled_from([0.0, 0.05, 0.4]),
     seed=st.integers(0, 2**32),
@@ -71,21 +71,21 @@ def defined(*parts_: dict[str, str], **more: Any) -> InsertIdDedup:
     return InsertIdDedup.model_validate({"mode": "insert-id", "id": list(parts_), "window": "1h", **more})
 
 
-def consumed(part: Partition) -> list[Record]:
+def consumed(part: StreamPartition) -> list[Record]:
     return [
         Record(0, offset, made.key, made.value, made.headers, made.timestamp_ms, create_time=True)
         for offset, made in enumerate(records(part))
     ]
 
 
-def said_of(part: Partition, dedup: InsertIdDedup, now_ms: int) -> list[IdSaid]:
+def said_of(part: StreamPartition, dedup: InsertIdDedup, now_ms: int) -> list[IdSaid]:
     return IdModel(IdRules.of(dedup), lambda: now_ms).judge_all(consumed(part))
 
 
 @settings(deadline=None, max_examples=300)
 @given(definitions, options)
 def test_verdicts_owners_and_expiry_are_what_the_rules_say(
-    dedup: InsertIdDedup, given_options: Options
+    dedup: InsertIdDedup, given_options: StreamOptions
 ) -> None:
     for part in make_stream(dedup, given_options):
         assert part.judged is not None
@@ -101,7 +101,7 @@ def test_verdicts_owners_and_expiry_are_what_the_rules_say(
 @settings(deadline=None, max_examples=50)
 @given(definitions, options)
 def test_copies_are_their_originals_byte_for_byte_and_come_behind_them(
-    dedup: InsertIdDedup, given_options: Options
+    dedup: InsertIdDedup, given_options: StreamOptions
 ) -> None:
     copies_are_originals(make_stream(dedup, given_options))
 
@@ -109,7 +109,7 @@ def test_copies_are_their_originals_byte_for_byte_and_come_behind_them(
 @settings(deadline=None, max_examples=50)
 @given(definitions, options)
 def test_the_same_seed_gives_the_same_bytes_however_they_are_read(
-    dedup: InsertIdDedup, given_options: Options
+    dedup: InsertIdDedup, given_options: StreamOptions
 ) -> None:
     same_in_pieces(make_stream(dedup, given_options), make_stream(dedup, given_options))
 
@@ -117,10 +117,10 @@ def test_the_same_seed_gives_the_same_bytes_however_they_are_read(
 @settings(deadline=None, max_examples=50)
 @given(definitions, options)
 def test_counts_are_met_to_the_record_with_copies_at_edges_among_them(
-    dedup: InsertIdDedup, given_options: Options
+    dedup: InsertIdDedup, given_options: StreamOptions
 ) -> None:
     stream = make_stream(dedup, given_options)
-    copies = sum(int((part.layout.kind != Kind.FIRST).sum()) for part in stream)
+    copies = sum(int((part.layout.kind != RecordKind.FIRST).sum()) for part in stream)
     assert sum(map(len, stream)) == given_options.records
     room = given_options.records - sum(1 for part in stream if len(part))
     assert copies == min(round(given_options.records * given_options.duplicates), room)
@@ -129,7 +129,7 @@ def test_counts_are_met_to_the_record_with_copies_at_edges_among_them(
 @settings(deadline=None, max_examples=50)
 @given(definitions, options)
 def test_what_is_whole_is_a_click_whose_timestamp_is_the_records(
-    dedup: InsertIdDedup, given_options: Options
+    dedup: InsertIdDedup, given_options: StreamOptions
 ) -> None:
     for part in make_stream(dedup, replace(given_options, malformed=0.0)):
         for record in records(part):
@@ -140,14 +140,16 @@ def test_what_is_whole_is_a_click_whose_timestamp_is_the_records(
 @pytest.mark.parametrize("seed", range(5))
 def test_resends_come_within_the_window_beyond_it_and_to_the_millisecond_at_its_end(seed: int) -> None:
     dedup = defined({"from": "value", "pointer": "/event_id"})
-    (part,) = make_stream(dedup, Options(20_000, 0.05, seed, 1, START_MS))
-    seen = Counter(zip((Kind(kind) for kind in part.layout.kind.tolist()), part.passes.tolist(), strict=True))
-    assert seen[Kind.FIRST, False] == 0
-    assert seen[Kind.RESEND, False] == 400
-    assert seen[Kind.TAIL, False] == 350
+    (part,) = make_stream(dedup, StreamOptions(20_000, 0.05, seed, 1, START_MS))
+    seen = Counter(
+        zip((RecordKind(kind) for kind in part.layout.kind.tolist()), part.passes.tolist(), strict=True)
+    )
+    assert seen[RecordKind.FIRST, False] == 0
+    assert seen[RecordKind.RESEND, False] == 400
+    assert seen[RecordKind.TAIL, False] == 350
     # Of the late ones 20 are put at edges, every other of which passes, but for the few whose place was taken.
-    assert seen[Kind.LATE, False] > 5
-    assert seen[Kind.LATE, True] > 5
+    assert seen[RecordKind.LATE, False] > 5
+    assert seen[RecordKind.LATE, True] > 5
     edges = Counter[int]()
     remembered: dict[int, int] = {}
     clock = 0
@@ -164,8 +166,8 @@ def test_resends_come_within_the_window_beyond_it_and_to_the_millisecond_at_its_
 @pytest.mark.parametrize("seed", range(3))
 def test_where_the_window_is_longer_than_the_stream_no_copy_passes(seed: int) -> None:
     dedup = defined({"from": "header", "name": "id"}, window="7d")
-    for part in make_stream(dedup, Options(5_000, 0.2, seed, 2, START_MS)):
-        assert part.passes.tolist() == (part.layout.kind == Kind.FIRST).tolist()
+    for part in make_stream(dedup, StreamOptions(5_000, 0.2, seed, 2, START_MS)):
+        assert part.passes.tolist() == (part.layout.kind == RecordKind.FIRST).tolist()
 
 
 def digits(part: bytes | str) -> bytes:
@@ -185,7 +187,7 @@ def digits(part: bytes | str) -> bytes:
 )
 def test_ids_differ_in_no_more_than_where_a_part_ends_or_how_it_is_written(parts_: Any) -> None:
     dedup = defined(*parts_)
-    stream = make_stream(dedup, Options(900, 0.0, 1, 3, START_MS))
+    stream = make_stream(dedup, StreamOptions(900, 0.0, 1, 3, START_MS))
     names = {id_of(record, IdRules.of(dedup)) for part in stream for record in consumed(part)}
     assert len(names) == 900
     joined = Counter(b"".join(digits(part) for _, part in name) for name in names)
@@ -195,10 +197,10 @@ def test_ids_differ_in_no_more_than_where_a_part_ends_or_how_it_is_written(parts
 
 def test_the_key_is_the_user_where_something_else_tells_clicks_apart_and_the_id_otherwise() -> None:
     for more in ([{"from": "header", "name": "id"}], [{"from": "value", "pointer": "/event_id"}]):
-        (part,) = make_stream(defined({"from": "key"}, *more), Options(300, 0.0, 1, 1, START_MS))
+        (part,) = make_stream(defined({"from": "key"}, *more), StreamOptions(300, 0.0, 1, 1, START_MS))
         for record in records(part):
             assert ClickEvent.model_validate_json(record.value).user_id.encode() == record.key
-    (part,) = make_stream(defined({"from": "key"}), Options(300, 0.0, 1, 1, START_MS))
+    (part,) = make_stream(defined({"from": "key"}), StreamOptions(300, 0.0, 1, 1, START_MS))
     assert len({record.key for record in records(part)}) == 300
 
 
@@ -207,7 +209,7 @@ def test_the_key_is_the_user_where_something_else_tells_clicks_apart_and_the_id_
 def test_each_definition_has_all_the_malformed_records_that_it_can_have(on_missing: str, where: str) -> None:
     header, value = {"from": "header", "name": "id"}, {"from": "value", "pointer": where}
     dedup = defined(header, value, {"from": "key"}, on_missing=on_missing)
-    (part,) = make_stream(dedup, Options(2_000, 0.2, 1, 1, START_MS, malformed=0.02))
+    (part,) = make_stream(dedup, StreamOptions(2_000, 0.2, 1, 1, START_MS, malformed=0.02))
     codes = Counter(FAULTS[fault] for fault in part.faults.tolist())
     hard = {"value_not_json", "field_type"}
     soft = {"header_missing", "header_malformed", "key_missing", "value_missing", "field_missing"}
@@ -224,11 +226,11 @@ def test_each_definition_has_all_the_malformed_records_that_it_can_have(on_missi
 
 def test_copies_of_what_passes_unjudged_pass_too() -> None:
     dedup = defined({"from": "header", "name": "id"}, on_missing="pass")
-    (part,) = make_stream(dedup, Options(2_000, 0.5, 1, 1, START_MS, malformed=0.5))
+    (part,) = make_stream(dedup, StreamOptions(2_000, 0.5, 1, 1, START_MS, malformed=0.5))
     again = [
         passes
         for record, passes, kind in zip(records(part), part.passes, part.layout.kind, strict=True)
-        if kind != Kind.FIRST and dict(record.headers).get("id") is None
+        if kind != RecordKind.FIRST and dict(record.headers).get("id") is None
     ]
     assert len(again) > 100
     assert all(again)

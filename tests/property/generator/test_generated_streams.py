@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processor.generator import FAULTS, Kind, Options, make_stream
+from processor.generator import FAULTS, RecordKind, StreamOptions, make_stream
 from schemas.config import WatermarkDedup
 from schemas.events import ClickEvent
 from tests.support.judges.rules import Model, Rules, number_of, scope_of
 
 if TYPE_CHECKING:
-    from processor.generator import Partition
+    from processor.generator import StreamPartition
 
 START_MS = 1_767_603_600_000
 
@@ -56,7 +56,7 @@ definitions = st.fixed_dictionaries(
 ).map(WatermarkDedup.model_validate)
 
 options = st.builds(
-    Options,
+    StreamOptions,
     records=st.integers(1, 700),
     duplicates=st.sampled_from([0.0, 0.05, 0.4]),
     seed=st.integers(0, 2**32),
@@ -72,20 +72,20 @@ def defined(**more: Any) -> WatermarkDedup:
     return WatermarkDedup.model_validate({"mode": "watermark", "sequence": sequence, **more})
 
 
-def records(part: Partition) -> list[Any]:
+def records(part: StreamPartition) -> list[Any]:
     return part.records(0, len(part))
 
 
-def copies_are_originals(stream: list[Partition]) -> None:
+def copies_are_originals(stream: list[StreamPartition]) -> None:
     for part in stream:
         firsts: dict[int, Any] = {}
         rows = zip(records(part), part.layout.original.tolist(), part.layout.kind.tolist(), strict=True)
         for record, original, kind in rows:
-            assert (original not in firsts) == (kind == Kind.FIRST)
+            assert (original not in firsts) == (kind == RecordKind.FIRST)
             assert firsts.setdefault(original, record) == record
 
 
-def same_in_pieces(stream: list[Partition], again: list[Partition]) -> None:
+def same_in_pieces(stream: list[StreamPartition], again: list[StreamPartition]) -> None:
     for one, other in zip(stream, again, strict=True):
         pieces = [record for at in range(0, len(other), 7) for record in other.records(at, at + 7)]
         assert records(one) == pieces
@@ -94,7 +94,7 @@ def same_in_pieces(stream: list[Partition], again: list[Partition]) -> None:
 @settings(deadline=None, max_examples=300)
 @given(definitions, options)
 def test_what_passes_and_what_is_quarantined_is_what_the_rules_say(
-    dedup: WatermarkDedup, given_options: Options
+    dedup: WatermarkDedup, given_options: StreamOptions
 ) -> None:
     for part in make_stream(dedup, given_options):
         said = [each.verdict for each in Model(Rules.of(dedup)).judge_all(records(part))]
@@ -106,7 +106,7 @@ def test_what_passes_and_what_is_quarantined_is_what_the_rules_say(
 @settings(deadline=None, max_examples=50)
 @given(definitions, options)
 def test_copies_are_their_originals_byte_for_byte_and_come_behind_them(
-    dedup: WatermarkDedup, given_options: Options
+    dedup: WatermarkDedup, given_options: StreamOptions
 ) -> None:
     copies_are_originals(make_stream(dedup, given_options))
 
@@ -114,7 +114,7 @@ def test_copies_are_their_originals_byte_for_byte_and_come_behind_them(
 @settings(deadline=None, max_examples=50)
 @given(definitions, options)
 def test_the_same_seed_gives_the_same_bytes_however_they_are_read(
-    dedup: WatermarkDedup, given_options: Options
+    dedup: WatermarkDedup, given_options: StreamOptions
 ) -> None:
     same_in_pieces(make_stream(dedup, given_options), make_stream(dedup, given_options))
 
@@ -122,7 +122,7 @@ def test_the_same_seed_gives_the_same_bytes_however_they_are_read(
 @settings(deadline=None, max_examples=50)
 @given(definitions, options)
 def test_what_can_be_judged_is_a_click_whose_timestamp_is_the_records(
-    dedup: WatermarkDedup, given_options: Options
+    dedup: WatermarkDedup, given_options: StreamOptions
 ) -> None:
     for part in make_stream(dedup, given_options):
         for record, fault in zip(records(part), part.faults.tolist(), strict=True):
@@ -135,7 +135,7 @@ def test_what_can_be_judged_is_a_click_whose_timestamp_is_the_records(
 @pytest.mark.parametrize("seed", range(3))
 def test_each_scope_has_a_sequence_of_its_own_and_they_are_interleaved(seed: int) -> None:
     dedup = defined(scope="key")
-    (part,) = make_stream(dedup, Options(20_000, 0.05, seed, 1, START_MS, scopes=500))
+    (part,) = make_stream(dedup, StreamOptions(20_000, 0.05, seed, 1, START_MS, scopes=500))
     scopes = [scope_of(record, dedup.scope) for record in records(part)]
     assert len(set(scopes)) == 500
     assert sum(one != other for one, other in pairwise(scopes)) > 15_000
@@ -148,7 +148,7 @@ def test_each_scope_has_a_sequence_of_its_own_and_they_are_interleaved(seed: int
 @pytest.mark.parametrize("scope", ["key", "header:who"])
 def test_partitions_have_scopes_of_their_own(scope: str) -> None:
     dedup = defined(scope=scope)
-    parts = make_stream(dedup, Options(3_000, 0.05, 1, 3, START_MS, scopes=50))
+    parts = make_stream(dedup, StreamOptions(3_000, 0.05, 1, 3, START_MS, scopes=50))
     names = [{scope_of(record, scope) for record in records(part)} for part in parts]
     assert [len(each) for each in names] == [50, 50, 50]
     assert len(set.union(*names)) == 150
@@ -160,7 +160,7 @@ def test_producers_restart_their_count_with_a_higher_epoch(seed: int) -> None:
     dedup = defined(scope="header:who", epoch=epoch)
     rules = Rules.of(dedup)
     assert rules.epoch is not None
-    (part,) = make_stream(dedup, Options(30_000, 0.1, seed, 1, START_MS, scopes=10))
+    (part,) = make_stream(dedup, StreamOptions(30_000, 0.1, seed, 1, START_MS, scopes=10))
     last: dict[bytes, tuple[int, int]] = {}
     restarts = backwards = old = 0
     for record, passes in zip(records(part), part.passes.tolist(), strict=True):
@@ -182,10 +182,10 @@ def test_producers_restart_their_count_with_a_higher_epoch(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_reorder_window_is_met_from_within_and_missed_from_beyond(scope: str, seed: int) -> None:
     dedup = defined(scope=scope, reorder_window=64)
-    (part,) = make_stream(dedup, Options(30_000, 0.1, seed, 1, START_MS, scopes=5))
+    (part,) = make_stream(dedup, StreamOptions(30_000, 0.1, seed, 1, START_MS, scopes=5))
     rules = Rules.of(dedup)
     judged = Model(rules).judge_all(records(part))
-    firsts = (part.layout.kind == Kind.FIRST).tolist()
+    firsts = (part.layout.kind == RecordKind.FIRST).tolist()
     seen = Counter((found.verdict, first) for found, first in zip(judged, firsts, strict=True))
     highest: dict[bytes, int] = {}
     overtaken = 0
@@ -217,5 +217,5 @@ def test_a_reorder_window_is_met_from_within_and_missed_from_beyond(scope: str, 
 def test_each_definition_has_all_the_malformed_records_that_it_can_have(
     more: dict[str, Any], codes: set[str]
 ) -> None:
-    (part,) = make_stream(defined(**more), Options(2_000, 0.05, 1, 1, START_MS, malformed=0.02))
+    (part,) = make_stream(defined(**more), StreamOptions(2_000, 0.05, 1, 1, START_MS, malformed=0.02))
     assert {FAULTS[fault] for fault in part.faults.tolist()} == {"", *codes}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processor.engine.ids.block import Rows
+from processor.engine.ids.block import IdRows
 from processor.state.ids import runs as ids_runs
 from processor.state.ids.runs import Runs
 from processor.state.kv.memory import MemoryStore
@@ -60,7 +60,7 @@ def test_every_id_of_a_living_bucket_is_found_as_it_was_last_remembered_there_an
         patch.setattr(ids_runs, "PORTIONS", portions)
         store, runs = MemoryStore(), Runs(0)
         model: dict[tuple[int, int], tuple[int, int]] = {}
-        log: list[Rows] = []
+        log: list[IdRows] = []
         now, number = 1000, 1
         for batch in script:
             now += batch.later_ms
@@ -68,7 +68,7 @@ def test_every_id_of_a_living_bucket_is_found_as_it_was_last_remembered_there_an
             # Of a commit that spans buckets: every third id was remembered in the one before, if that lives.
             reading = np.array([now - BUCKET_MS * (each % 3 == 0) for each in batch.ids], np.int64)
             owner = number + np.arange(len(batch.ids))
-            rows = Rows(number, ALL[batch.ids].reshape(-1, 2), owner, reading, np.full(owner.size, -1))
+            rows = IdRows(number, ALL[batch.ids].reshape(-1, 2), owner, reading, np.full(owner.size, -1))
             log.append(rows)
             number += len(rows)
             for each, whose, when in zip(batch.ids, owner.tolist(), reading.tolist(), strict=True):

@@ -17,7 +17,7 @@ from tests.support.verify.compared import compared, renumber
 from tests.support.verify.id_corruptions import id_pipeline, id_topics
 
 if TYPE_CHECKING:
-    from processor.verify.report import Report
+    from processor.verify.report import VerifyReport
     from tests.support.kafka.topics import Record
     from tests.support.verify.compared import Topics
 
@@ -75,7 +75,7 @@ class Story:
         if what == "lose the disk":
             self._partition.open(MemoryStore())
 
-    def compared(self, piece: int) -> tuple[Report, bool]:
+    def compared(self, piece: int) -> tuple[VerifyReport, bool]:
         """Compare; also, whether the clock is known from the beginning."""
         noted = self._partition.recording()
         assert noted.known_from is not None

@@ -15,7 +15,7 @@ from processor.judges.factory import make_judge
 from processor.kafka.topics.plan import CHANGELOG_BYTES, MORE_BYTES
 from processor.ops.metrics import Metrics
 from processor.pipeline.routed import FirstHopPipeline, RouteJudge, RouteTopics
-from processor.pipeline.slot_pipeline import Partition, SlotPipeline, Topics, new_position
+from processor.pipeline.slot_pipeline import OpenPartition, SlotPipeline, Topics, new_position
 from processor.state.kv.memory import MemoryStore
 from processor.state.table import Table
 from processor.wire.encode import Encoder
@@ -86,7 +86,7 @@ def pipeline_of(name: str, output: RecordingOutput) -> SlotPipeline:
         judge = make_judge(config)
     table = Table(MemoryStore(), judge.log)
     judge.load(table)
-    made.partitions[0] = Partition(0, table, judge, new_position(0, bytes(16), bytes(16), 1))
+    made.partitions[0] = OpenPartition(0, table, judge, new_position(0, bytes(16), bytes(16), 1))
     return made
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from processor.judges.bloom import BloomIds
 from processor.judges.ids import IdJudge, InsertIds
-from processor.state.clock_history import Recording
+from processor.state.clock_history import ClockHistory
 from processor.state.kv.memory import MemoryStore
 from processor.state.restore import ChangelogBounds, restore
 from processor.state.table import Table
@@ -146,7 +146,7 @@ class IdPartition:
     def restate(self, origin: Origin) -> None:
         """Do what a reset does: restore without any local state, and write all of it behind an origin."""
         self.open(MemoryStore(), exact=True)
-        noted = Recording(self.changelog, self.changelog.start, arrival=False)
+        noted = ClockHistory(self.changelog, self.changelog.start, arrival=False)
         asyncio.run(noted.read(len(self.changelog.rows)))
         assert isinstance(self.judge, InsertIds)
         self.judge.recall(noted.limits() if noted.known_from == 0 else None)
@@ -159,9 +159,9 @@ class IdPartition:
             rows += columns_of(batch)[1]
         self.changelog.commit([*rows, *changes.items()])
 
-    def recording(self) -> Recording:
+    def recording(self) -> ClockHistory:
         """Return what the changelog says of the clock."""
-        noted = Recording(self.changelog, self.changelog.start, arrival=self._dedup.time == "arrival")
+        noted = ClockHistory(self.changelog, self.changelog.start, arrival=self._dedup.time == "arrival")
         asyncio.run(noted.read(len(self.changelog.rows)))
         return noted
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.extract.ids import Form, Ids
-from processor.engine.ids.block import Confirmed, Rows, confirm, decode, decode_page, encode
+from processor.engine.extract.ids import Ids, IdTextForm
+from processor.engine.ids.block import CandidateRows, IdRows, confirm, decode, decode_page, encode
 from processor.engine.ids.bloom import snapshot as bloom_snapshot
 from processor.engine.ids.bloom.bits import NOWHERE
-from processor.engine.ids.bloom.window import BloomWindow, Found
+from processor.engine.ids.bloom.window import BloomLookup, BloomWindow
 from processor.engine.ids.clock import NEVER
 from processor.engine.ids.exact.index import Candidates, ExactIndex
 
@@ -36,7 +36,7 @@ def ids_of(
         hashes,
         np.zeros(rows, np.uint8) if fault is None else np.array(fault, np.uint8),
         np.zeros(rows, np.bool_) if unjudged is None else np.array(unjudged, np.bool_),
-        np.full((1, rows), Form.BYTES, np.uint8),
+        np.full((1, rows), IdTextForm.BYTES, np.uint8),
         none,
         none,
     )
@@ -80,13 +80,13 @@ class ExactPartition:
         wanted = self.index.look_up(ids, reading_ms)
         return self.index.judge(ids, offset, reading_ms, wanted, self.confirmed(wanted))
 
-    def confirmed(self, wanted: Candidates) -> Confirmed:
+    def confirmed(self, wanted: Candidates) -> CandidateRows:
         """Read what stands in the pages of candidates."""
         self.fetched += wanted.page.size
         pages = [self.pages[int(first)] for first in wanted.page]
         return confirm(pages, wanted.page, wanted.which, wanted.at)
 
-    def commit(self, clock_ms: int, sweep: int = 0) -> Rows:
+    def commit(self, clock_ms: int, sweep: int = 0) -> IdRows:
         """Write what is staged; returns it."""
         rows = self.index.staged()
         pages = None
@@ -133,7 +133,7 @@ class BloomPartition:
         hit = self.window.look_up(ids, reading_ms)
         if not self.window.confirm:
             return self.window.judge(ids, offset, reading_ms, hit)
-        found = Found(np.zeros(hit.size, np.bool_), *np.zeros((2, hit.size), np.int64))
+        found = BloomLookup(np.zeros(hit.size, np.bool_), *np.zeros((2, hit.size), np.int64))
         for row in np.flatnonzero(hit != NOWHERE).tolist():
             first, second = ids.hash[row].tolist()
             entry = self.known.get((first, second))

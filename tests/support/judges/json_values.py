@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from processor.engine.batch.columns import Columns
-from processor.engine.extract.json_scan import Found, Kind, Pointers, look_up
+from processor.engine.extract.json_scan import JsonKind, JsonMatches, Pointers, look_up
 from processor.engine.extract.json_text import unescape
 from processor.engine.extract.sequence import ValueSequence
 from processor.engine.verdict import Fault
@@ -16,11 +16,11 @@ from processor.engine.verdict import Fault
 class Finding(NamedTuple):
     """What one pointer led to: a string's unescaped text, else the bytes as written."""
 
-    kind: Kind
+    kind: JsonKind
     content: bytes = b""
 
 
-MISSING = Finding(Kind.MISSING)
+MISSING = Finding(JsonKind.MISSING)
 
 
 def columns(values: list[bytes | None], between: list[bytes] | None = None) -> Columns:
@@ -36,12 +36,12 @@ def columns(values: list[bytes | None], between: list[bytes] | None = None) -> C
     return made
 
 
-def finding(cols: Columns, found: Found, which: int, row: int) -> Finding:
+def finding(cols: Columns, found: JsonMatches, which: int, row: int) -> Finding:
     """Return what pointer ``which`` found in a row."""
-    kind = Kind(int(found.kind[which, row]))
+    kind = JsonKind(int(found.kind[which, row]))
     start, length = int(found.start[which, row]), int(found.length[which, row])
     content = cols.data[start : start + length]
-    if kind is Kind.ESCAPED:
+    if kind is JsonKind.ESCAPED:
         out = np.empty(length, np.uint8)
         content = out[: unescape(cols.data, start, length, out)]
     return Finding(kind, content.tobytes())

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from schemas.config import Settings
-from spark_sink.job import Job, Options
+from spark_sink.job import SinkJob, SinkOptions
 from tests.support.spark_sink.spark import SHORT
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ def tables(bootstrap: str, *sinks: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def run(config: Settings, **options: Any) -> Job:
+def run(config: Settings, **options: Any) -> SinkJob:
     """Run all sinks in this process until all that is there now is done."""
-    job = Job(config, config.sinks, Options(master="local[2]", available_now=True, **options), Silent())
+    job = SinkJob(config, config.sinks, SinkOptions(master="local[2]", available_now=True, **options), Silent())
     job.run()
     return job
 

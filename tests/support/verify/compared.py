@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from processor.verify.partition import Outputs, PartitionCheck
-from processor.verify.report import Report
+from processor.verify.report import VerifyReport
 from processor.wire.decode import Chunk, Decoder
 from schemas.config import Pipeline
 from tests.support.kafka.topics import Record
@@ -146,9 +146,9 @@ def compared(
     pipeline: Pipeline = PIPELINE,
     clock: PartitionClock | None = None,
     known: tuple[int, int] | None = None,
-) -> Report:
+) -> VerifyReport:
     """Compare, with so many records a piece; ``floor`` is that of the sink."""
-    report = Report("p", 0, 0, len(topics.source))
+    report = VerifyReport("p", 0, 0, len(topics.source))
     outputs = Outputs(
         Listed("clean", topics.sink, piece, floor),
         Listed("receipts", topics.duplicates, piece),

@@ -11,13 +11,13 @@ import pytest
 
 from processor.demo.aggregate import Aggregated, Amounts, Rows, closed, newest_ms, true_rows
 from processor.demo.tables import aggregate_told, hours_table
-from processor.generator import HOUR_MS, Options, make_stream
+from processor.generator import HOUR_MS, StreamOptions, make_stream
 from schemas.config import HeaderSource, WatermarkDedup
 
 DEDUP = WatermarkDedup(
     mode="watermark", sequence=HeaderSource.model_validate({"from": "header", "name": "seq", "format": "int64"})
 )
-STREAM = make_stream(DEDUP, Options(5_000, 0.1, 3, 3, 472_222 * HOUR_MS, malformed=0.01))
+STREAM = make_stream(DEDUP, StreamOptions(5_000, 0.1, 3, 3, 472_222 * HOUR_MS, malformed=0.01))
 TRUTH: Rows = {
     (HOUR_MS, "a"): Amounts(3, Decimal("1.50")),
     (HOUR_MS, "b"): Amounts(1, Decimal("0.00")),

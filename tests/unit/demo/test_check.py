@@ -8,13 +8,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from processor.demo.check import Outcome, Seen, compare
-from processor.generator import FAULTS, Kind
+from processor.demo.check import CheckOutcome, Seen, compare
+from processor.generator import FAULTS, RecordKind
 from processor.generator.truth import Truth
 
 # A B C b c D E a ! F: copies in small letters, ! cannot be judged.
 NAMES = "ABCbcDEa!F"
-KINDS = {"b": Kind.RESEND, "c": Kind.TAIL, "a": Kind.LATE}
+KINDS = {"b": RecordKind.RESEND, "c": RecordKind.TAIL, "a": RecordKind.LATE}
 
 
 def seen(name: str, offset: int, *more: tuple[str, bytes | None]) -> Seen:
@@ -31,7 +31,7 @@ SOURCE = [seen(name, offset) for offset, name in enumerate(NAMES)]
 TRUTH = Truth(
     np.arange(len(NAMES)),
     np.array([name.isupper() for name in NAMES]),
-    np.array([KINDS.get(name, Kind.FIRST) for name in NAMES], np.uint8),
+    np.array([KINDS.get(name, RecordKind.FIRST) for name in NAMES], np.uint8),
     np.array([FAULTS.index("header_missing") * (name == "!") for name in NAMES], np.uint8),
 )
 
@@ -52,7 +52,7 @@ RECEIPTS = [receipt(offset) for offset in (3, 4, 7)]
 
 def check(
     sink: list[Seen], quarantine: list[Seen] | None = None, receipts: list[Seen] | None = None
-) -> Outcome:
+) -> CheckOutcome:
     some = RECEIPTS if receipts is None else receipts
     return compare("t:0", SOURCE, TRUTH, sink, some, marks() if quarantine is None else quarantine)
 
@@ -60,8 +60,8 @@ def check(
 def test_what_is_right_has_no_differences() -> None:
     outcome = check(sink_of("ABCDEF"))
     assert outcome.differences == []
-    assert outcome.passed == Counter({Kind.FIRST: 6})
-    assert outcome.dropped == Counter({Kind.RESEND: 1, Kind.TAIL: 1, Kind.LATE: 1})
+    assert outcome.passed == Counter({RecordKind.FIRST: 6})
+    assert outcome.dropped == Counter({RecordKind.RESEND: 1, RecordKind.TAIL: 1, RecordKind.LATE: 1})
     assert outcome.receipts == 3
     assert outcome.quarantined == 1
     assert "".join("-+q"[fate] for fate in outcome.fate) == "+++--++-q+"
@@ -105,7 +105,7 @@ def test_an_empty_sink_loses_all_and_says_so_briefly() -> None:
     outcome = check([])
     assert outcome.differences[0] == "t:0:0 (first) is lost"
     assert outcome.differences[-1] == "t:0: and 1 more differences"
-    assert outcome.dropped[Kind.FIRST] == 6
+    assert outcome.dropped[RecordKind.FIRST] == 6
 
 
 @pytest.mark.parametrize(

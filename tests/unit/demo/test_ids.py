@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from processor.demo.check import Outcome, Receipt, Seen, compare, id_grounds
+from processor.demo.check import CheckOutcome, Receipt, Seen, compare, id_grounds
 from processor.demo.plan import ID_MEMBER, make_plan
-from processor.demo.summary import Checked, count_lines, examples
+from processor.demo.summary import DemoChecks, count_lines, examples
 from processor.demo.tables import receipts_table
-from processor.generator import Kind, Options, make_stream
+from processor.generator import RecordKind, StreamOptions, make_stream
 from processor.generator.truth import Truth
 from processor.generator.window import NOBODY, Judged
 from schemas.config import InsertIdDedup
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 NONE = np.zeros(0, np.int64)
 # A B a b A: the last comes when its window is over, and passes.
 NAMES = "ABabA"
-KINDS = np.array([Kind.FIRST, Kind.FIRST, Kind.RESEND, Kind.TAIL, Kind.LATE], np.uint8)
+KINDS = np.array(
+    [RecordKind.FIRST, RecordKind.FIRST, RecordKind.RESEND, RecordKind.TAIL, RecordKind.LATE], np.uint8
+)
 
 
 def time_of(name: str) -> int:
@@ -58,7 +60,7 @@ def receipt(row: int, passed: int, until_ms: int, **other: Any) -> Seen:
 RIGHT = [receipt(2, 0, 5_000), receipt(3, 1, 5_001)]
 
 
-def check(receipts: list[Seen]) -> Outcome:
+def check(receipts: list[Seen]) -> CheckOutcome:
     return compare("t:3", SOURCE, TRUTH, SINK, receipts, [], id_grounds("t:3", SOURCE, JUDGED, ID_MEMBER))
 
 
@@ -67,8 +69,8 @@ def test_what_is_right_has_no_differences_and_gives_examples() -> None:
     assert outcome.differences == []
     assert outcome.receipts == 2
     assert [(kind, told["id"]) for kind, told in outcome.examples] == [
-        (Kind.RESEND, ["id-A"]),
-        (Kind.TAIL, ["id-B"]),
+        (RecordKind.RESEND, ["id-A"]),
+        (RecordKind.TAIL, ["id-B"]),
     ]
 
 
@@ -107,7 +109,7 @@ def test_a_receipt_that_says_something_else_is_one_difference(other: dict[str, A
 
 
 def test_what_passes_again_has_a_line_of_its_own_and_is_not_among_the_dropped() -> None:
-    lines = count_lines([Checked(check(RIGHT), NONE, NONE, KINDS)], [TRUTH])
+    lines = count_lines([DemoChecks(check(RIGHT), NONE, NONE, KINDS)], [TRUTH])
     counted = {line.what: (line.found, line.truth) for line in lines}
     assert counted["passed"] == (3, 3)
     assert counted["passed again"] == (1, 1)
@@ -116,19 +118,19 @@ def test_what_passes_again_has_a_line_of_its_own_and_is_not_among_the_dropped() 
 
 
 def test_without_any_that_passes_again_there_is_no_such_line() -> None:
-    truth = Truth(10 + np.arange(5), PASSES & (KINDS == Kind.FIRST), KINDS, np.zeros(5, np.uint8))
-    lines = count_lines([Checked(Outcome(), NONE, NONE, KINDS)], [truth])
+    truth = Truth(10 + np.arange(5), PASSES & (KINDS == RecordKind.FIRST), KINDS, np.zeros(5, np.uint8))
+    lines = count_lines([DemoChecks(CheckOutcome(), NONE, NONE, KINDS)], [truth])
     assert "passed again" not in {line.what for line in lines}
 
 
 def test_a_few_receipts_of_each_kind_are_shown_with_owner_and_expiry() -> None:
-    some = [Checked(check(RIGHT), NONE, NONE, KINDS) for _ in range(3)]
+    some = [DemoChecks(check(RIGHT), NONE, NONE, KINDS) for _ in range(3)]
     shown = examples(some)
-    assert [receipt.kind for receipt in shown] == [Kind.RESEND] * 2 + [Kind.TAIL] * 2
+    assert [receipt.kind for receipt in shown] == [RecordKind.RESEND] * 2 + [RecordKind.TAIL] * 2
     told = {**shown[0].told, "expires_at": 3_600_000 + 1_234}
     console = Console(width=120)
     with console.capture() as page:
-        console.print(receipts_table([Receipt(Kind.LATE, told)]))
+        console.print(receipts_table([Receipt(RecordKind.LATE, told)]))
     row = page.get().splitlines()[3]
     assert [cell.strip() for cell in row.strip("│").split("│")] == [
         "connector's late restart",
@@ -144,8 +146,8 @@ def test_the_config_of_each_mode_loads_and_with_ids_some_pass_again(tmp_path: Pa
     assert make_plan(tmp_path, "localhost:1", "watermark", {}).pipeline.dedup.mode == "watermark"
     dedup = make_plan(tmp_path, "localhost:1", "insert-id", {}).pipeline.dedup
     assert isinstance(dedup, InsertIdDedup)
-    stream = make_stream(dedup, Options(20_000, 0.05, 7, 4, 0))
+    stream = make_stream(dedup, StreamOptions(20_000, 0.05, 7, 4, 0))
     for part in stream:
-        again = part.layout.kind != Kind.FIRST
+        again = part.layout.kind != RecordKind.FIRST
         assert 0 < (part.passes & again).sum() < again.sum() / 4
         assert not any(record.headers for record in part.records(0, 100))

@@ -10,9 +10,9 @@ import pytest
 
 from processor.engine.ids.block import UnreadableBlockError
 from processor.engine.ids.bloom import sorted_run
-from processor.engine.ids.bloom.memtable import IdTable
-from processor.engine.ids.bloom.run_index import NOWHERE, Shelf
-from processor.engine.ids.bloom.sorted_run import Run, RunWriter
+from processor.engine.ids.bloom.memtable import Memtable
+from processor.engine.ids.bloom.run_index import NOWHERE, RunIndex
+from processor.engine.ids.bloom.sorted_run import RunWriter, SortedRun
 from schemas.changelog.bloom import KeptRun, run_key, run_name, run_page_key, run_page_keys, run_pages_before
 from schemas.changelog.values import CorruptStateError
 
@@ -30,7 +30,7 @@ def hashes_of(count: int, seed: int = 1) -> Hashes:
     return np.array([[dice.randrange(2**64) for _ in range(2)] for _ in range(count)], np.uint64)
 
 
-def written(table: IdTable, portion: int, number: int = NUMBER) -> tuple[Run, list[bytes]]:
+def written(table: Memtable, portion: int, number: int = NUMBER) -> tuple[SortedRun, list[bytes]]:
     writer = RunWriter(number, table.bucket, *table.by_hash())
     pages: list[tuple[int, bytes]] = []
     while writer.left:
@@ -39,8 +39,8 @@ def written(table: IdTable, portion: int, number: int = NUMBER) -> tuple[Run, li
     return writer.finish(), [page for _, page in pages]
 
 
-def filled(hashes: Hashes) -> IdTable:
-    table = IdTable(3)
+def filled(hashes: Hashes) -> Memtable:
+    table = Memtable(3)
     number = np.arange(len(hashes))
     table.put(hashes, number, number + 2**40)
     return table
@@ -62,7 +62,7 @@ def test_a_table_knows_what_was_put_last_of_each_id() -> None:
     assert not known.any()
 
 
-def looked_up(run: Run, pages: list[bytes], hashes: Hashes) -> tuple[list[int], list[int]]:
+def looked_up(run: SortedRun, pages: list[bytes], hashes: Hashes) -> tuple[list[int], list[int]]:
     """Return owners and readings; the run is the last of three on a shelf."""
     shelf, first = shelf_of(run)
     place, page = shelf.find(hashes, np.full(len(hashes), len(shelf)))
@@ -77,9 +77,9 @@ def looked_up(run: Run, pages: list[bytes], hashes: Hashes) -> tuple[list[int], 
     return owner.tolist(), reading.tolist()
 
 
-def shelf_of(run: Run) -> tuple[Shelf, int]:
+def shelf_of(run: SortedRun) -> tuple[RunIndex, int]:
     """Put a run behind two others; return how many pages these have."""
-    shelf, first = Shelf(), 0
+    shelf, first = RunIndex(), 0
     for number in (1, 2):
         other, pages = written(filled(hashes_of(100 * number, 9 + number)), COUNT, number)
         shelf.add(other)

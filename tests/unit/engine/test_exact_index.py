@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from processor.engine.bytes.siphash import siphash128, words_of_key
-from processor.engine.ids.block import Confirmed, Pages, Rows, decode, encode
+from processor.engine.ids.block import CandidateRows, IdRows, Pages, decode, encode
 from processor.engine.ids.exact import index as exact_index
 from processor.engine.ids.exact.bulk_load import SHARE
 from processor.engine.ids.exact.hash_table import EXTENTS, FULL, LINE, OCCUPIED, SPREAD
@@ -36,7 +36,9 @@ def fill(index: ExactIndex, hashes: NDArray[np.uint64], chunk: int = 20_000) -> 
         reading = np.zeros(rows, np.int64)
         wanted = index.look_up(ids, reading)
         # Candidates are others with the same first bits: what they are is of no account here.
-        other = Confirmed(np.zeros((wanted.row.size, 2), np.uint64), *np.zeros((2, wanted.row.size), np.int64))
+        other = CandidateRows(
+            np.zeros((wanted.row.size, 2), np.uint64), *np.zeros((2, wanted.row.size), np.int64)
+        )
         index.judge(ids, np.arange(rows), reading, wanted, other)
         sizes.append(index.size_bytes / len(index))
         first = index.staged().first + np.arange(0, rows, 170)
@@ -185,7 +187,7 @@ def test_a_renewed_id_takes_one_slot_however_often_it_is_renewed_and_after_a_res
 def test_of_two_rows_of_one_id_the_later_one_counts() -> None:
     partition = ExactPartition(HOUR, refresh=False)
     for first, owner in ((1, 7), (2, 8)):
-        row = Rows(first, random_hashes(1), *np.array([[owner], [first], [-1]]))
+        row = IdRows(first, random_hashes(1), *np.array([[owner], [first], [-1]]))
         block, pages = encode(row, first, b"key")
         partition.index.restore(row, pages)
         partition.pages[first] = block[pages.at[0] :]

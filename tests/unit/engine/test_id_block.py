@@ -10,17 +10,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processor.engine.ids.block import Rows, UnreadableBlockError, Wrong, confirm, decode, decode_page, encode
+from processor.engine.ids.block import (
+    IdRows,
+    PageError,
+    UnreadableBlockError,
+    confirm,
+    decode,
+    decode_page,
+    encode,
+)
 
 KEY = b"B\0\0\0\0\0\0\0\7"
 int64 = st.integers(-(2**62), 2**62)
 
 
-def made(count: int, *, first: int = 1, seed: int = 1, refresh: bool = False) -> Rows:
+def made(count: int, *, first: int = 1, seed: int = 1, refresh: bool = False) -> IdRows:
     """Make ids as a commit of the stream has them: offsets in a run, readings within minutes."""
     random = np.random.default_rng(seed)
     number = first + np.arange(count)
-    return Rows(
+    return IdRows(
         first,
         random.integers(0, 2**64, (count, 2), np.uint64),
         1_000_000 + 2 * np.arange(count),
@@ -29,7 +37,7 @@ def made(count: int, *, first: int = 1, seed: int = 1, refresh: bool = False) ->
     )
 
 
-def same(one: Rows, other: Rows) -> bool:
+def same(one: IdRows, other: IdRows) -> bool:
     return one.first == other.first and all(
         np.array_equal(getattr(one, name), getattr(other, name))
         for name in ("hash", "owner", "reading_ms", "supersedes")
@@ -79,7 +87,7 @@ def test_any_ids_are_read_back_by_the_kernel_and_by_hand(
     number = first + np.arange(len(items))
     hashes = np.array([(word, word ^ 2**63) for word, _, _, _ in items], np.uint64)
     owner, reading, back = (np.array(column, np.int64) for column in list(zip(*items, strict=True))[1:])
-    rows = Rows(first, hashes, owner, reading, np.where(back == 0, -1, number - back))
+    rows = IdRows(first, hashes, owner, reading, np.where(back == 0, -1, number - back))
     data, pages = encode(rows, clock, KEY)
     read, said, found = decode(data, KEY)
     assert same(read, rows)
@@ -136,20 +144,20 @@ def test_pages_of_another_block_or_in_another_order_are_found() -> None:
     for wrong in ([cut[1], cut[0], *cut[2:]], cut[:-1], [cut[0], foreign, *cut[2:]], [*cut, cut[-1]]):
         with pytest.raises(UnreadableBlockError) as caught:
             decode(data[:29] + b"".join(wrong), KEY)
-        assert caught.value.reason in {Wrong.ORDER, Wrong.CUT}
+        assert caught.value.reason in {PageError.ORDER, PageError.CUT}
     with pytest.raises(UnreadableBlockError) as caught:
         decode_page(cut[1], int(pages.first[0]))
-    assert caught.value.reason is Wrong.ORDER
+    assert caught.value.reason is PageError.ORDER
 
 
 def test_a_newer_version_is_refused_as_that() -> None:
     data, pages = encode(made(3), 7, KEY)
     with pytest.raises(UnreadableBlockError) as caught:
         decode(b"\2" + data[1:], KEY)
-    assert caught.value.reason is Wrong.VERSION
+    assert caught.value.reason is PageError.VERSION
     with pytest.raises(UnreadableBlockError) as caught:
         decode_page(b"\2" + data[30 : pages.at[1]], 1)
-    assert caught.value.reason is Wrong.VERSION
+    assert caught.value.reason is PageError.VERSION
 
 
 def test_a_damaged_page_a_wrong_one_and_a_row_that_it_has_not_are_not_confirmed_from() -> None:

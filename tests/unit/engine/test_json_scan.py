@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from processor.engine.extract.json_scan import MOST_POINTERS, Kind, Pointers, look_up
+from processor.engine.extract.json_scan import MOST_POINTERS, JsonKind, Pointers, look_up
 from processor.engine.extract.sequence import sequence_of
 from processor.engine.verdict import Fault
 from processor.judges.factory import definition, make_judge
@@ -68,7 +68,7 @@ def test_there_are_no_other_words_than_null_true_and_false(value: bytes) -> None
 @pytest.mark.parametrize("number", ["0", "-0", "10", "0.5", "-0.50", "1e5", "1E+05", "1e-0", "0e0", "1.25E-7"])
 def test_numbers_have_the_form_of_the_rfc(number: str) -> None:
     whole = number.lstrip("-").isdigit()
-    kind = Kind.INTEGER if whole else Kind.DECIMAL
+    kind = JsonKind.INTEGER if whole else JsonKind.DECIMAL
     assert found_in(number.encode(), "") == [Finding(kind, number.encode())]
     assert found_in(f'{{"a":{number}}}'.encode(), "/a") == [Finding(kind, number.encode())]
 
@@ -92,7 +92,7 @@ def test_control_characters_in_strings_are_refused(byte: int) -> None:
 
 
 def test_del_may_stand_in_a_string() -> None:
-    assert found_in(b'"\x7f"', "") == [Finding(Kind.STRING, b"\x7f")]
+    assert found_in(b'"\x7f"', "") == [Finding(JsonKind.STRING, b"\x7f")]
 
 
 @pytest.mark.parametrize("value", [b'"', b'"a', b'"a\\"', b'"\\', b'"\\u', b'"\\u00', b'"\\u004', b'"\xc3'])
@@ -112,7 +112,7 @@ def test_other_escapes_than_those_of_the_rfc_are_refused(escape: str) -> None:
 def test_all_escapes_are_unescaped() -> None:
     written = rb'"\"\\\/\b\f\n\r\t\u0000\u007f\u0080\u07FF\u0800\uffff\ud800\udc00\uDBFF\uDFFFz"'
     text = '"\\/\b\f\n\r\t\0\x7f\x80\u07ff\u0800\uffff\U00010000\U0010ffffz'
-    assert found_in(written, "") == [Finding(Kind.ESCAPED, text.encode())]
+    assert found_in(written, "") == [Finding(JsonKind.ESCAPED, text.encode())]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_lone_surrogates_are_refused_in_values_and_in_keys(text: bytes) -> None:
 @pytest.mark.parametrize("code", [0x80, 0x7FF, 0x800, 0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x10FFFF])
 def test_the_bounds_of_utf_8_are_valid(code: int) -> None:
     text = chr(code).encode()
-    assert found_in(b'"' + text + b'"', "") == [Finding(Kind.STRING, text)]
+    assert found_in(b'"' + text + b'"', "") == [Finding(JsonKind.STRING, text)]
     assert not is_json(b'"' + text[:-1] + b'"')
 
 
@@ -174,18 +174,18 @@ RFC_6901 = b'{"foo":["bar","baz"],"":0,"a/b":1,"c%d":2,"e^f":3,"g|h":4,"i\\\\j":
 @pytest.mark.parametrize(
     ("pointer", "expected"),
     [
-        ("", Finding(Kind.OBJECT, RFC_6901)),
-        ("/foo", Finding(Kind.ARRAY, b'["bar","baz"]')),
-        ("/foo/0", Finding(Kind.STRING, b"bar")),
-        ("/", Finding(Kind.INTEGER, b"0")),
-        ("/a~1b", Finding(Kind.INTEGER, b"1")),
-        ("/c%d", Finding(Kind.INTEGER, b"2")),
-        ("/e^f", Finding(Kind.INTEGER, b"3")),
-        ("/g|h", Finding(Kind.INTEGER, b"4")),
-        ("/i\\j", Finding(Kind.INTEGER, b"5")),
-        ('/k"l', Finding(Kind.INTEGER, b"6")),
-        ("/ ", Finding(Kind.INTEGER, b"7")),
-        ("/m~0n", Finding(Kind.INTEGER, b"8")),
+        ("", Finding(JsonKind.OBJECT, RFC_6901)),
+        ("/foo", Finding(JsonKind.ARRAY, b'["bar","baz"]')),
+        ("/foo/0", Finding(JsonKind.STRING, b"bar")),
+        ("/", Finding(JsonKind.INTEGER, b"0")),
+        ("/a~1b", Finding(JsonKind.INTEGER, b"1")),
+        ("/c%d", Finding(JsonKind.INTEGER, b"2")),
+        ("/e^f", Finding(JsonKind.INTEGER, b"3")),
+        ("/g|h", Finding(JsonKind.INTEGER, b"4")),
+        ("/i\\j", Finding(JsonKind.INTEGER, b"5")),
+        ('/k"l', Finding(JsonKind.INTEGER, b"6")),
+        ("/ ", Finding(JsonKind.INTEGER, b"7")),
+        ("/m~0n", Finding(JsonKind.INTEGER, b"8")),
     ],
 )
 def test_the_examples_of_rfc_6901(pointer: str, expected: Finding) -> None:
@@ -194,8 +194,8 @@ def test_the_examples_of_rfc_6901(pointer: str, expected: Finding) -> None:
 
 def test_tilde_01_is_tilde_1_and_no_slash() -> None:
     assert found_in(b'{"~1":1,"/":2}', "/~01", "/~1") == [
-        Finding(Kind.INTEGER, b"1"),
-        Finding(Kind.INTEGER, b"2"),
+        Finding(JsonKind.INTEGER, b"1"),
+        Finding(JsonKind.INTEGER, b"2"),
     ]
 
 
@@ -206,9 +206,9 @@ def test_what_is_no_pointer_is_refused(pointer: str) -> None:
 
 
 def test_the_empty_pointer_is_the_whole_value_without_the_space_around_it() -> None:
-    assert found_in(b" [1] ", "") == [Finding(Kind.ARRAY, b"[1]")]
-    assert found_in(b"\n-7 ", "") == [Finding(Kind.INTEGER, b"-7")]
-    assert found_in(b' "x" ', "") == [Finding(Kind.STRING, b"x")]
+    assert found_in(b" [1] ", "") == [Finding(JsonKind.ARRAY, b"[1]")]
+    assert found_in(b"\n-7 ", "") == [Finding(JsonKind.INTEGER, b"-7")]
+    assert found_in(b' "x" ', "") == [Finding(JsonKind.STRING, b"x")]
 
 
 @pytest.mark.parametrize(
@@ -217,18 +217,20 @@ def test_the_empty_pointer_is_the_whole_value_without_the_space_around_it() -> N
 def test_an_index_counts_elements_from_0(pointer: str, index: int | None) -> None:
     value = b"[" + b",".join(b'{"x":[1,2]}' if i % 2 else b"%d" % i for i in range(11)) + b"]"
     (found,) = found_in(value, pointer)
-    expected = {0: Finding(Kind.INTEGER, b"0"), 1: Finding(Kind.OBJECT, b'{"x":[1,2]}')}
-    assert found == (MISSING if index is None else expected.get(index, Finding(Kind.INTEGER, b"%d" % index)))
+    expected = {0: Finding(JsonKind.INTEGER, b"0"), 1: Finding(JsonKind.OBJECT, b'{"x":[1,2]}')}
+    assert found == (
+        MISSING if index is None else expected.get(index, Finding(JsonKind.INTEGER, b"%d" % index))
+    )
 
 
 @pytest.mark.parametrize("token", ["-", "00", "01", "+0", "-0", "0x0", "", " 0", "\u0660", "0" * 30, "1" * 30])
 def test_what_is_no_index_matches_no_element_but_may_be_a_key(token: str) -> None:
     assert found_in(b"[1,2]", f"/{token}") == [MISSING]
-    assert found_in(f'{{"{token}":3}}'.encode(), f"/{token}") == [Finding(Kind.INTEGER, b"3")]
+    assert found_in(f'{{"{token}":3}}'.encode(), f"/{token}") == [Finding(JsonKind.INTEGER, b"3")]
 
 
 def test_an_index_is_a_key_in_an_object() -> None:
-    assert found_in(b'{"a":5,"0":6}', "/0") == [Finding(Kind.INTEGER, b"6")]
+    assert found_in(b'{"a":5,"0":6}', "/0") == [Finding(JsonKind.INTEGER, b"6")]
 
 
 @pytest.mark.parametrize("value", [b"1", b'"seq"', b"null", b"true", b'{"a":1}', b'{"a":"b"}', b'{"a":null}'])
@@ -238,12 +240,12 @@ def test_a_pointer_that_meets_no_object_or_array_finds_nothing(value: bytes) -> 
 
 def test_only_the_whole_path_counts() -> None:
     value = b'{"seq":{"n":{"seq":1}},"x":{"seq":2},"y":[{"seq":3}],"seqs":4,"se":5,"Seq":6}'
-    seq = Finding(Kind.OBJECT, b'{"n":{"seq":1}}')
+    seq = Finding(JsonKind.OBJECT, b'{"n":{"seq":1}}')
     assert found_in(value, "/seq", "/seq/seq", "/y/seq", "/y/0/seq") == [
         seq,
         MISSING,
         MISSING,
-        Finding(Kind.INTEGER, b"3"),
+        Finding(JsonKind.INTEGER, b"3"),
     ]
 
 
@@ -257,8 +259,8 @@ def test_keys_are_compared_by_their_unescaped_text() -> None:
 @pytest.mark.parametrize("again", ["seq", "s\\u0065q", "\\u0073\\u0065\\u0071"])
 def test_of_equal_keys_the_last_counts(again: str) -> None:
     value = f'{{"seq":1,"x":2,"{again}":"later"}}'.encode()
-    assert found_in(value, "/seq") == [Finding(Kind.STRING, b"later")]
-    assert found_in(f'{{"{again}":1,"seq":null}}'.encode(), "/seq") == [Finding(Kind.NULL, b"null")]
+    assert found_in(value, "/seq") == [Finding(JsonKind.STRING, b"later")]
+    assert found_in(f'{{"{again}":1,"seq":null}}'.encode(), "/seq") == [Finding(JsonKind.NULL, b"null")]
 
 
 @pytest.mark.parametrize("later", [b"1", b"null", b"[]", b"{}", b'{"c":1}', b'[{"b":1}]', b'"b"'])
@@ -268,20 +270,20 @@ def test_a_later_equal_key_hides_what_an_earlier_one_held(later: bytes) -> None:
 
 
 def test_equal_keys_in_different_objects_do_not_meet() -> None:
-    assert found_in(b'{"a":{"b":7},"c":{"a":{"b":8}},"b":9}', "/a/b") == [Finding(Kind.INTEGER, b"7")]
+    assert found_in(b'{"a":{"b":7},"c":{"a":{"b":8}},"b":9}', "/a/b") == [Finding(JsonKind.INTEGER, b"7")]
 
 
 def test_several_pointers_are_followed_at_once_also_the_same_and_nested_ones() -> None:
     value = b'{"a":{"b":[10,{"c":true}]},"d":false}'
     pointers = ["/a/b/1/c", "/a/b/1", "/a/b", "/a", "/a", "", "/d", "/e"]
     assert found_in(value, *pointers) == [
-        Finding(Kind.TRUE, b"true"),
-        Finding(Kind.OBJECT, b'{"c":true}'),
-        Finding(Kind.ARRAY, b'[10,{"c":true}]'),
-        Finding(Kind.OBJECT, b'{"b":[10,{"c":true}]}'),
-        Finding(Kind.OBJECT, b'{"b":[10,{"c":true}]}'),
-        Finding(Kind.OBJECT, value),
-        Finding(Kind.FALSE, b"false"),
+        Finding(JsonKind.TRUE, b"true"),
+        Finding(JsonKind.OBJECT, b'{"c":true}'),
+        Finding(JsonKind.ARRAY, b'[10,{"c":true}]'),
+        Finding(JsonKind.OBJECT, b'{"b":[10,{"c":true}]}'),
+        Finding(JsonKind.OBJECT, b'{"b":[10,{"c":true}]}'),
+        Finding(JsonKind.OBJECT, value),
+        Finding(JsonKind.FALSE, b"false"),
         MISSING,
     ]
 
@@ -289,7 +291,7 @@ def test_several_pointers_are_followed_at_once_also_the_same_and_nested_ones() -
 def test_as_many_pointers_as_the_bits_allow_and_no_more() -> None:
     value = b"{" + b",".join(b'"k%d":%d' % (i, i) for i in range(MOST_POINTERS)) + b"}"
     found = found_in(value, *(f"/k{i}" for i in range(MOST_POINTERS)))
-    assert found == [Finding(Kind.INTEGER, b"%d" % i) for i in range(MOST_POINTERS)]
+    assert found == [Finding(JsonKind.INTEGER, b"%d" % i) for i in range(MOST_POINTERS)]
     with pytest.raises(ValueError, match="at most 62"):
         Pointers.of(["/a"] * (MOST_POINTERS + 1))
     assert found_in(b"[]") == []
@@ -297,7 +299,7 @@ def test_as_many_pointers_as_the_bits_allow_and_no_more() -> None:
 
 def test_a_pointer_may_lead_128_levels_down_and_a_longer_one_leads_nowhere() -> None:
     value = b"[" * 128 + b"7" + b"]" * 128
-    assert found_in(value, "/0" * 128, "/0" * 129) == [Finding(Kind.INTEGER, b"7"), MISSING]
+    assert found_in(value, "/0" * 128, "/0" * 129) == [Finding(JsonKind.INTEGER, b"7"), MISSING]
 
 
 def test_values_do_not_touch_each_other() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from processor.errors import ConfigError
-from processor.generator import Options, make_stream
+from processor.generator import StreamOptions, make_stream
 from schemas.config import InsertIdDedup
 
 START_MS = 1_767_603_600_000
@@ -24,7 +24,7 @@ def defined(*parts: dict[str, str], **more: Any) -> InsertIdDedup:
 
 
 def first(*parts: dict[str, str]) -> Any:
-    (part,) = make_stream(defined(*parts), Options(8, 0.0, 1, 1, START_MS))
+    (part,) = make_stream(defined(*parts), StreamOptions(8, 0.0, 1, 1, START_MS))
     return part.records(0, 8)
 
 
@@ -57,7 +57,7 @@ def test_what_clicks_have_stays_as_it_is() -> None:
 def test_two_streams_of_different_seeds_have_no_id_in_common() -> None:
     ids = set()
     for seed in range(5):
-        for part in make_stream(defined(HEADER), Options(600, 0.0, seed, 3, START_MS)):
+        for part in make_stream(defined(HEADER), StreamOptions(600, 0.0, seed, 3, START_MS)):
             ids |= {record.headers for record in part.records(0, 200)}
     assert len(ids) == 3_000
 
@@ -78,4 +78,4 @@ def test_what_no_record_can_carry_is_refused(
     parts: list[dict[str, str]], more: dict[str, str], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        make_stream(defined(*parts, **more), Options(10, 0.1, 1, 1, START_MS), "at")
+        make_stream(defined(*parts, **more), StreamOptions(10, 0.1, 1, 1, START_MS), "at")

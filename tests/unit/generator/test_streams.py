@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from processor.errors import ConfigError
-from processor.generator import FAULTS, HOUR_MS, Kind, Options, Partition, make_stream
+from processor.generator import FAULTS, HOUR_MS, RecordKind, StreamOptions, StreamPartition, make_stream
 from schemas.config import WatermarkDedup
 from schemas.events import ClickEvent
 
@@ -29,16 +29,16 @@ def stream(
     partitions: int = 3,
     malformed: float = 0.0,
     form: str = "int64",
-) -> list[Partition]:
-    options = Options(records, duplicates, seed, partitions, START_MS, malformed=malformed)
+) -> list[StreamPartition]:
+    options = StreamOptions(records, duplicates, seed, partitions, START_MS, malformed=malformed)
     return make_stream(dedup(form), options)
 
 
-def everything(parts: list[Partition]) -> list[Any]:
+def everything(parts: list[StreamPartition]) -> list[Any]:
     return [part.records(0, len(part)) for part in parts]
 
 
-def kinds(parts: list[Partition]) -> np.ndarray[Any, Any]:
+def kinds(parts: list[StreamPartition]) -> np.ndarray[Any, Any]:
     return np.concatenate([part.layout.kind for part in parts])
 
 
@@ -72,7 +72,7 @@ def test_reading_in_pieces_gives_the_same_records() -> None:
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.5, 0.9])
 def test_counts_are_met_to_the_record(records: int, share: float) -> None:
     parts = stream(records, share)
-    copies = int((kinds(parts) != Kind.FIRST).sum())
+    copies = int((kinds(parts) != RecordKind.FIRST).sum())
     assert sum(map(len, parts)) == records
     # No partition can begin with a copy: with few records there is not room for all.
     room = records - sum(1 for part in parts if len(part))
@@ -81,7 +81,7 @@ def test_counts_are_met_to_the_record(records: int, share: float) -> None:
 
 def test_each_kind_occurs() -> None:
     for part in stream():
-        assert set(part.layout.kind.tolist()) == set(Kind)
+        assert set(part.layout.kind.tolist()) == set(RecordKind)
 
 
 @pytest.mark.parametrize("form", ["int64", "int32", "text"])
@@ -105,7 +105,7 @@ def test_copies_carry_everything_of_their_original() -> None:
         firsts: dict[bytes | None, Any] = {}
         for record, kind in zip(part.records(0, len(part)), part.layout.kind.tolist(), strict=True):
             original = firsts.setdefault(record.value, record)
-            assert (original is record) == (kind == Kind.FIRST)
+            assert (original is record) == (kind == RecordKind.FIRST)
             assert original == record
 
 
@@ -114,23 +114,23 @@ def test_late_copies_come_from_far_back_and_the_others_from_just_before() -> Non
         newest = np.maximum.accumulate(part.layout.original)
         back = newest - part.layout.original
         kind = part.layout.kind
-        assert back[kind == Kind.RESEND].max() < 6
-        assert back[kind == Kind.TAIL].max() < 400
-        assert back[kind == Kind.LATE].min() > 1_000
+        assert back[kind == RecordKind.RESEND].max() < 6
+        assert back[kind == RecordKind.TAIL].max() < 400
+        assert back[kind == RecordKind.LATE].min() > 1_000
 
 
 def test_malformed_records_are_quarantined_and_never_pass() -> None:
     parts = stream(malformed=0.001)
     faults = np.concatenate([part.faults for part in parts])
     assert {FAULTS[fault] for fault in faults} == {"", "header_missing", "header_malformed"}
-    firsts = (faults > 0) & (kinds(parts) == Kind.FIRST)
+    firsts = (faults > 0) & (kinds(parts) == RecordKind.FIRST)
     assert int(firsts.sum()) == 19  # a thousandth of 19,000 originals
     assert not any((part.passes & (part.faults > 0)).any() for part in parts)
 
 
 def test_event_times_cover_the_hours_and_run_back_by_little() -> None:
     for part in stream():
-        firsts = part.timestamp_ms[part.layout.kind == Kind.FIRST]
+        firsts = part.timestamp_ms[part.layout.kind == RecordKind.FIRST]
         assert firsts.min() >= START_MS
         assert firsts.max() < START_MS + 6 * HOUR_MS
         assert np.unique(firsts // HOUR_MS).size == 6
@@ -161,7 +161,7 @@ def test_sequences_that_do_not_fit_int32_are_refused(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_what_no_record_can_carry_is_refused(more: dict[str, Any], message: str) -> None:
-    options = Options(10, 0.1, 1, 1, START_MS)
+    options = StreamOptions(10, 0.1, 1, 1, START_MS)
     with pytest.raises(ConfigError, match=message):
         make_stream(dedup(**more), options, "at")
 
@@ -169,11 +169,11 @@ def test_what_no_record_can_carry_is_refused(more: dict[str, Any], message: str)
 @pytest.mark.parametrize("scopes", [0, 100_001])
 def test_a_number_of_scopes_that_cannot_be_is_refused(scopes: int) -> None:
     with pytest.raises(ConfigError, match=r"^scopes: must be from 1 to 100,000"):
-        Options(10, 0.1, 1, 1, START_MS, scopes=scopes)
+        StreamOptions(10, 0.1, 1, 1, START_MS, scopes=scopes)
 
 
 def test_a_stream_begun_by_now_ends_before_now() -> None:
     now_ms = START_MS + 1_234_567
-    options = Options(10, 0.1, 1, 1, 0).ending_by(now_ms)
+    options = StreamOptions(10, 0.1, 1, 1, 0).ending_by(now_ms)
     assert options.start_ms % HOUR_MS == 0
     assert now_ms - HOUR_MS < options.start_ms + options.span_ms <= now_ms

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from processor.generator.window import NOBODY, Judged, Rows, Rules, judge, plant_edges
+from processor.generator.window import NOBODY, Judged, Rules, WindowRows, judge, plant_edges
 from schemas.config import InsertIdDedup
 
 NOW = 1_000_000
@@ -27,7 +27,7 @@ class At(NamedTuple):
 
 def judged(records: list[At], rules: Rules = RULES, now: int = NOW) -> Judged:
     names, times, bad, unjudged = zip(*records, strict=True)
-    rows = Rows(np.array(names, np.int32), np.array(times, np.int64), np.array(bad), np.array(unjudged))
+    rows = WindowRows(np.array(names, np.int32), np.array(times, np.int64), np.array(bad), np.array(unjudged))
     return judge(rules, rows, now)
 
 
@@ -142,7 +142,7 @@ def test_a_copy_put_at_an_edge_passes_and_one_a_millisecond_before_it_does_not(s
     count = 2_000
     times = np.arange(count) * 10 + rng.integers(0, 25, count)
     bad, unjudged = rng.random((2, count)) < 0.02
-    rows = Rows(np.arange(count, dtype=np.int32), times, bad, unjudged)
+    rows = WindowRows(np.arange(count, dtype=np.int32), times, bad, unjudged)
     before = times.copy()
     planted = plant_edges(rng, times, rows, WINDOW, 12)
     clock_before = np.concatenate([[-1], np.maximum.accumulate(np.where(bad, -1, before))])
@@ -155,7 +155,7 @@ def test_a_copy_put_at_an_edge_passes_and_one_a_millisecond_before_it_does_not(s
     assert not unjudged[planted[1]].any()
     for turn, (after, row) in enumerate(planted.T.tolist()):
         place = np.insert(np.arange(count, dtype=np.int32), after + 1, row)
-        one_more = Rows(place, times[place], bad[place], unjudged[place])
+        one_more = WindowRows(place, times[place], bad[place], unjudged[place])
         found = judge(RULES, one_more, now_ms=NOW)
         assert found.passes[after + 1] == (turn % 2 == 0)
 
@@ -164,11 +164,11 @@ def test_a_copy_put_at_an_edge_passes_and_one_a_millisecond_before_it_does_not(s
 def test_where_no_id_expires_there_is_no_edge(window: int) -> None:
     times = np.arange(100) * 10
     none = np.zeros(100, np.bool_)
-    rows = Rows(np.arange(100, dtype=np.int32), times, none, none)
+    rows = WindowRows(np.arange(100, dtype=np.int32), times, none, none)
     assert plant_edges(np.random.default_rng(1), times, rows, window, 10).shape == (2, 0)
 
 
 def test_there_is_no_edge_in_nothing() -> None:
     none = np.zeros(0, np.bool_)
-    rows = Rows(np.zeros(0, np.int32), np.zeros(0, np.int64), none, none)
+    rows = WindowRows(np.zeros(0, np.int32), np.zeros(0, np.int64), none, none)
     assert plant_edges(np.random.default_rng(1), rows.timestamp_ms, rows, WINDOW, 10).shape == (2, 0)

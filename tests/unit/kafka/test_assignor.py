@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processor.kafka.client import TopicPartition
-from processor.kafka.group.assignor import Member, Outcome, Slot, SlotAssignor, balance
+from processor.kafka.group.assignor import AssignmentOutcome, GroupMember, Slot, SlotAssignor, balance
 
 names = st.sampled_from(["a", "b", "c", "d", "e"])
 
@@ -17,7 +17,7 @@ names = st.sampled_from(["a", "b", "c", "d", "e"])
 class Group(NamedTuple):
     """Members of one topic that agree on its slots."""
 
-    members: dict[str, Member]
+    members: dict[str, GroupMember]
     slots: int
     partitions: int
 
@@ -31,7 +31,7 @@ def groups(draw: st.DrawFn) -> Group:
     owned = balance({name: member(slots) for name in before}, {"t": partitions}).slots
     claims = {draw(names): frozenset({Slot("t", draw(st.integers(0, 14)))})}
     members = {
-        name: Member(
+        name: GroupMember(
             frozenset({"t"}), {"t": slots}, frozenset(owned.get(name, ())) | claims.get(name, frozenset())
         )
         for name in draw(st.one_of(st.lists(names, min_size=1, unique=True), st.just([*before, "newcomer"])))
@@ -39,11 +39,11 @@ def groups(draw: st.DrawFn) -> Group:
     return Group(members, slots, partitions)
 
 
-def member(slots: int, *owned: int, topic: str = "t") -> Member:
-    return Member(frozenset({topic}), {topic: slots}, frozenset(Slot(topic, number) for number in owned))
+def member(slots: int, *owned: int, topic: str = "t") -> GroupMember:
+    return GroupMember(frozenset({topic}), {topic: slots}, frozenset(Slot(topic, number) for number in owned))
 
 
-def shared(members: dict[str, Member], partitions: int) -> dict[str, set[int]]:
+def shared(members: dict[str, GroupMember], partitions: int) -> dict[str, set[int]]:
     """Return slot numbers by member."""
     outcome = balance(members, {"t": partitions})
     assert outcome.refused == {}
@@ -80,7 +80,7 @@ def test_the_outcome_does_not_depend_on_the_order_of_members(group: Group) -> No
 def test_a_balanced_group_keeps_what_it_has(group: Group) -> None:
     first = balance(group.members, {"t": group.partitions}).slots
     settled = {
-        name: Member(old.topics, old.slots, frozenset(first[name])) for name, old in group.members.items()
+        name: GroupMember(old.topics, old.slots, frozenset(first[name])) for name, old in group.members.items()
     }
     assert balance(settled, {"t": group.partitions}).slots == first
 
@@ -116,8 +116,8 @@ def test_among_newcomers_the_majority_decides_and_then_the_smaller_number() -> N
 
 def test_members_get_slots_of_their_own_topics_only() -> None:
     members = {
-        "both": Member(frozenset({"t", "u"}), {"t": 2, "u": 2}),
-        "only u": Member(frozenset({"u"}), {"u": 2}),
+        "both": GroupMember(frozenset({"t", "u"}), {"t": 2, "u": 2}),
+        "only u": GroupMember(frozenset({"u"}), {"u": 2}),
     }
     outcome = balance(members, {"t": 2, "u": 2})
     assert outcome.slots["both"] >= {Slot("t", 0), Slot("t", 1)}
@@ -130,12 +130,12 @@ def test_members_get_slots_of_their_own_topics_only() -> None:
 def test_who_is_refused_for_one_topic_gets_nothing_and_its_other_slots_go_to_others() -> None:
     two = {"t": 2, "u": 2}
     members = {
-        "a": Member(frozenset({"t", "u"}), {"t": 2, "u": 4}),
-        "b": Member(frozenset({"t", "u"}), two, frozenset({Slot("u", 0)})),
+        "a": GroupMember(frozenset({"t", "u"}), {"t": 2, "u": 4}),
+        "b": GroupMember(frozenset({"t", "u"}), two, frozenset({Slot("u", 0)})),
     }
     outcome = balance(members, {"t": 2, "u": 2})
     assert set(outcome.refused) == {"a"}
-    assert outcome == Outcome(
+    assert outcome == AssignmentOutcome(
         {"a": set(), "b": {Slot(topic, number) for topic in "tu" for number in range(2)}}, outcome.refused
     )
 

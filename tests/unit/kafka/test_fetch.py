@@ -9,7 +9,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from processor.kafka.client import Kafka, TopicPartition
+from processor.kafka.client import KafkaCode, TopicPartition
 from processor.kafka.fetch import Fetcher
 
 TP = TopicPartition("clicks", 0)
@@ -51,11 +51,11 @@ def test_a_position_that_was_left_is_not_out_of_range() -> None:
         fetching.cancel()
         fetching = asyncio.create_task(fetcher.fetch(positions))
         await leaders.asked[NEW].wait()
-        leaders.say(NEW, Kafka.NONE, b"records")
+        leaders.say(NEW, KafkaCode.NONE, b"records")
         (chunk,) = await fetching
         positions[TP] = 9
         leaders.answers[NEW] = asyncio.get_running_loop().create_future()
-        leaders.say(OLD, Kafka.OFFSET_OUT_OF_RANGE, b"")
+        leaders.say(OLD, KafkaCode.OFFSET_OUT_OF_RANGE, b"")
         try:
             nothing = await fetcher.fetch(positions)
         finally:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from processor.errors import RebuildError, SeqmarkError
-from processor.kafka.client import Kafka, TopicPartition
+from processor.kafka.client import KafkaCode, TopicPartition
 from processor.kafka.transactions import producer as producers
 from processor.kafka.transactions.producer import Producer
 from processor.wire.encode import plain_batch
@@ -200,7 +200,7 @@ class BusyLink:
     async def request(self, node: int, request: Any, **more: Any) -> Any:
         del node, request, more
         self.asked.set()
-        return SimpleNamespace(error_code=Kafka.CONCURRENT_TRANSACTIONS)
+        return SimpleNamespace(error_code=KafkaCode.CONCURRENT_TRANSACTIONS)
 
     async def close(self) -> None:
         """Nothing is open."""

@@ -13,7 +13,7 @@ from processor.kafka.topics.plan import (
     AFTER_MAX,
     BEFORE_MAX,
     NO_LIMIT,
-    Plan,
+    ClusterPlan,
     Purpose,
     TopicView,
     changelog_topic,
@@ -72,7 +72,7 @@ def complete(**changed: TopicView) -> dict[str, TopicView]:
     return cluster
 
 
-def wanted(made: Plan) -> dict[Purpose, dict[str, str]]:
+def wanted(made: ClusterPlan) -> dict[Purpose, dict[str, str]]:
     return {topic.purpose: dict(topic.configs) for topic in made.missing}
 
 

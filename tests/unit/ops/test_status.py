@@ -15,7 +15,7 @@ from processor.ops.metrics import Metrics
 from processor.ops.status import Status
 
 if TYPE_CHECKING:
-    from processor.ops.status import Line
+    from processor.ops.status import StatusLine
 
 WINDOW_S = 5.0
 
@@ -35,7 +35,7 @@ class Case:
         for verdict, number in verdicts.items():
             self.metrics.records.labels("p", verdict.removesuffix("_")).inc(number)
 
-    def look(self, now_s: float) -> Line:
+    def look(self, now_s: float) -> StatusLine:
         return self.status.look(now_s)[0]
 
     def working(self, *lags: int) -> None:

@@ -12,7 +12,7 @@ from processor.judges.factory import make_judge
 from processor.ops.metrics import Metrics
 from processor.pipeline.hops import FirstHop, SecondHop, hops
 from processor.pipeline.routed import FirstHopPipeline, RouteJudge, RouteTopics, SecondHopPipeline
-from processor.pipeline.slot_pipeline import Partition, Topics, new_position
+from processor.pipeline.slot_pipeline import OpenPartition, Topics, new_position
 from processor.state.kv.memory import MemoryStore
 from processor.state.table import Table
 from processor.wire.codec import Codec
@@ -94,10 +94,10 @@ class Hops:
         asyncio.run(self.second.commit())
 
 
-def _partition(judge: Judge) -> Partition:
+def _partition(judge: Judge) -> OpenPartition:
     table = Table(MemoryStore(), judge.log)
     judge.load(table)
-    return Partition(0, table, judge, new_position(0, b"definition 16 by", b"state id 16 byte", 1))
+    return OpenPartition(0, table, judge, new_position(0, b"definition 16 by", b"state id 16 byte", 1))
 
 
 def record(offset: int, name: bytes | None, value: bytes = b"v") -> Record:

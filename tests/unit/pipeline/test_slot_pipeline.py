@@ -15,7 +15,7 @@ from processor.errors import RebuildError, StopError
 from processor.judges.factory import PartitionWatermark
 from processor.ops.metrics import Metrics
 from processor.pipeline import slot_pipeline as pipelines
-from processor.pipeline.slot_pipeline import Partition, SlotPipeline, Topics, new_position
+from processor.pipeline.slot_pipeline import OpenPartition, SlotPipeline, Topics, new_position
 from processor.state.kv.memory import MemoryStore
 from processor.state.kv.store import CorruptStoreError, StoreError
 from processor.state.table import Table
@@ -36,7 +36,7 @@ from tests.support.wire.batches import Record, by_hand, chunk, marker
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from processor.ops.fault_points import Step
+    from processor.ops.fault_points import CommitStep
     from processor.wire.decode import Chunk
     from processor.wire.encode import EncodedBatch
 
@@ -151,13 +151,13 @@ class Slot:
         for number, store in enumerate(self.stores):
             self.add(number, store)
 
-    def add(self, number: int, store: MemoryStore) -> Partition:
+    def add(self, number: int, store: MemoryStore) -> OpenPartition:
         """Take a partition in as a worker that has just restored its table."""
         table = Table(store)
         judge = PartitionWatermark(HeaderSequence(b"seq", SequenceFormat.TEXT))
         judge.load(table)
         position = table.position() or new_position(0, DEFINITION, STATE, 4)
-        self.pipeline.partitions[number] = Partition(number, table, judge, position)
+        self.pipeline.partitions[number] = OpenPartition(number, table, judge, position)
         return self.pipeline.partitions[number]
 
     def take(self, *chunks: Chunk) -> None:
@@ -211,7 +211,7 @@ def offsets(records: list[Record]) -> list[int]:
 def test_a_commit_is_exactly_the_numbered_steps_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     slot = Slot()
 
-    def reached(step: Step, pipeline: str) -> None:
+    def reached(step: CommitStep, pipeline: str) -> None:
         assert pipeline == slot.pipeline.name
         slot.said.append(f"{step} done")
 

@@ -13,10 +13,10 @@ import pytest
 from processor.report.flows import TABLE_HOURS
 from processor.report.hours import HOUR_MS, Fate, Flow, Hours, Stretch
 from processor.report.markup import element, shown_value
-from processor.report.page import Report, render
+from processor.report.page import ReportPage, render
 from processor.report.plots import draw_flow
 from processor.report.sinks import _steps
-from spark_sink.summary import Group, Row, SinkPart, Summary
+from spark_sink.summary import Group, SinkPart, SinkSummary, SummaryRow
 
 HOSTILE = "<script>alert('1')</script>&\"$x^2$_"
 VOID = {"meta"}
@@ -85,13 +85,13 @@ def flow(name: str = "clicks", duplicates: str | None = "clicks.duplicates") -> 
 
 def sink(text: str = "spring") -> SinkPart:
     rows = tuple(
-        Row(hour * HOUR_MS, (hour + 1) * HOUR_MS, (group,), (hour - 470_000 + 1, 2.5))
+        SummaryRow(hour * HOUR_MS, (hour + 1) * HOUR_MS, (group,), (hour - 470_000 + 1, 2.5))
         for hour in (470_000, 470_001)
         for group in (text, None)
     )
     everything = Group((), 4, (6, None))
     groups = (Group((text,), 2, (3, None)), Group((None,), 2, (3, None)))
-    summary = Summary(
+    summary = SinkSummary(
         ("campaign",),
         ("events", "mean"),
         rows=4,
@@ -107,7 +107,7 @@ def sink(text: str = "spring") -> SinkPart:
 
 
 def page(*flows: Flow, sinks: tuple[SinkPart, ...] = (), application: str = "clicks") -> str:
-    return render(Report(application, "b:9092", "my.toml", 1_700_000_000_000, "1", flows, sinks))
+    return render(ReportPage(application, "b:9092", "my.toml", 1_700_000_000_000, "1", flows, sinks))
 
 
 def test_the_table_has_every_hour_and_the_sum() -> None:
@@ -201,9 +201,13 @@ def test_a_window_without_an_event_is_a_step_of_nothing() -> None:
     summary = sink().summary
     assert summary
     first, last = (each * HOUR_MS for each in (470_000, 470_003))
-    apart = replace(summary, shown=tuple(Row(start, start + HOUR_MS, (), (1,)) for start in (first, last)))
-    across = replace(summary, shown=(*apart.shown, Row(first + 60_000, first + 60_000 + HOUR_MS, (), (1,))))
-    sessions = replace(summary, shown=(*apart.shown, Row(first, first + 60_000, (), (1,))))
+    apart = replace(
+        summary, shown=tuple(SummaryRow(start, start + HOUR_MS, (), (1,)) for start in (first, last))
+    )
+    across = replace(
+        summary, shown=(*apart.shown, SummaryRow(first + 60_000, first + 60_000 + HOUR_MS, (), (1,)))
+    )
+    sessions = replace(summary, shown=(*apart.shown, SummaryRow(first, first + 60_000, (), (1,))))
 
     assert _steps(apart, [first, last], 0) == [first + step * HOUR_MS for step in range(5)]
     assert _steps(across, [first, first + 60_000, last], 0) == []

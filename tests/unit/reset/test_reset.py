@@ -18,9 +18,18 @@ from processor.errors import ConfigError, StopError
 from processor.judges.factory import PartitionWatermark
 from processor.kafka.client import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 from processor.kafka.group.assignor import SlotAssignor
-from processor.kafka.group.readers import Reader, readers_of
+from processor.kafka.group.readers import GroupReader, readers_of
 from processor.kafka.offsets import Bounds
-from processor.reset.decide import Known, State, Step, ToEarliest, ToOffsets, decide, touched, wanted
+from processor.reset.decide import (
+    PartitionFacts,
+    PartitionStep,
+    ResetState,
+    ToEarliest,
+    ToOffsets,
+    decide,
+    touched,
+    wanted,
+)
 from processor.reset.replay import Replay, Replayed
 from processor.wire.encode import Encoder
 from schemas.changelog.values import Origin, Position
@@ -32,14 +41,14 @@ if TYPE_CHECKING:
 
 MINE, OTHER = b"definition 16 by", b"another definiti"
 POSITION = Position(100, 90, 7, MINE, b"state id 16 byte", 4)
-KNOWN = Known("t:0", Bounds(0, 200, 200), POSITION, Origin(20, 0))
+KNOWN = PartitionFacts("t:0", Bounds(0, 200, 200), POSITION, Origin(20, 0))
 
 
-def decided(to: int, known: Known = KNOWN, *, forget: bool = False) -> Step:
+def decided(to: int, known: PartitionFacts = KNOWN, *, forget: bool = False) -> PartitionStep:
     return decide(0, known, to, MINE, forget=forget)
 
 
-def limits(start: int, stable: int = 200, end: int = 200) -> Known:
+def limits(start: int, stable: int = 200, end: int = 200) -> PartitionFacts:
     return replace(KNOWN, limits=Bounds(start, stable, end))
 
 
@@ -49,31 +58,43 @@ def limits(start: int, stable: int = 200, end: int = 200) -> Known:
 @pytest.mark.parametrize(
     ("to", "known", "step"),
     [
-        (150, KNOWN, Step(0, State.KEPT, 100, 150, 100, 20)),
-        (100, KNOWN, Step(0, State.KEPT, 100, 100, 100, 20)),
-        (150, limits(120), Step(0, State.KEPT, 100, 150, 120, 20)),
-        (99, KNOWN, Step(0, State.RECOMPUTED, 100, 99, 20, 20)),
-        (99, limits(20), Step(0, State.RECOMPUTED, 100, 99, 20, 20)),
-        (21, KNOWN, Step(0, State.RECOMPUTED, 100, 21, 20, 20)),
-        (20, KNOWN, Step(0, State.EMPTY, 100, 20, 20, 20)),
-        (5, KNOWN, Step(0, State.EMPTY, 100, 5, 5, 5)),
-        (60, replace(KNOWN, origin=Origin(50, 0, known_before=45)), Step(0, State.RECOMPUTED, 100, 60, 5, 5)),
-        (60, replace(KNOWN, origin=None), Step(0, State.RECOMPUTED, 100, 60, 0, 0)),
-        (60, replace(limits(9), position=None, origin=None), Step(0, State.RECOMPUTED, None, 60, 9, 9)),
-        (9, replace(limits(9), position=None, origin=None), Step(0, State.EMPTY, None, 9, 9, 9)),
+        (150, KNOWN, PartitionStep(0, ResetState.KEPT, 100, 150, 100, 20)),
+        (100, KNOWN, PartitionStep(0, ResetState.KEPT, 100, 100, 100, 20)),
+        (150, limits(120), PartitionStep(0, ResetState.KEPT, 100, 150, 120, 20)),
+        (99, KNOWN, PartitionStep(0, ResetState.RECOMPUTED, 100, 99, 20, 20)),
+        (99, limits(20), PartitionStep(0, ResetState.RECOMPUTED, 100, 99, 20, 20)),
+        (21, KNOWN, PartitionStep(0, ResetState.RECOMPUTED, 100, 21, 20, 20)),
+        (20, KNOWN, PartitionStep(0, ResetState.EMPTY, 100, 20, 20, 20)),
+        (5, KNOWN, PartitionStep(0, ResetState.EMPTY, 100, 5, 5, 5)),
+        (
+            60,
+            replace(KNOWN, origin=Origin(50, 0, known_before=45)),
+            PartitionStep(0, ResetState.RECOMPUTED, 100, 60, 5, 5),
+        ),
+        (60, replace(KNOWN, origin=None), PartitionStep(0, ResetState.RECOMPUTED, 100, 60, 0, 0)),
+        (
+            60,
+            replace(limits(9), position=None, origin=None),
+            PartitionStep(0, ResetState.RECOMPUTED, None, 60, 9, 9),
+        ),
+        (9, replace(limits(9), position=None, origin=None), PartitionStep(0, ResetState.EMPTY, None, 9, 9, 9)),
         (
             100,
             replace(KNOWN, position=replace(POSITION, definition=OTHER)),
-            Step(0, State.RECOMPUTED, 100, 100, 20, 20),
+            PartitionStep(0, ResetState.RECOMPUTED, 100, 100, 20, 20),
         ),
     ],
 )
-def test_what_becomes_of_a_state_follows_from_where_it_goes(to: int, known: Known, step: Step) -> None:
+def test_what_becomes_of_a_state_follows_from_where_it_goes(
+    to: int, known: PartitionFacts, step: PartitionStep
+) -> None:
     assert decided(to, known) == step
 
 
 def test_ids_of_a_whole_window_are_enough_to_recompute_them() -> None:
-    assert decided(90, replace(limits(40), spans_window=True)) == Step(0, State.RECOMPUTED, 100, 90, 40, 40)
+    assert decided(90, replace(limits(40), spans_window=True)) == PartitionStep(
+        0, ResetState.RECOMPUTED, 100, 90, 40, 40
+    )
     with pytest.raises(StopError, match="holds none before 40"):
         decided(90, limits(40))
 
@@ -81,7 +102,7 @@ def test_ids_of_a_whole_window_are_enough_to_recompute_them() -> None:
 def test_renewals_that_are_not_said_do_not_matter_where_nothing_is_written_or_all_is_recomputed() -> None:
     known = replace(KNOWN, renewals_said=False)
     assert [decided(to, known) for to in (99, 100)] == [decided(to) for to in (99, 100)]
-    assert decided(150, known, forget=True).state is State.EMPTY
+    assert decided(150, known, forget=True).state is ResetState.EMPTY
 
 
 def test_only_who_is_there_already_stays() -> None:
@@ -103,7 +124,7 @@ def test_only_who_is_there_already_stays() -> None:
         (101, replace(KNOWN, renewals_said=False), "when an id was last renewed.*Go to 100 or before"),
     ],
 )
-def test_what_cannot_be_is_refused_with_what_could(to: int, known: Known, said: str) -> None:
+def test_what_cannot_be_is_refused_with_what_could(to: int, known: PartitionFacts, said: str) -> None:
     with pytest.raises(StopError, match=said):
         decided(to, known)
 
@@ -116,7 +137,7 @@ def test_who_may_forget_is_refused_nothing_that_is_there(start: int, to: int, ch
         with pytest.raises(StopError, match="no longer retained"):
             decided(to, known, forget=True)
     else:
-        assert decided(to, known, forget=True) == Step(0, State.EMPTY, 100, to, to, to)
+        assert decided(to, known, forget=True) == PartitionStep(0, ResetState.EMPTY, 100, to, to, to)
 
 
 def test_earliest_is_of_all_partitions_and_offsets_are_of_those_that_are_named() -> None:
@@ -128,7 +149,7 @@ def test_earliest_is_of_all_partitions_and_offsets_are_of_those_that_are_named()
 
 
 def test_partitions_of_one_slot_are_reset_together() -> None:
-    steps = [Step(number, State.EMPTY, 0, 0, 0, 0) for number in (5, 0, 2, 4)]
+    steps = [PartitionStep(number, ResetState.EMPTY, 0, 0, 0, 0) for number in (5, 0, 2, 4)]
     by_slot = touched(steps, 4)
     assert {slot: [step.partition for step in some] for slot, some in by_slot.items()} == {
         0: [0, 4],
@@ -213,7 +234,10 @@ def test_a_reader_is_who_is_subscribed_whether_it_works_or_stands_by() -> None:
         described("b", ["u"], [("u", [0])]),
         described("c", ["t"], []),
     ]
-    assert readers_of("t", members) == [Reader("a", "/10.0.0.1", (0, 2)), Reader("c", "/10.0.0.1", ())]
+    assert readers_of("t", members) == [
+        GroupReader("a", "/10.0.0.1", (0, 2)),
+        GroupReader("c", "/10.0.0.1", ()),
+    ]
     assert list(map(str, readers_of("t", members))) == [
         "a at /10.0.0.1 (partitions 0, 2)",
         "c at /10.0.0.1 (standing by)",
@@ -223,7 +247,7 @@ def test_a_reader_is_who_is_subscribed_whether_it_works_or_stands_by() -> None:
 def test_a_newer_form_with_more_behind_is_understood() -> None:
     metadata = ConsumerProtocolMemberMetadata(3, ["u"], b"").encode() + b"owned partitions, generation, rack"
     assert readers_of("t", [("a", "h", metadata, b"")]) == []
-    assert readers_of("u", [("a", "h", metadata, b"")]) == [Reader("a", "h", ())]
+    assert readers_of("u", [("a", "h", metadata, b"")]) == [GroupReader("a", "h", ())]
 
 
 @given(st.binary(max_size=60), st.binary(max_size=60))

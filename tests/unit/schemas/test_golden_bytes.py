@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pytest
 
-from processor.engine.ids.block import Rows, decode, decode_page, encode
+from processor.engine.ids.block import IdRows, decode, decode_page, encode
 from processor.engine.ids.bloom import snapshot
 from processor.engine.ids.bloom.window import Filter
 from processor.engine.verdict import Verdict
@@ -28,7 +28,7 @@ from processor.judges.ids import IdJudge, InsertIds
 from processor.ops.metrics import Metrics
 from processor.pipeline.hops import FirstHop, SecondHop, hops, route_definition
 from processor.pipeline.routed import FirstHopPipeline, RouteJudge, RouteTopics
-from processor.pipeline.slot_pipeline import Partition, SlotPipeline, Topics, new_position
+from processor.pipeline.slot_pipeline import OpenPartition, SlotPipeline, Topics, new_position
 from processor.state.ids.runs import Runs
 from processor.state.kv.memory import MemoryStore
 from processor.state.restore import restore
@@ -36,9 +36,9 @@ from processor.state.table import Table
 from processor.wire.encode import Encoder
 from schemas.changelog.bloom import (
     RUN_KIND,
+    BloomSnapshot,
     KeptFilter,
     KeptRun,
-    Snapshot,
     piece_key,
     run_key,
     run_name,
@@ -101,7 +101,7 @@ TRACE = ClockTrace(7, 1_000_000, ((7, 1_000_300), (9, NO_LIMIT), (200, 999)))
 STAYING = ClockTrace(0, -1, ((0, 0), (0, -5), (1, -5)))
 IDS = IdState(SECRET, -5, 2**40, 17, TRACE)
 OLD_IDS = IdState(SECRET, -5, 2**40, 17)
-SNAPSHOT = Snapshot(70, 12, (KeptFilter(-1, 0, 5, 3), KeptFilter(4, 2, 6, 8)))
+SNAPSHOT = BloomSnapshot(70, 12, (KeptFilter(-1, 0, 5, 3), KeptFilter(4, 2, 6, 8)))
 RUN = KeptRun(9, 8, 7, 6, 65, bytes(range(32)), bytes(range(8)), bytes(range(16)))
 
 
@@ -159,7 +159,7 @@ VALUES = {
     "place of ids": Value(
         66, encode_place(id_place_key(9), 66), lambda data: decode_place(id_place_key(9), data)
     ),
-    "snapshot of filters": Value(SNAPSHOT, SNAPSHOT.encode(), Snapshot.decode),
+    "snapshot of filters": Value(SNAPSHOT, SNAPSHOT.encode(), BloomSnapshot.decode),
     "run of ids": Value(RUN, RUN.encode(run_key(-3, 4)), lambda data: KeptRun.decode(run_key(-3, 4), data)),
     "key of a scope": named(SCOPE, SCOPE, bytes),
     "key of a block of scopes": named(block_key(5), 5, lambda key: int.from_bytes(key[2:], "big")),
@@ -178,14 +178,14 @@ COUNT = 200
 """Ids: two pages."""
 NUMBER = np.arange(COUNT)
 HASH = (np.arange(2 * COUNT, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)).reshape(COUNT, 2)
-ROWS = Rows(
+ROWS = IdRows(
     7, HASH, 1000 + 3 * NUMBER, 1_735_689_600_000 + 5 * NUMBER, np.where(NUMBER % 9 == 8, 7 + NUMBER - 4, -1)
 )
 CLOSED = 190
 """Of them these are in a bucket of their own, which is closed when the next one begins."""
 
 
-def columns_of(rows: Rows) -> list[object]:
+def columns_of(rows: IdRows) -> list[object]:
     return [rows.first, *(column.tolist() for column in astuple(rows)[1:])]
 
 
@@ -298,7 +298,7 @@ def run(hop: Pipeline) -> tuple[RecordingOutput, MemoryStore]:
         judge.log.begin(SECRET)
     table = Table(store, judge.log)
     judge.load(table)
-    partition = Partition(0, table, judge, new_position(0, MEANING, STATE_ID, 1), origin=Origin(0, 0, 0, 0))
+    partition = OpenPartition(0, table, judge, new_position(0, MEANING, STATE_ID, 1), origin=Origin(0, 0, 0, 0))
     pipeline.partitions[0] = partition
     for each in chunks():
         asyncio.run(pipeline.take(each))

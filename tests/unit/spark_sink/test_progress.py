@@ -7,7 +7,7 @@ import json
 import pytest
 
 from spark_sink.failures import explain
-from spark_sink.query.checkpoint import Batch
+from spark_sink.query.checkpoint import PlannedBatch
 from spark_sink.query.progress import SinkMetrics, read_progress
 
 REPORT = {
@@ -68,9 +68,9 @@ def test_metrics_show_a_sink_before_its_first_batch_and_count_on() -> None:
 def test_a_batch_is_empty_when_no_offset_moved(
     start: dict[str, dict[str, int]], end: dict[str, dict[str, int]], *, empty: bool
 ) -> None:
-    batch = Batch(3, start, end, 9)
+    batch = PlannedBatch(3, start, end, 9)
     assert batch.empty is empty
-    assert Batch.from_json(json.loads(json.dumps(batch.as_json()))) == batch
+    assert PlannedBatch.from_json(json.loads(json.dumps(batch.as_json()))) == batch
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ from schemas.changelog.bloom import (
     RUN_KIND,
     RUN_PAGE_KIND,
     SNAPSHOT_KEY,
+    BloomSnapshot,
     KeptFilter,
     KeptRun,
-    Snapshot,
     run_name,
     run_pages_before,
 )
@@ -84,8 +84,8 @@ def kept(partition: IdPartition, kind: bytes) -> list[bytes]:
     return [key for key, _ in partition.store.items(kind)]
 
 
-def snapshot(partition: IdPartition) -> Snapshot:
-    return Snapshot.decode(partition.store.get(SNAPSHOT_KEY) or b"")
+def snapshot(partition: IdPartition) -> BloomSnapshot:
+    return BloomSnapshot.decode(partition.store.get(SNAPSHOT_KEY) or b"")
 
 
 def runs(partition: IdPartition) -> list[KeptRun]:
@@ -102,16 +102,16 @@ def needed(partition: IdPartition) -> int:
 def test_a_snapshot_is_what_was_written() -> None:
     filters = (KeptFilter(-3, 0, 5, 1), KeptFilter(2**40, 7, 2**40, 9))
     for some in ((), filters):
-        value = Snapshot(17, 4, some).encode()
-        assert Snapshot.decode(value) == Snapshot(17, 4, some)
+        value = BloomSnapshot(17, 4, some).encode()
+        assert BloomSnapshot.decode(value) == BloomSnapshot(17, 4, some)
         for at in range(len(value)):
             flipped = bytearray(value)
             flipped[at] ^= 1
             with pytest.raises(CorruptStateError):
-                Snapshot.decode(bytes(flipped))
+                BloomSnapshot.decode(bytes(flipped))
         for wrong in (b"", value[:-1], value[:10], value + bytes(26)):
             with pytest.raises(CorruptStateError):
-                Snapshot.decode(wrong)
+                BloomSnapshot.decode(wrong)
 
 
 @BOTH

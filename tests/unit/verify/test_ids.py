@@ -27,22 +27,22 @@ from tests.support.verify.id_corruptions import (
 )
 
 if TYPE_CHECKING:
-    from processor.verify.report import Report
+    from processor.verify.report import VerifyReport
     from tests.support.kafka.topics import Header
     from tests.support.verify.compared import Topics
 
 
-def found(report: Report) -> list[tuple[int, str]]:
+def found(report: VerifyReport) -> list[tuple[int, str]]:
     return [(each.offset, each.rule.value) for each in report.violations]
 
 
-def details(report: Report) -> str:
+def details(report: VerifyReport) -> str:
     return "\n".join(each.detail for each in report.violations)
 
 
 def judged(
     topics: Topics, piece: int = 1_000, rules: IdRules | None = None, *limits: tuple[int, int]
-) -> Report:
+) -> VerifyReport:
     """Compare; ``limits`` are what a worker has noted of its clock."""
     rules = rules or IdRules()
     noted = np.array(limits, np.int64).reshape(-1, 2).T
@@ -139,7 +139,7 @@ LONG = b"x" * 4_097
 LEFT_OUT: tuple[Header, ...] = (("seqmark.key", b"left out"),)
 
 
-def receipt_of(name: bytes, **other: Any) -> Report:
+def receipt_of(name: bytes, **other: Any) -> VerifyReport:
     """Compare the receipt of a record that came twice, changed."""
     topics = id_topics([of(name), of(name, 1)])
     topics.duplicates[0] = topics.duplicates[0]._replace(**other)

@@ -14,14 +14,14 @@ from tests.support.verify.compared import Topics, compared, renumber
 from tests.support.verify.corruptions import PLANTED, STREAM, numbered
 
 if TYPE_CHECKING:
-    from processor.verify.report import Report
+    from processor.verify.report import VerifyReport
 
 
-def found(report: Report) -> list[tuple[int, str]]:
+def found(report: VerifyReport) -> list[tuple[int, str]]:
     return [(each.offset, each.rule.value) for each in report.violations]
 
 
-def details(report: Report) -> str:
+def details(report: VerifyReport) -> str:
     return "\n".join(each.detail for each in report.violations)
 
 

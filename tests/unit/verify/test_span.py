@@ -14,8 +14,8 @@ import pytest
 
 from processor.errors import StopError
 from processor.kafka.offsets import Bounds
-from processor.state.changelog_head import Head
-from processor.state.clock_history import Recording
+from processor.state.changelog_head import ChangelogHead
+from processor.state.clock_history import ClockHistory
 from processor.verify import span
 from schemas.changelog.topic_ids import TopicId, TopicIds
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, Origin, Position
@@ -42,8 +42,8 @@ def test_a_recording_of_the_state_of_a_source_before_is_not_in_the_certificate(
     position = Position(0, -1, 0, bytes(16), bytes(16), 4, topics, "a", "p")
     noted: Any = SimpleNamespace(known_from=0, before_ms=0)
 
-    async def said(*_: object) -> tuple[Head, Any]:
-        return Head(position, Origin(0, 0)), noted
+    async def said(*_: object) -> tuple[ChangelogHead, Any]:
+        return ChangelogHead(position, Origin(0, 0)), noted
 
     async def bounds(_: object, some: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
         return dict.fromkeys(some, Bounds(0, 9, 9))
@@ -86,7 +86,7 @@ def test_a_reset_meanwhile_ends_a_certificate_that_goes_on_by_the_clock() -> Non
     log: Any = Log()
 
     async def run() -> None:
-        recording = Recording(log, 0, arrival=True)
+        recording = ClockHistory(log, 0, arrival=True)
         await recording.read(len(rows))
         assert await recording.reach(5, 0)
         rows.extend(first)

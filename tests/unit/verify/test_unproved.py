@@ -17,7 +17,7 @@ from tests.support.verify.corruptions import at, inserted, said, without
 from tests.support.verify.id_corruptions import BAD_ID, id_pipeline, id_topics, of, owned
 
 if TYPE_CHECKING:
-    from processor.verify.report import Report
+    from processor.verify.report import VerifyReport
     from tests.support.verify.compared import Topics
     from tests.support.verify.corruptions import Change
 
@@ -54,7 +54,7 @@ def topics_of(stream: list[tuple[bytes, int]]) -> Topics:
     return id_topics(records, RULES, lambda: next(now))
 
 
-def judged(topics: Topics, stream: list[tuple[bytes, int]], known_from: int, piece: int = 1) -> Report:
+def judged(topics: Topics, stream: list[tuple[bytes, int]], known_from: int, piece: int = 1) -> VerifyReport:
     """Compare, when what was noted before ``known_from`` is gone."""
     readings = [reading for _, reading in stream]
     before = max(readings[:known_from], default=-(2**63))
@@ -63,7 +63,7 @@ def judged(topics: Topics, stream: list[tuple[bytes, int]], known_from: int, pie
     return compared(topics, piece, pipeline=id_pipeline(RULES), clock=clock, known=(known_from, before))
 
 
-def found(report: Report) -> list[tuple[int, str]]:
+def found(report: VerifyReport) -> list[tuple[int, str]]:
     return [(each.offset, each.rule.value) for each in report.violations]
 
 

@@ -15,12 +15,12 @@ import pytest
 from processor.errors import StopError
 from processor.kafka.client import TopicPartition
 from processor.kafka.offsets import Bounds
-from processor.pipeline.hop_kinds import FirstHopWork
+from processor.pipeline.hop_kinds import FirstHopKind
 from processor.pipeline.hops import FirstHop
 from processor.pipeline.routed import RouteTopics
 from processor.pipeline.slot_pipeline import Topics
 from processor.worker import open_partition
-from processor.worker.open_partition import Opening
+from processor.worker.open_partition import PartitionOpener
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, Origin, Position
 from schemas.config import InsertIdDedup
 from tests.support.judges.scopes import columns_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from processor.engine.batch.columns import Columns
 
 
-class Work(FirstHopWork):
+class Work(FirstHopKind):
     """Of a hop whose definition is given."""
 
     definition = b"this definition."
@@ -91,7 +91,7 @@ def test_a_new_partition_of_a_routed_source_sends_ids_where_the_others_do_or_now
     work = Work(FirstHop.model_construct(**hop), topics)
 
     async def run() -> None:
-        begun: Any = Opening(context, "p.route", work, positions, nobody)
+        begun: Any = PartitionOpener(context, "p.route", work, positions, nobody)
         await begun._require_same_meaning(TopicPartition("raw", 2))
 
     if refused:
@@ -190,7 +190,9 @@ def test_with_latest_a_partition_begins_where_it_ended_when_the_pipeline_began(
 
     async def run() -> tuple[Position, tuple[int, ...]]:
         tp = TopicPartition("raw", number)
-        return await Opening(context, "p", work, others, nobody)._first_position(tp, Bounds(10, 100, 100))
+        return await PartitionOpener(context, "p", work, others, nobody)._first_position(
+            tp, Bounds(10, 100, 100)
+        )
 
     position, beginning = asyncio.run(run())
     assert (position.next_offset, beginning) == expected

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FIRST_SLOTS = 1024
 
 
-class IdTable:
+class Memtable:
     """Ids of one bucket.
 
     Attributes:

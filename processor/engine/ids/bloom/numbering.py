@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.ids.block import Rows
+from processor.engine.ids.block import IdRows
 from processor.engine.ids.clock import NEVER
 from processor.engine.ids.judgement import NONE
 
@@ -28,7 +28,7 @@ _NO_HASHES = np.zeros((0, 2), np.uint64)
 _NO_READINGS = np.zeros(0, np.int64)
 
 
-class BloomIndex:
+class BloomNumbering:
     """The numbers of one partition's ids, over its filters.
 
     Attributes:
@@ -63,12 +63,12 @@ class BloomIndex:
         """All ids below this number are of buckets that are dropped, as of the last commit."""
         return self._floor
 
-    def staged(self) -> Rows:
+    def staged(self) -> IdRows:
         """Return the ids that the next commit remembers; without confirmation nobody asks for their owners."""
         staged = self.window.staged()
         count = staged.owner.size
         owner = staged.owner if self.window.confirm else np.zeros(count, np.int64)
-        return Rows(self._next, staged.hash, owner, staged.reading_ms, np.full(count, NONE, np.int64))
+        return IdRows(self._next, staged.hash, owner, staged.reading_ms, np.full(count, NONE, np.int64))
 
     def commit(self, pages: Pages | None, clock_ms: int, sweep: int = 0) -> None:
         """Take the staged ids as committed, and drop the buckets that are outside the window.
@@ -92,7 +92,7 @@ class BloomIndex:
             self.window.commit(clock_ms)
         self._expire(clock_ms)
 
-    def restore(self, rows: Rows, pages: Pages) -> None:
+    def restore(self, rows: IdRows, pages: Pages) -> None:
         """Take over a committed block; blocks come in the order of their numbers.
 
         Raises:
@@ -133,7 +133,7 @@ class BloomIndex:
         self._next = number
         self._floor = min(self.begun.values(), default=number)
 
-    def _note(self, rows: Rows) -> None:
+    def _note(self, rows: IdRows) -> None:
         for bucket in np.unique(rows.reading_ms // self.window.bucket_ms).tolist():
             self.begun.setdefault(bucket, rows.first)
 

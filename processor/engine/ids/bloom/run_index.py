@@ -20,7 +20,7 @@ from processor.engine.jit import kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from processor.engine.ids.bloom.sorted_run import Run
+    from processor.engine.ids.bloom.sorted_run import SortedRun
 
 GROWTH = 8
 """What is full grows by an eighth: of a copy each id is in nine."""
@@ -30,7 +30,7 @@ its number."""
 NOWHERE = -1
 
 
-class Shelf:
+class RunIndex:
     """The runs of one bucket, in the order of their numbers."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Shelf:
         found: list[int] = self._runs[:-1, NUMBER].tolist()
         return found
 
-    def add(self, run: Run) -> None:
+    def add(self, run: SortedRun) -> None:
         """Put a run behind the others."""
         word, page = int(self._runs[-1, FILTER]), int(self._runs[-1, PAGES])
         words, pages = word + run.filter.words.size, page + run.starts.size

@@ -49,7 +49,7 @@ def write(each: Filter) -> Iterator[bytes]:
         yield head + _CRC.pack(_crc(head, content)) + content
 
 
-class Reader:
+class SnapshotReader:
     """Puts filters together from their pieces, in whatever order these come."""
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ def read(pieces: Iterable[bytes]) -> list[Filter]:
     Raises:
         UnreadableSnapshotError: See there.
     """
-    reader = Reader()
+    reader = SnapshotReader()
     for piece in pieces:
         reader.take(piece)
     return [reader.filter(*name) for name in reader.pieces()]

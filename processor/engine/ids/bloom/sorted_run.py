@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.ids.block import Rows, UnreadableBlockError, Wrong, encode
+from processor.engine.ids.block import IdRows, PageError, UnreadableBlockError, encode
 from processor.engine.ids.bloom.window import Filter
 from processor.engine.ids.page import PAGE_HEAD_BYTES, count_ids, get
 from processor.engine.jit import Int, inlined, kernel
@@ -36,7 +36,7 @@ _NONE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SortedRun:
     """A run, but for its pages.
 
     Attributes:
@@ -94,7 +94,7 @@ class RunWriter:
         part = slice(start, stop)
         none = np.full(stop - start, _NONE, np.int64)
         number = (self._number << PLACE_BITS) + start
-        rows = Rows(number, self._hash[part], self._owner[part], self._reading_ms[part], none)
+        rows = IdRows(number, self._hash[part], self._owner[part], self._reading_ms[part], none)
         block, pages = encode(rows, 0, b"")
         self._filter.put(self._hash, start, stop)
         self._begun = stop
@@ -103,10 +103,10 @@ class RunWriter:
         at = pages.at.tolist()
         return [(first + k, block[at[k] : at[k + 1]]) for k in range(pages.first.size)]
 
-    def finish(self) -> Run:
+    def finish(self) -> SortedRun:
         """Return the run, all of its pages having been written."""
         starts = np.concatenate(self._starts)
-        return Run(self._number, self._filter, self._hash[starts], starts)
+        return SortedRun(self._number, self._filter, self._hash[starts], starts)
 
 
 def find(
@@ -133,7 +133,7 @@ def find(
     with np.errstate(over="ignore"):
         page, wrong = _find(data, at, number, which, hashes, known, owner, reading)
     if wrong:
-        raise UnreadableBlockError(f"page {int(number[int(page)])} of a run", Wrong(int(wrong)))
+        raise UnreadableBlockError(f"page {int(number[int(page)])} of a run", PageError(int(wrong)))
     return known, owner, reading
 
 
@@ -153,7 +153,7 @@ def _find(
     owner: NDArray[np.int64],
     reading: NDArray[np.int64],
 ) -> tuple[Int, Int]:
-    """Look ids up. Returns the page that is wrong, and a `Wrong` code."""
+    """Look ids up. Returns the page that is wrong, and a `PageError` code."""
     ids = np.zeros(number.size, np.int64)
     page, wrong = count_ids(data, at, number, ids)
     if wrong != 0:

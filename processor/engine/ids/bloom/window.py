@@ -118,7 +118,7 @@ def mixed_bits(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class StagedIds:
     """Ids of an open transaction, in the order in which they were first remembered in it.
 
     Attributes:
@@ -133,7 +133,7 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class BloomLookup:
     """What a look-up of hits says; rows that are no hits are not read.
 
     Attributes:
@@ -244,7 +244,7 @@ class BloomWindow:
         offset: NDArray[np.int64],
         reading_ms: NDArray[np.int64],
         hit: NDArray[np.int64],
-        found: Found | None = None,
+        found: BloomLookup | None = None,
     ) -> IdJudgement:
         """Judge a chunk's records in order, and stage what is remembered.
 
@@ -263,7 +263,7 @@ class BloomWindow:
         rows = ids.fault.size
         judged = IdJudgement.begun(ids)
         none = np.zeros(0, np.int64)
-        known = Found(np.zeros(0, np.bool_), none, none) if found is None else found
+        known = BloomLookup(np.zeros(0, np.bool_), none, none) if found is None else found
         self.reserve(rows)
         with np.errstate(over="ignore"):
             self._count = int(
@@ -293,10 +293,10 @@ class BloomWindow:
 
     # ---------------------------------------------------------------- a transaction
 
-    def staged(self) -> Remembered:
+    def staged(self) -> StagedIds:
         """Return the ids that the next commit remembers."""
         info = self._info[: self._count]
-        return Remembered(self._staged[: self._count].copy(), info[:, 0].copy(), info[:, 1].copy())
+        return StagedIds(self._staged[: self._count].copy(), info[:, 0].copy(), info[:, 1].copy())
 
     def commit(self, clock_ms: int) -> None:
         """Put the staged ids into their buckets' filters, and drop the buckets that are outside the window."""

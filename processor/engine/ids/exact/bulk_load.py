@@ -68,7 +68,7 @@ Tables: TypeAlias = (
 )
 
 
-class Gathered:
+class BulkLoad:
     """Committed ids that are not in slots yet."""
 
     def __init__(self) -> None:
@@ -218,7 +218,7 @@ def gather_pages(
     floor: Int,
     last_ms: NDArray[np.int64],
 ) -> Int:
-    """Add the rows of pages, see `Gathered.take_pages`; there are blocks enough for so many."""
+    """Add the rows of pages, see `BulkLoad.take_pages`; there are blocks enough for so many."""
     at: Int = np.int64(0)
     row: Int = np.int64(0)
     for page in range(number.size):
@@ -269,7 +269,7 @@ def skim(
         prefix: The same.
         used: The same.
         meta: The same.
-        arena: Of `Gathered`, written.
+        arena: Of `BulkLoad`, written.
         following: The same.
         chain: The same, written.
     """
@@ -340,7 +340,7 @@ def pour(
         prefix: The same.
         used: The same.
         meta: The same.
-        arena: Of `Gathered`.
+        arena: Of `BulkLoad`.
         following: The same.
         chain: The same.
         at: int64[3], group, block and place in it to go on from, written; first 0, `NONE` and 0.

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 
-from processor.engine.ids.block import Rows, UnreadableBlockError, Wrong, in_one_piece, page_name
+from processor.engine.ids.block import IdRows, PageError, UnreadableBlockError, in_one_piece, page_name
 from processor.engine.ids.clock import NEVER
 from processor.engine.ids.exact import hash_table, kernels
-from processor.engine.ids.exact.bulk_load import NONE, SHARE, WAITING, Gathered, pour, skim, tables_for
+from processor.engine.ids.exact.bulk_load import NONE, SHARE, WAITING, BulkLoad, pour, skim, tables_for
 from processor.engine.ids.exact.hash_table import (
     DEPTH,
     EXTENTS,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.extract.ids import Ids
-    from processor.engine.ids.block import Confirmed, Pages
+    from processor.engine.ids.block import CandidateRows, Pages
     from processor.engine.jit import Int
 
 N = TypeVar("N", np.uint8, np.uint32, np.int32, np.int64, np.uint64)
@@ -116,7 +116,7 @@ class ExactIndex:
         self._meta = np.zeros(hash_table.META, np.int64)
         self._meta[[hash_table.BUCKETS, hash_table.TAG_BITS]] = buckets, tag_bits
         self._meta[[FLOOR, STAGED, NEXT]] = 1
-        self._gathered = Gathered()
+        self._gathered = BulkLoad()
         self._expected = 0
         self._make_tables(0)
         self._staged: NDArray[np.uint64] = np.zeros((0, 2), np.uint64)
@@ -209,7 +209,7 @@ class ExactIndex:
         offset: NDArray[np.int64],
         reading_ms: NDArray[np.int64],
         wanted: Candidates,
-        confirmed: Confirmed,
+        confirmed: CandidateRows,
     ) -> IdJudgement:
         """Judge a chunk's records in order, and stage what is remembered.
 
@@ -259,11 +259,11 @@ class ExactIndex:
 
     # ---------------------------------------------------------------- a transaction
 
-    def staged(self) -> Rows:
+    def staged(self) -> IdRows:
         """Return the ids that the next commit remembers, in the order of their numbers."""
         count = int(self._meta[NEXT] - self._meta[STAGED])
         info = self._info[:count].copy()
-        return Rows(
+        return IdRows(
             int(self._meta[STAGED]),
             self._staged[:count].copy(),
             info[:, OWNER].copy(),
@@ -300,7 +300,7 @@ class ExactIndex:
         with np.errstate(over="ignore"):
             kernels.drop(self._slots, self._directory, self._meta, self._staged, self._info)
 
-    def restore(self, rows: Rows, pages: Pages) -> None:
+    def restore(self, rows: IdRows, pages: Pages) -> None:
         """Take over a committed block; blocks come in the order of their numbers.
 
         Its ids are gathered, and put into slots many at once: by `pour`.
@@ -329,7 +329,7 @@ class ExactIndex:
         data, ids = in_one_piece(pages, begins)
         self._begin(begins)
         last_ms = np.empty(len(pages), np.int64)
-        wrong = Wrong(self._gathered.take_pages(data, ids, first, self.floor, last_ms))
+        wrong = PageError(self._gathered.take_pages(data, ids, first, self.floor, last_ms))
         if wrong:
             raise UnreadableBlockError(page_name(len(pages), begins), wrong)
         self._taken(begins + ids, first, last_ms)
@@ -376,7 +376,7 @@ class ExactIndex:
         with np.errstate(over="ignore"):
             while not pour(*self._table, *self._gathered.chains(), at):
                 self._grow()
-        self._gathered = Gathered()
+        self._gathered = BulkLoad()
 
     def begin_at(self, number: int) -> None:
         """Give the next id this number, where nothing is remembered: what was, is expired."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from processor.engine.ids.block import Pages, Rows
+    from processor.engine.ids.block import IdRows, Pages
     from processor.engine.jit import Int
 
 
@@ -37,7 +37,7 @@ class RenewedIndex(ExactIndex):
         self._hashes: NDArray[np.uint64] = np.zeros((0, 2), np.uint64)
         self._first: int | None = None
 
-    def restore(self, rows: Rows, pages: Pages) -> None:
+    def restore(self, rows: IdRows, pages: Pages) -> None:
         """See `ExactIndex.restore`; what the rows say that they take the place of is not read."""
         if self._first is None:
             self._first = rows.first
@@ -71,7 +71,7 @@ class RenewedIndex(ExactIndex):
         return found
 
 
-def _within(rows: Rows) -> NDArray[np.int64]:
+def _within(rows: IdRows) -> NDArray[np.int64]:
     """Return int64[n]: the number of the row before with the same id among these, or `NONE`."""
     found = np.full(len(rows), NONE, np.int64)
     order = np.lexsort((rows.hash[:, 1], rows.hash[:, 0]))  # stable: rows of one id stay in order

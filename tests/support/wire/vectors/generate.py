@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from processor.broker.embedded import EmbeddedBroker
 from processor.broker.jars import KAFKA_JARS, resolve
 from processor.broker.java import find_java
-from processor.kafka.client import Link, TopicPartition
+from processor.kafka.client import Client, TopicPartition
 from processor.kafka.fetch import Fetcher
 from processor.wire.decode import Chunk, Decoder
 from tests.support.wire.vectors import CODECS, FOLDER, RECORDS, Known, known, vector
@@ -107,7 +107,7 @@ def _save(bootstrap: str, client: str, what: str) -> set[tuple[int, int]]:
 
 async def _fetched(bootstrap: str, tp: TopicPartition) -> list[Chunk]:
     """Return everything of a partition; a fetch ends with a segment, and markers of today begin a new one."""
-    link = await Link.open({"bootstrap_servers": [bootstrap]}, "vectors", [tp.topic])
+    link = await Client.open({"bootstrap_servers": [bootstrap]}, "vectors", [tp.topic])
     decoder, found, position = Decoder(), list[Chunk](), 0
     try:
         async with asyncio.timeout(60):
