@@ -106,11 +106,11 @@ MISTAKES = (
     Mistake(
         "local state is written before the commit",
         "processor/pipeline/slot_pipeline.py",
-        "        await self._output.commit(offsets, lambda: reached(Step.OFFSETS, self.name))  # 4\n",
+        "        await self._output.commit(offsets, lambda: reached(CommitStep.OFFSETS, self.name))  # 4\n",
         "        for partition in moved:\n"
         "            early = LocalMark(0, partition.position.state_id)\n"
         "            partition.table.apply(changes[partition.number], early)\n"
-        "        await self._output.commit(offsets, lambda: reached(Step.OFFSETS, self.name))  # 4\n",
+        "        await self._output.commit(offsets, lambda: reached(CommitStep.OFFSETS, self.name))  # 4\n",
         "tests/unit/pipeline/test_slot_pipeline.py::"
         "test_where_a_step_fails_nothing_is_written_locally_and_a_new_start_judges_the_same",
     ),
@@ -204,8 +204,8 @@ MISTAKES = (
     Mistake(
         "the commit does not wait until the output is acknowledged",
         "processor/pipeline/slot_pipeline.py",
-        "        await self._output.flush()\n        reached(Step.OUTPUT, self.name)  # 2\n",
-        "        reached(Step.OUTPUT, self.name)  # 2\n",
+        "        await self._output.flush()\n        reached(CommitStep.OUTPUT, self.name)  # 2\n",
+        "        reached(CommitStep.OUTPUT, self.name)  # 2\n",
         "tests/unit/pipeline/test_slot_pipeline.py::test_a_commit_is_exactly_the_numbered_steps_in_their_order",
     ),
     Mistake(
@@ -735,7 +735,7 @@ MISTAKES = (
     ),
     Mistake(
         "a source that has grown first stops its worker",
-        "processor/worker/context.py",
+        "processor/kafka/topics/ensure.py",
         " for problem in made.problems if problem not in made.narrow]\n",
         " for problem in made.problems]\n",
         "tests/broker/worker/test_worker.py::"
