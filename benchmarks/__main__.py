@@ -61,7 +61,7 @@ def main() -> int:
             results.redis = run_redis(options.redis_ids)
             if reason := results.redis.pop("missing", ""):
                 results.missing["Redis"] = reason
-        if options.spark:
+        if options.spark_records:
             results.spark = run_spark(options.spark_records, say)
     except (SeqmarkError, FailedError, KeyboardInterrupt) as error:
         results.kind = "ids-unfinished" if options.ids else "unfinished"
@@ -82,16 +82,9 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 def show(results: Results) -> None:
     """Print all tables."""
     ids = results.kind.startswith(IDS)
-    for table in (
-        tables.standard(results),
-        tables.cases(results),
-        tables.latency(results),
-        tables.spark(results),
-        tables.delays(results),
-        id_tables.all_rates(results),
-        id_tables.sizes(results),
-        id_tables.promises(results) if ids else tables.promises(results),
-    ):
+    made = [tables.standard, tables.cases, tables.latency, tables.spark]
+    made += [id_tables.all_rates, id_tables.sizes, id_tables.promises] if ids else [tables.promises]
+    for table in (make(results) for make in made):
         if table.rows:
             table_on_stdout(table.titles, table.rows, range(table.left, len(table.titles)))
     say(tables.noise(results))

@@ -57,22 +57,18 @@ class Case:
     """One input and one way to judge it.
 
     Attributes:
-        name: As in ``CASES=`` and in the results.
-        title: For people.
-        load: The input.
+        name: As in ``CASES=`` and in the results; ``title`` is for people.
         sequence: Where the sequence is read.
         scope: What has a sequence of its own.
-        least: Target, in records per CPU second; None: none.
-        aim: What would be better still.
+        least: Target, in records per CPU second; None: none. ``aim`` would be better still.
         share: Target as a share of what the standard case (with ids: ten million) reaches, in place of both.
         beside: Whether `BESIDE` runs it too. The standard case has all peers.
-        peers: Of a case with ids: who takes part beside Seqmark.
-        rounds: Of a case with ids: how many rounds there are at most, of Seqmark and of its peers.
-        once: Of a case with ids: peers that are in the first round only, whatever `rounds` says.
-        blooms: Of a case with ids: whether the Bloom filters are measured too.
+        peers: With ids: who takes part beside Seqmark.
+        rounds: With ids: how many rounds there are at most, of Seqmark and of its peers.
+        once: With ids: peers that are in the first round only, whatever `rounds` says.
+        blooms: With ids: whether the Bloom filters are measured too.
         quick: Whether a quick run has it.
-        memory_gib: Memory that must be free.
-        disk_gib: Disk that must be free.
+        memory_gib: Memory that must be free; ``disk_gib``: disk.
     """
 
     name: str
@@ -203,10 +199,7 @@ def turns(case: Case, guarantees: Mapping[str, Sequence[Guarantee]], repetitions
     once, `BESIDE` does, once, where the case has it, and receipts are written where much is dropped. A case
     with ids says itself who takes part and how often; each gives the best that it can promise.
 
-    Args:
-        case: Which.
-        guarantees: By system, Seqmark among them, what it can promise.
-        repetitions: Of each.
+    ``guarantees`` says by system, Seqmark among them, what it can promise.
     """
     made: list[Turn] = []
     for repetition in range(repetitions):

@@ -1,4 +1,4 @@
-"""What is measured on: click events with a sequence or an id, some resent, batched as a producer would.
+"""Makes what is measured on: click events with a sequence or an id, some resent, in whole batches.
 
 Every record of a load has the same width, so that a million of them are made, and later compared with what a
 system has written, as one array of bytes. Batches are made by the project's own kernels (0.7 µs a
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from benchmarks.peers import IdPlace
 
 BATCH_BYTES = 256 * 1024
+RECORD_OVERHEAD_BYTES = 8
+"""Length, offset and time of a record, about."""
 START_MS = 1_760_000_000_000
 DAY_MS = 86_400_000
 FIRST = 1_000_000_000
@@ -44,8 +46,8 @@ CHUNK = 50_000
 """Records made at a time: 8 MB where they have 150 B, which stays in the cache of most machines."""
 _WORDS = b"spring sale shoes trail running light grey blue size left right cart later again home page".split()
 _ID_BYTES: dict[str, int] = {"text": 36, "binary": 16, "json": 0}
-_UUID_PLACES = (0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34)
-"""Where the two digits of each byte stand in a UUID's text."""
+_UUID_PLACES = [at for at in range(36) if at not in {8, 13, 18, 23}]
+_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 _NOTES = 1_021
 """Different notes, a prime: no compressor's window of 64 KB holds one twice."""
 
@@ -59,16 +61,12 @@ class Load:
         duplicates: Share that is resent.
         partitions: Of the topic.
         batch_bytes: Inflated bytes of a batch; 0: each record is a batch.
-        codec: Of the batches.
         note_bytes: Length of a text that makes records longer; without it they have about 150 B.
         keys: How many different keys there are; a key belongs to one partition.
-        ids: Where records carry an id: a random UUID as text of 36 bytes or as 16 bytes in a header, in place
-            of the sequence there and of the event's own id; or the event's id and the user in the value.
-            None: they have a sequence in a header.
+        ids: Where records carry an id; in a header in place of the sequence there and of the event's own id.
         far: Whether a resend repeats any earlier record of its partition, not only one of the last few.
         measured: How many of the last records are looked at, the others only fill the state; None: half.
         step_ms: From the timestamp of one number to that of the next.
-        seed: Same seed, same input.
     """
 
     records: int = 4_000_000
@@ -123,7 +121,7 @@ class Load:
     @property
     def batch_records(self) -> int:
         """Records in a batch."""
-        return max(1, self.batch_bytes // (self.form.width + 8))
+        return max(1, self.batch_bytes // (self.form.width + RECORD_OVERHEAD_BYTES))
 
     def bodies(self, partition: int, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Return keys, values and headers of the records with these numbers, uint8[n, width], as in a batch."""
@@ -178,14 +176,8 @@ class Load:
                 yield encoded(columns, rows, self.codec)
 
 
-@dataclass(frozen=True)
-class Form:
-    """Where what stands in the bytes of a record behind its offset.
-
-    Attributes:
-        template: uint8[width], with the fields left to fill.
-        fields: Where they are.
-    """
+class Form(NamedTuple):
+    """Bytes of a record behind its offset, uint8[width], with the fields left to fill; and where they are."""
 
     template: NDArray[np.uint8]
     fields: dict[str, slice]
@@ -230,11 +222,8 @@ def _form(note_bytes: int, ids: IdPlace | None) -> Form:
 
 
 def _varint(length: int) -> bytes:
-    left, made = length << 1, bytearray()
-    while left >= 0x80:
-        made.append((left & 0x7F) | 0x80)
-        left >>= 7
-    return bytes([*made, left])
+    left = length << 1
+    return bytes([left]) if left < 0x80 else bytes([(left & 0x7F) | 0x80, left >> 7])
 
 
 def _digits(column: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
@@ -245,12 +234,10 @@ def _digits(column: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
         left = more
 
 
-def _hex(column: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    digits = np.frombuffer(b"0123456789abcdef", np.uint8)
-    single = column[:, None].view(np.uint8)
-    out = np.empty((column.size, 16), np.uint8)
-    out[:, ::2], out[:, 1::2] = digits[single >> 4], digits[single & 15]
-    return out
+def _hex(column: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return the bytes of each row as text, uint8[n, twice as many]."""
+    single = np.ascontiguousarray(column).view(np.uint8).reshape(len(column), -1)
+    return _DIGITS[np.stack([single >> 4, single & 15], axis=2).reshape(len(column), -1)]
 
 
 def _uuids(mixed: NDArray[np.uint64], *, text: bool) -> NDArray[np.uint8]:
@@ -263,10 +250,8 @@ def _uuids(mixed: NDArray[np.uint64], *, text: bool) -> NDArray[np.uint8]:
     single[:, 8] = (single[:, 8] & 0x3F) | 0x80
     if not text:
         return single
-    digits = np.frombuffer(b"0123456789abcdef", np.uint8)
     out = np.full((mixed.size, 36), ord("-"), np.uint8)
-    for at, place in enumerate(_UUID_PLACES):
-        out[:, place], out[:, place + 1] = digits[single[:, at] >> 4], digits[single[:, at] & 15]
+    out[:, _UUID_PLACES] = _hex(single)
     return out
 
 
@@ -306,13 +291,9 @@ def encoded(columns: Columns, rows: NDArray[np.int64], codec: Codec) -> EncodedB
 async def produce(
     bootstrap_servers: str, topic: str, load: Load, advance: Callable[[int], object] = lambda _: None
 ) -> int:
-    """Write the input, partitions taking turns, and return how many records must pass.
+    """Write the input into a topic, partitions taking turns, and return how many records must pass.
 
-    Args:
-        bootstrap_servers: Of the broker.
-        topic: Exists.
-        load: What to write.
-        advance: Called with the number of records that were sent.
+    ``advance`` is called with the number of records that were sent since its last call.
     """
     link = await Client.open({"bootstrap_servers": bootstrap_servers}, "bench-load", [topic])
     producer = Producer(link, None)

@@ -60,16 +60,12 @@ class Results:
     Attributes:
         kind: Name of its file.
         at: When it began, UTC.
-        minutes: How long it took.
         commit: Of the checkout, with a + where that was changed; empty where git does not say.
-        machine: What it ran on.
-        repetitions: Of each system in the standard case.
         systems: Name with version, by module name.
         settings: What was set, by module name and guarantee; as in the standard case.
         missing: Why a system did not take part, by module name.
         records: By case, what its source held for Seqmark.
         runs: In the order in which they were made.
-        latency: At half load.
         spark: The comparison with Spark alone, as `benchmarks.studies.spark` returns it.
         redis: Bytes per id, as `benchmarks.studies.redis_ids` returns it.
     """
@@ -97,11 +93,9 @@ class Results:
         """Return the figures of a system's good runs of a case."""
         return [run.figures for run in self._runs(case, system, guarantee) if run.figures]
 
-    def failure(self, case: str, system: str, guarantee: str = "exactly_once") -> str:
-        """Return why a system's last bad run of a case failed; empty where none did."""
-        return next(
-            (run.failure for run in reversed([*self._runs(case, system, guarantee)]) if run.failure), ""
-        )
+    def failed(self, case: str, system: str) -> bool:
+        """Tell whether a run of a case failed, exactly once."""
+        return any(run.failure for run in self._runs(case, system, "exactly_once"))
 
     def entries(self, case: str) -> list[tuple[str, str]]:
         """Return (system, guarantee) that took part in a case, Seqmark's own first, then by their rates."""
@@ -151,15 +145,13 @@ class Spread:
     def of(cls, values: Iterable[float]) -> Spread | None:
         """Return median and range; None of nothing."""
         listed = list(values)
-        if not listed:
-            return None
-        return cls(statistics.median(listed), min(listed), max(listed), len(listed))
+        return cls(statistics.median(listed), min(listed), max(listed), len(listed)) if listed else None
 
 
 def median(figures: Iterable[Figures], what: Callable[[Figures], float]) -> float | None:
     """Return the median of one figure over repetitions; None where there is none."""
-    found = Spread.of(what(each) for each in figures)
-    return found.median if found else None
+    listed = [what(each) for each in figures]
+    return statistics.median(listed) if listed else None
 
 
 def machine() -> dict[str, Any]:
@@ -176,16 +168,14 @@ def machine() -> dict[str, Any]:
 def commit() -> str:
     """Return what is measured, as `Results.commit` has it."""
     git = shutil.which("git")
-    if git is None:
-        return ""
 
     def said(*words: str) -> str:
-        ran = subprocess.run([git, *words], cwd=RESULTS.parents[1], capture_output=True, text=True, check=False)
-        return ran.stdout.strip()
+        call = [git or "git", *words]
+        return subprocess.run(call, cwd=RESULTS, capture_output=True, text=True, check=False).stdout.strip()
 
     # The results of one benchmark are no change to the next.
-    changed = said("status", "--porcelain", "--", ".", ":!benchmarks/results")
-    return said("rev-parse", "--short", "HEAD") + ("+" if changed else "")
+    changed = git and said("status", "--porcelain", "--", ":/", ":!/benchmarks/results")
+    return said("rev-parse", "--short", "HEAD") + ("+" if changed else "") if git else ""
 
 
 def _cpu() -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from benchmarks.cases import STANDARD, scaled, turns
+from benchmarks.cases import STANDARD, Case, scaled, turns
 from benchmarks.cluster import create, remove
 from benchmarks.load import produce
 from benchmarks.measure.cost import FailedError, measure
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from benchmarks.cases import Case, Turn
+    from benchmarks.cases import Turn
     from benchmarks.load import Load
     from benchmarks.options import Options
     from benchmarks.peers import Guarantee, Peer
@@ -59,24 +59,13 @@ def _prepared(name: str) -> tuple[Peer | None, str]:
 
 
 class Bench:
-    """One benchmark on one broker.
-
-    Args:
-        options: What is asked for.
-        results: Filled.
-        servers: The broker's address.
-        broker: Its process id, None where it is not ours.
-        folder: For state and logs.
-    """
+    """One benchmark on one broker; ``broker`` is its process id, None where it is not ours."""
 
     def __init__(
         self, options: Options, results: Results, servers: str, broker: int | None, folder: Path
     ) -> None:
-        self._options = options
-        self._results = results
-        self._servers = servers
-        self._broker = broker
-        self._folder = folder
+        self._options, self._results = options, results
+        self._servers, self._broker, self._folder = servers, broker, folder
         self._systems: dict[str, Peer] = {}
         self._number = 0
 
@@ -172,15 +161,12 @@ class Bench:
 
     def _latency(self, system: str) -> None:
         peer = self._systems[system]
-        case = next((case for case in self._options.cases if case.name == STANDARD), None)
-        if case is None:
-            return
         for guarantee in self.guarantees(peer, brief=True):
             rate = median(self._results.of(STANDARD, system, guarantee), lambda figures: figures.half_wall_rate)
             if rate is None:
                 continue
             source = f"bench-offer-{system.replace('_', '-')}-{guarantee.replace('_', '-')}"
-            job = self._job(case, system, guarantee, source, LATENCY_PARTITIONS)
+            job = self._job(Case(STANDARD, ""), system, guarantee, source, LATENCY_PARTITIONS)
             for topic in (source, job.sink):
                 asyncio.run(create(self._servers, topic, LATENCY_PARTITIONS))
             half = int(rate / 2)
@@ -194,7 +180,5 @@ class Bench:
             finally:
                 self._clear(job)
                 asyncio.run(remove(self._servers, source))
-            p50, p99 = percentile(found, 0.5), percentile(found, 0.99)
-            self._results.latency.append(
-                Latency(system, guarantee, half, records, p50, p99, float(found.size - 1))
-            )
+            delays = percentile(found, 0.5), percentile(found, 0.99), float(found.size - 1)
+            self._results.latency.append(Latency(system, guarantee, half, records, *delays))

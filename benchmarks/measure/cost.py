@@ -20,7 +20,7 @@ import psutil
 
 from benchmarks.measure.processes import Tree, noise_s, running
 from benchmarks.measure.truth import WrongOutputError, check
-from benchmarks.peers import CHECKPOINTS, SAVEPOINTS
+from benchmarks.peers import CHECKPOINTS
 from processor.errors import SeqmarkError
 from processor.kafka.client import Client, TopicPartition
 from processor.kafka.offsets import committed
@@ -57,7 +57,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a run cost.
+    """What a run cost; "half" is its second half, see `figures`.
 
     Attributes:
         records: In the source.
@@ -66,12 +66,8 @@ class Figures:
         wall_s: From the start of the process until everything was committed.
         cpu_s: Of the whole process tree, start-up included.
         broker_cpu_s: Of the broker meanwhile.
-        half_records: Committed in the second half; see `figures`.
-        half_wall_s: Of the second half.
-        half_cpu_s: Of the second half.
         peak_rss_bytes: Of the process tree; pages that processes share count in each.
-        noise_before_s: The fixed loop before the start.
-        noise_after_s: The fixed loop after the end.
+        noise_before_s: The fixed loop before the start; ``noise_after_s``: after the end.
         ids: Different ids in the source: all of them are in the window at the end.
         local_bytes: Files of local state at the end, before or after the process was ended: what is more.
         remote_bytes: What state can be restored from: changelog topics on the broker's disk, or checkpoints.
@@ -114,12 +110,8 @@ def measure(
 ) -> Figures:
     """Run a system over a full source until it has committed all, measure it and check its output.
 
-    Args:
-        peer: The system.
-        job: What it does.
-        load: What is in the source.
-        broker: Process id of the broker, None where it is not ours.
-        advance: Called with the number of records that were committed since its last call.
+    ``broker`` is the process id of the broker, None where it is not ours; ``advance`` is called with the number
+    of records that were committed since its last call.
 
     Raises:
         FailedError: It ended, stood still or wrote something wrong.
@@ -137,7 +129,11 @@ def measure(
             advance(done - samples[-1].records)
             samples.append(Sample(time.monotonic() - began, tree.look(), broker_cpu, done))
 
-        repeats = asyncio.run(_until_done(process, peer, job, load, look))
+        asyncio.run(until_committed(process, job, load.records, look))
+        timestamps = peer.keeps_timestamps
+        repeats = asyncio.run(
+            check(job.bootstrap_servers, job.sink, load, job.guarantee, timestamps=timestamps)
+        )
         local, remote = state_bytes(job, data)
     return replace(
         figures(samples, repeats, tree.peak_rss_bytes, before, noise_s(), load.measured),
@@ -149,7 +145,7 @@ def measure(
 
 
 @contextmanager
-def program(peer: Peer, job: Job, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+def program(peer: Peer, job: Job) -> Iterator[subprocess.Popen[bytes]]:
     """Run a system while the block runs; what fails in the block quotes the end of its log.
 
     Raises:
@@ -157,19 +153,11 @@ def program(peer: Peer, job: Job, **environment: str) -> Iterator[subprocess.Pop
     """
     log = job.folder / LOG
     try:
-        with running(peer.command(job), {**peer.environment(job), **environment}, log) as process:
+        with running(peer.command(job), peer.environment(job), log) as process:
             yield process
     except (FailedError, WrongOutputError, SeqmarkError) as error:
         text = log.read_text(errors="replace")[-_LOG_CHARACTERS:]
         raise FailedError(f"{peer.name}, {job.guarantee}: {error}. The end of its log:\n{text}") from error
-
-
-async def _until_done(
-    process: subprocess.Popen[bytes], peer: Peer, job: Job, load: Load, look: Callable[[int], None]
-) -> int:
-    """Look until all is committed, and return how many records the sink has more than once."""
-    await until_committed(process, job, load.records, look)
-    return await check(job.bootstrap_servers, job.sink, load, job.guarantee, timestamps=peer.keeps_timestamps)
 
 
 async def until_committed(
@@ -202,33 +190,26 @@ async def until_committed(
 def state_bytes(job: Job, data: Path | None) -> tuple[int, int]:
     """Return the bytes of a run's local state, and of what it can be restored from.
 
-    Segments of topics are counted without their indexes, which a broker makes larger than they are, and
-    checkpoints by their folder's name.
-
-    Args:
-        job: Whose.
-        data: The broker's folder; None where it is not ours: then its part is 0.
+    ``data`` is the broker's folder; None where it is not ours: then its part is 0. Segments of topics are
+    counted without their indexes, which a broker makes larger than they are.
     """
-    local = remote = 0
+    sizes = [0, 0]
     for file in job.folder.rglob("*"):
         with suppress(FileNotFoundError):  # a store tidies up while we look
             if file.is_file() and not _is_no_state(file, job.folder):
-                if job.folder / CHECKPOINTS in file.parents:
-                    remote += file.stat().st_size
-                else:
-                    local += file.stat().st_size
+                sizes[CHECKPOINTS in file.relative_to(job.folder).parts] += file.stat().st_size
     for file in data.glob(f"**/*{job.group}*/*.log") if data else ():
         with suppress(FileNotFoundError):
             if not file.parent.name.startswith(job.sink):
-                remote += file.stat().st_size
-    return local, remote
+                sizes[True] += file.stat().st_size
+    return sizes[False], sizes[True]
 
 
 def _is_no_state(file: Path, folder: Path) -> bool:
-    """Tell the log, what is made at the end, libraries that a system unpacks, and Spark's shuffles."""
-    if file == folder / LOG or folder / SAVEPOINTS in file.parents or file.suffix in {".so", ".jar"}:
-        return True
-    return any(part.startswith("blockmgr-") for part in file.relative_to(folder).parts)
+    """Identify the log, libraries that a system unpacks, and Spark's shuffles."""
+    parts = file.relative_to(folder).parts
+    shuffles = any(part.startswith("blockmgr-") for part in parts)
+    return shuffles or parts == (LOG,) or file.suffix in {".so", ".jar"}
 
 
 def figures(
@@ -252,17 +233,7 @@ def figures(
     before = last.records / 2 if measured is None else last.records - measured
     late = [sample for sample in fresh if sample.records >= before]
     start, end = late[0] if late else [samples[0], *fresh][-1], late[-1] if len(late) > 1 else last
-    return Figures(
-        records=last.records,
-        repeats=repeats,
-        first_s=next(sample.at_s for sample in samples if sample.records),
-        wall_s=last.at_s,
-        cpu_s=last.cpu_s,
-        broker_cpu_s=last.broker_cpu_s,
-        half_records=end.records - start.records,
-        half_wall_s=end.at_s - start.at_s,
-        half_cpu_s=end.cpu_s - start.cpu_s,
-        peak_rss_bytes=peak_rss_bytes,
-        noise_before_s=noise_before_s,
-        noise_after_s=noise_after_s,
-    )
+    first_s = next(sample.at_s for sample in samples if sample.records)
+    whole = last.records, repeats, first_s, last.at_s, last.cpu_s, last.broker_cpu_s
+    records, wall_s, cpu_s = end.records - start.records, end.at_s - start.at_s, end.cpu_s - start.cpu_s
+    return Figures(*whole, records, wall_s, cpu_s, peak_rss_bytes, noise_before_s, noise_after_s)

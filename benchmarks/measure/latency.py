@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from benchmarks.load import Load, as_columns, encoded
+from benchmarks.load import RECORD_OVERHEAD_BYTES, Load
 from benchmarks.measure.cost import FailedError, program
 from processor.kafka.client import Client, TopicPartition
 from processor.kafka.fetch import Fetcher
@@ -39,11 +39,10 @@ TAIL_S = 30.0
 
 
 class Times(NamedTuple):
-    """Seconds for which a load is offered.
+    """Seconds for which a load is offered; what comes in the first, ``warm_s``, is not looked at.
 
-    What comes in the first, ``warm_s``, is not looked at: caches fill, JVMs compile. The broker's takes 0.2 to
-    0.3 of a core for some 15 s of such small requests, whatever it has done before; p99 is up to twice as long
-    then. What comes in ``counted_s`` is.
+    Caches fill, JVMs compile: the broker's takes 0.2 to 0.3 of a core for some 15 s of such small requests,
+    whatever it has done before; p99 is up to twice as long then.
     """
 
     warm_s: float
@@ -61,21 +60,12 @@ class Offer(NamedTuple):
 def make_offer(load: Load, rate: int, warm_s: float) -> Offer:
     """Cut a load into ticks; its first tick only shows that the system is there."""
     each = max(1, round(rate * TICK_S / load.partitions))
-    lanes: list[list[EncodedBatch]] = []
-    for partition in range(load.partitions):
-        numbers = load.numbers(partition)
-        lane = []
-        step = each * max(1, 50_000 // each)
-        for at in range(0, numbers.size // each * each, step):
-            chunk = numbers[at : at + step]
-            columns = as_columns(load.bodies(partition, chunk), np.zeros(chunk.size, np.int64))
-            lane += [
-                encoded(columns, np.arange(first, first + each), load.codec)
-                for first in range(0, chunk.size // each * each, each)
-            ]
-        lanes.append(lane)
+    # Batches of so many records, which all have the batch's time.
+    even = replace(load, step_ms=0, batch_bytes=each * (load.form.width + RECORD_OVERHEAD_BYTES))
+    numbers = range(load.partitions)
+    lanes = [[batch for batch in even.batches(number) if batch.count == each] for number in numbers]
     count = min(map(len, lanes))
-    passing = sum(int(load.numbers(number)[: count * each].max()) + 1 for number in range(load.partitions))
+    passing = sum(int(load.numbers(number)[: count * each].max()) + 1 for number in numbers)
     return Offer([list(tick) for tick in zip(*(lane[:count] for lane in lanes), strict=True)], passing, warm_s)
 
 
@@ -83,7 +73,7 @@ def measure_latency(peer: Peer, job: Job, rate: int, times: Times) -> tuple[int,
     """Offer a rate to a system for some time, with the standard case's records.
 
     Returns:
-        How many records were looked at, and by milliseconds how many took so long, int64[longest + 1].
+        How many records were looked at; and by milliseconds how many took so long, int64[longest + 1].
 
     Raises:
         FailedError: It ended, lost records, or did not catch up.

@@ -33,8 +33,10 @@ class Tree:
 
     def look(self) -> float:
         """Return the CPU seconds until now, user and system, of those that have ended too."""
-        rss = 0
-        for process in self._processes():
+        rss, family = 0, [self._root]
+        with suppress(psutil.Error):
+            family += self._root.children(recursive=True)
+        for process in family:
             with suppress(psutil.Error):
                 with process.oneshot():
                     times = process.cpu_times()
@@ -43,15 +45,6 @@ class Tree:
                 self._seen[identity] = times.user + times.system
         self.peak_rss_bytes = max(self.peak_rss_bytes, rss)
         return sum(self._seen.values())
-
-    def _processes(self) -> list[psutil.Process]:
-        with suppress(psutil.Error):
-            return [self._root, *self._root.children(recursive=True)]
-        return [self._root]
-
-    def pids(self) -> list[int]:
-        """Return the processes that live now."""
-        return [process.pid for process in self._processes() if process.is_running()]
 
 
 def noise_s() -> float:
@@ -92,11 +85,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     with suppress(subprocess.TimeoutExpired):
         process.wait(END_S)
-    left = [child for child in family if child.is_running()]
-    for child in left:
+    for child in family:
         with suppress(psutil.Error):
             child.terminate()
-    for child in psutil.wait_procs(left, timeout=5)[1]:
+    for child in psutil.wait_procs(family, timeout=5)[1]:
         with suppress(psutil.Error):
             child.kill()
     if process.poll() is None:

@@ -39,14 +39,7 @@ class MissingError(WrongOutputError):
 async def check(
     bootstrap_servers: str, topic: str, load: Load, guarantee: Guarantee, *, timestamps: bool = True
 ) -> int:
-    """Compare a sink with what must have passed.
-
-    Args:
-        bootstrap_servers: Of the broker.
-        topic: The sink.
-        load: What was in the source.
-        guarantee: What was promised.
-        timestamps: Whether they have to be as they were.
+    """Compare a sink with what must have passed of a load; ``timestamps``: they have to be as they were.
 
     Returns:
         How many records are there more than once: 0 with exactly_once.
@@ -59,11 +52,10 @@ async def check(
         deadline = time.monotonic() + PATIENCE_S
         reader, repeats = StreamReader(link), 0
         for partition in range(load.partitions):
+            tp = TopicPartition(topic, partition)
             while True:
                 try:
-                    repeats += await _check(
-                        reader, TopicPartition(topic, partition), load, guarantee, timestamps=timestamps
-                    )
+                    repeats += await _check(reader, tp, load, guarantee, timestamps=timestamps)
                     break
                 except MissingError:
                     if time.monotonic() > deadline:

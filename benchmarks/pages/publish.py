@@ -74,7 +74,6 @@ _BLOCKS: dict[str, Callable[[Results], str | tables.Rows]] = {
     "promises": tables.promises,
     "latency": tables.latency,
     "spark": tables.spark,
-    "delays": tables.delays,
     "ids-machine": machine,
     "ids-noise": tables.noise,
     "ids-missing": missing,

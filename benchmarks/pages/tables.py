@@ -59,11 +59,8 @@ def rounded(value: float | None) -> str:
 def spread(values: Iterable[float]) -> str:
     """Return median and range."""
     found = Spread.of(values)
-    if found is None:
-        return NONE
-    if found.count == 1:
-        return rounded(found.median)
-    return f"{rounded(found.median)} ({rounded(found.low)}-{rounded(found.high)})"
+    middle = rounded(found.median if found else None)
+    return f"{middle} ({rounded(found.low)}-{rounded(found.high)})" if found and found.count > 1 else middle
 
 
 def medians(figures: Sequence[Figures], *columns: Callable[[Figures], float]) -> list[str]:
@@ -116,7 +113,7 @@ def cases(results: Results) -> Rows:
     rows: list[tuple[str, ...]] = []
     for case in CASES:
         figures = results.of(case.name, SEQMARK)
-        if figures or results.failure(case.name, SEQMARK):
+        if figures or results.failed(case.name, SEQMARK):
             least, aim = targets(case, results)
             own = median(figures, half)
             beside = median(results.of(case.name, "kafka_streams"), half)
@@ -171,16 +168,16 @@ def promises(results: Results) -> Rows:
         rows.append((name, f"{factor:.0f} times", shown, good))
     loose = steady_rate(results, STANDARD, SEQMARK, "at_least_once")
     cost = 1 - ours / loose if ours and loose else None
-    shown = NONE if cost is None else f"{cost:.0%}"
-    good = NONE if cost is None else "yes" if cost <= COST_OF_EXACTNESS else "no"
-    rows.append(
-        ("what exactly once costs against at least once", f"{COST_OF_EXACTNESS:.0%} at most", shown, good)
+    target = f"{COST_OF_EXACTNESS:.0%} at most"
+    shown, good = (
+        (NONE, NONE) if cost is None else (f"{cost:.0%}", "yes" if cost <= COST_OF_EXACTNESS else "no")
     )
+    rows.append(("what exactly once costs against at least once", target, shown, good))
     bound = COMMIT_MS + LATENCY_OVER_MS
     p99 = next((each.p99_ms for each in results.latency if (each.system, each.guarantee) == OURS), None)
-    shown = NONE if p99 is None else f"{p99:.0f} ms"
+    shown, good = (NONE, NONE) if p99 is None else (f"{p99:.0f} ms", "yes" if p99 <= bound else "no")
     # A quick run's broker is not warm yet, and a part may be of one.
-    good = NONE if p99 is None or results.kind != "latest" else "yes" if p99 <= bound else "no"
+    good = good if results.kind == "latest" else NONE
     rows.append(("p99 from produce to visible at half load", f"{bound} ms at most", shown, good))
     return Rows(("promise", "target", "measured", "reached"), rows, 4)
 
@@ -198,15 +195,10 @@ def times(value: float, least: float) -> tuple[str, str]:
 
 def latency(results: Results) -> Rows:
     """List delays from produce to visible."""
-    rows = [
-        (
-            results.title(each.system),
-            WORDS[each.guarantee],
-            f"{each.rate:,}",
-            *(f"{ms:.0f}" for ms in (each.p50_ms, each.p99_ms, each.most_ms)),
-        )
-        for each in results.latency
-    ]
+    rows = []
+    for each in results.latency:
+        delays = (f"{ms:.0f}" for ms in (each.p50_ms, each.p99_ms, each.most_ms))
+        rows.append((results.title(each.system), WORDS[each.guarantee], f"{each.rate:,}", *delays))
     return Rows(("system", "guarantee", "records per s offered", "p50 ms", "p99 ms", "slowest ms"), rows, 2)
 
 
@@ -238,9 +230,9 @@ def spark(results: Results) -> Rows:
         )
         for name, (cost, us) in ways.items()
     ]
-    whole = f"{alone['cpu_s'] / both['cpu_s']:.1f} times"
     half_way = f"{warm['alone'] / warm['both']:.1f} times" if warm["alone"] and warm["both"] else NONE
-    rows.append(("Seqmark and Spark are ahead by", *[""] * 3, whole, half_way, *[""] * 3))
+    factors = f"{alone['cpu_s'] / both['cpu_s']:.1f} times", half_way
+    rows.append(("Seqmark and Spark are ahead by", *[""] * 3, *factors, *[""] * 3))
     titles = (
         "way", "wall s", "CPU s", "broker CPU s", "records per CPU s", "CPU µs a record, 2nd half",
         "state rows, most", "state files MB", "peak memory MB",
@@ -249,27 +241,15 @@ def spark(results: Results) -> Rows:
 
 
 def _warm(found: dict[str, Any]) -> dict[str, float | None]:
-    """Return CPU microseconds a record of the raw topic once a JVM is warm; the worker's include its start."""
-    costs, records = found["costs"], found["records"]
-    us: dict[str, float | None] = {"worker": costs["worker"]["cpu_s"] / records * 1e6}
+    """Return CPU µs per record of the raw topic once a JVM is warm; the worker's include its start."""
+    records = found["records"]
+    us: dict[str, float | None] = {"worker": found["costs"]["worker"]["cpu_s"] / records * 1e6}
     for name in ("sink", "alone"):
-        cost = costs[name]
-        share = cost["rows"] / records
-        us[name] = cost["half_cpu_s"] / cost["half_rows"] * share * 1e6 if cost.get("half_rows") else None
+        cost = found["costs"][name]
+        each = cost["half_cpu_s"] / cost["half_rows"] if cost.get("half_rows") else None
+        us[name] = each and each * cost["rows"] / records * 1e6
     us["both"] = us["worker"] + us["sink"] if us["worker"] and us["sink"] else None
     return us
-
-
-def delays(results: Results) -> Rows:
-    """List delays from event to aggregate."""
-    rows = []
-    for way, found in results.spark.get("delays", {}).items():
-        shown = ["failed", *[NONE] * 4]
-        if "failure" not in found:
-            counts = (f"{found[name]:,}" for name in ("rate", "events"))
-            shown = [*counts, *(f"{found[name]:,.0f}" for name in ("p50_ms", "p99_ms", "most_ms"))]
-        rows.append(({"seqmark": "Seqmark and Spark", "alone": "Spark alone"}[way], *shown))
-    return Rows(("way", "events per s", "events", "p50 ms", "p99 ms", "slowest ms"), rows)
 
 
 def settings(results: Results) -> Rows:

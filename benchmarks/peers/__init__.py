@@ -47,8 +47,6 @@ COMMIT_MS = 100
 """How often a system commits where that can be set: the default of Kafka Streams (exactly once) and Seqmark."""
 CHECKPOINTS = "checkpoints"
 """Folder of a job for what a state is restored from where that is no topic."""
-SAVEPOINTS = "savepoints"
-"""Folder of a job for what is made when it is ended, which counts as no state."""
 
 SEQMARK = "seqmark"
 RECEIPTS = "seqmark_receipts"

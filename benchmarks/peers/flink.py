@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.peers import CHECKPOINTS, SAVEPOINTS, WINDOW_DAYS
-from benchmarks.peers.java import JavaPeer, Program
+from benchmarks.peers import CHECKPOINTS, WINDOW_DAYS
+from benchmarks.peers.java import JavaPeer
 
 if TYPE_CHECKING:
     from benchmarks.peers import Job
@@ -17,16 +17,12 @@ if TYPE_CHECKING:
 VERSION = "2.2.1"
 CONNECTOR = "5.0.0-2.2"
 """Flink 2.3 is out, but no Kafka connector that was made for it."""
-PROGRAM = Program(
-    "FlinkDedup",
-    "flink",
-    (
-        f"org.apache.flink:flink-clients:{VERSION}",
-        f"org.apache.flink:flink-streaming-java:{VERSION}",
-        f"org.apache.flink:flink-statebackend-rocksdb:{VERSION}",
-        f"org.apache.flink:flink-connector-base:{VERSION}",
-        f"org.apache.flink:flink-connector-kafka:{CONNECTOR}",
-    ),
+COORDINATES = (
+    f"org.apache.flink:flink-clients:{VERSION}",
+    f"org.apache.flink:flink-streaming-java:{VERSION}",
+    f"org.apache.flink:flink-statebackend-rocksdb:{VERSION}",
+    f"org.apache.flink:flink-connector-base:{VERSION}",
+    f"org.apache.flink:flink-connector-kafka:{CONNECTOR}",
 )
 JVM = (
     "-Xms1536m",
@@ -64,8 +60,7 @@ IDS = {
 
 class _Flink(JavaPeer):
     name = f"Flink {VERSION}"
-    java = PROGRAM
-    flags = JVM
+    program, jars, coordinates, flags = "FlinkDedup", "flink", COORDINATES, JVM
 
     def supports(self, job: Job) -> bool:
         return job.ids != "json"
@@ -79,11 +74,9 @@ class _Flink(JavaPeer):
             "job.guarantee": job.guarantee,
             "job.sequence": job.sequence,
             "job.scope": job.scope,
-            "job.savepoints": (job.folder / SAVEPOINTS).as_uri(),
             "execution.checkpointing.storage": "filesystem",
             "execution.checkpointing.dir": (job.folder / CHECKPOINTS).as_uri(),
             "io.tmp.dirs": str(job.folder),
-            **_resumed(job),
         }
 
     def tuned(self, job: Job) -> dict[str, str]:
@@ -95,14 +88,6 @@ class _Flink(JavaPeer):
             **TUNED,
             **({**ids, **IDS} if job.ids else {"state.backend.type": "hashmap"}),
         }
-
-
-def _resumed(job: Job) -> dict[str, str]:
-    """Name the last checkpoint of a run that was killed: whoever starts Flink again has to do that."""
-    found = sorted(
-        (job.folder / CHECKPOINTS).glob("*/chk-*/_metadata"), key=lambda file: file.stat().st_mtime_ns
-    )
-    return {"execution.state-recovery.path": found[-1].parent.as_uri()} if found else {}
 
 
 PEER = _Flink()

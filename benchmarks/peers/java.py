@@ -1,6 +1,6 @@
 """Compiles a peer in Java once, and says how it is started.
 
-Its jars are resolved as the broker's are. Classes lie in a folder of the cache whose name is a hash of source,
+Its jars are resolved as the broker's are. Classes lie in a folder of the cache whose name is a hash of sources,
 coordinates and compiler, so that nothing is compiled while anything is measured. The folder appears by one
 rename, so it is whole or not there.
 """
@@ -11,7 +11,6 @@ import hashlib
 import os
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,81 +28,22 @@ if TYPE_CHECKING:
 SOURCES = Path(__file__).parent / "programs"
 LOGGING = ("org.slf4j:slf4j-simple:1.7.36",)
 """To stderr; the broker's, so that one copy is in Ivy's cache."""
-JVM_FLAGS = (
-    "-XX:-UsePerfData",
-    "-Djava.awt.headless=true",
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-)
+JVM_FLAGS = ("-XX:-UsePerfData", "-Djava.awt.headless=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 """For each of them; what is tuned stands with the peer."""
 _COMPILE_TIMEOUT_S = 120
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
-    """One of the sources here.
+class JavaPeer(Peer):
+    """A peer whose program is a class in ``programs/``, compiled with ``Values.java``.
 
     Attributes:
-        main: The class, and the name of its file.
         jars: Short name of the set of jars, for its folder and for messages.
         coordinates: ``group:artifact:revision`` of what it is compiled and run with.
-    """
-
-    main: str
-    jars: str
-    coordinates: tuple[str, ...]
-
-    def class_path(self, say: Callable[[str], None] = lambda _: None) -> str:
-        """Return jars and classes as Java's ``-cp`` takes them, at once if the cache has them.
-
-        Raises:
-            BrokerError: There is no suitable JDK, the jars cannot be fetched, or the source does not compile.
-        """
-        jars = [str(jar) for jar in resolve([*self.coordinates, *LOGGING], self.jars, say=say)]
-        return os.pathsep.join([str(self._classes(jars, say)), *jars])
-
-    def _classes(self, jars: list[str], say: Callable[[str], None]) -> Path:
-        source, java = SOURCES / f"{self.main}.java", find_java()
-        made_of = [source.read_bytes(), *(name.encode() for name in (*self.coordinates, str(java.major)))]
-        digest = hashlib.sha256(b"\0".join(made_of)).hexdigest()[:16]
-        folder = cache_dir() / "peers" / f"{self.main}-{digest}"
-        if folder.is_dir():
-            return folder
-        compiler = java.home / "bin" / "javac"
-        if not compiler.is_file():
-            raise BrokerError(
-                f"{java.home} has no bin/javac: it is a runtime only. "
-                "Install a JDK 17 or 21 (Debian and Ubuntu: openjdk-17-jdk-headless)."
-            )
-        say(f"compiling {source.name}")
-        try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=".compile-", dir=folder.parent) as made:
-                classes = Path(made) / "classes"
-                run = subprocess.run(
-                    [compiler, "-nowarn", "-proc:none", "-d", classes, "-cp", os.pathsep.join(jars), source],
-                    capture_output=True,
-                    text=True,
-                    timeout=_COMPILE_TIMEOUT_S,
-                    check=False,
-                )
-                if run.returncode != 0:
-                    raise BrokerError(f"{source.name} does not compile:\n{run.stderr or run.stdout}")
-                if not folder.is_dir():  # somebody else may have been quicker
-                    classes.rename(folder)
-        except (OSError, subprocess.TimeoutExpired) as exc:
-            raise BrokerError(f"{source.name} cannot be compiled into {folder}: {exc}") from exc
-        return folder
-
-
-class JavaPeer(Peer):
-    """A peer whose program is in Java.
-
-    Attributes:
-        java: The program.
         flags: Of its JVM, beside `JVM_FLAGS`.
     """
 
-    java: Program
+    jars: str
+    coordinates: tuple[str, ...]
     flags: tuple[str, ...]
 
     def arguments(self, job: Job) -> dict[str, str]:
@@ -117,7 +57,7 @@ class JavaPeer(Peer):
     def prepare(self, say: Callable[[str], None]) -> str | None:
         """Fetch and compile what is not in the cache."""
         try:
-            self.java.class_path(say)
+            self.class_path(say)
         except BrokerError as exc:
             return str(exc)
         return None
@@ -125,9 +65,47 @@ class JavaPeer(Peer):
     def command(self, job: Job) -> list[str]:
         """Return the command line: Java with its flags, and the arguments as ``name=value``."""
         given = [f"{name}={value}" for name, value in {**self.arguments(job), **self.tuned(job)}.items()]
-        flags = (*self.flags, *JVM_FLAGS, "-cp", self.java.class_path())
-        return [str(find_java().path), *flags, self.java.main, *given]
+        flags = (*self.flags, *JVM_FLAGS, "-cp", self.class_path())
+        return [str(find_java().path), *flags, self.program, *given]
 
     def settings(self, job: Job) -> dict[str, str]:
         """Return flags and settings."""
         return {"java": " ".join(self.flags), **self.tuned(job)}
+
+    def class_path(self, say: Callable[[str], None] = lambda _: None) -> str:
+        """Return jars and classes as Java's ``-cp`` takes them, at once if the cache has them.
+
+        Raises:
+            BrokerError: There is no suitable JDK, the jars cannot be fetched, or the sources do not compile.
+        """
+        jars = os.pathsep.join(map(str, resolve([*self.coordinates, *LOGGING], self.jars, say=say)))
+        sources, java = [SOURCES / f"{name}.java" for name in (self.program, "Values")], find_java()
+        used = [*(each.read_text() for each in sources), *self.coordinates, str(java.major)]
+        digest = hashlib.sha256("\0".join(used).encode()).hexdigest()[:16]
+        folder = cache_dir() / "peers" / f"{self.program}-{digest}"
+        if not folder.is_dir():
+            compiler = java.home / "bin" / "javac"
+            if not compiler.is_file():
+                raise BrokerError(
+                    f"{java.home} has no bin/javac: it is a runtime only. "
+                    "Install a JDK 17 or 21 (Debian and Ubuntu: openjdk-17-jdk-headless)."
+                )
+            say(f"compiling {self.program}")
+            _compile([str(compiler), "-nowarn", "-proc:none", "-cp", jars, *map(str, sources)], folder)
+        return os.pathsep.join([str(folder), jars])
+
+
+def _compile(call: list[str], folder: Path) -> None:
+    limit_s = _COMPILE_TIMEOUT_S
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".compile-", dir=folder.parent) as made:
+            classes = Path(made) / "classes"
+            call = [*call, "-d", str(classes)]
+            run = subprocess.run(call, capture_output=True, text=True, timeout=limit_s, check=False)
+            if run.returncode != 0:
+                raise BrokerError(f"{folder.name} does not compile:\n{run.stderr or run.stdout}")
+            if not folder.is_dir():  # somebody else may have been quicker
+                classes.rename(folder)
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise BrokerError(f"{folder} cannot be compiled: {exc}") from exc

@@ -10,13 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.peers import COMMIT_MS, WINDOW_DAYS
-from benchmarks.peers.java import JavaPeer, Program
+from benchmarks.peers.java import JavaPeer
 
 if TYPE_CHECKING:
     from benchmarks.peers import Job
 
 VERSION = "4.3.1"
-PROGRAM = Program("KafkaStreamsDedup", "kafka-streams", (f"org.apache.kafka:kafka-streams:{VERSION}",))
 JVM = ("-Xms1g", "-Xmx1g", "-XX:+UseParallelGC")
 TUNED = {
     # Each thread has clients and transactions of its own: two gave 197,000 records per CPU second, one 219,000
@@ -39,8 +38,8 @@ TUNED = {
 
 class _KafkaStreams(JavaPeer):
     name = f"Kafka Streams {VERSION}"
-    java = PROGRAM
-    flags = JVM
+    program, jars, flags = "KafkaStreamsDedup", "kafka-streams", JVM
+    coordinates = (f"org.apache.kafka:kafka-streams:{VERSION}",)
 
     def supports(self, job: Job) -> bool:  # noqa: ARG002 - it can do all of them
         return True

@@ -12,13 +12,12 @@ Bytes are what the server says that it uses (``used_memory``), less what it used
 
 from __future__ import annotations
 
-import re
 import shutil
-import socket
+import subprocess
 import sys
 import tempfile
 import time
-from contextlib import closing
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,14 +31,13 @@ from benchmarks.studies.spark import free_port
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SERVER = "redis-server"
+SERVER, CLIENT = "redis-server", "redis-cli"
 IDS = 1_000_000
 ID_BYTES = 16
 BUCKET_IDS = 100
 """On average; listpacks are searched from their beginning, so they are kept short."""
 MOST_BUCKET_IDS = 256
 """No bucket of 100 on average gets so many: that is 15 standard deviations away."""
-PIPELINE = 5_000
 START_S = 10.0
 POLL_S = 0.05
 
@@ -75,54 +73,36 @@ def filled(commands: list[bytes]) -> tuple[str, int]:
     Raises:
         FailedError: It does not answer, or refuses one.
     """
-    port = free_port()
+    port = str(free_port())
     options = {
         "port": port, "bind": "127.0.0.1", "save": "", "appendonly": "no", "daemonize": "no",
-        "hash-max-listpack-entries": MOST_BUCKET_IDS,
+        "hash-max-listpack-entries": str(MOST_BUCKET_IDS),
     }  # fmt: skip
-    given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    given = [word for name, value in options.items() for word in (f"--{name}", value)]
+
+    def tell(*words: str, text: bytes = b"") -> bytes:
+        done = subprocess.run([CLIENT, "-p", port, *words], input=text, capture_output=True, check=False)
+        if done.returncode:
+            raise FailedError(f"Redis answers {(done.stdout + done.stderr)[-500:].decode(errors='replace')}")
+        return done.stdout
+
+    def info() -> dict[str, str]:
+        return dict(line.split(":", 1) for line in tell("INFO").decode().splitlines() if ":" in line)
+
     with (
         tempfile.TemporaryDirectory(prefix="seqmark-redis-") as folder,
         running([SERVER, *given, "--dir", folder], {}, Path(folder) / "log"),
-        closing(_open(port)) as link,
     ):
-        before = _info(link)
-        for start in range(0, len(commands), PIPELINE):
-            some = commands[start : start + PIPELINE]
-            link.sendall(b"".join(some))
-            if refused := [line for line in _answers(link, len(some)) if line.startswith(b"-")]:
-                raise FailedError(f"Redis answers {refused[0].decode(errors='replace')}")
-        after = _info(link)
-    return after["redis_version"], int(after["used_memory"]) - int(before["used_memory"])
-
-
-def _open(port: int) -> socket.socket:
-    deadline = time.monotonic() + START_S
-    while True:
-        try:
-            return socket.create_connection(("127.0.0.1", port), timeout=60)
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise FailedError(f"Redis does not start: {error}") from error
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            with suppress(FailedError):
+                tell("PING")
+                break
             time.sleep(POLL_S)
-
-
-def _answers(link: socket.socket, count: int) -> list[bytes]:
-    """Return that many answers of one line each."""
-    told = b""
-    while told.count(b"\r\n") < count:
-        if not (part := link.recv(1 << 20)):
-            raise FailedError("Redis answers nothing")
-        told += part
-    return told.split(b"\r\n")
-
-
-def _info(link: socket.socket) -> dict[str, str]:
-    link.sendall(command(b"INFO"))
-    told = b""
-    while not (head := re.match(rb"\$(\d+)\r\n", told)) or len(told) < head.end() + int(head[1]) + 2:
-        told += link.recv(1 << 20)
-    return dict(line.split(":", 1) for line in told.decode().splitlines() if ":" in line)
+        before = info()
+        tell("--pipe", text=b"".join(commands))
+        after = info()
+    return after["redis_version"], int(after["used_memory"]) - int(before["used_memory"])
 
 
 def run_redis(ids: int = IDS) -> dict[str, Any]:
@@ -131,7 +111,7 @@ def run_redis(ids: int = IDS) -> dict[str, Any]:
     Returns:
         By way, with the server's version in its name: ``ids`` and ``bytes``; or ``missing``, why it was not.
     """
-    if shutil.which(SERVER) is None:
+    if not (shutil.which(SERVER) and shutil.which(CLIENT)):
         return {"missing": f"{SERVER} is not installed (Debian and Ubuntu: apt-get install redis-server)"}
     made = np.random.default_rng(7).bytes(ids * ID_BYTES)
     listed = [made[at : at + ID_BYTES] for at in range(0, len(made), ID_BYTES)]

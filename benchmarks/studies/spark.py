@@ -8,7 +8,7 @@ Two ways over the same input, each from cold processes to the end of the topic:
 Same parsing, windows, watermark, batches, output, partitions, memory and state store. CPU seconds are those of
 whole process trees, JVM and its start included; the broker's are shown beside (in the first way it writes the
 clean topic too). Of each Spark process the second half of its batches is told apart, when its JVM is warm. Both
-outputs must hold the same rows. `benchmarks.studies.spark_delay` adds the delay from event to aggregate.
+outputs must hold the same rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.cluster import cluster
 from benchmarks.measure.cost import FailedError
 from benchmarks.measure.processes import Tree, running
-from benchmarks.studies.spark_delay import DUPLICATES, PIPELINE, SINK, DelayError, measure_delay
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,10 +37,37 @@ SAMPLE_S = 0.25
 STATE = ("seqmark_sink_state_rows", "seqmark_sink_state_bytes", "seqmark_sink_state_disk_bytes")
 ROWS = "seqmark_sink_rows_total"
 LONGEST_S = 900.0
-NAME = "bench-spark"
-WAYS = ("seqmark", "alone")
-OUTPUT = """\
+DUPLICATES = 0.05
+PIPELINE = """\
+[kafka]
+bootstrap_servers = "{servers}"
+
+[worker]
+application_id = "bench-spark"
+state_dir = "{folder}/state"
+web_port = 0
+
+[[pipelines]]
+name = "clicks"
+source = "bench-spark.raw"
+sink = "bench-spark.clean"
+
+[pipelines.dedup]
+mode = "watermark"
+sequence = {{ from = "header", name = "seq", format = "int64" }}
+"""
+SINK = """
+[[sinks]]
+name = "{sink}"
+topic = "bench-spark.clean"
+event = "schemas.events:ClickEvent"
+time_field = "occurred_at"
+window = "1 hour"
+watermark = "1 hour"
+group_by = ["campaign"]
+aggregates = {{ events = "count", revenue = "sum:amount" }}
 output = {{ kind = "parquet", path = "{folder}/{sink}-rows" }}
+checkpoint = "{folder}/{sink}-checkpoint"
 max_offsets_per_trigger = {batch}
 """
 
@@ -51,10 +77,7 @@ class Cost:
     """What a program took.
 
     Attributes:
-        wall_s: From its start to its end.
-        cpu_s: Of its process tree.
         broker_cpu_s: Of the broker meanwhile.
-        peak_rss_bytes: Of its process tree.
         rows: Records that Spark has read.
         half_rows: Of those, the ones after the first look that found half of them read.
         half_cpu_s: Of the process tree, from that look to the last one that found new ones.
@@ -74,7 +97,7 @@ class Cost:
 
 
 def run_spark(records: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Measure both ways and the delay of both.
+    """Measure both ways.
 
     Returns:
         Figures as JSON takes them.
@@ -85,9 +108,8 @@ def run_spark(records: int, say: Callable[[str], None]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="seqmark-bench-") as name, cluster(say) as (servers, broker):
         folder, batch, port = Path(name), max(records // BATCHES, 1), free_port()
         config = folder / "bench.toml"
-        given = {"servers": servers, "name": NAME, "folder": folder, "batch": batch, "watermark": "1 hour"}
-        sinks = "".join((SINK + OUTPUT).format(**given, sink=each) for each in WAYS)
-        config.write_text(PIPELINE.format(**given) + sinks)
+        sinks = "".join(SINK.format(folder=folder, batch=batch, sink=each) for each in ("seqmark", "alone"))
+        config.write_text(PIPELINE.format(servers=servers, folder=folder) + sinks)
         python = [sys.executable, "-m"]
 
         def ours(command: str, *options: str) -> list[str]:
@@ -96,10 +118,10 @@ def run_spark(records: int, say: Callable[[str], None]) -> dict[str, Any]:
         say(f"Spark: producing {records:,} records")
         counted = ("--records", str(records), "--duplicates", str(DUPLICATES), "--seed", "7")
         measure(ours("generate", "--pipeline", "clicks", *counted), folder, None)
-        rival = [*python, "benchmarks.studies.spark_alone", str(config), "alone", str(port), "--available-now"]
+        rival = [*python, "benchmarks.studies.spark_alone", str(config), "alone", str(port)]
         metrics = ("--metrics-port", str(port))
         programs = {
-            "worker": (ours("worker", "--drain"), 0, f"{NAME}-state"),
+            "worker": (ours("worker", "--drain"), 0, "state"),
             "sink": (
                 ours("sink", "--name", "seqmark", "--available-now", *metrics), port, "seqmark-checkpoint/state"
             ),
@@ -111,22 +133,9 @@ def run_spark(records: int, say: Callable[[str], None]) -> dict[str, Any]:
             cost = costs[what] = measure(call, folder, broker, served)
             files = (file for file in (folder / state).rglob("*") if file.is_file())
             cost.state_files_bytes = sum(file.stat().st_size for file in files)
-        found: dict[str, Any] = {
-            "records": records,
-            "duplicates": DUPLICATES,
-            "batch": batch,
-            "rows": compare(folder),
-            "costs": {name: asdict(cost) for name, cost in costs.items()},
-            "delays": {},
-        }
-        for way in WAYS:
-            say(f"Spark: delay from event to aggregate, {way}")
-            try:
-                found["delays"][way] = measure_delay(way, servers, folder)
-            except DelayError as error:
-                found["delays"][way] = {"failure": str(error)}
-                say(str(error))
-        return found
+        kept = {name: asdict(cost) for name, cost in costs.items()}
+        given = {"records": records, "duplicates": DUPLICATES, "batch": batch}
+        return {**given, "rows": compare(folder), "costs": kept}
 
 
 def measure(call: Sequence[str], folder: Path, broker: int | None, port: int = 0) -> Cost:

@@ -1,10 +1,9 @@
 """Runs Spark alone, the rival of `benchmarks.studies.spark`: one query from the raw topic to the aggregate.
 
-``python -m benchmarks.studies.spark_alone CONFIG SINK PORT [--available-now]`` runs the sink of a config on its
-pipeline's **raw** topic, duplicates dropped by `dropDuplicatesWithinWatermark` on the event's id. All else is
-the sink's own: parsing, aggregate, output and its mode, RocksDB, partitions, memory, metrics on PORT. With
-``--available-now`` it stops when all that was there is done, otherwise by SIGTERM. ``--compare FOLDER`` prints
-how many rows both ways have written, and fails where they differ.
+``python -m benchmarks.studies.spark_alone CONFIG SINK PORT`` runs the sink of a config on its pipeline's raw
+topic until all that was there is done, duplicates dropped by `dropDuplicatesWithinWatermark` on the event's id.
+All else is the sink's own: parsing, aggregate, output, RocksDB, partitions, memory, metrics on PORT.
+``--compare FOLDER`` prints how many rows both ways have written, and fails where they differ.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ SETTINGS = {
 }
 
 
-def main(config: Path, name: str, port: int, *, available_now: bool) -> None:
+def main(config: Path, name: str, port: int) -> None:
     """Run it."""
     settings = load(config)
     (sink,) = (each for each in settings.sinks if each.name == name)
@@ -62,12 +61,8 @@ def main(config: Path, name: str, port: int, *, available_now: bool) -> None:
         rows = deduplicated(spark, settings, sink, model)
         output = open_output(OutputPlace(spark, sink, settings.kafka, create_topics=True, say=print))
         output.prepare(aggregate_columns(sink, model))
-        if sink.output.kind == "parquet":
-            rows = dated(rows)
-        writer = rows.writeStream.queryName(name).outputMode(output.mode)
-        writer = writer.option("checkpointLocation", sink.checkpoint)
-        trigger = {"availableNow": True} if available_now else {"processingTime": sink.trigger}
-        query = output.start(writer.trigger(**trigger))
+        writer = dated(rows).writeStream.queryName(name).outputMode(output.mode)
+        query = output.start(writer.option("checkpointLocation", sink.checkpoint).trigger(availableNow=True))
         query.awaitTermination()
         ended.wait(30)  # its last report comes from another thread
         spark.streams.removeListener(reports)
@@ -86,17 +81,11 @@ def deduplicated(spark: SparkSession, settings: Settings, sink: Sink, model: Eve
     grouped = once.groupBy(window, path_column("campaign").alias("campaign")).agg(
         sql.count(sql.lit(1)).alias("events"), sql.sum(path_column("amount")).alias("revenue")
     )
-    found = {
-        "window_start": sql.col("window.start"),
-        "window_end": sql.col("window.end"),
-        **{name: sql.col(name) for name in ("campaign", "events", "revenue")},
-    }
-    return grouped.select(
-        *(
-            found[column.name].cast(spark_type(column.type)).alias(column.name)
-            for column in aggregate_columns(sink, model)
-        )
-    )
+    found = {"window_start": sql.col("window.start"), "window_end": sql.col("window.end")}
+    found |= {name: sql.col(name) for name in ("campaign", "events", "revenue")}
+    columns = aggregate_columns(sink, model)
+    typed = (found[each.name].cast(spark_type(each.type)).alias(each.name) for each in columns)
+    return grouped.select(*typed)
 
 
 def compare(folder: Path) -> None:
@@ -117,4 +106,4 @@ def compare(folder: Path) -> None:
 if __name__ == "__main__" and sys.argv[1] == "--compare":
     compare(Path(sys.argv[2]))
 elif __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), available_now="--available-now" in sys.argv[4:])
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

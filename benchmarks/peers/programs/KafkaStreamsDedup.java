@@ -1,41 +1,20 @@
-import com.fasterxml.jackson.core.JsonFactory;
-import com.fasterxml.jackson.core.JsonParser;
-import com.fasterxml.jackson.core.JsonToken;
-import java.io.IOException;
-import java.io.UncheckedIOException;
-import java.lang.invoke.MethodHandles;
-import java.lang.invoke.VarHandle;
-import java.nio.ByteOrder;
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
-import java.util.Map;
-import java.util.Optional;
-import java.util.Properties;
-import java.util.Set;
-import java.util.concurrent.CountDownLatch;
+import java.util.*;
+import java.util.concurrent.*;
 import java.util.concurrent.atomic.AtomicReference;
-import java.util.function.Function;
-import java.util.function.ToLongFunction;
-import org.apache.kafka.common.header.Header;
-import org.apache.kafka.common.serialization.ByteArrayDeserializer;
-import org.apache.kafka.common.serialization.ByteArraySerializer;
-import org.apache.kafka.common.serialization.Serdes;
-import org.apache.kafka.common.serialization.Serializer;
+import java.util.function.*;
+import org.apache.kafka.common.serialization.*;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.apache.kafka.streams.processor.StreamPartitioner;
-import org.apache.kafka.streams.processor.api.Processor;
-import org.apache.kafka.streams.processor.api.ProcessorContext;
-import org.apache.kafka.streams.processor.api.ProcessorSupplier;
+import org.apache.kafka.streams.processor.api.*;
 import org.apache.kafka.streams.processor.api.Record;
-import org.apache.kafka.streams.state.KeyValueStore;
-import org.apache.kafka.streams.state.StoreBuilder;
-import org.apache.kafka.streams.state.Stores;
+import org.apache.kafka.streams.state.*;
 import sun.misc.Signal;
 
 /**
- * How would Kafka Streams do Seqmark's job?
+ * Does Seqmark's job by Kafka Streams.
  *
  * <p>The processor API over bytes: a record passes if its sequence is greater than the last that passed in its
  * source partition, or of its key within it. The last ones are in a state store in memory with a changelog. A
@@ -88,10 +67,13 @@ public final class KafkaStreamsDedup {
         boolean byKey = job.getProperty("job.scope").equals("key");
         ProcessorSupplier<byte[], byte[], Routed, byte[]> dedup = () -> {
             if (ids != null) {
-                return new IdDedup(ids.equals("json") ? new JsonId() : KafkaStreamsDedup::headerId, window);
+                return new IdDedup(
+                    ids.equals("json") ? record -> Values.id(record.value()) : record -> Values.id(record.headers()),
+                    window);
             }
-            ToLongFunction<Record<byte[], byte[]>> numbers =
-                sequence.equals("json") ? new JsonSequence() : new HeaderSequence();
+            ToLongFunction<Record<byte[], byte[]>> numbers = sequence.equals("json")
+                ? record -> Values.sequence(record.value())
+                : record -> Values.sequence(record.headers());
             return byKey ? new KeyDedup(numbers) : new PartitionDedup(numbers);
         };
         StoreBuilder<KeyValueStore<byte[], Long>> store = Stores.keyValueStoreBuilder(
@@ -113,9 +95,9 @@ public final class KafkaStreamsDedup {
             .addSink(
                 "sink",
                 job.getProperty("job.sink"),
-                new RoutedSerializer(),
+                (topic, routed) -> routed.key,
                 new ByteArraySerializer(),
-                new SamePartition(),
+                (StreamPartitioner<Routed, byte[]>) (topic, routed, value, partitions) -> routed.partition,
                 "dedup");
     }
 
@@ -126,20 +108,6 @@ public final class KafkaStreamsDedup {
 
         Routed(int partition) {
             this.partition = Optional.of(Set.of(partition));
-        }
-    }
-
-    private static final class RoutedSerializer implements Serializer<Routed> {
-        @Override
-        public byte[] serialize(String topic, Routed routed) {
-            return routed.key;
-        }
-    }
-
-    private static final class SamePartition implements StreamPartitioner<Routed, byte[]> {
-        @Override
-        public Optional<Set<Integer>> partitions(String topic, Routed routed, byte[] value, int partitions) {
-            return routed.partition;
         }
     }
 
@@ -192,48 +160,10 @@ public final class KafkaStreamsDedup {
         }
     }
 
-    private static byte[] headerId(Record<byte[], byte[]> record) {
-        Header header = record.headers().lastHeader("id");
-        if (header == null || header.value() == null) {
-            throw new IllegalArgumentException("a record without an id in its header id");
-        }
-        return header.value();
-    }
-
-    private static final class JsonId implements Function<Record<byte[], byte[]>, byte[]> {
-        private final JsonFactory json = new JsonFactory();
-
-        @Override
-        public byte[] apply(Record<byte[], byte[]> record) {
-            String event = null;
-            String user = null;
-            try (JsonParser parser = json.createParser(record.value())) {
-                parser.nextToken();
-                for (String name = parser.nextFieldName(); name != null; name = parser.nextFieldName()) {
-                    parser.nextToken();
-                    if (name.equals("event_id")) {
-                        event = parser.getText();
-                    } else if (name.equals("user_id")) {
-                        user = parser.getText();
-                    } else {
-                        parser.skipChildren();
-                    }
-                    if (event != null && user != null) {
-                        return (event + '\0' + user).getBytes(StandardCharsets.UTF_8);
-                    }
-                }
-            } catch (IOException exc) {
-                throw new UncheckedIOException(exc);
-            }
-            throw new IllegalArgumentException("a record without /event_id and /user_id in its value");
-        }
-    }
-
     private static final class PartitionDedup extends Dedup {
         private static final byte[] ONLY = {0};
         private boolean any;
         private long last;
-
         private final ToLongFunction<Record<byte[], byte[]>> numbers;
 
         PartitionDedup(ToLongFunction<Record<byte[], byte[]>> numbers) {
@@ -279,42 +209,6 @@ public final class KafkaStreamsDedup {
             }
             store.put(key, number);
             return true;
-        }
-    }
-
-    private static final class HeaderSequence implements ToLongFunction<Record<byte[], byte[]>> {
-        private static final VarHandle INT64 =
-            MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.BIG_ENDIAN);
-
-        @Override
-        public long applyAsLong(Record<byte[], byte[]> record) {
-            Header header = record.headers().lastHeader("seq");
-            if (header == null || header.value().length != Long.BYTES) {
-                throw new IllegalArgumentException("a record without eight bytes in its header seq");
-            }
-            return (long) INT64.get(header.value(), 0);
-        }
-    }
-
-    private static final class JsonSequence implements ToLongFunction<Record<byte[], byte[]>> {
-        private final JsonFactory json = new JsonFactory();
-
-        @Override
-        public long applyAsLong(Record<byte[], byte[]> record) {
-            // Token by token and no further than the number: a tree of the value is never made.
-            try (JsonParser parser = json.createParser(record.value())) {
-                parser.nextToken();
-                for (String name = parser.nextFieldName(); name != null; name = parser.nextFieldName()) {
-                    JsonToken token = parser.nextToken();
-                    if (name.equals("seq") && token == JsonToken.VALUE_NUMBER_INT) {
-                        return parser.getLongValue();
-                    }
-                    parser.skipChildren();
-                }
-            } catch (IOException exc) {
-                throw new UncheckedIOException(exc);
-            }
-            throw new IllegalArgumentException("a record without an integer at /seq in its value");
         }
     }
 }

@@ -20,11 +20,12 @@ from benchmarks.peers import COMMIT_MS, FIELD, HEADER, Job
 from benchmarks.peers.confluent import BATCH, CONSUMER, PRODUCER
 
 LEAST = -(2**63)
+COMMITTED = {"enable.auto.commit": False, "isolation.level": "read_committed"}
 WAIT_S = 30.0
 POLL_S = 0.05
 
 
-class Loop:
+class _Loop:
     """Consumes, judges, produces, commits."""
 
     def __init__(self, job: Job) -> None:
@@ -36,13 +37,13 @@ class Loop:
         self._changed: dict[int, set[bytes]] = {}
         self._next: dict[int, int] = {}
         self._failure: Any = None
-        common = {"bootstrap.servers": job.bootstrap_servers}
-        group = {"group.id": job.group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
-        self._consumer = Consumer({**common, **group, **CONSUMER, "isolation.level": "read_committed"})
+        self._common: dict[str, Any] = {"bootstrap.servers": job.bootstrap_servers}
+        group = {"group.id": job.group, "auto.offset.reset": "earliest"}
+        self._consumer = Consumer({**self._common, **COMMITTED, **group, **CONSUMER})
         own: dict[str, Any] = {"enable.idempotence": True, "delivery.report.only.error": True}
         if self._exact:
             own["transactional.id"] = job.group
-        self._producer = Producer({**common, **PRODUCER, **own})
+        self._producer = Producer({**self._common, **PRODUCER, **own})
 
     def run(self) -> None:
         """Run until `stop`."""
@@ -137,15 +138,8 @@ class Loop:
 
     def _restored(self, partition: int) -> dict[bytes, int]:
         """Read a changelog partition from its beginning to its last stable offset."""
-        reader = Consumer(
-            {
-                "bootstrap.servers": self._job.bootstrap_servers,
-                "group.id": f"{self._job.group}-restore",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "isolation.level": "read_committed",
-            }
-        )
+        own = {"group.id": f"{self._job.group}-restore", "enable.partition.eof": True}
+        reader = Consumer({**self._common, **own, **COMMITTED})
         found: dict[bytes, int] = {}
         reader.assign([TopicPartition(self._changelog, partition, 0)])
         try:
@@ -164,6 +158,6 @@ class Loop:
 
 
 if __name__ == "__main__":
-    loop = Loop(Job.from_json(sys.argv[1]))
+    loop = _Loop(Job.from_json(sys.argv[1]))
     signal.signal(signal.SIGTERM, lambda *_: loop.stop())
     loop.run()

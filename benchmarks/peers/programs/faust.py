@@ -38,13 +38,9 @@ def main(job: Job) -> None:
     raw: Any = {"key_type": bytes, "value_type": bytes, "key_serializer": "raw", "value_serializer": "raw"}
     source, sink = app.topic(job.source, **raw), app.topic(job.sink, **raw)
     last = app.Table(
-        "last",
-        default=lambda: LEAST,
-        partitions=job.partitions,
-        key_type=bytes,
-        value_type=int,
+        "last", default=lambda: LEAST, partitions=job.partitions, key_type=bytes, value_type=int,
         options={"driver": "rocksdict"},
-    )
+    )  # fmt: skip
     by_key, in_value = job.scope == "key", job.sequence == "json"
 
     @app.agent(source)  # type: ignore[untyped-decorator]  # it ships no types
@@ -60,13 +56,8 @@ def main(job: Job) -> None:
             if sequence <= last[scope]:
                 continue
             last[scope] = sequence
-            await sink.send(
-                key=message.key,
-                value=message.value,
-                partition=message.partition,
-                timestamp=message.timestamp,
-                headers=headers,
-            )
+            fields = {"partition": message.partition, "timestamp": message.timestamp, "headers": headers}
+            await sink.send(key=message.key, value=message.value, **fields)
 
     faust.Worker(app, loglevel="warning").execute_from_commandline()
 

@@ -38,33 +38,28 @@ def main(job: Job) -> None:
 
 def start(spark: SparkSession, job: Job) -> StreamingQuery:
     """Start the query from topic to topic."""
-    source = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", job.bootstrap_servers)
-        .option("kafka.isolation.level", "read_committed")
-        .option("subscribe", job.source)
-        .option("startingOffsets", "earliest")
-        .option("includeHeaders", "true")
-        .option("maxOffsetsPerTrigger", BATCH_RECORDS)
-        .load()
-    )
+    given = {
+        "kafka.bootstrap.servers": job.bootstrap_servers,
+        "kafka.isolation.level": "read_committed",
+        "subscribe": job.source,
+        "startingOffsets": "earliest",
+        "includeHeaders": "true",
+        "maxOffsetsPerTrigger": str(BATCH_RECORDS),
+    }
+    source = spark.readStream.format("kafka").options(**given).load()
     ids = sql.filter("headers", lambda header: header["key"] == ID_HEADER)
-    once = (
-        source.withColumn("id", ids[0]["value"])
-        .withWatermark("timestamp", f"{WINDOW_DAYS} days")
-        .dropDuplicatesWithinWatermark(["partition", "id"])
-    )
-    return (
-        once.select("key", "value", "headers", "partition")
-        .writeStream.format("kafka")
-        .option("kafka.bootstrap.servers", job.bootstrap_servers)
-        .option("topic", job.sink)
-        .option("kafka.compression.type", "lz4")
-        .option("kafka.linger.ms", "20")
-        .option("kafka.batch.size", "262144")
-        .option("checkpointLocation", str(job.folder / CHECKPOINTS))
-        .start()
-    )
+    stamped = source.withColumn("id", ids[0]["value"]).withWatermark("timestamp", f"{WINDOW_DAYS} days")
+    once = stamped.dropDuplicatesWithinWatermark(["partition", "id"])
+    written = {
+        "kafka.bootstrap.servers": job.bootstrap_servers,
+        "topic": job.sink,
+        "kafka.compression.type": "lz4",
+        "kafka.linger.ms": "20",
+        "kafka.batch.size": "262144",
+        "checkpointLocation": str(job.folder / CHECKPOINTS),
+    }
+    rows = once.select("key", "value", "headers", "partition")
+    return rows.writeStream.format("kafka").options(**written).start()
 
 
 async def commit(job: Job, query: StreamingQuery, ended: asyncio.Event) -> None:

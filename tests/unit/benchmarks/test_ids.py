@@ -166,7 +166,7 @@ def test_runs_with_ids_are_kept_apart(environ: dict[str, str], kind: str) -> Non
     options = Options.read(environ, ids=True)
 
     assert options.kind == kind
-    assert not options.spark
+    assert not options.spark_records
     assert not options.latency
     assert all(case.load.ids for case in options.cases)
 
@@ -190,7 +190,6 @@ def test_state_is_counted_where_it_is(tmp_path: Path) -> None:
         ("job/log", 1_000),
         ("job/state/a", 10),
         ("job/checkpoints/chk-1/b", 20),
-        ("job/savepoints/c", 2_000),
         ("job/lib/rocksdb.so", 3_000),
         ("job/local/blockmgr-1/0f/shuffle_0", 5_000),
         ("broker/logs/g-1-changelog-0/0.log", 40),
@@ -249,13 +248,13 @@ def test_ids_go_into_redis_once_each_and_buckets_stay_listpacks() -> None:
     assert len(buckets) == len(ids) // 100
 
 
-@pytest.mark.skipif(shutil.which("redis-server") is None, reason="needs redis-server")
+@pytest.mark.skipif(shutil.which("redis-cli") is None, reason="needs Redis")
 def test_a_refused_command_is_told() -> None:
     with pytest.raises(FailedError, match="unknown command"):
         filled([command(b"NOSUCH")])
 
 
-@pytest.mark.skipif(shutil.which("redis-server") is None, reason="needs redis-server")
+@pytest.mark.skipif(shutil.which("redis-cli") is None, reason="needs Redis")
 def test_a_listpack_takes_a_fraction_of_plain_keys() -> None:
     plain_way, hashes = run_redis(20_000).values()
 
