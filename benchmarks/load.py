@@ -59,10 +59,9 @@ class Load:
     Attributes:
         records: In all partitions, resent ones included.
         duplicates: Share that is resent.
-        partitions: Of the topic.
         batch_bytes: Inflated bytes of a batch; 0: each record is a batch.
         note_bytes: Length of a text that makes records longer; without it they have about 150 B.
-        keys: How many different keys there are; a key belongs to one partition.
+        keys: How many there are; a key belongs to one partition.
         ids: Where records carry an id; in a header in place of the sequence there and of the event's own id.
         far: Whether a resend repeats any earlier record of its partition, not only one of the last few.
         measured: How many of the last records are looked at, the others only fill the state; None: half.

@@ -28,9 +28,7 @@ class Options:
     Attributes:
         kind: Name of the results' file.
         quick: An eighth of the records, once; peers, and delays, with each system's best guarantee only.
-        ids: Whether the cases are those with ids.
         cases: With the number of records that they are to have.
-        peers: Module names.
         repetitions: Of each system in the standard case, of Seqmark in all.
         latency: Whether delays are measured too.
         spark_records: Records for the comparison with Spark alone; 0: it is left out.

@@ -60,12 +60,9 @@ class Figures:
     """What a run cost; "half" is its second half, see `figures`.
 
     Attributes:
-        records: In the source.
         repeats: Records that the sink holds more than once.
         first_s: From the start of the process to the first commit that was seen.
-        wall_s: From the start of the process until everything was committed.
-        cpu_s: Of the whole process tree, start-up included.
-        broker_cpu_s: Of the broker meanwhile.
+        wall_s: Until everything was committed; ``cpu_s``: of the whole process tree, start-up included.
         peak_rss_bytes: Of the process tree; pages that processes share count in each.
         noise_before_s: The fixed loop before the start; ``noise_after_s``: after the end.
         ids: Different ids in the source: all of them are in the window at the end.

@@ -5,21 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.cases import GROWN, ID_CASES, ID_FACTORS, ID_HEADER_CASE, LEAST_CONFIRMED, SIZES
-from benchmarks.pages.tables import (
-    COSTS,
-    NONE,
-    WORDS,
-    Rows,
-    ahead,
-    costs,
-    half,
-    rates,
-    reached,
-    rounded,
-    steady,
-    steady_rate,
-    times,
-)
+from benchmarks.pages import tables
+from benchmarks.pages.tables import COSTS, NONE, WORDS, Rows, half, rounded
 from benchmarks.peers import BLOOM, SEQMARK
 from benchmarks.results import median
 
@@ -37,9 +24,9 @@ def all_rates(results: Results) -> Rows:
         for system, guarantee in results.entries(case.name):
             figures = results.of(case.name, system, guarantee)
             counts = (f"{figures[0].records:,}", f"{figures[0].ids:,}") if figures else ("failed", NONE)
-            factor = ahead(results, case.name, system, guarantee, "exactly_once")
+            factor = tables.ahead(results, case.name, system, guarantee, "exactly_once")
             names = case.title, results.title(system), WORDS[guarantee]
-            rows.append((*names, *counts, *rates(figures), factor, *costs(figures)))
+            rows.append((*names, *counts, *tables.rates(figures), factor, *tables.costs(figures)))
     titles = (
         "case", "system", "guarantee", "records", "ids", "records per CPU s, warm", "whole run",
         "records per s, warm", "Seqmark exact is ahead by", *COSTS,
@@ -82,21 +69,19 @@ def promises(results: Results) -> Rows:
         # What a case keeps of the rate at ten million ids is held against that.
         least = case.least if case.share is None else whole and GROWN * whole
         confirmed = f"{case.title}, Bloom filters confirmed"
-        for title, system, bound in (
-            (case.title, SEQMARK, least),
-            (confirmed, BLOOM[1], LEAST_CONFIRMED),
-        ):
+        held = (case.title, SEQMARK, least), (confirmed, BLOOM[1], LEAST_CONFIRMED)
+        for title, system, bound in held:
             if figures := results.of(case.name, system):
                 rows.append((title, *_held(figures, bound)))
-    ours = steady_rate(results, ID_HEADER_CASE, SEQMARK)
+    ours = tables.steady_rate(results, ID_HEADER_CASE, SEQMARK)
     for system, factor in ID_FACTORS.items():
-        theirs = steady_rate(results, ID_HEADER_CASE, system)
+        theirs = tables.steady_rate(results, ID_HEADER_CASE, system)
         if ours and theirs:
             name = f"ahead of {results.title(system)}, exactly once both"
-            rows.append((name, f"{factor:.0f} times", *times(ours / theirs, factor)))
+            rows.append((name, f"{factor:.0f} times", *tables.times(ours / theirs, factor)))
     return Rows(("promise", "at least", "measured", "reached"), rows, 1)
 
 
 def _held(figures: Sequence[Figures], least: float | None) -> tuple[str, str, str]:
     own = median(figures, half)
-    return rounded(least), rounded(own), reached(own if steady(figures) else None, least, None)
+    return rounded(least), rounded(own), tables.reached(own if tables.steady(figures) else None, least, None)

@@ -67,12 +67,9 @@ class Job:
     """One run of one system.
 
     Attributes:
-        bootstrap_servers: Of the broker.
         source: Its topic; exists, is full, has no transactions in it.
         sink: Topic to write; exists, is empty, has as many partitions as the source. Used by no other run.
         group: Consumer group, and prefix of whatever else needs a name; used by no other run.
-        partitions: Of source and sink.
-        guarantee: What the system has to promise.
         folder: Exists and is empty; state, logs and checkpoints go there.
         sequence: Where the sequence is: the header `HEADER` or the field `FIELD` of the value.
         scope: What has a sequence of its own: the source partition, or each key in it.

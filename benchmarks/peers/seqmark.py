@@ -6,19 +6,8 @@ import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from benchmarks.peers import (
-    BLOOM,
-    BOTH,
-    COMMIT_MS,
-    FIELD,
-    HEADER,
-    ID_FIELDS,
-    ID_HEADER,
-    RECEIPTS,
-    SEQMARK,
-    WINDOW_DAYS,
-    Peer,
-)
+from benchmarks import peers
+from benchmarks.peers import BLOOM, BOTH, COMMIT_MS, RECEIPTS, SEQMARK, WINDOW_DAYS, Peer
 from processor.pipeline.warm import warm
 from processor.pipeline.warm_ids import warm_ids
 
@@ -47,11 +36,11 @@ sink = "{job.sink}"
 {dedup}
 """
 _SEQUENCES = {
-    "header": f'{{ from = "header", name = "{HEADER}", format = "int64" }}',
-    "json": f'{{ from = "value", pointer = "/{FIELD}" }}',
+    "header": f'{{ from = "header", name = "{peers.HEADER}", format = "int64" }}',
+    "json": f'{{ from = "value", pointer = "/{peers.FIELD}" }}',
 }
-_HEADER_ID = f'{{ from = "header", name = "{ID_HEADER}" }}'
-_FIELD_ID = ", ".join(f'{{ from = "value", pointer = "/{name}" }}' for name in ID_FIELDS)
+_HEADER_ID = f'{{ from = "header", name = "{peers.ID_HEADER}" }}'
+_FIELD_ID = ", ".join(f'{{ from = "value", pointer = "/{name}" }}' for name in peers.ID_FIELDS)
 
 
 class Seqmark(Peer):

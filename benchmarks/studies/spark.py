@@ -119,14 +119,12 @@ def run_spark(records: int, say: Callable[[str], None]) -> dict[str, Any]:
         counted = ("--records", str(records), "--duplicates", str(DUPLICATES), "--seed", "7")
         measure(ours("generate", "--pipeline", "clicks", *counted), folder, None)
         rival = [*python, "benchmarks.studies.spark_alone", str(config), "alone", str(port)]
-        metrics = ("--metrics-port", str(port))
+        sink = ours("sink", "--name", "seqmark", "--available-now", "--metrics-port", str(port))
         programs = {
             "worker": (ours("worker", "--drain"), 0, "state"),
-            "sink": (
-                ours("sink", "--name", "seqmark", "--available-now", *metrics), port, "seqmark-checkpoint/state"
-            ),
+            "sink": (sink, port, "seqmark-checkpoint/state"),
             "alone": (rival, port, "alone-checkpoint/state"),
-        }  # fmt: skip
+        }
         costs = {}
         for what, (call, served, state) in programs.items():
             say(f"Spark: {' '.join(call[2:])}")
@@ -203,7 +201,5 @@ def compare(folder: Path) -> int:
 
 def free_port() -> int:
     """Return a port that nobody listens on now."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])

@@ -67,13 +67,11 @@ public final class KafkaStreamsDedup {
         boolean byKey = job.getProperty("job.scope").equals("key");
         ProcessorSupplier<byte[], byte[], Routed, byte[]> dedup = () -> {
             if (ids != null) {
-                return new IdDedup(
-                    ids.equals("json") ? record -> Values.id(record.value()) : record -> Values.id(record.headers()),
-                    window);
+                boolean json = ids.equals("json");
+                return new IdDedup(json ? it -> Values.id(it.value()) : it -> Values.id(it.headers()), window);
             }
-            ToLongFunction<Record<byte[], byte[]>> numbers = sequence.equals("json")
-                ? record -> Values.sequence(record.value())
-                : record -> Values.sequence(record.headers());
+            ToLongFunction<Record<byte[], byte[]>> numbers =
+                sequence.equals("json") ? it -> Values.sequence(it.value()) : it -> Values.sequence(it.headers());
             return byKey ? new KeyDedup(numbers) : new PartitionDedup(numbers);
         };
         StoreBuilder<KeyValueStore<byte[], Long>> store = Stores.keyValueStoreBuilder(
@@ -84,9 +82,8 @@ public final class KafkaStreamsDedup {
                 Serdes.Long())
             .withLoggingEnabled(Map.of());
         // With the cache, a number that changes a thousand times between two commits is logged once.
-        store = Boolean.parseBoolean(job.getProperty("job.store.caching"))
-            ? store.withCachingEnabled()
-            : store.withCachingDisabled();
+        boolean cached = Boolean.parseBoolean(job.getProperty("job.store.caching"));
+        store = cached ? store.withCachingEnabled() : store.withCachingDisabled();
         return new Topology()
             .addSource(
                 "source", new ByteArrayDeserializer(), new ByteArrayDeserializer(), job.getProperty("job.source"))

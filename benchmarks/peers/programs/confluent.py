@@ -109,9 +109,8 @@ class _Loop:
             scopes.clear()
         offsets = [TopicPartition(self._job.source, *each) for each in self._next.items()]
         if self._exact:
-            self._producer.send_offsets_to_transaction(
-                offsets, self._consumer.consumer_group_metadata(), WAIT_S
-            )
+            group = self._consumer.consumer_group_metadata()
+            self._producer.send_offsets_to_transaction(offsets, group, WAIT_S)
             self._producer.commit_transaction(WAIT_S)
             self._producer.begin_transaction()
         else:
