@@ -43,12 +43,12 @@ async def create(bootstrap_servers: str, topic: str, partitions: int, **configs:
                 raise for_code(code)(f"{name}: {message}")
     finally:
         await admin.close()
-    link = await Client.open({"bootstrap_servers": bootstrap_servers}, "bench-topics", [topic])
+    client = await Client.open({"bootstrap_servers": bootstrap_servers}, "bench-topics", [topic])
     try:
         # Asks again until a deadline: a leader does not know of its partition at once.
-        await bounds(link, [TopicPartition(topic, number) for number in range(partitions)])
+        await bounds(client, [TopicPartition(topic, number) for number in range(partitions)])
     finally:
-        await link.close()
+        await client.close()
 
 
 async def remove(bootstrap_servers: str, part: str) -> None:

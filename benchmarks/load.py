@@ -294,8 +294,8 @@ async def produce(
 
     ``advance`` is called with the number of records that were sent since its last call.
     """
-    link = await Client.open({"bootstrap_servers": bootstrap_servers}, "bench-load", [topic])
-    producer = Producer(link, None)
+    client = await Client.open({"bootstrap_servers": bootstrap_servers}, "bench-load", [topic])
+    producer = Producer(client, None)
     await producer.fence()
     sources = {number: load.batches(number) for number in range(load.partitions)}
     while sources:

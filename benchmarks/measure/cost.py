@@ -167,12 +167,12 @@ async def until_committed(
     """
     moved, done = time.monotonic(), 0
     sources = [TopicPartition(job.source, number) for number in range(job.partitions)]
-    link = await Client.open({"bootstrap_servers": job.bootstrap_servers}, "bench-watch", [job.source])
+    client = await Client.open({"bootstrap_servers": job.bootstrap_servers}, "bench-watch", [job.source])
     try:
         while done < records:
             if process.poll() is not None:
                 raise FailedError(f"it ended by itself with {process.returncode}")
-            found = sum((await committed(link, job.group, sources)).values())
+            found = sum((await committed(client, job.group, sources)).values())
             now = time.monotonic()
             if found > done:
                 moved, done = now, found
@@ -181,7 +181,7 @@ async def until_committed(
             look(done)
             await asyncio.sleep(max(0.0, SAMPLE_S - (time.monotonic() - now)))
     finally:
-        await link.close()
+        await client.close()
 
 
 def state_bytes(job: Job, data: Path | None) -> tuple[int, int]:

@@ -136,19 +136,19 @@ class _Sending:
 
 
 async def _follow(process: subprocess.Popen[bytes], job: Job, offer: Offer) -> NDArray[np.int64]:
-    link = await Client.open({"bootstrap_servers": job.bootstrap_servers}, "bench-visible", [job.sink])
+    client = await Client.open({"bootstrap_servers": job.bootstrap_servers}, "bench-visible", [job.sink])
     sending = _Sending(job, offer)
     try:
-        return await _read(process, link, job, offer, sending)
+        return await _read(process, client, job, offer, sending)
     finally:
-        await link.close()
+        await client.close()
         await asyncio.to_thread(sending.end)
 
 
 async def _read(
-    process: subprocess.Popen[bytes], link: Client, job: Job, offer: Offer, sending: _Sending
+    process: subprocess.Popen[bytes], client: Client, job: Job, offer: Offer, sending: _Sending
 ) -> NDArray[np.int64]:
-    fetcher, decoder = Fetcher(link), Decoder()
+    fetcher, decoder = Fetcher(client), Decoder()
     positions = dict.fromkeys((TopicPartition(job.sink, number) for number in range(job.partitions)), 0)
     found = np.zeros(1, np.int64)
     seen, deadline = 0, time.time() + FIRST_S

@@ -47,10 +47,10 @@ async def check(
     Raises:
         WrongOutputError: Says which partition differs and how.
     """
-    link = await Client.open({"bootstrap_servers": bootstrap_servers}, "bench-check", [topic])
+    client = await Client.open({"bootstrap_servers": bootstrap_servers}, "bench-check", [topic])
     try:
         deadline = time.monotonic() + PATIENCE_S
-        reader, repeats = StreamReader(link), 0
+        reader, repeats = StreamReader(client), 0
         for partition in range(load.partitions):
             tp = TopicPartition(topic, partition)
             while True:
@@ -63,13 +63,13 @@ async def check(
                     await asyncio.sleep(POLL_S)
         return repeats
     finally:
-        await link.close()
+        await client.close()
 
 
 async def _check(
     reader: StreamReader, tp: TopicPartition, load: Load, guarantee: Guarantee, *, timestamps: bool
 ) -> int:
-    limits = (await bounds(reader.link, [tp]))[tp]
+    limits = (await bounds(reader.client, [tp]))[tp]
     passing = load.passing(tp.partition)
     found = np.zeros(passing, np.int64)
     at = 0

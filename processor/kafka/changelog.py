@@ -33,14 +33,14 @@ class PartitionReader(ABC):
     """Reads one partition of a topic between two offsets.
 
     Args:
-        link: Connections of its own: a waiting fetch blocks them.
+        client: Connections of its own: a waiting fetch blocks them.
         decoder: May be shared, see `columns`.
         topic: Which.
         partition: Its number.
     """
 
-    def __init__(self, link: Client, decoder: Decoder, topic: str, partition: int) -> None:
-        self._link = link
+    def __init__(self, client: Client, decoder: Decoder, topic: str, partition: int) -> None:
+        self._client = client
         self._decoder = decoder
         self._tp = TopicPartition(topic, partition)
         self.name = f"{topic}:{partition}"
@@ -55,7 +55,7 @@ class PartitionReader(ABC):
 
     async def bounds(self) -> ChangelogBounds:
         """Return where it begins and ends now."""
-        return ChangelogBounds(*(await bounds(self._link, [self._tp]))[self._tp])
+        return ChangelogBounds(*(await bounds(self._client, [self._tp]))[self._tp])
 
     async def columns(self, start: int, stop: int) -> AsyncIterator[tuple[Columns, int]]:
         """Yield committed records and the position after them, until it reaches ``stop``.
@@ -69,7 +69,7 @@ class PartitionReader(ABC):
         Between two of them other tasks may run, and with them the decoder that all share: who takes columns
         has to be done with them before awaiting anything.
         """
-        fetcher = Fetcher(self._link)
+        fetcher = Fetcher(self._client)
         at = start
         empty = 0
         while at < stop:

@@ -460,7 +460,7 @@ class Client:
 
     Args:
         client: Not used by anybody else.
-        ids: See the attribute; given where several links have to speak of the same topics.
+        ids: See the attribute; given where several clients have to speak of the same topics.
         changed: Called where a topic is gone or is another one than it was, at each answer that says so.
     """
 
@@ -513,28 +513,28 @@ class Client:
         Raises:
             KafkaError: No broker answers.
         """
-        client = _Client(
+        inner = _Client(
             **options,
             client_id=client_id,
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             metadata_max_age_ms=METADATA_MAX_AGE_MS,
         )
-        link = cls(client, ids, changed)
+        client = cls(inner, ids, changed)
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_MS / 1000):
-                await client.bootstrap()
+                await inner.bootstrap()
                 if wanted := set(topics):
-                    await client.set_topics(wanted)
+                    await inner.set_topics(wanted)
         except TimeoutError:
-            await link.close()
+            await client.close()
             raise RequestTimedOutError("no metadata within the deadline") from None
         except BaseException:
-            await link.close()
+            await client.close()
             raise
-        return link
+        return client
 
     @property
-    def client(self) -> AIOKafkaClient:
+    def aiokafka_client(self) -> AIOKafkaClient:
         """The client inside, for the group coordinator."""
         return self._client
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 POLL_S = 0.2
 
 
-async def taken_in(link: Client, group_id: str, topic: str) -> None:
+async def taken_in(client: Client, group_id: str, topic: str) -> None:
     """Wait until the group has committed all of ``topic`` up to the last stable offsets that it has now.
 
     Waits as long as that takes: what is in the way is for those to say who read the topic.
@@ -28,16 +28,16 @@ async def taken_in(link: Client, group_id: str, topic: str) -> None:
     Raises:
         RebuildError: Offsets are not to be had.
     """
-    every = [TopicPartition(topic, number) for number in sorted(link.partitions(topic))]
-    left = await last_stable(link, every)
+    every = [TopicPartition(topic, number) for number in sorted(client.partitions(topic))]
+    left = await last_stable(client, every)
     before: dict[TopicPartition, int] = {}
     while True:
-        now = await committed(link, group_id, left)
+        now = await committed(client, group_id, left)
         for tp, target in list(left.items()):
             at = now.get(tp)
             # Asked only where nothing moves: it costs a fetch.
             if at is not None and (
-                at >= target or (before.get(tp) == at and await _nothing(link, tp, at, target))
+                at >= target or (before.get(tp) == at and await _nothing(client, tp, at, target))
             ):
                 del left[tp]
         if not left:
@@ -46,10 +46,10 @@ async def taken_in(link: Client, group_id: str, topic: str) -> None:
         await asyncio.sleep(POLL_S)
 
 
-async def _nothing(link: Client, tp: TopicPartition, position: int, target: int) -> bool:
+async def _nothing(client: Client, tp: TopicPartition, position: int, target: int) -> bool:
     """Whether there is nothing between a position and an offset, as compaction can leave it."""
     try:
-        chunks = await Fetcher(link).fetch({tp: position})
+        chunks = await Fetcher(client).fetch({tp: position})
     except OutOfRangeError:
         return False
     return any(not chunk.data and chunk.last_stable_offset >= target for chunk in chunks)

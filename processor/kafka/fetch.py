@@ -3,8 +3,8 @@
 One request at a time to each leader, read_committed; the answer's bytes are not looked into. Positions
 are the caller's: nothing is fetched before it says from where, nothing is reset silently (trap 2).
 
-Topics are asked for by the ids that the link knows them by, where brokers take that (3.1 and later): records of
-a topic that was made anew never come at a position of the one before it.
+Topics are asked for by the ids that the client knows them by, where brokers take that (3.1 and later): records
+of a topic that was made again never come at a position of the one before it.
 """
 
 from __future__ import annotations
@@ -99,14 +99,14 @@ class Fetcher:
     nothing, or a partition that has no leader, holds up nobody else. Who leads is asked beside that.
 
     Args:
-        link: Its connections.
+        client: Its connections.
         seen: Told of partition, last stable offset and end of whatever is answered.
     """
 
     def __init__(
-        self, link: Client, seen: Callable[[TopicPartition, int, int], None] = lambda *_: None
+        self, client: Client, seen: Callable[[TopicPartition, int, int], None] = lambda *_: None
     ) -> None:
-        self._link = link
+        self._client = client
         self._seen = seen
         self._turn = 0
         self._by_name = False
@@ -166,12 +166,12 @@ class Fetcher:
             self._looking = None
             self._astray.clear()
         for node, asked in list(self._asked.items()):
-            if asked.late and any(self._link.leader(tp) != node for tp in asked.partitions):
+            if asked.late and any(self._client.leader(tp) != node for tp in asked.partitions):
                 asked.answer.cancel()
                 del self._asked[node]
         by_node: dict[int, list[TopicPartition]] = defaultdict(list)
         for tp in positions:
-            leader = self._link.leader(tp)
+            leader = self._client.leader(tp)
             if leader is None:
                 self._astray.add(tp)
             elif tp not in self._astray and leader not in self._asked:
@@ -190,7 +190,7 @@ class Fetcher:
         """Read the metadata again; waits longer each time in a row."""
         calm = time.monotonic() - self._looked_at > CALM_S
         self._pause = BACKOFF_FIRST_S if calm else min(self._pause * 2, BACKOFF_LAST_S)
-        await self._link.refresh()
+        await self._client.refresh()
         await asyncio.sleep(self._pause)
         self._looked_at = time.monotonic()
 
@@ -211,7 +211,7 @@ class Fetcher:
                 if code == KafkaCode.NONE:
                     self._seen(tp, stable, high)
                     chunks.append(self._chunk(tp, wanted[tp], stable, rest, version))
-                elif code in _OTHER_ID and not self._link.lost(topic):
+                elif code in _OTHER_ID and not self._client.lost(topic):
                     astray.add(tp)  # that is looked at; it may be a broker that has not heard of a topic yet
                 elif (failure := _failure(tp, code, wanted[tp])) is not None:
                     return _Answer([], set(), failure)
@@ -226,18 +226,18 @@ class Fetcher:
     ) -> tuple[list[tuple[str, list[Any]]], int]:
         """Ask one leader; returns what it says by topic, in the form of a version."""
         head = WAIT_MS, 1, FETCH_BYTES, READ_COMMITTED
-        ids = {topic: self._link.ids.get(topic, UNKNOWN_ID) for topic, _ in topics}
+        ids = {topic: self._client.ids.get(topic, UNKNOWN_ID) for topic, _ in topics}
         if not self._by_name and UNKNOWN_ID not in ids.values():
             request = FetchByIdRequest(*head, topics, ids)
             try:
-                response = await self._link.request(node, request, timeout_s=DEADLINE_S)
+                response = await self._client.request(node, request, timeout_s=DEADLINE_S)
             except IncompatibleBrokerVersion:
                 self._by_name = True  # a broker of before 3.1
             else:
                 if response.error_code:
                     raise KafkaError(f"fetch: {error_name(response.error_code)}")
                 return request.by_name(response), 11
-        response = await self._link.request(node, FetchRequest(*head, topics), timeout_s=DEADLINE_S)
+        response = await self._client.request(node, FetchRequest(*head, topics), timeout_s=DEADLINE_S)
         return response.topics, response.API_VERSION
 
     @staticmethod

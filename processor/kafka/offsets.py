@@ -45,7 +45,7 @@ class Bounds(NamedTuple):
 
 
 async def bounds(
-    link: Client, partitions: Iterable[TopicPartition], deadline_s: float = DEADLINE_S
+    client: Client, partitions: Iterable[TopicPartition], deadline_s: float = DEADLINE_S
 ) -> dict[TopicPartition, Bounds]:
     """Ask the leaders for the bounds of ``partitions``.
 
@@ -53,26 +53,26 @@ async def bounds(
         RebuildError: No answer within the deadline.
     """
     wanted = list(partitions)
-    start = await _list(link, wanted, EARLIEST, READ_UNCOMMITTED, deadline_s)
+    start = await _list(client, wanted, EARLIEST, READ_UNCOMMITTED, deadline_s)
     # Asked in this order, stable <= end holds whatever is committed in between.
-    stable = await last_stable(link, wanted, deadline_s)
-    end = await _list(link, wanted, LATEST, READ_UNCOMMITTED, deadline_s)
+    stable = await last_stable(client, wanted, deadline_s)
+    end = await _list(client, wanted, LATEST, READ_UNCOMMITTED, deadline_s)
     return {tp: Bounds(start[tp], stable[tp], end[tp]) for tp in wanted}
 
 
 async def last_stable(
-    link: Client, partitions: Iterable[TopicPartition], deadline_s: float = DEADLINE_S
+    client: Client, partitions: Iterable[TopicPartition], deadline_s: float = DEADLINE_S
 ) -> dict[TopicPartition, int]:
     """Ask the leaders for the last stable offsets of ``partitions``: below them no transaction is open.
 
     Raises:
         RebuildError: No answer within the deadline.
     """
-    return await _list(link, list(partitions), LATEST, READ_COMMITTED, deadline_s)
+    return await _list(client, list(partitions), LATEST, READ_COMMITTED, deadline_s)
 
 
 async def offsets_at(
-    link: Client, partitions: Iterable[TopicPartition], timestamp_ms: int, deadline_s: float = DEADLINE_S
+    client: Client, partitions: Iterable[TopicPartition], timestamp_ms: int, deadline_s: float = DEADLINE_S
 ) -> dict[TopicPartition, int | None]:
     """Return the offset of each partition's first committed record with at least this timestamp.
 
@@ -81,12 +81,12 @@ async def offsets_at(
     Raises:
         RebuildError: No answer within the deadline.
     """
-    found = await _list(link, list(partitions), timestamp_ms, READ_COMMITTED, deadline_s)
+    found = await _list(client, list(partitions), timestamp_ms, READ_COMMITTED, deadline_s)
     return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
 
 
 async def _list(
-    link: Client, wanted: list[TopicPartition], when: int, isolation: int, deadline_s: float
+    client: Client, wanted: list[TopicPartition], when: int, isolation: int, deadline_s: float
 ) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
     deadline = time.monotonic() + deadline_s
@@ -94,11 +94,11 @@ async def _list(
     while True:
         by_node: dict[int, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
         for tp in wanted:
-            node = link.leader(tp)
+            node = client.leader(tp)
             if tp not in found and node is not None:
                 by_node[node][tp.topic].append((tp.partition, when))
         asked = (
-            _ask(link, node, OffsetRequest(-1, isolation, list(topics.items())), found)
+            _ask(client, node, OffsetRequest(-1, isolation, list(topics.items())), found)
             for node, topics in by_node.items()
         )
         problem = next(filter(None, await asyncio.gather(*asked)), problem)
@@ -107,14 +107,14 @@ async def _list(
             return found
         if time.monotonic() > deadline:
             raise RebuildError("offsets", f"offsets of {', '.join(missing)} are not to be had: {problem}")
-        await link.refresh()
+        await client.refresh()
         await asyncio.sleep(0.1)
 
 
-async def _ask(link: Client, node: int, request: OffsetRequest, found: dict[TopicPartition, int]) -> str:
+async def _ask(client: Client, node: int, request: OffsetRequest, found: dict[TopicPartition, int]) -> str:
     """Ask one leader; adds to ``found`` and returns what was wrong, if anything."""
     try:
-        response = await link.request(node, request, coordination=True, timeout_s=ASK_S)
+        response = await client.request(node, request, coordination=True, timeout_s=ASK_S)
     except KafkaError as error:
         return repr(error)
     problem = ""
@@ -128,7 +128,7 @@ async def _ask(link: Client, node: int, request: OffsetRequest, found: dict[Topi
 
 
 async def committed(
-    link: Client, group_id: str, partitions: Iterable[TopicPartition], deadline_s: float = DEADLINE_S
+    client: Client, group_id: str, partitions: Iterable[TopicPartition], deadline_s: float = DEADLINE_S
 ) -> dict[TopicPartition, int]:
     """Return what the group has committed; partitions without a commit are left out.
 
@@ -143,9 +143,9 @@ async def committed(
         problem = ""
         found: dict[TopicPartition, int] = {}
         try:
-            node = await link.group_coordinator(group_id)
+            node = await client.group_coordinator(group_id)
             request = OffsetFetchRequest(group_id, list(topics.items()))
-            response = await link.request(node, request, coordination=True, timeout_s=ASK_S)
+            response = await client.request(node, request, coordination=True, timeout_s=ASK_S)
             for topic, parts in response.topics:
                 for partition, offset, _, code in parts:
                     if code != KafkaCode.NONE:

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 async def origin_at(
-    link: Client, sink: str, duplicates: str | None, quarantine: str | None, number: int, source_offset: int
+    client: Client, sink: str, duplicates: str | None, quarantine: str | None, number: int, source_offset: int
 ) -> Origin:
     """Return where source and outputs stand before what is taken in from ``source_offset`` on.
 
     Nothing moves while it is asked: all who could write to partition ``number`` of the outputs are fenced.
     """
     names = [sink, *filter(None, (duplicates, quarantine))]
-    ends = await bounds(link, [TopicPartition(name, number) for name in names])
+    ends = await bounds(client, [TopicPartition(name, number) for name in names])
     offsets = {tp.topic: limits.end for tp, limits in ends.items()}
     return Origin(
         source_offset,

@@ -25,12 +25,12 @@ ATTEMPTS = 20
 
 
 async def check_same_source(
-    link: Client, tp: TopicPartition, position: Position, limits: Bounds, *, compacted: bool
+    client: Client, tp: TopicPartition, position: Position, limits: Bounds, *, compacted: bool
 ) -> None:
     """Compare the source with what the state remembers of it.
 
     Args:
-        link: Connections to fetch over.
+        client: Connections to fetch over.
         tp: Source partition.
         position: From its state.
         limits: Its log's bounds.
@@ -49,7 +49,7 @@ async def check_same_source(
         )
     if compacted or position.batch_offset == NO_BATCH or position.batch_offset < limits.start:
         return
-    found = await _batch_at(link, tp, position.batch_offset)
+    found = await _batch_at(client, tp, position.batch_offset)
     if found != (position.batch_offset, position.batch_crc):
         raise StopError(
             f"{name}: the batch at offset {position.batch_offset} is not the one that was read before "
@@ -58,9 +58,9 @@ async def check_same_source(
         )
 
 
-async def _batch_at(link: Client, tp: TopicPartition, offset: int) -> tuple[int, int]:
+async def _batch_at(client: Client, tp: TopicPartition, offset: int) -> tuple[int, int]:
     """Return base offset and CRC of the batch that holds ``offset``."""
-    fetcher = Fetcher(link)
+    fetcher = Fetcher(client)
     table = np.empty((1, columns.BATCH_COLUMNS), np.int64)
     for _ in range(ATTEMPTS):
         try:

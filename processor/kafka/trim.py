@@ -25,18 +25,18 @@ TIMEOUT_MS = 10_000
 """How long the leader waits for its followers; deleting is a matter of a file's head and takes it no time."""
 
 
-async def delete_before(link: Client, tp: TopicPartition, offset: int) -> None:
+async def delete_before(client: Client, tp: TopicPartition, offset: int) -> None:
     """Delete the records of a partition below ``offset``; what is deleted already may be so again.
 
     Raises:
         RebuildError: It was refused, or there is no leader; says why. Nothing is lost by trying later.
         KafkaError: No answer: whether it was done is not known.
     """
-    leader = link.leader(tp)
+    leader = client.leader(tp)
     if leader is None:
         raise RebuildError("trim", f"{tp.topic}:{tp.partition} has no leader")
     request = DeleteRecordsRequest([(tp.topic, [(tp.partition, offset)])], TIMEOUT_MS)
-    response = await link.request(leader, request)
+    response = await client.request(leader, request)
     codes = [answer[2] for topic in response.topics for answer in topic[1]]
     # What lies below the log's start is deleted already.
     for code in set(codes) - {0, KafkaCode.OFFSET_OUT_OF_RANGE}:
@@ -55,18 +55,18 @@ class Trimmer:
         self._wanted: dict[TopicPartition, int] = {}
         self._task: asyncio.Task[None] | None = None
 
-    def want(self, link: Client, tp: TopicPartition, offset: int) -> None:
+    def want(self, client: Client, tp: TopicPartition, offset: int) -> None:
         """Have the records below ``offset`` deleted soon."""
         self._wanted[tp] = offset
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run(link), name=f"trim {tp.topic}")
+            self._task = asyncio.create_task(self._run(client), name=f"trim {tp.topic}")
 
-    async def _run(self, link: Client) -> None:
+    async def _run(self, client: Client) -> None:
         while self._wanted:
             wanted, self._wanted = self._wanted, {}
             for tp, offset in wanted.items():
                 try:
-                    await delete_before(link, tp, offset)
+                    await delete_before(client, tp, offset)
                 except (RebuildError, KafkaError, OSError) as error:
                     log.warning("what is expired stays in %s:%s for now: %s", tp.topic, tp.partition, error)
             await asyncio.sleep(EVERY_S)

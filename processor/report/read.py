@@ -86,36 +86,36 @@ async def read_flows(settings: Settings, total: Callable[[int], Callable[[int], 
     async with connected(settings.kafka) as admin:
         existing = frozenset(await describe(admin, wanted))
     try:
-        link = await Client.open(client_options(settings.kafka), "seqmark-report", existing)
+        client = await Client.open(client_options(settings.kafka), "seqmark-report", existing)
     except KafkaError as error:
         raise StopError(f"{settings.kafka.bootstrap_servers}: {error!r}") from error
     try:
         group = settings.worker.application_id
-        taken = [await _snapshot(link, group, pipeline, existing) for pipeline in settings.pipelines]
-        scanner, progress = Scanner(link), total(sum(each.offsets for each in taken))
+        taken = [await _snapshot(client, group, pipeline, existing) for pipeline in settings.pipelines]
+        scanner, progress = Scanner(client), total(sum(each.offsets for each in taken))
         return [
             await _flow(scanner, pipeline, at, progress)
             for pipeline, at in zip(settings.pipelines, taken, strict=True)
         ]
     finally:
-        await link.close()
+        await client.close()
 
 
-async def _snapshot(link: Client, group: str, pipeline: Pipeline, existing: frozenset[str]) -> TopicSnapshot:
+async def _snapshot(client: Client, group: str, pipeline: Pipeline, existing: frozenset[str]) -> TopicSnapshot:
     topics = [topic for topic in _topics(pipeline) if topic in existing]
-    partitions = [TopicPartition(topic, number) for topic in topics for number in link.partitions(topic)]
+    partitions = [TopicPartition(topic, number) for topic in topics for number in client.partitions(topic)]
     sources = [tp for tp in partitions if tp.topic == pipeline.source]
     outputs = [tp for tp in partitions if tp.topic != pipeline.source]
     try:
-        position = await committed(link, group, sources)
-        found, quiet = await bounds(link, partitions), False
+        position = await committed(client, group, sources)
+        found, quiet = await bounds(client, partitions), False
         for _ in range(SNAPSHOTS):
-            before, position = position, await committed(link, group, sources)
+            before, position = position, await committed(client, group, sources)
             # An open transaction ends an output's stable part before its end.
             quiet = before == position and all(found[tp].stable == found[tp].end for tp in outputs)
             if quiet:
                 break
-            found = await bounds(link, partitions)
+            found = await bounds(client, partitions)
     except RebuildError as error:
         raise StopError(f"pipeline {pipeline.name} cannot be read: {error}") from error
     return TopicSnapshot(found, {tp.partition: offset for tp, offset in position.items()}, quiet)

@@ -40,10 +40,10 @@ class Scanned:
 
 
 class Scanner:
-    """Reads topics over one link; owns the decoder's buffer."""
+    """Reads topics with one client; owns the decoder's buffer."""
 
-    def __init__(self, link: Client) -> None:
-        self._link = link
+    def __init__(self, client: Client) -> None:
+        self._client = client
         self._decoder = Decoder()
 
     async def scan(
@@ -64,7 +64,7 @@ class Scanner:
         """
         scanned = Scanned(dict.fromkeys((tp.partition for tp in spans), 0))
         positions = {tp: start for tp, (start, stop) in spans.items() if start < stop}
-        fetcher, empty = Fetcher(self._link), 0
+        fetcher, empty = Fetcher(self._client), 0
         while positions:
             before = dict(positions)
             try:
@@ -105,7 +105,7 @@ class Scanner:
     ) -> int:
         """Return where to go on: retention removes records while we read, too."""
         tp, stop = error.partition, spans[error.partition][1]
-        start = (await bounds(self._link, [tp]))[tp].start
+        start = (await bounds(self._client, [tp]))[tp].start
         at = min(max(start, error.position + 1), stop)
         scanned.problems.append(
             f"Retention removed offsets {error.position} to {at - 1} of {tp.topic}:{tp.partition} while it was "

@@ -46,33 +46,33 @@ async def changed(settings: Settings) -> list[Problem]:
     if not view:
         return []
     try:
-        link = await Client.open(client_options(settings.kafka), CLIENT_ID, names(settings))
+        client = await Client.open(client_options(settings.kafka), CLIENT_ID, names(settings))
         try:
             return [
                 problem
                 for index, (pipeline, topic) in enumerate(zip(settings.pipelines, topics, strict=True))
-                for problem in await _of_pipeline(link, view, settings, (index, pipeline, topic))
+                for problem in await _of_pipeline(client, view, settings, (index, pipeline, topic))
             ]
         finally:
-            await link.close()
+            await client.close()
     except KafkaError as error:
         raise StopError(f"{settings.kafka.bootstrap_servers}: {error!r}") from error
 
 
 async def _of_pipeline(
-    link: Client, view: ClusterView, settings: Settings, what: tuple[int, Pipeline, str]
+    client: Client, view: ClusterView, settings: Settings, what: tuple[int, Pipeline, str]
 ) -> Sequence[Problem]:
     index, pipeline, topic = what
     if topic not in view:
         return ()
     decoder, mine = Decoder(), definition(pipeline)
     for number in range(view[topic].partitions):
-        position = await last_position(ChangelogPartition(link, decoder, topic, number))
+        position = await last_position(ChangelogPartition(client, decoder, topic, number))
         theirs = position and foreign(position, settings.worker.application_id, pipeline.name)
         if theirs:
             message = f"{topic}:{number} {theirs}; see 'Names that run together' in docs/operations.md"
             return (Problem(f"pipelines.{index}.name", message),)
-        other = position and _other_topic(link, settings, pipeline, position, number)
+        other = position and _other_topic(client, settings, pipeline, position, number)
         if other:
             return (Problem(f"pipelines.{index}", f"{other}: a worker refuses the state"),)
         if position is not None and position.definition != mine:
@@ -88,11 +88,11 @@ async def _of_pipeline(
 
 
 def _other_topic(
-    link: Client, settings: Settings, pipeline: Pipeline, position: Position, number: int
+    client: Client, settings: Settings, pipeline: Pipeline, position: Position, number: int
 ) -> str | None:
     """Say which topic of a pipeline is another than its state was made with."""
     hop = hops_of(settings, pipeline)[-1]
     topics = hop.source, changelog_topic(settings, pipeline), hop.sink, hop.duplicates, hop.quarantine
-    now = TopicIds(*(TopicId.of(topic, link.ids.get(topic or "", UNKNOWN_ID)) for topic in topics))
+    now = TopicIds(*(TopicId.of(topic, client.ids.get(topic or "", UNKNOWN_ID)) for topic in topics))
     named = dict(zip(TopicIds._fields, topics, strict=True))
     return refusal(position, now, named.get, f"{hop.source}:{number}", lambda to: how_to_reset(pipeline, to))

@@ -61,7 +61,7 @@ class Replay:
     """Feeds source records to judges.
 
     Args:
-        link: Connections of its own: a waiting fetch blocks them.
+        client: Connections of its own: a waiting fetch blocks them.
         decoder: Nobody else's while it runs.
         encoder: Measures what may be too large for the sink.
         sink_limit_bytes: What the sink takes.
@@ -72,14 +72,14 @@ class Replay:
 
     def __init__(
         self,
-        link: Client,
+        client: Client,
         decoder: Decoder,
         encoder: Encoder,
         sink_limit_bytes: int,
         advance: Callable[[int], None],
         too_large: Collection[tuple[int, int]] = (),
     ) -> None:
-        self._link = link
+        self._client = client
         self._decoder = decoder
         self._encoder = encoder
         self._limit_bytes = sink_limit_bytes
@@ -103,7 +103,7 @@ class Replay:
         """
         start, stop = span
         done = Replayed()
-        fetcher = Fetcher(self._link)
+        fetcher = Fetcher(self._client)
         at, empty = start, 0
         while at < stop:
             try:

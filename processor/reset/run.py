@@ -129,15 +129,15 @@ class Reset:
 
     Args:
         settings: Of the pipeline alone; its topics exist and are right.
-        link: Connections to all its topics.
+        client: Connections to all its topics.
         view: Those topics.
     """
 
-    def __init__(self, settings: Settings, link: Client, view: ClusterView) -> None:
+    def __init__(self, settings: Settings, client: Client, view: ClusterView) -> None:
         (self._config,) = settings.pipelines
         self._settings = settings
         self._worker = settings.worker
-        self._link = link
+        self._client = client
         self._view = view
         self._topics: Topics = topics_for(settings, self._config, view)
         self._decoder = Decoder()
@@ -157,13 +157,13 @@ class Reset:
         await self._require_stopped()
         topic = self._topics.source
         sources = [TopicPartition(topic, number) for number in range(self._view[topic].partitions)]
-        limits = await bounds(self._link, sources)
+        limits = await bounds(self._client, sources)
         to = await self._wanted(target, limits)
         if fence:
             for slot in sorted({number % self._worker.slots for number in to}):
                 identity = self._identity(slot, self._worker.slots)
                 self._producers[slot] = await self._fenced(identity, self._numbers(slot, self._worker.slots))
-        told = await committed(self._link, self._worker.application_id, sources)
+        told = await committed(self._client, self._worker.application_id, sources)
         steps, refused = [], []
         for number in sorted(to):
             tp = TopicPartition(topic, number)
@@ -223,13 +223,13 @@ class Reset:
         for producer in self._producers.values():
             await producer.abort()
             await producer.close()
-        await self._link.close()
+        await self._client.close()
 
     # ---------------------------------------------------------------- before
 
     async def _require_stopped(self) -> None:
         group = self._worker.application_id
-        found = await readers(self._link, group, self._topics.source)
+        found = await readers(self._client, group, self._topics.source)
         if found:
             names = "; ".join(map(str, found))
             raise StopError(
@@ -242,7 +242,7 @@ class Reset:
         if not isinstance(target, ToTime):
             starts = {tp.partition: found.start for tp, found in limits.items()}
             return wanted(target, starts, self._topics.source)
-        found = await offsets_at(self._link, limits, target.timestamp_ms)
+        found = await offsets_at(self._client, limits, target.timestamp_ms)
         return {tp.partition: limits[tp].stable if offset is None else offset for tp, offset in found.items()}
 
     def _identity(self, slot: int, slots: int) -> str:
@@ -261,8 +261,8 @@ class Reset:
     async def _fenced_for(self, identity: str, numbers: list[int], timeout_ms: int) -> Producer:
         options = client_options(self._settings.kafka)
         written = self._topics.written
-        link = await Client.open(options, f"{identity}-reset", written)
-        producer = Producer(link, identity, timeout_ms, min(DEADLINE_S, 0.8 * timeout_ms / 1000))
+        client = await Client.open(options, f"{identity}-reset", written)
+        producer = Producer(client, identity, timeout_ms, min(DEADLINE_S, 0.8 * timeout_ms / 1000))
         try:
             await producer.fence([TopicPartition(name, number) for name in written for number in numbers])
         except BaseException:
@@ -271,7 +271,7 @@ class Reset:
         return producer
 
     def _changelog(self, number: int) -> ChangelogPartition:
-        return ChangelogPartition(self._link, self._decoder, self._topics.changelog, number)
+        return ChangelogPartition(self._client, self._decoder, self._topics.changelog, number)
 
     async def _head(self, number: int, *, fence: bool) -> ChangelogHead:
         """Return position and origin; with ``fence`` after whoever wrote them is fenced and done."""
@@ -292,7 +292,7 @@ class Reset:
 
     def _is_part(self, head: ChangelogHead) -> bool:
         """Whether a changelog has a part of a state: made anew under a worker without transactions."""
-        now = self._topics.identified(self._link.ids)
+        now = self._topics.identified(self._client.ids)
         other = head.position is not None and head.position.topics.changelog.made_anew(now.changelog)
         return other and head.origin is None
 
@@ -300,14 +300,14 @@ class Reset:
         """Whether a position names the topics that there are now, and whose it is."""
         if position is None:
             return False
-        topics = position.topics.kept(self._topics.identified(self._link.ids))
+        topics = position.topics.kept(self._topics.identified(self._client.ids))
         return topics == position.topics and bool(position.application)
 
     async def _require_same_source(
         self, tp: TopicPartition, step: PartitionStep, known: PartitionFacts
     ) -> None:
         if step.state is not ResetState.EMPTY and known.position is not None:
-            now = self._topics.identified(self._link.ids)
+            now = self._topics.identified(self._client.ids)
             if known.position.topics.source.is_other(now.source):
                 raise StopError(
                     f"{known.name}: topic {tp.topic} was deleted and made anew, or is another than the one "
@@ -315,7 +315,7 @@ class Reset:
                     f"{reset_command(self._config.name, '--to-earliest')}; {SEE}"
                 )
             compacted = is_compacted(self._view, tp.topic)
-            await check_same_source(self._link, tp, known.position, known.limits, compacted=compacted)
+            await check_same_source(self._client, tp, known.position, known.limits, compacted=compacted)
 
     async def _spans_window(self, tp: TopicPartition, start: int, to: int) -> bool:
         """Whether the records from ``start`` to ``to`` last for a window, by their timestamps."""
@@ -323,7 +323,7 @@ class Reset:
         # By arrival they are all of now.
         if not isinstance(dedup, InsertIdDedup) or dedup.time == "arrival" or start >= to:
             return False
-        source = _Source(self._link, self._decoder, tp.topic, tp.partition)
+        source = _Source(self._client, self._decoder, tp.topic, tp.partition)
         first_ms: int | None = None
         async for columns, _ in source.columns(start, to):
             if len(columns):
@@ -332,7 +332,7 @@ class Reset:
         if first_ms is None:
             return False
         last_ms = first_ms + dedup.window
-        after = (await offsets_at(self._link, [tp], last_ms))[tp]
+        after = (await offsets_at(self._client, [tp], last_ms))[tp]
         if after is None or after >= to:
             return False
         self._least_ms[tp.partition] = last_ms
@@ -346,7 +346,7 @@ class Reset:
         position = new_position(step.to_offset, self._definition, os.urandom(16), self._worker.slots)
         position = replace(
             position,
-            topics=self._topics.identified(self._link.ids),
+            topics=self._topics.identified(self._client.ids),
             application=self._worker.application_id,
             pipeline=self._config.name,
         )
@@ -364,7 +364,7 @@ class Reset:
             position = replace(position, batch_offset=before.batch_offset, batch_crc=before.batch_crc)
         judge.load(table)
         limit_bytes, too_large = self._topics.sink_limit_bytes, await self._too_large(step)
-        replay = Replay(self._link, self._decoder, Encoder(), limit_bytes, advance, too_large)
+        replay = Replay(self._client, self._decoder, Encoder(), limit_bytes, advance, too_large)
         done = await replay.run(
             TopicPartition(self._topics.source, step.partition),
             (step.judge_from, step.to_offset),
@@ -382,7 +382,7 @@ class Reset:
         """Return what the quarantine calls too large, see `called`: the sink may take more now."""
         number, name, found = step.partition, self._topics.quarantine, set[tuple[int, int]]()
         if name is not None and step.offsets:
-            quarantine = _Quarantine(self._link, self._decoder, name, number)
+            quarantine = _Quarantine(self._client, self._decoder, name, number)
             limits = await quarantine.bounds()
             async for columns, _ in quarantine.columns(limits.start, limits.stable):
                 found.update(called(columns, Fault.TOO_LARGE, f"{self._topics.source}:{number}"))
@@ -434,7 +434,7 @@ class Reset:
 
     async def _origin(self, step: PartitionStep) -> Origin:
         outputs = self._topics.sink, self._topics.duplicates, self._topics.quarantine
-        origin = await origin_at(self._link, *outputs, step.partition, step.to_offset)
+        origin = await origin_at(self._client, *outputs, step.partition, step.to_offset)
         known_before = step.to_offset - step.known_from
         return replace(origin, known_before=known_before, reset_ms=int(time.time() * 1000))
 
@@ -468,12 +468,12 @@ async def opened(settings: Settings, pipeline: Pipeline, *, create: bool) -> Asy
     report.require()
     view = await look(alone)
     try:
-        link = await Client.open(
+        client = await Client.open(
             client_options(settings.kafka), f"{settings.worker.application_id}-reset", list(view)
         )
     except KafkaError as error:
         raise StopError(f"{settings.kafka.bootstrap_servers}: {error!r}") from error
-    reset = Reset(alone, link, view)
+    reset = Reset(alone, client, view)
     try:
         yield reset
     except (KafkaError, TimeoutError) as error:

@@ -87,13 +87,13 @@ class Certificate:
 
     async def _offsets(self) -> int:
         sources = [TopicPartition(pipeline.source, number) for pipeline, number, _ in self._work]
-        link = await self._connect()
+        client = await self._connect()
         try:
-            known = await committed(link, self._group, sources)
-            limits = await bounds(link, sources)
-            beyond = await bounds(link, self._beyond)
+            known = await committed(client, self._group, sources)
+            limits = await bounds(client, sources)
+            beyond = await bounds(client, self._beyond)
         finally:
-            await link.close()
+            await client.close()
         foreign = [f"{tp.topic}:{tp.partition}" for tp, each in beyond.items() if each.end > each.start]
         if foreign:
             raise StopError(
@@ -128,16 +128,16 @@ class Certificate:
 
         async def work() -> None:
             nonlocal told
-            link = await self._connect()
+            client = await self._connect()
             try:
-                readers = [StreamReader(link) for _ in range(4)]
+                readers = [StreamReader(client) for _ in range(4)]
                 for index in turn:
                     reports[index] = await self._compare(readers, *self._work[index], advance)
                     while told < len(reports) and (report := reports[told]) is not None:
                         done(report)
                         told += 1
             finally:
-                await link.close()
+                await client.close()
 
         tasks = [asyncio.create_task(work()) for _ in range(min(AT_ONCE, len(self._work)))]
         try:
@@ -191,7 +191,7 @@ class Certificate:
                 break
             # A transaction becomes visible in one partition after the other: there may be output already whose
             # source offset is not committed yet.
-            further = await moved_on(readers[0].link, self._group, source, report.stop)
+            further = await moved_on(readers[0].client, self._group, source, report.stop)
             if further is None:
                 break
             if limits.recording is not None and not await limits.recording.reach(further, PATIENCE_S):

@@ -106,18 +106,18 @@ async def find_limits(
     Raises:
         StopError: What has to be compared is not retained any more.
     """
-    link = reader.link
+    client = reader.client
     source = TopicPartition(pipeline.source, partition)
-    offset = await committed_offset(link, group, source)
+    offset = await committed_offset(client, group, source)
     state, recording = ChangelogHead(), None
     if changelog is not None:
-        log = ChangelogPartition(link, reader.decoder, changelog, partition)
+        log = ChangelogPartition(client, reader.decoder, changelog, partition)
         state, recording = await _said(log, pipeline)
     outputs = [
         topic for topic in (pipeline.sink, pipeline.duplicates, pipeline.quarantine) if topic is not None
     ]
     wanted = [source, *(TopicPartition(topic, partition) for topic in outputs)]
-    found = await bounds(link, wanted)
+    found = await bounds(client, wanted)
     origin = state.origin
     limits = found[source]
     if (
@@ -131,7 +131,7 @@ async def find_limits(
         nothing = {topic: (ends[topic].end, ends[topic]) for topic in outputs}
         at = limits.start
         return VerifySpan(at, at, at, committed=False, stable=limits.stable, outputs=nothing)
-    ours = state.position is not None and await _is_of(link, source, state.position, limits)
+    ours = state.position is not None and await _is_of(client, source, state.position, limits)
     if not ours:
         # The state is of another source, and so is its origin: here everything counts.
         origin = None
@@ -245,12 +245,12 @@ async def _any_record(
     return False
 
 
-async def _is_of(link: Client, source: TopicPartition, position: Position, limits: Bounds) -> bool:
+async def _is_of(client: Client, source: TopicPartition, position: Position, limits: Bounds) -> bool:
     """Whether a position was made from this source: not from one before it, nor from another of before."""
-    if position.topics.source.is_other(TopicId.of(source.topic, link.ids.get(source.topic, UNKNOWN_ID))):
+    if position.topics.source.is_other(TopicId.of(source.topic, client.ids.get(source.topic, UNKNOWN_ID))):
         return False
     try:
-        await check_same_source(link, source, position, limits, compacted=False)
+        await check_same_source(client, source, position, limits, compacted=False)
     except StopError:
         return False
     return True
@@ -275,16 +275,16 @@ def _require(topic: str, partition: int, start: int, limits: Bounds) -> None:
         )
 
 
-async def committed_offset(link: Client, group: str, source: TopicPartition) -> int | None:
+async def committed_offset(client: Client, group: str, source: TopicPartition) -> int | None:
     """Return what the group has committed; None where nothing."""
-    return (await committed(link, group, [source])).get(source)
+    return (await committed(client, group, [source])).get(source)
 
 
-async def moved_on(link: Client, group: str, source: TopicPartition, beyond: int) -> int | None:
+async def moved_on(client: Client, group: str, source: TopicPartition, beyond: int) -> int | None:
     """Wait until the group has committed more than ``beyond``; None where it does not within seconds."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        offset = await committed_offset(link, group, source)
+        offset = await committed_offset(client, group, source)
         if offset is not None and offset > beyond:
             return offset
         if time.monotonic() >= deadline:

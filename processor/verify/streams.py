@@ -50,11 +50,11 @@ class StreamReader:
     """Reads one partition at a time, into a buffer of its own.
 
     Args:
-        link: Connections; shared by several readers.
+        client: Connections; shared by several readers.
     """
 
-    def __init__(self, link: Client) -> None:
-        self.link = link
+    def __init__(self, client: Client) -> None:
+        self.client = client
         self.decoder = Decoder()
 
     async def pieces(
@@ -70,7 +70,7 @@ class StreamReader:
             RebuildError: Nothing comes.
         """
         name = f"{tp.topic}:{tp.partition}"
-        fetcher = Fetcher(self.link)
+        fetcher = Fetcher(self.client)
         at, empty = start, 0
         coming: asyncio.Task[list[Chunk]] | None = None
         try:
@@ -156,7 +156,7 @@ class OutputStream:
         """Wait until more is visible, or all that belongs to the committed position."""
         began = time.monotonic()
         while True:
-            now = (await bounds(self._reader.link, [self._tp]))[self._tp]
+            now = (await bounds(self._reader.client, [self._tp]))[self._tp]
             self._end = now.end if self._end < 0 else self._end
             waited = time.monotonic() - began
             if now.stable > self._at:

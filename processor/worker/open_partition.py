@@ -62,7 +62,7 @@ class PartitionOpener:
         context: The worker's.
         name: Of the hop.
         work: On it.
-        link: Knows the topics of ``work``.
+        client: Knows the topics of ``work``.
         fence: Fences the owners of a transactional id, which wrote to the outputs of these source partitions.
     """
 
@@ -71,14 +71,14 @@ class PartitionOpener:
         context: Context,
         name: str,
         work: HopKind,
-        link: Client,
+        client: Client,
         fence: Callable[[str, list[int]], Awaitable[Producer]],
     ) -> None:
         self._context = context
         self._name = name
         self._work = work
         self._topics = work.topics
-        self._link = link
+        self._client = client
         # Not the worker's, which others may be using meanwhile, in a thread.
         self._decoder = Decoder()
         self._fence = fence
@@ -100,7 +100,7 @@ class PartitionOpener:
         folder = context.home.partition(name, tp.partition)
         judge = self._work.judge()
         gauge = context.metrics.restore_ratio.labels(name, str(tp.partition))
-        changelog = ChangelogPartition(self._link, self._decoder, self._topics.changelog, tp.partition)
+        changelog = ChangelogPartition(self._client, self._decoder, self._topics.changelog, tp.partition)
         store, damage = open_store(folder)
         table = Table(store, judge.log)
         try:
@@ -139,7 +139,7 @@ class PartitionOpener:
             pipeline.skip(tp.partition, limits.start)
         else:
             await check_same_source(
-                self._link, tp, position, limits, compacted=await context.compacted(tp.topic)
+                self._client, tp, position, limits, compacted=await context.compacted(tp.topic)
             )
             # A first hop commits where it stands at each assignment: whoever drains the second one with another
             # worker looks for it, and a group's offsets are forgotten after a week without members.
@@ -149,7 +149,7 @@ class PartitionOpener:
     def _of_now(self, position: Position) -> Position:
         """Return a position that says whose it is and of which topics; one of before that is taken over so."""
         context = self._context
-        topics = position.topics.kept(self._topics.identified(self._link.ids))
+        topics = position.topics.kept(self._topics.identified(self._client.ids))
         named = replace(position, topics=topics, application=context.application_id, pipeline=self._name)
         # Whose ids wrote this state: the next to restore it has to fence them, and no others.
         return replace(named, slots=context.slots) if context.exactly_once else named
@@ -178,7 +178,7 @@ class PartitionOpener:
         other = transactional_id(context.application_id, self._name, slot, position.slots)
         log.warning("%s was written with slots = %s: fencing %s", changelog.name, position.slots, other)
         # What waits for a place has nothing there, and was written to by nobody.
-        placed = range(min(len(self._link.partitions(self._topics.source)), self._topics.width))
+        placed = range(min(len(self._client.partitions(self._topics.source)), self._topics.width))
         await (await self._fence(other, list(placed[slot :: position.slots]))).close()
         return await restore(table, changelog, timeout_s, progress)
 
@@ -191,13 +191,13 @@ class PartitionOpener:
             # Nobody compares what a first hop writes.
             return Origin(offset, NO_TOPIC, beginning=beginning) if beginning else None
         outputs = self._topics.sink, self._topics.duplicates, self._topics.quarantine
-        origin = await origin_at(self._link, *outputs, number, offset)
+        origin = await origin_at(self._client, *outputs, number, offset)
         return replace(origin, beginning=beginning)
 
     async def _first_position(self, tp: TopicPartition, limits: Bounds) -> tuple[Position, tuple[int, ...]]:
         """Return where a partition without state begins, and where the source ended when the pipeline began."""
         group = self._context.application_id
-        known = await committed(self._link, group, [tp])
+        known = await committed(self._client, group, [tp])
         if tp in known:
             anew = self._work.reset(f"--to-offset {tp.partition}:{known[tp]}")
             raise StopError(
@@ -219,8 +219,8 @@ class PartitionOpener:
         return new_position(offset, self._meaning, os.urandom(16), self._context.slots), beginning
 
     async def _ends(self, topic: str) -> tuple[int, ...]:
-        every = [TopicPartition(topic, each) for each in sorted(self._link.partitions(topic))]
-        ends = await bounds(self._link, every)
+        every = [TopicPartition(topic, each) for each in sorted(self._client.partitions(topic))]
+        ends = await bounds(self._client, every)
         return tuple(ends[each].end for each in every)
 
     async def _beginning(self, tp: TopicPartition) -> tuple[int, ...] | None:
@@ -229,12 +229,12 @@ class PartitionOpener:
         A partition without state is not a pipeline without state: what came into it since the others began is
         not to be skipped. Empty where they have begun and nobody says where the source ended then.
         """
-        changelogs = self._link.partitions(self._topics.changelog)
-        sources = sorted(self._link.partitions(tp.topic) - {tp.partition})
+        changelogs = self._client.partitions(self._topics.changelog)
+        sources = sorted(self._client.partitions(tp.topic) - {tp.partition})
         for number in sources:
             if number not in changelogs:
                 continue
-            changelog = ChangelogPartition(self._link, self._decoder, self._topics.changelog, number)
+            changelog = ChangelogPartition(self._client, self._decoder, self._topics.changelog, number)
             last = await last_position(changelog)
             if last is None:
                 continue
@@ -245,7 +245,7 @@ class PartitionOpener:
                 return ()  # of before a reset, maybe of another topic by this name, or nobody can tell
             return front.origin.beginning
         known = await committed(
-            self._link, self._context.application_id, [TopicPartition(tp.topic, each) for each in sources]
+            self._client, self._context.application_id, [TopicPartition(tp.topic, each) for each in sources]
         )
         return () if known else None
 
@@ -256,10 +256,10 @@ class PartitionOpener:
             StopError: They do not. Whoever works on the others stops for that, too, but maybe later.
         """
         positions = self._topics.changelog
-        numbers = sorted(self._link.partitions(positions) - {tp.partition})
-        ends = await bounds(self._link, [TopicPartition(positions, each) for each in numbers])
+        numbers = sorted(self._client.partitions(positions) - {tp.partition})
+        ends = await bounds(self._client, [TopicPartition(positions, each) for each in numbers])
         for other, limits in ends.items():
-            changelog = ChangelogPartition(self._link, self._decoder, positions, other.partition)
+            changelog = ChangelogPartition(self._client, self._decoder, positions, other.partition)
             # Each commit writes a position, and all that are there mean the same.
             head = await read_head(changelog, max(limits.start, limits.stable - SOME_OFFSETS), limits.stable)
             if head.position is not None:
@@ -275,7 +275,7 @@ class PartitionOpener:
                 table.clear()
 
     def _require_same_topics(self, tp: TopicPartition, position: Position) -> None:
-        now = self._topics.identified(self._link.ids)
+        now = self._topics.identified(self._client.ids)
         where = f"{tp.topic}:{tp.partition}"
         text = refusal(position, now, self._topics.named, where, self._work.reset)
         if text is not None:

@@ -114,7 +114,7 @@ class SlotRun:
         self._closing = False
         self._fenced_at = -math.inf
         self._failed: asyncio.Future[None] | None = None
-        self._links: list[Client] = []
+        self._clients: list[Client] = []
         self._ids: dict[str, bytes] = {}
         self._producer: Producer | None = None
         self._pipeline: SlotPipeline | None = None
@@ -128,7 +128,7 @@ class SlotRun:
         self._dropping: asyncio.Task[None] | None = None
         self._trimmer = Trimmer()
         self._standstill = Standstill(pipeline.name, context.metrics)
-        self._trim_link: Client | None = None
+        self._trim_client: Client | None = None
         self.ready = False
         self._able: list[int] = []
         self._late: list[int] = []
@@ -213,11 +213,11 @@ class SlotRun:
         self._room = asyncio.Semaphore(ROOM)
         hop = self._hop = await self._wide_enough()
         topics = hop.topics
-        link = await self._link("fetch", topics.source, *topics.written)
+        client = await self._client("fetch", topics.source, *topics.written)
         if hop.deletes:
             # Of its own: a leader answers one request of a connection after the other, and one to delete waits
             # for its followers, which no fetch should.
-            self._trim_link = await self._link("trim", topics.changelog, topics.source)
+            self._trim_client = await self._client("trim", topics.changelog, topics.source)
         self._producer = await self._fenced(self._id, topics, self._able)
         context = self._context
         shared = context.decoder, context.encoder, context.metrics, context.turns
@@ -226,9 +226,9 @@ class SlotRun:
         async def fence(identity: str, numbers: list[int]) -> Producer:
             return await self._fenced(identity, topics, numbers)
 
-        opening = PartitionOpener(self._context, self._config.name, hop, link, fence)
+        opening = PartitionOpener(self._context, self._config.name, hop, client, fence)
         source = [TopicPartition(topics.source, number) for number in self._able]
-        limits = await bounds(link, source)
+        limits = await bounds(client, source)
         for tp in source:
             # The target of a drain is where the partition ended when it was assigned, not when rebuilt. That of
             # an internal topic is not known before all is in it: see `_upstream`.
@@ -292,12 +292,12 @@ class SlotRun:
                 self._fail(RebuildError("topics", f"partitions {self._late} need not wait any more"))
                 return
 
-    async def _link(self, what: str, *topics: str) -> Client:
+    async def _client(self, what: str, *topics: str) -> Client:
         client_id = f"{self._id}-{what}"
         # All connections of a slot speak of the same topics, from when it was opened.
-        link = await Client.open(self._context.options, client_id, topics, self._ids, self._topic_changed)
-        self._links.append(link)
-        return link
+        client = await Client.open(self._context.options, client_id, topics, self._ids, self._topic_changed)
+        self._clients.append(client)
+        return client
 
     def _topic_changed(self, topic: str, change: Change) -> None:
         """Begin anew: the topics and their settings are looked at, and the state says whether it fits them."""
@@ -306,7 +306,7 @@ class SlotRun:
     async def _fenced(self, identity: str, topics: Topics, numbers: list[int]) -> Producer:
         exactly = self._context.exactly_once
         producer = Producer(
-            await self._link("produce", *topics.written),
+            await self._client("produce", *topics.written),
             identity if exactly else None,
             self._context.transaction_timeout_ms,
             # Below the transaction's time-out, so that we know of a failure before the coordinator acts.
@@ -352,10 +352,10 @@ class SlotRun:
         if not self._context.drain or upstream is None or self._targets:
             return
         try:
-            link = await self._link("upstream", upstream, self._config.source)
-            await taken_in(link, self._context.application_id, upstream)
+            client = await self._client("upstream", upstream, self._config.source)
+            await taken_in(client, self._context.application_id, upstream)
             here = [TopicPartition(self._config.source, number) for number in self._numbers]
-            ends = await bounds(link, here)
+            ends = await bounds(client, here)
         except (SeqmarkError, KafkaError, TimeoutError, OSError) as error:
             self._fail(error)
             return
@@ -363,7 +363,7 @@ class SlotRun:
         self._context.progressed()
 
     async def _fetch(self) -> None:
-        with contextlib.closing(Fetcher(self._links[0], self._standstill.saw)) as fetcher:
+        with contextlib.closing(Fetcher(self._clients[0], self._standstill.saw)) as fetcher:
             while True:
                 try:
                     chunks = await fetcher.fetch(self._positions)
@@ -392,7 +392,7 @@ class SlotRun:
 
     async def _out_of_range(self, error: OutOfRangeError) -> None:
         tp = error.partition
-        limits = (await bounds(self._links[0], [tp]))[tp]
+        limits = (await bounds(self._clients[0], [tp]))[tp]
         if error.position > limits.end:
             raise StopError(
                 f"{tp.topic}:{tp.partition} ends at {limits.end}, but {error.position} has been read "
@@ -458,11 +458,11 @@ class SlotRun:
         changelog, source = pipeline.expendable(), pipeline.used_up()
         if not changelog and not source:
             return
-        assert self._hop is not None and self._trim_link is not None  # noqa: S101, PT018 - of `_open`
+        assert self._hop is not None and self._trim_client is not None  # noqa: S101, PT018 - of `_open`
         topics = self._hop.topics
         for topic, offsets in ((topics.changelog, changelog), (topics.source, source)):
             for number, offset in offsets.items():
-                self._trimmer.want(self._trim_link, TopicPartition(topic, number), offset)
+                self._trimmer.want(self._trim_client, TopicPartition(topic, number), offset)
 
     def _put_tick(self, epoch: int) -> None:
         async def put() -> None:
@@ -526,7 +526,7 @@ class SlotRun:
             self._tick = None
         pipeline, self._pipeline = self._pipeline, None
         producer, self._producer = self._producer, None
-        links, self._links = self._links, []
+        clients, self._clients = self._clients, []
         if pipeline is not None and pipeline.begun_at is not None:
             labels = (self._config.name, reason)
             self._context.metrics.transactions_aborted.labels(*labels).inc()
@@ -541,5 +541,5 @@ class SlotRun:
         async with self._busy:
             for partition in (pipeline.partitions if pipeline else {}).values():
                 partition.table.close()
-        for link in links:
-            await link.close()
+        for client in clients:
+            await client.close()

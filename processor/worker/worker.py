@@ -48,9 +48,9 @@ def _unseen(topics: list[str]) -> str:
     )
 
 
-def _count(link: Client, topic: str) -> int:
+def _count(client: Client, topic: str) -> int:
     """Return how many partitions a topic has, as far as this worker sees."""
-    return len(link.partitions(topic))
+    return len(client.partitions(topic))
 
 
 class Worker:
@@ -102,15 +102,15 @@ class Worker:
         watching = watch(worker.memory_limit, self._metrics, self.end, self._waiting_bytes)
         self._memory = asyncio.create_task(watching, name="memory")
         options: dict[str, Any] = client_options(self._settings.kafka)
-        link = await Client.open(options, f"{worker.application_id}-group", list(self._pipelines))
+        client = await Client.open(options, f"{worker.application_id}-group", list(self._pipelines))
         for pipeline in self._pipelines.values():
             self._metrics.expect(pipeline.name, [fault.code for fault in Fault if fault])
             # Asked when somebody scrapes: partitions are added while nothing is assigned here.
             self._metrics.source_partitions.labels(pipeline.name).set_function(
-                partial(_count, link, pipeline.source)
+                partial(_count, client, pipeline.source)
             )
         self._membership = Membership(
-            link,
+            client,
             worker.application_id,
             dict.fromkeys(self._pipelines, worker.slots),
             worker.session_timeout_ms,

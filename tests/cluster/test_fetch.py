@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.kafka import client
+from processor.kafka import client as kafka_client
 from processor.kafka.client import Client, TopicPartition
 from processor.kafka.fetch import Fetcher
 from processor.kafka.offsets import bounds
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
 ROUNDS = 12
-LINKS = 4
+CLIENTS = 4
 """Each asks brokers in an order by chance."""
 PATIENCE_S = 90.0
 """Of a busy machine; a request may last 30 s, so as many rounds that wait for one take four times as long."""
@@ -31,11 +31,11 @@ PATIENCE_S = 90.0
 
 @asynccontextmanager
 async def connected(cluster: Cluster, topic: str) -> AsyncIterator[Client]:
-    link = await Client.open({"bootstrap_servers": cluster.bootstrap_servers}, "test", [topic])
+    client = await Client.open({"bootstrap_servers": cluster.bootstrap_servers}, "test", [topic])
     try:
-        yield link
+        yield client
     finally:
-        await link.close()
+        await client.close()
 
 
 async def read(
@@ -56,8 +56,8 @@ def test_a_leader_that_swallows_packets_holds_up_no_other_leaders_partitions(clu
     here, there = (TopicPartition(topic, number) for number in (0, 1))
 
     async def story() -> None:
-        async with asyncio.timeout(PATIENCE_S), connected(cluster, topic) as link:
-            fetcher, positions = Fetcher(link), {here: 0, there: 0}
+        async with asyncio.timeout(PATIENCE_S), connected(cluster, topic) as client:
+            fetcher, positions = Fetcher(client), {here: 0, there: 0}
             for number in (0, 1):
                 await asyncio.to_thread(produce, cluster.direct, topic, [new(1)], partition=number)
             await read(fetcher, positions, there, 1)
@@ -80,7 +80,7 @@ def test_a_partition_without_a_leader_is_fetched_as_soon_as_it_has_one(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Metadata would say so by itself after a minute.
-    monkeypatch.setattr(client, "METADATA_MAX_AGE_MS", 3_600_000)
+    monkeypatch.setattr(kafka_client, "METADATA_MAX_AGE_MS", 3_600_000)
     topic = unique("leaderless")
     cluster.create_topic(topic, (1, 2), replicas=1)
     here, there = (TopicPartition(topic, number) for number in (0, 1))
@@ -90,9 +90,9 @@ def test_a_partition_without_a_leader_is_fetched_as_soon_as_it_has_one(
     async def story() -> None:
         cluster.nodes[2].kill()
         await asyncio.to_thread(until, lambda: cluster.leaders(topic)[1] == -1, "a partition has no leader")
-        async with asyncio.timeout(PATIENCE_S), connected(cluster, topic) as link:
-            assert link.leader(there) is None
-            fetcher, positions = Fetcher(link), {here: 0, there: 0}
+        async with asyncio.timeout(PATIENCE_S), connected(cluster, topic) as client:
+            assert client.leader(there) is None
+            fetcher, positions = Fetcher(client), {here: 0, there: 0}
             await read(fetcher, positions, here, 1)
             await asyncio.to_thread(cluster.nodes[2].start)
             await read(fetcher, positions, there, 1)
@@ -108,8 +108,8 @@ def test_a_link_is_opened_and_knows_bounds_whichever_broker_swallows_packets(clu
     async def story() -> None:
         cluster.proxies[2].swallow()
         async with asyncio.timeout(PATIENCE_S):
-            for _ in range(LINKS):
-                async with connected(cluster, topic) as link:
-                    await bounds(link, every)
+            for _ in range(CLIENTS):
+                async with connected(cluster, topic) as client:
+                    await bounds(client, every)
 
     asyncio.run(story())

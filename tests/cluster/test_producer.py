@@ -27,15 +27,15 @@ pytestmark = [pytest.mark.broker, pytest.mark.crash]
 @asynccontextmanager
 async def opened(cluster: Cluster, topic: str, identity: str) -> AsyncIterator[tuple[Producer, int]]:
     """A producer whose open transaction has something in each partition, and the node that coordinates it."""
-    link = await Client.open({"bootstrap_servers": cluster.bootstrap_servers}, "test", [topic])
-    producer = Producer(link, identity)
+    client = await Client.open({"bootstrap_servers": cluster.bootstrap_servers}, "test", [topic])
+    producer = Producer(client, identity)
     try:
         await producer.fence()
         producer.begin()
         for number in range(len(NODES)):
             await producer.send(topic, number, [batch(1)])
         await producer.flush()
-        yield producer, await link.transaction_coordinator(identity)
+        yield producer, await client.transaction_coordinator(identity)
     finally:
         await producer.close()
 

@@ -123,7 +123,7 @@ class Membership:
     """One worker's place in the consumer group.
 
     Args:
-        link: Connections of its own.
+        client: Connections of its own.
         group_id: The application id.
         slots: Number of slots by source topic; its keys are what is subscribed.
         session_timeout_ms: After which a silent member is put out.
@@ -132,13 +132,13 @@ class Membership:
 
     def __init__(
         self,
-        link: Client,
+        client: Client,
         group_id: str,
         slots: Mapping[str, int],
         session_timeout_ms: int,
         group_instance_id: str | None = None,
     ) -> None:
-        self._link = link
+        self._client = client
         self._group_id = group_id
         self._session_timeout_ms = session_timeout_ms
         self._instance_id = group_instance_id
@@ -158,7 +158,7 @@ class Membership:
         waiters: set[asyncio.Future[Any]] = {self._failed}
         self._subscription.register_fetch_waiters(waiters)
         self._coordinator = _Coordinator(
-            self._link.client,
+            self._client.aiokafka_client,
             self._subscription,
             group_id=self._group_id,
             group_instance_id=self._instance_id,
@@ -182,13 +182,13 @@ class Membership:
         dealt = self.assignor.dealt
         if dealt is None:
             return []
-        seen = {topic: max(1, len(self._link.partitions(topic))) for topic in sorted(self._topics)}
+        seen = {topic: max(1, len(self._client.partitions(topic))) for topic in sorted(self._topics)}
         return [topic for topic, count in seen.items() if dealt.get(topic, 0) < count]
 
     async def cause(self) -> str:
         """Say why the group may have assigned nothing, by what its coordinator answers."""
         try:
-            await self._link.group_coordinator(self._group_id)
+            await self._client.group_coordinator(self._group_id)
         except (KafkaError, TimeoutError) as error:
             return f"the consumer group {self._group_id} has no coordinator: {_words(error)}"
         return (
@@ -235,8 +235,8 @@ class Membership:
             return False
         request = HeartbeatRequest(self._group_id, self._coordinator.generation, self._coordinator.member_id)
         try:
-            node = await self._link.group_coordinator(self._group_id)
-            answer = await self._link.request(node, request, coordination=True, timeout_s=ANSWER_S)
+            node = await self._client.group_coordinator(self._group_id)
+            answer = await self._client.request(node, request, coordination=True, timeout_s=ANSWER_S)
         except (KafkaError, TimeoutError) as error:
             log.info("the group %s cannot be asked: %r", self._group_id, error)
             return False
@@ -252,7 +252,7 @@ class Membership:
                 async with asyncio.timeout(5):
                     await self._coordinator.close()
         self._busy.close()
-        await self._link.close()
+        await self._client.close()
         if self._failed.done():
             self._failed.exception()
         else:
@@ -278,8 +278,8 @@ class Membership:
             list(topics.items()),
         )
         try:
-            node = await self._link.group_coordinator(self._group_id)
-            response = await self._link.request(node, request, coordination=True)
+            node = await self._client.group_coordinator(self._group_id)
+            response = await self._client.request(node, request, coordination=True)
         except (KafkaError, TimeoutError) as error:
             raise RebuildError("commit_offsets", f"offset commit: {error!r}") from error
         for _, partitions in response.topics:

@@ -78,7 +78,9 @@ def _assigned(topic: str, assignment: bytes) -> tuple[int, ...]:
         return ()
 
 
-async def readers(link: Client, group_id: str, topic: str, deadline_s: float = DEADLINE_S) -> list[GroupReader]:
+async def readers(
+    client: Client, group_id: str, topic: str, deadline_s: float = DEADLINE_S
+) -> list[GroupReader]:
     """Ask the group's coordinator who reads ``topic``; waits while the group is rebalancing.
 
     Raises:
@@ -88,8 +90,8 @@ async def readers(link: Client, group_id: str, topic: str, deadline_s: float = D
     deadline = time.monotonic() + deadline_s
     while True:
         try:
-            node = await link.group_coordinator(group_id)
-            response = await link.request(node, DescribeGroupsRequest([group_id]), coordination=True)
+            node = await client.group_coordinator(group_id)
+            response = await client.request(node, DescribeGroupsRequest([group_id]), coordination=True)
             code, _, state, _, _, members, *_ = response.groups[0]
             if code in NOT_ALLOWED:
                 raise StopError(f"this user may not look at the group {group_id}: allow it DESCRIBE there")

@@ -119,16 +119,16 @@ class Coordinator:
     """The coordinator of one transactional id, or of none: then only `init` is of use.
 
     Args:
-        link: Connections.
+        client: Connections.
         transactional_id: None: idempotent only.
         transaction_timeout_ms: After which the coordinator aborts a transaction by itself.
         deadline_s: For each question.
     """
 
     def __init__(
-        self, link: Client, transactional_id: str | None, transaction_timeout_ms: int, deadline_s: float
+        self, client: Client, transactional_id: str | None, transaction_timeout_ms: int, deadline_s: float
     ) -> None:
-        self._link = link
+        self._client = client
         self._id = transactional_id
         self._timeout_ms = transaction_timeout_ms
         self._deadline_s = deadline_s
@@ -304,7 +304,7 @@ class Coordinator:
                     raise self._error(step, code) from error
                 if step not in {"init", "describe"} or isinstance(error, IncompatibleBrokerVersion):
                     raise RebuildError(step, f"{step} of {self._id}: {problem}") from error
-                await self._link.refresh()
+                await self._client.refresh()
             if self._closed or time.monotonic() > deadline:
                 why = "and it is closed" if self._closed else f"for {self._deadline_s} s"
                 raise RebuildError(step, f"{step} of {self._id}: {problem} {why}")
@@ -317,7 +317,7 @@ class Coordinator:
 
     async def _answer(self, node: int, request: Any, group_id: str | None) -> Any:
         """Send a request and return the answer, as long as it is the coordinator who owes it."""
-        sent = asyncio.create_task(self._link.request(node, request, coordination=True))
+        sent = asyncio.create_task(self._client.request(node, request, coordination=True))
         try:
             while not (await asyncio.wait({sent}, timeout=LATE_S))[0]:
                 now = await self._moved_to(node, group_id)
@@ -339,12 +339,12 @@ class Coordinator:
     async def _find(self, group_id: str | None) -> int:
         if group_id is not None:
             if self._group_node < 0:
-                self._group_node = await self._link.group_coordinator(group_id)
+                self._group_node = await self._client.group_coordinator(group_id)
             return self._group_node
         if self._id is None:
-            return await self._link.any_node()
+            return await self._client.any_node()
         if self._node < 0:
-            self._node = await self._link.transaction_coordinator(self._id)
+            self._node = await self._client.transaction_coordinator(self._id)
         return self._node
 
     def _error(self, step: str, code: int, topics: str = "") -> Exception:

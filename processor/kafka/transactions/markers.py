@@ -94,12 +94,12 @@ class _Open(NamedTuple):
 
 
 async def take(
-    link: Client, coordinator: Coordinator, written: Collection[TopicPartition], deadline_s: float
+    client: Client, coordinator: Coordinator, written: Collection[TopicPartition], deadline_s: float
 ) -> None:
     """Take the coordinator's id: ends its last owner's transaction in all partitions, and its right to write.
 
     Args:
-        link: Connections.
+        client: Connections.
         coordinator: Of the id.
         written: Partitions that owners of the id write to, all of them.
         deadline_s: For all of it.
@@ -112,12 +112,12 @@ async def take(
     while True:
         last = await coordinator.describe()
         try:
-            if await _take(link, coordinator, last, written, deadline_s):
+            if await _take(client, coordinator, last, written, deadline_s):
                 return
             problem = f"it is {last}; 'A transaction that hangs' in docs/operations.md, if that stays"
         except (KafkaError, _RefusedError) as error:
             problem = f"what its last owner left open is not told: {error}"
-            await link.refresh()
+            await client.refresh()
         if time.monotonic() > deadline:
             raise RebuildError("init", f"{coordinator.name} could not be taken in {deadline_s} s: {problem}")
         await asyncio.sleep(pause)
@@ -125,7 +125,7 @@ async def take(
 
 
 async def _take(
-    link: Client,
+    client: Client,
     coordinator: Coordinator,
     last: TransactionDescription | None,
     written: Collection[TopicPartition],
@@ -136,7 +136,7 @@ async def _take(
         return await coordinator.init()
     if last.ending:
         return False
-    found = {} if last.open else await _found_open(link, written, last.producer_id, deadline_s)
+    found = {} if last.open else await _found_open(client, written, last.producer_id, deadline_s)
     if found and (last.outcome is None or await coordinator.describe() != last):
         return False
     if not await coordinator.init(last.outcome if found else None):
@@ -144,19 +144,19 @@ async def _take(
     if found and last.outcome is not None:
         same = coordinator.producer_id == last.producer_id
         end = End(last.producer_id, coordinator.epoch if same else last.epoch, last.outcome)
-        await settle(link, coordinator, found, end, deadline_s)
+        await settle(client, coordinator, found, end, deadline_s)
         if not await coordinator.init():
             return False
-    return not await _found_open(link, written, last.producer_id, deadline_s)
+    return not await _found_open(client, written, last.producer_id, deadline_s)
 
 
 async def settle(
-    link: Client, coordinator: Coordinator, first: Mapping[TopicPartition, int], end: End, deadline_s: float
+    client: Client, coordinator: Coordinator, first: Mapping[TopicPartition, int], end: End, deadline_s: float
 ) -> None:
     """See the end of a transaction in every partition, and bring it where it is missing.
 
     Args:
-        link: Connections.
+        client: Connections.
         coordinator: Of the id.
         first: Offset of the first record that the transaction wrote, by partition.
         end: Of the transaction.
@@ -168,13 +168,13 @@ async def settle(
     open_ = dict(first)
     began, pause = time.monotonic(), PAUSE_FIRST_S
     while open_:
-        stable = await last_stable(link, open_, deadline_s)
+        stable = await last_stable(client, open_, deadline_s)
         open_ = {tp: offset for tp, offset in open_.items() if stable[tp] <= offset}
         if open_ and time.monotonic() > began + ASK_AFTER_S:
             last = await coordinator.describe()
             # Whoever has the id now, all markers of this transaction are written, or were left out.
             if last is None or not last.ending:
-                open_ = await _mend(link, end, open_)
+                open_ = await _mend(client, end, open_)
         if time.monotonic() > began + deadline_s:
             raise RebuildError(
                 "markers",
@@ -187,39 +187,39 @@ async def settle(
 
 
 async def _found_open(
-    link: Client, partitions: Collection[TopicPartition], producer_id: int, deadline_s: float
+    client: Client, partitions: Collection[TopicPartition], producer_id: int, deadline_s: float
 ) -> dict[TopicPartition, int]:
     """Return the partitions in which the producer has a transaction open, with the offset where it begins."""
-    limits = await bounds(link, partitions, deadline_s)
+    limits = await bounds(client, partitions, deadline_s)
     found = {}
     for tp, limit in limits.items():
         if limit.stable < limit.end:  # somebody has
-            node = link.leader(tp)
+            node = client.leader(tp)
             if node is None:
                 raise _RefusedError(f"{tp.topic}:{tp.partition} has no leader")
-            known = await _open_in(link, node, tp, producer_id)
+            known = await _open_in(client, node, tp, producer_id)
             if known is not None:
                 found[tp] = known.first_offset
     return found
 
 
-async def _mend(link: Client, end: End, open_: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+async def _mend(client: Client, end: End, open_: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Write the missing markers; returns what of ``open_`` is not known to be well."""
     left = {}
     for tp, offset in open_.items():
-        node = link.leader(tp)
+        node = client.leader(tp)
         try:
-            known = None if node is None else await _open_in(link, node, tp, end.producer_id)
+            known = None if node is None else await _open_in(client, node, tp, end.producer_id)
             # One that is open, but begins later, is another: ours has ended there.
             ours = known is not None and known.first_offset <= offset and known.producer_epoch <= end.epoch
             if node is not None and known is not None and ours:
                 log.warning("%s:%s: its transaction is %s, writing it", *tp, end.outcome.name.lower())
-                await _write_marker(link, node, tp, end, known)
+                await _write_marker(client, node, tp, end, known)
             if node is None or ours:
                 left[tp] = offset  # to be seen
         except (KafkaError, _RefusedError) as error:
             log.warning("the end of a transaction in %s:%s: %s", tp.topic, tp.partition, error)
-            await link.refresh()
+            await client.refresh()
             left[tp] = offset
     return left
 
@@ -228,9 +228,9 @@ class _RefusedError(Exception):
     """The leader of a partition says no; asking again may help, or what an operator allows."""
 
 
-async def _open_in(link: Client, node: int, tp: TopicPartition, producer_id: int) -> _Open | None:
+async def _open_in(client: Client, node: int, tp: TopicPartition, producer_id: int) -> _Open | None:
     """Return how the partition knows the producer's open transaction; None where it has none."""
-    answer = await link.request(node, DescribeProducersRequest({tp.topic: [tp.partition]}), coordination=True)
+    answer = await client.request(node, DescribeProducersRequest({tp.topic: [tp.partition]}), coordination=True)
     for _, partitions, _ in answer.topics:
         for _, code, _, producers, _ in partitions:
             if code == KafkaCode.TOPIC_AUTHORIZATION_FAILED:
@@ -243,12 +243,12 @@ async def _open_in(link: Client, node: int, tp: TopicPartition, producer_id: int
     return None
 
 
-async def _write_marker(link: Client, node: int, tp: TopicPartition, end: End, known: _Open) -> None:
+async def _write_marker(client: Client, node: int, tp: TopicPartition, end: End, known: _Open) -> None:
     committed = end.outcome is TransactionOutcome.COMMITTED
     request = WriteTxnMarkersRequest(
         end.producer_id, end.epoch, committed, tp.topic, tp.partition, known.coordinator_epoch
     )
-    answer = await link.request(node, request, coordination=True)
+    answer = await client.request(node, request, coordination=True)
     codes = [code for _, topics, _ in answer.markers for _, parts, _ in topics for _, code, _ in parts]
     for code in codes:
         if code == KafkaCode.CLUSTER_AUTHORIZATION_FAILED:

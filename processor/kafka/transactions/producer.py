@@ -76,7 +76,7 @@ class Producer:
     """Sends batches of one slot, with a transactional id or, for at_least_once, without.
 
     Args:
-        link: Connections of its own.
+        client: Connections of its own.
         transactional_id: None: idempotent only.
         transaction_timeout_ms: After which the coordinator aborts a transaction by itself.
         deadline_s: For each step; below the transaction's time-out.
@@ -85,17 +85,17 @@ class Producer:
 
     def __init__(
         self,
-        link: Client,
+        client: Client,
         transactional_id: str | None,
         transaction_timeout_ms: int = 60_000,
         deadline_s: float = 30.0,
         failed: Callable[[Exception], None] = lambda _: None,
     ) -> None:
-        self._link = link
+        self._client = client
         self._failed = failed
         self._id = transactional_id
         self._deadline_s = deadline_s
-        self._coordinator = Coordinator(link, transactional_id, transaction_timeout_ms, deadline_s)
+        self._coordinator = Coordinator(client, transactional_id, transaction_timeout_ms, deadline_s)
         self._sequence: dict[TopicPartition, int] = defaultdict(int)
         self._queue: dict[TopicPartition, deque[EncodedBatch]] = {}
         self._added: set[TopicPartition] = set()
@@ -134,7 +134,7 @@ class Producer:
             RebuildError: Not done within the deadline.
             TransactionTimeoutError: The time-out is above the broker's.
         """
-        await take(self._link, self._coordinator, list(written), self._deadline_s)
+        await take(self._client, self._coordinator, list(written), self._deadline_s)
         self._pump_task = asyncio.create_task(self._pump(), name=f"produce {self._id}")
 
     def begin(self, group_id: str | None = None) -> None:
@@ -232,7 +232,7 @@ class Producer:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._link.close()
+        await self._client.close()
 
     async def abort(self) -> None:
         """Abort the open transaction, if there is one, so that nobody waits for its time-out.
@@ -287,10 +287,10 @@ class Producer:
 
     async def _look(self) -> None:
         """Give up what was sent to a broker that says nothing, if another one leads by now."""
-        await self._link.refresh()
+        await self._client.refresh()
         for node, partitions in self._waited_for:
             for tp in partitions:
-                leader = self._link.leader(tp)
+                leader = self._client.leader(tp)
                 if leader is not None and leader != node:
                     where = f"{tp.topic}:{tp.partition} has moved to broker {leader}"
                     self._fail(RebuildError("leader", f"{where}; broker {node} has not answered"))
@@ -315,7 +315,7 @@ class Producer:
             request: dict[int, dict[TopicPartition, EncodedBatch]] = defaultdict(dict)
             size: dict[int, int] = defaultdict(int)
             for tp in [tp for tp, queue in self._queue.items() if queue and self._may_send(tp)]:
-                node = self._link.leader(tp)
+                node = self._client.leader(tp)
                 if node is None:
                     raise RebuildError("leader", f"{tp.topic}:{tp.partition} has no leader")
                 if self._in_flight[node] < IN_FLIGHT and size[node] < REQUEST_BYTES:
@@ -351,7 +351,7 @@ class Producer:
         asked = (node, list(batches))
         self._waited_for.append(asked)
         try:
-            response = await self._link.request(node, request, timeout_s=self._deadline_s)
+            response = await self._client.request(node, request, timeout_s=self._deadline_s)
             for topic, parts in response.topics:
                 for partition, code, base_offset, *_ in parts:
                     tp = TopicPartition(topic, partition)
@@ -397,7 +397,7 @@ class Producer:
         """See the commit in all partitions, or bring it there: the next end must not decide about it."""
         try:
             end = End(self._coordinator.producer_id, self._coordinator.epoch, TransactionOutcome.COMMITTED)
-            await settle(self._link, self._coordinator, first, end, self._deadline_s)
+            await settle(self._client, self._coordinator, first, end, self._deadline_s)
         except Exception as error:  # noqa: BLE001 - as in the pump
             failure = RebuildError("markers", f"the end of a transaction is not seen: {error!r}")
             self._fail(error if isinstance(error, (RebuildError, FencedError, StopError)) else failure)

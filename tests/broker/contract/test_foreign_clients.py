@@ -39,15 +39,15 @@ def rewritten() -> list[EncodedBatch]:
 
 
 async def send(bootstrap: str, topic: str, made: list[EncodedBatch]) -> None:
-    link = await Client.open({"bootstrap_servers": [bootstrap]}, "foreign", [topic])
-    producer = Producer(link, None)
+    client = await Client.open({"bootstrap_servers": [bootstrap]}, "foreign", [topic])
+    producer = Producer(client, None)
     try:
         await producer.fence()
         await producer.send(topic, 0, made)
         await producer.flush()
     finally:
         await producer.close()
-        await link.close()
+        await client.close()
 
 
 @pytest.fixture

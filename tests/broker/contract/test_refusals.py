@@ -165,8 +165,8 @@ def test_a_source_batch_that_inflates_beyond_64_mib_stops_the_worker_before_it(
     async def produce_bomb() -> None:
         key, value, headers, timestamp = new(3, value=bytes(65 << 20))
         bomb = plain_batch([(key, value, timestamp, headers)], Codec.ZSTD)
-        link = await Client.open({"bootstrap_servers": config.bootstrap_servers}, "test", [config.source])
-        producer = Producer(link, None)
+        client = await Client.open({"bootstrap_servers": config.bootstrap_servers}, "test", [config.source])
+        producer = Producer(client, None)
         await producer.fence()
         await producer.send(config.source, 0, [bomb])
         await producer.flush()

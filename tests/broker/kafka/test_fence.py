@@ -54,8 +54,8 @@ class Ids:
 
     async def producer(self) -> tuple[Client, Producer]:
         """Return one that does not hold the id yet, and its connections."""
-        link = await Client.open({"bootstrap_servers": self._bootstrap}, "test", [self.topic])
-        return link, Producer(link, self._identity, deadline_s=20)
+        client = await Client.open({"bootstrap_servers": self._bootstrap}, "test", [self.topic])
+        return client, Producer(client, self._identity, deadline_s=20)
 
     async def fence(self, producer: Producer) -> None:
         """Have it take the id."""
@@ -92,9 +92,9 @@ def batch(number: int) -> EncodedBatch:
     return plain_batch([(key, content, when, headers)])
 
 
-def after_request(link: Client, moment: int, act: Callable[[], Awaitable[None]]) -> Callable[[], int]:
+def after_request(client: Client, moment: int, act: Callable[[], Awaitable[None]]) -> Callable[[], int]:
     """Have something done once, after so many requests; returns a count of all requests."""
-    request, asked = link.request, 0
+    request, asked = client.request, 0
 
     async def counted(*arguments: Any, **more: Any) -> Any:
         nonlocal asked
@@ -105,7 +105,7 @@ def after_request(link: Client, moment: int, act: Callable[[], Awaitable[None]])
                 await act()
         return answer
 
-    link.request = counted  # type: ignore[method-assign]
+    client.request = counted  # type: ignore[method-assign]
     return lambda: asked
 
 
@@ -161,11 +161,11 @@ def test_an_old_owner_that_goes_on_between_two_requests_of_the_fence_commits_all
 ) -> None:
     async def run(ids: Ids, moment: int) -> bool:
         _, old = await ids.producer()
-        link, owner = await ids.producer()
+        client, owner = await ids.producer()
         try:
             await ids.fence(old)
             act = await before(ids, old)
-            asked = after_request(link, moment, act)
+            asked = after_request(client, moment, act)
             await ids.fence(owner)
             there = asked() >= moment
             owner.begin()
@@ -196,21 +196,21 @@ def test_a_batch_that_arrives_after_its_owner_has_given_up_is_not_in_anothers_tr
     ids = Ids(lenient)
 
     async def run() -> None:
-        old_link, old = await ids.producer()
+        old_client, old = await ids.producer()
         await ids.fence(old)
         old.begin()
         old.expect(TopicPartition(ids.topic, CHANGELOG))
         await ids.write(old, SINK)
-        request, late = old_link.request, []
+        request, late = old_client.request, []
 
         async def lost(*arguments: Any, **more: Any) -> Any:
             late.append((arguments, more))
             raise KafkaError("no answer")
 
-        old_link.request = lost  # type: ignore[method-assign]
+        old_client.request = lost  # type: ignore[method-assign]
         with pytest.raises(SeqmarkError):
             await ids.write(old, CHANGELOG)
-        old_link.request = request  # type: ignore[method-assign]
+        old_client.request = request  # type: ignore[method-assign]
         await old.abort()
         _, owner = await ids.producer()
         await ids.fence(owner)

@@ -58,11 +58,11 @@ def known(config: WorkerConfig, slot: int) -> bool:
     identity = transactional_id(config.application_id, config.pipelines[0].name, slot, 2)
 
     async def described() -> bool:
-        link = await Client.open({"bootstrap_servers": config.bootstrap_servers}, "test")
+        client = await Client.open({"bootstrap_servers": config.bootstrap_servers}, "test")
         try:
-            return await Coordinator(link, identity, 1000, 10).describe() is not None
+            return await Coordinator(client, identity, 1000, 10).describe() is not None
         finally:
-            await link.close()
+            await client.close()
 
     return asyncio.run(described())
 
@@ -113,8 +113,8 @@ def test_a_slot_that_is_fenced_again_soon_is_given_back_to_the_group(broker: Bro
     identity = transactional_id(config.application_id, config.pipelines[0].name, 0, 1)
 
     async def take() -> None:
-        link = await Client.open({"bootstrap_servers": bootstrap}, "test", [config.sink])
-        rival = Producer(link, identity)
+        client = await Client.open({"bootstrap_servers": bootstrap}, "test", [config.sink])
+        rival = Producer(client, identity)
         await rival.fence()
         await rival.close()
 

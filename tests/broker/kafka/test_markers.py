@@ -63,8 +63,8 @@ def batch(numbers: Iterable[int]) -> EncodedBatch:
 @asynccontextmanager
 async def fenced(bootstrap: str, topic: str, identity: str) -> AsyncIterator[Producer]:
     """Open a producer that holds ``identity`` and has looked after both partitions."""
-    link = await Client.open({"bootstrap_servers": bootstrap}, "test", [topic])
-    producer = Producer(link, identity, deadline_s=20)
+    client = await Client.open({"bootstrap_servers": bootstrap}, "test", [topic])
+    producer = Producer(client, identity, deadline_s=20)
     try:
         await producer.fence([TopicPartition(topic, SEEN), TopicPartition(topic, LEFT_OUT)])
         yield producer
@@ -266,8 +266,8 @@ def test_a_commit_between_the_question_and_the_fence_is_not_taken_for_an_abort(
     async def run() -> None:
         async with fenced(lenient, topic, identity) as zombie:
             await write_unmarked(zombie, topic, [1, 2])
-            link = await Client.open({"bootstrap_servers": lenient}, "test", [topic])
-            owner = Producer(link, identity, deadline_s=20)
+            client = await Client.open({"bootstrap_servers": lenient}, "test", [topic])
+            owner = Producer(client, identity, deadline_s=20)
             describe = owner._coordinator.describe
 
             async def too_late() -> Any:
@@ -324,8 +324,8 @@ def test_a_transaction_that_cannot_be_mended_stops_all_writing(
     told: list[Exception] = []
 
     async def run() -> None:
-        link = await Client.open({"bootstrap_servers": lenient}, "test", [topic])
-        producer = Producer(link, unique("tx"), deadline_s=5, failed=told.append)
+        client = await Client.open({"bootstrap_servers": lenient}, "test", [topic])
+        producer = Producer(client, unique("tx"), deadline_s=5, failed=told.append)
         await producer.fence()
         await write_unmarked(producer, topic, [1, 2])
         await producer.end(commit=True)

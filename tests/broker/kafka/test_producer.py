@@ -45,8 +45,8 @@ def batch(numbers: Iterable[int], value: bytes = b"value") -> EncodedBatch:
 @asynccontextmanager
 async def fenced(broker: Broker, topic: str, identity: str | None) -> AsyncIterator[Producer]:
     """Open a producer for ``topic`` that holds ``identity``, and close it at the end."""
-    link = await Client.open({"bootstrap_servers": broker.bootstrap_servers}, "test", [topic])
-    producer = Producer(link, identity, deadline_s=20)
+    client = await Client.open({"bootstrap_servers": broker.bootstrap_servers}, "test", [topic])
+    producer = Producer(client, identity, deadline_s=20)
     try:
         await producer.fence()
         yield producer
@@ -198,11 +198,11 @@ def test_what_a_transaction_is_told_early_is_part_of_it(broker: Broker, topic: s
             await producer.flush()
             await producer.add_offsets(identity, {written: 7})
             await producer.end(commit=True)
-        link = await Client.open({"bootstrap_servers": broker.bootstrap_servers}, "test", [topic])
+        client = await Client.open({"bootstrap_servers": broker.bootstrap_servers}, "test", [topic])
         try:
-            ends = await bounds(link, [written, expected])
+            ends = await bounds(client, [written, expected])
         finally:
-            await link.close()
+            await client.close()
         return ends[written].end, ends[expected].end
 
     # A record and its marker; where nothing was written there is the marker alone.
@@ -307,13 +307,13 @@ def test_a_port_where_nobody_listens_is_an_error_at_once() -> None:
 
 def test_a_request_that_is_not_answered_raises_within_its_deadline(broker: Broker, topic: str) -> None:
     async def run() -> None:
-        link = await Client.open({"bootstrap_servers": broker.bootstrap_servers}, "test", [topic])
+        client = await Client.open({"bootstrap_servers": broker.bootstrap_servers}, "test", [topic])
         try:
-            node = link.leader(TopicPartition(topic, 0))
+            node = client.leader(TopicPartition(topic, 0))
             assert node is not None
             with pytest.raises(KafkaError, match=r"no answer in 0\.0 s|no answer in 1e-06 s"):
-                await link.request(node, OffsetRequest(-1, 0, [(topic, [(0, -1)])]), timeout_s=1e-6)
+                await client.request(node, OffsetRequest(-1, 0, [(topic, [(0, -1)])]), timeout_s=1e-6)
         finally:
-            await link.close()
+            await client.close()
 
     asyncio.run(run())

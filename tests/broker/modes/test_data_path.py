@@ -77,15 +77,15 @@ def batches_of(bootstrap: str, topic: str) -> list[Batch]:
     """Return all data batches of partition 0."""
 
     async def fetch() -> bytes:
-        link = await Client.open({"bootstrap_servers": bootstrap}, "test", [topic])
+        client = await Client.open({"bootstrap_servers": bootstrap}, "test", [topic])
         try:
-            fetcher, tp, data, at = Fetcher(link), TopicPartition(topic, 0), b"", 0
+            fetcher, tp, data, at = Fetcher(client), TopicPartition(topic, 0), b"", 0
             while got := b"".join(chunk.data for chunk in await fetcher.fetch({tp: at})):
                 data += got
                 at = _last_offset(data) + 1
             return data
         finally:
-            await link.close()
+            await client.close()
 
     return [batch for batch, control in _walk(asyncio.run(fetch())) if not control]
 

@@ -162,8 +162,8 @@ def test_nothing_of_a_topic_made_anew_between_two_fetches_is_fetched(broker: Bro
     tp = TopicPartition(name, 0)
 
     async def run() -> None:
-        link = await Client.open({"bootstrap_servers": bootstrap}, "test", [name])
-        fetcher = Fetcher(link)
+        client = await Client.open({"bootstrap_servers": bootstrap}, "test", [name])
+        fetcher = Fetcher(client)
 
         async def fetched(position: int) -> None:
             while not await fetcher.fetch({tp: position}):
@@ -176,9 +176,9 @@ def test_nothing_of_a_topic_made_anew_between_two_fetches_is_fetched(broker: Bro
             await asyncio.to_thread(produce, bootstrap, name, [new(i) for i in range(100, 120)])
             with pytest.raises(RebuildError, match="UNKNOWN_TOPIC_ID"):
                 await fetched(10)
-            assert link.lost(name)
+            assert client.lost(name)
         finally:
-            await link.close()
+            await client.close()
 
     asyncio.run(run())
 

@@ -169,7 +169,7 @@ MISTAKES = (
     Mistake(
         "nobody looks once more after the epoch was raised",
         "processor/kafka/transactions/markers.py",
-        "    return not await _found_open(link, written, last.producer_id, deadline_s)\n",
+        "    return not await _found_open(client, written, last.producer_id, deadline_s)\n",
         "    return True\n",
         "tests/broker/kafka/test_fence.py::"
         "test_an_old_owner_that_goes_on_between_two_requests_of_the_fence_commits_all_or_nothing[not_marked-False]",

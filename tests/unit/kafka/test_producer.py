@@ -58,7 +58,7 @@ class NotedCoordinator:
         """Nothing is asked again here."""
 
 
-class NotedLink:
+class NotedClient:
     """One broker that acknowledges everything."""
 
     def __init__(self, asked: list[str]) -> None:
@@ -90,9 +90,9 @@ class Working:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.coordinator = NotedCoordinator()
         self.asked = self.coordinator.asked
-        link: Any = NotedLink(self.asked)
+        client: Any = NotedClient(self.asked)
         coordinator: Any = self.coordinator
-        self.producer = Producer(link, "id", deadline_s=1)
+        self.producer = Producer(client, "id", deadline_s=1)
         self.producer._coordinator = coordinator
 
         async def at_once(*arguments: object) -> None:
@@ -187,7 +187,7 @@ def test_what_is_aborted_while_it_is_told_is_told_nothing_more(
     assert working.asked[-1] == "abort"
 
 
-class BusyLink:
+class BusyClient:
     """One coordinator, which still writes the markers of the transaction before, for ever."""
 
     def __init__(self) -> None:
@@ -208,10 +208,10 @@ class BusyLink:
 
 def test_who_waits_for_a_busy_coordinator_gives_up_where_the_producer_is_closed() -> None:
     async def run() -> None:
-        link: Any = BusyLink()
-        producer = Producer(link, "id", deadline_s=3.0)
+        client: Any = BusyClient()
+        producer = Producer(client, "id", deadline_s=3.0)
         ending = asyncio.create_task(producer.end(commit=True))
-        await link.asked.wait()
+        await client.asked.wait()
         await producer.close()
         with pytest.raises(RebuildError, match="it is closed"):
             await ending

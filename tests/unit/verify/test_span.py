@@ -58,7 +58,7 @@ def test_a_recording_of_the_state_of_a_source_before_is_not_in_the_certificate(
         name="p", source="raw", sink="clean", duplicates=None, quarantine=None, dedup=DEDUP
     )
     monkeypatch.setattr(span, "definition", lambda _: bytes(16))
-    reader: Any = SimpleNamespace(link=SimpleNamespace(ids={"raw": NOW}), decoder=None)
+    reader: Any = SimpleNamespace(client=SimpleNamespace(ids={"raw": NOW}), decoder=None)
 
     found = asyncio.run(span.find_limits(reader, pipeline, 0, "a", "changelog", {}))
 

@@ -47,12 +47,12 @@ class Positions:
     def partitions(self, topic: str) -> set[int]:
         return set(range(len(self.definitions))) if topic == "positions" else set()
 
-    async def bounds(self, link: object, partitions: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
-        del link
+    async def bounds(self, client: object, partitions: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        del client
         return {tp: Bounds(5, 5000, 5000) for tp in partitions}
 
-    def changelog(self, link: object, decoder: object, topic: str, partition: int) -> Any:
-        del link, decoder, topic
+    def changelog(self, client: object, decoder: object, topic: str, partition: int) -> Any:
+        del client, decoder, topic
         return SimpleNamespace(columns=lambda start, stop: self.columns(partition, start, stop))
 
     async def columns(self, partition: int, start: int, stop: int) -> AsyncIterator[tuple[Columns, int]]:
@@ -115,18 +115,18 @@ class Others:
         del topic
         return set(range(4))
 
-    async def bounds(self, link: object, partitions: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
-        del link
+    async def bounds(self, client: object, partitions: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        del client
         return {tp: Bounds(10, 100, 100) for tp in partitions}
 
     async def committed(
-        self, link: object, group: str, some: list[TopicPartition]
+        self, client: object, group: str, some: list[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        del link, group
+        del client, group
         return {tp: 7 for tp in some if tp.partition == self.told}
 
-    def changelog(self, link: object, decoder: object, topic: str, partition: int) -> Any:
-        del link, decoder, topic
+    def changelog(self, client: object, decoder: object, topic: str, partition: int) -> Any:
+        del client, decoder, topic
 
         async def there() -> Bounds:
             return Bounds(0, 40, 40)

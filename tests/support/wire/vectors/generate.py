@@ -107,16 +107,16 @@ def _save(bootstrap: str, client: str, what: str) -> set[tuple[int, int]]:
 
 async def _fetched(bootstrap: str, tp: TopicPartition) -> list[Chunk]:
     """Return everything of a partition; a fetch ends with a segment, and markers of today begin a new one."""
-    link = await Client.open({"bootstrap_servers": [bootstrap]}, "vectors", [tp.topic])
+    client = await Client.open({"bootstrap_servers": [bootstrap]}, "vectors", [tp.topic])
     decoder, found, position = Decoder(), list[Chunk](), 0
     try:
         async with asyncio.timeout(60):
             while not found or position < found[-1].last_stable_offset:
-                for chunk in await Fetcher(link).fetch({tp: position}):
+                for chunk in await Fetcher(client).fetch({tp: position}):
                     position = decoder.next_offset(chunk) or position
                     found.append(chunk)
     finally:
-        await link.close()
+        await client.close()
     return found
 
 
