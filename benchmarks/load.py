@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -145,7 +145,7 @@ class Load:
         for name, column in columns.items():
             _digits(column, made[:, form.fields[name]])
         if "event" in form.fields:
-            made[:, form.fields["event"]] = _hex(mixed)
+            made[:, form.fields["event"]] = _hex(mixed[:, None].view(np.uint8))
         if self.ids is None:
             made[:, form.fields["header"]] = (numbers + FIRST).astype(">i8")[:, None].view(np.uint8)
         elif self.ids != "json":
@@ -233,10 +233,10 @@ def _digits(column: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
         left = more
 
 
-def _hex(column: NDArray[Any]) -> NDArray[np.uint8]:
+def _hex(single: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return the bytes of each row as text, uint8[n, twice as many]."""
-    single = np.ascontiguousarray(column).view(np.uint8).reshape(len(column), -1)
-    return _DIGITS[np.stack([single >> 4, single & 15], axis=2).reshape(len(column), -1)]
+    digits = np.stack([single >> 4, single & 15], axis=2)
+    return _DIGITS[digits.reshape(len(single), 2 * single.shape[1])]
 
 
 def _uuids(mixed: NDArray[np.uint64], *, text: bool) -> NDArray[np.uint8]:

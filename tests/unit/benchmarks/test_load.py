@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,6 +13,9 @@ from benchmarks.load import FIRST, START_MS, Load, as_columns
 from benchmarks.measure.latency import make_offer, percentile
 from benchmarks.measure.truth import WrongOutputError, read_numbers
 from processor.wire.codec import Codec
+
+if TYPE_CHECKING:
+    from benchmarks.peers import IdPlace
 
 LOADS = {
     "standard": Load(records=6_000),
@@ -73,6 +77,13 @@ def test_records_that_are_as_they_were_give_their_numbers() -> None:
         1,
         5,
     ]
+
+
+@pytest.mark.parametrize("ids", [None, "text", "binary", "json"])
+def test_no_record_at_all_gives_no_number(ids: IdPlace | None) -> None:
+    load, nothing = Load(ids=ids), np.zeros(0, np.int64)
+
+    assert read_numbers(as_columns(load.bodies(2, nothing), nothing), load, 2).size == 0
 
 
 @pytest.mark.parametrize("place", ["key", "seq", "event", "cents", "header"])
