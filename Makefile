@@ -5,9 +5,9 @@
 PYTHON ?=
 CANDIDATES := python3.13 python3.12 python3.11 python3 python
 
-# Processes that share the tests, each with a broker of its own: three for the whole suite, for on two cores
-# each waits half of its time, and none but pytest's own (0) where ARGS says something, `--all` aside.
-WORKERS ?= $(if $(filter-out --all,$(ARGS)),0,3)
+# Processes that share the tests, each with a broker of its own: four for the whole suite, for on two cores
+# each waits more than half of its time, and none but pytest's own (0) where ARGS says something, `--all` aside.
+WORKERS ?= $(if $(filter-out --all,$(ARGS)),0,4)
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -29,6 +29,8 @@ demo: $(STAMP) ## the whole way on an embedded broker, checked against the known
 	@$(BIN)/seqmark demo $(ARGS)
 
 test: $(STAMP) ## the test suite, against a real broker and a real Spark; ARGS=--all: nothing left out; ARGS=tests/unit
+	@# Once, before many processes would compile the same kernels beside each other.
+	@if [ "$(WORKERS)" != 0 ]; then $(BIN)/python -m processor.pipeline.warm; fi
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 prove: $(STAMP) ## plant the mistakes whose file or test has changed, see them caught, note it; ARGS=--all: every one

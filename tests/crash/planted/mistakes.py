@@ -759,4 +759,19 @@ MISTAKES = (
         "tests/property/wire/test_receipts.py::"
         "test_a_receipt_that_the_topic_does_not_take_is_written_without_its_records_key_and_says_so",
     ),
+    Mistake(
+        "what takes long is worked on in the event loop",
+        "processor/pipeline/turns.py",
+        "            made = await _apart(step) if long else step()\n",
+        "            made = step()\n",
+        "tests/unit/pipeline/test_turns.py::"
+        "test_one_batch_of_very_many_records_is_judged_some_at_a_time_and_apart_from_the_loop",
+    ),
+    Mistake(
+        "between two pieces nothing else has a turn",
+        "processor/pipeline/turns.py",
+        "            await asyncio.sleep(0)\n",
+        "",
+        "tests/unit/pipeline/test_turns.py::test_many_batches_are_judged_some_records_a_turn_of_the_loop",
+    ),
 )
