@@ -1,7 +1,9 @@
-"""Which records does a fetched run of batches hold?
+"""Opens a fetched run of batches: their records as columns, some at a time.
 
 A `Chunk` is what one fetch brought of one partition: whole batches, as bytes. `Decoder.pieces` opens it,
-a bounded number of inflated bytes at a time. A piece never outlives the next one: both use one buffer.
+a bounded number of inflated bytes at a time. A piece has passed once its decoder opens the next one, of
+whatever chunk: both use one buffer. In tests it is an error to read one that has passed
+(`processor.wire.checked`).
 
 Invariants: every batch's CRC is checked before anything that follows from its bytes is given out, also of
 those that are left out: corruption is never written again under a new CRC, and a flipped bit never makes data
@@ -38,6 +40,7 @@ from processor.engine.batch.columns import (
     Malformed,
 )
 from processor.engine.repartition import MORE_BYTES
+from processor.wire.checked import CHECKED, POISON, CheckedColumns, poison
 from processor.wire.codec import Codec, CodecError, inflate
 
 if TYPE_CHECKING:
@@ -163,13 +166,22 @@ class Decoder:
 
     One buffer of 64 MiB (and a little, for what routing adds, and so that "too large" is told from "just fits")
     serves all partitions of a worker: memory is only touched as far as batches reach.
+
+    Attributes:
+        generation: Number of the newest piece; those before it have passed.
+
+    Args:
+        checked: Whether a piece that has passed cannot be read.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, checked: bool = CHECKED) -> None:
+        self._checked = checked
+        self.generation = 0
         self._scratch = np.empty(MAX_INFLATED_BYTES + ROUTED_BYTES + 1, np.uint8)
         self._table = np.empty((0, batch_columns.BATCH_COLUMNS), np.int64)
         self._looked = self._table
         self._columns = Columns.empty(0, self._scratch)
+        self._used = self._rows = 0
 
     def next_offset(self, chunk: Chunk) -> int | None:
         """Return the position after the chunk's last whole batch.
@@ -247,6 +259,7 @@ class Decoder:
         None: the first one may be a long one, and ``long`` is not set.
         """
         raw, table = run.raw, run.table
+        self._pass_on(self._columns.rows(0, self._rows))
         rows = used = filled = opened = 0
         spans = np.empty((len(table) - start, 3), np.int64)
         at = start
@@ -281,6 +294,7 @@ class Decoder:
                 used += size
                 rows += max(0, min(batch[COUNT], size // batch_columns.MIN_RECORD_BYTES))
             at += 1
+        self._used, self._rows = used, rows
         piece, failed = self._scan(position, run, spans[:filled], rows, (start, at))
         return piece, at, failed or error
 
@@ -334,19 +348,33 @@ class Decoder:
                 raise self._malformed(position, run, at, space, size)
             last = int(columns.offset[rows - 1]) if rows else last
         for part in range(parts):
+            self._pass_on(columns)
             rows = scan(part)
             after = (
                 _after(batch) if part == parts - 1 else int(columns.offset[rows - 1]) + 1 if rows else position
             )
             if rows or part == parts - 1:
                 yield Piece(
-                    columns.rows(0, rows),
+                    self._current(columns.rows(0, rows)),
                     run.raw,
                     batch[None] if rows else run.table[:0],
                     np.array([0, rows] if rows else [0]),
                     np.zeros(1 if rows else 0, np.bool_),
                     max(after, position),
                 )
+
+    def _pass_on(self, columns: Columns) -> None:
+        """Let the newest piece pass: ``columns``, as far as they go, are about to be written into."""
+        self.generation += 1
+        if not self._checked:
+            return
+        poison(columns)
+        self._scratch[: self._used] = POISON
+        self._used = 0
+
+    def _current(self, columns: Columns) -> Columns:
+        """Return the columns of the piece that is opened now."""
+        return CheckedColumns.of(columns, self, self.generation) if self._checked else columns
 
     def _malformed(
         self, position: int, run: _Run, at: int, space: NDArray[np.uint8], size: int
@@ -380,7 +408,7 @@ class Decoder:
             next_offset = int(table[index, BASE_OFFSET])
         found = table[opened[:kept]]
         piece = Piece(
-            columns.rows(0, int(first_row[kept])),
+            self._current(columns.rows(0, int(first_row[kept]))),
             run.raw,
             found,
             first_row[: kept + 1],

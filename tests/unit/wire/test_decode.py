@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from processor.engine.batch import columns as kernels
 from processor.wire import decode, encode
+from processor.wire.checked import POISON
 from processor.wire.decode import MAX_INFLATED_BYTES, UndecodableError
 from processor.wire.encode import EncodedBatch, TooLargeError, plain_batch
 from tests.support.wire import batches
@@ -453,3 +455,63 @@ def test_the_smallest_record_there_is_has_the_size_that_bounds_the_count() -> No
     assert decoded(chunk(batches.with_header(payload, count=1, attributes=NONE)))[0] == [
         Record(0, 0, None, None)
     ]
+
+
+# ---------------------------------------------------------------- buffers that pieces share
+
+
+def two_pieces(decoder: decode.Decoder) -> tuple[decode.Piece, decode.Piece]:
+    """Open two batches as a piece each; the first has passed then."""
+    first, second = decoder.pieces(chunk(by_hand(run(0, 3)), by_hand(run(3, 6))), 1)
+    return first, second
+
+
+def test_a_piece_that_has_passed_cannot_be_read_nor_what_was_made_of_it() -> None:
+    opened = batches.DECODER.pieces(chunk(by_hand(run(0, 3)), by_hand(run(3, 6))), 1)
+    first = next(opened)
+    part = first.columns.rows(1, 2)
+    named = replace(first.columns, offset=first.columns.offset + 7)
+    assert named.offset.tolist() == [7, 8, 9]
+    second = next(opened)
+    for columns in (first.columns, part, named):
+        for read in (len, lambda some: some.offset, lambda some: some.data, lambda some: some.rows(0, 1)):
+            with pytest.raises(AssertionError, match=r"^piece \d+ has passed"):
+                read(columns)
+    assert second.columns.offset.tolist() == [3, 4, 5]
+
+
+def test_another_chunk_lets_a_piece_pass_as_well() -> None:
+    (first,) = batches.DECODER.pieces(chunk(by_hand(run(0, 3))))
+    assert len(first.columns) == 3
+    (_,) = batches.DECODER.pieces(chunk(by_hand(run(0, 3))))
+    with pytest.raises(AssertionError, match="has passed"):
+        len(first.columns)
+
+
+def test_a_part_of_a_large_batch_passes_with_the_next_part() -> None:
+    many = by_hand([Record(offset, 1, None, b"") for offset in range(decode.PIECE_ROWS + 1)])
+    opened = batches.DECODER.pieces(chunk(many))
+    first = next(opened)
+    held = first.columns.offset
+    assert len(next(opened).columns) == 1
+    with pytest.raises(AssertionError, match="has passed"):
+        len(first.columns)
+    assert held[1:].tolist() == [-POISON] * (decode.PIECE_ROWS - 1)
+
+
+def test_a_view_that_outlives_its_piece_holds_nothing_that_could_be_a_record() -> None:
+    opened = batches.DECODER.pieces(chunk(by_hand(run(0, 300), LZ4), by_hand(run(300, 301))), 1)
+    first = next(opened)
+    size = int(first.columns.end[-1])
+    offset, data = first.columns.offset, first.columns.data[:size]
+    assert data.any()
+    later = next(opened)
+    beyond = int(later.columns.end[-1])
+    assert offset[1:].tolist() == [-POISON] * 299
+    assert set(data[beyond:].tolist()) == {POISON}
+
+
+def test_a_decoder_in_production_gives_out_plain_columns() -> None:
+    first, _ = two_pieces(decode.Decoder(checked=False))
+    assert type(first.columns) is kernels.Columns
+    assert first.columns.offset.tolist() == [3, 4, 5], "one buffer: the second piece's"
