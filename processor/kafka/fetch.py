@@ -17,16 +17,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from processor.errors import RebuildError
-from processor.kafka.client import (
-    Client,
-    FetchRequest,
-    IncompatibleBrokerVersion,
-    KafkaCode,
-    KafkaError,
-    TopicPartition,
-    error_name,
-)
-from processor.kafka.topic_id_requests import FetchByIdRequest
+from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition, error_name
+from processor.kafka.protocol.internals import FetchRequest, IncompatibleBrokerVersion
+from processor.kafka.protocol.topic_id_requests import FetchByIdRequest
 from processor.wire.decode import Chunk
 from schemas.changelog.topic_ids import UNKNOWN_ID
 

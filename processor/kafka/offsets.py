@@ -11,15 +11,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from processor.errors import RebuildError
-from processor.kafka.client import (
-    Client,
-    KafkaCode,
-    KafkaError,
-    OffsetFetchRequest,
-    OffsetRequest,
-    TopicPartition,
-    error_name,
-)
+from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition, error_name
+from processor.kafka.protocol.internals import OffsetFetchRequest, OffsetRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from processor.errors import RebuildError
-from processor.kafka.client import DeleteRecordsRequest, KafkaCode, KafkaError, error_name
+from processor.kafka.client import KafkaCode, KafkaError, error_name
+from processor.kafka.protocol.internals import DeleteRecordsRequest
 
 if TYPE_CHECKING:
     from processor.kafka.client import Client, TopicPartition

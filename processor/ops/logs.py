@@ -50,7 +50,9 @@ class Sparing(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Say whether the message passes."""
-        if not record.name.startswith((*QUIET, "processor.kafka.fetch", "processor.kafka.client")):
+        if not record.name.startswith(
+            (*QUIET, "processor.kafka.fetch", "processor.kafka.protocol.connections")
+        ):
             return True
         if "GroupCoordinatorNotAvailableError" in record.getMessage():
             return False  # a fresh broker makes its offsets topic; aiokafka asks again

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 
 from processor.errors import FencedError, RebuildError, SeqmarkError, StopError
 from processor.kafka.client import METADATA_MAX_AGE_MS, Change, Client, KafkaError, TopicPartition
-from processor.kafka.drain import taken_in
 from processor.kafka.fetch import Fetcher, OutOfRangeError
+from processor.kafka.group.drain import taken_in
 from processor.kafka.offsets import bounds
 from processor.kafka.transactions.output import AtLeastOnceOutput, ExactlyOnceOutput
 from processor.kafka.transactions.producer import Producer, transactional_id

@@ -20,7 +20,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from processor.kafka.client import (
+from processor.kafka.protocol.internals import (
     AbstractPartitionAssignor,
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,

@@ -18,21 +18,17 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from processor.errors import FencedError, RebuildError, StopError
-from processor.kafka.client import (
-    Client,
+from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition, error_name
+from processor.kafka.group.assignor import SlotAssignor
+from processor.kafka.protocol.internals import (
     ConsumerRebalanceListener,
     GroupAuthorizationFailedError,
     GroupCoordinator,
     GroupCoordinatorNotAvailableError,
     HeartbeatRequest,
-    KafkaCode,
-    KafkaError,
     OffsetCommitRequest,
     SubscriptionState,
-    TopicPartition,
-    error_name,
 )
-from processor.kafka.group.assignor import SlotAssignor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -12,14 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from processor.errors import RebuildError, StopError
-from processor.kafka.client import (
-    Client,
+from processor.kafka.client import Client, KafkaCode, KafkaError, error_name
+from processor.kafka.protocol.internals import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
     DescribeGroupsRequest,
-    KafkaCode,
-    KafkaError,
-    error_name,
 )
 
 if TYPE_CHECKING:

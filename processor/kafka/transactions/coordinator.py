@@ -14,18 +14,14 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from processor.errors import FencedError, RebuildError, StopError
-from processor.kafka.client import (
+from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition, error_name
+from processor.kafka.protocol.internals import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
-    Client,
     EndTxnRequest,
     IncompatibleBrokerVersion,
     InitProducerIdRequest,
-    KafkaCode,
-    KafkaError,
-    TopicPartition,
     TxnOffsetCommitRequest,
-    error_name,
 )
 from processor.kafka.transactions.admin_requests import DescribeTransactionsRequest
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from processor.kafka.client import IncompatibleBrokerVersion, ProduceRequest
+from processor.kafka.protocol.internals import IncompatibleBrokerVersion, ProduceRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""How do whole batches, offsets and a transaction reach the broker, or surely not?
+"""Brings whole batches, offsets and a transaction to the broker, or says that they did not get there.
 
 A `Producer` serves one slot. It knows one answer to every error inside a transaction: it is broken from
 then on, every later call raises, and its owner drops it, makes a new one, fences and restores. Nothing is
@@ -19,16 +19,11 @@ from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 from processor.errors import FencedError, RebuildError, StopError
-from processor.kafka.client import (
-    Client,
-    KafkaCode,
-    KafkaError,
-    TopicPartition,
-    error_name,
-)
-from processor.kafka.transactions.coordinator import FENCED, Coordinator, TransactionOutcome
+from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition
+from processor.kafka.transactions.coordinator import Coordinator, TransactionOutcome
 from processor.kafka.transactions.markers import End, settle, take
 from processor.kafka.transactions.produce_request import BatchesRequest
+from processor.kafka.transactions.refusals import refusal, went_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -50,17 +45,6 @@ LATE_S = 2.0
 within milliseconds, or waits for a follower that is not."""
 CLOSE_S = 1.0
 """How long closing waits to see the last commit in all partitions; if it is cut off, the next owner looks."""
-
-_TOO_LARGE = {KafkaCode.MESSAGE_TOO_LARGE, KafkaCode.RECORD_LIST_TOO_LARGE}
-_REFUSED = {
-    KafkaCode.INVALID_RECORD: "the topic does not take such records (a compacted topic wants keys)",
-    KafkaCode.INVALID_TIMESTAMP: "set the topic's message.timestamp.before.max.ms and after.max.ms "
-    "as `seqmark topics` does",
-    KafkaCode.CORRUPT_MESSAGE: "the broker finds the batch corrupt",
-    KafkaCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "the topic's message format is too old",
-    KafkaCode.UNSUPPORTED_COMPRESSION_TYPE: "the broker does not know the codec",
-    KafkaCode.TOPIC_AUTHORIZATION_FAILED: "allow this user WRITE on it",
-}
 
 
 def transactional_id(application_id: str, pipeline: str, slot: int, slots: int) -> str:
@@ -180,7 +164,7 @@ class Producer:
         landed, self._landed = self._landed, {}
         for tp, offset in landed.items():
             if offset < self._known.get(tp, 0):
-                error = StopError(_went_back(tp, offset, self._known[tp]))
+                error = StopError(went_back(tp, offset, self._known[tp]))
                 self._fail(error)
                 raise error
             self._known[tp] = self._acknowledged[tp]
@@ -356,7 +340,7 @@ class Producer:
                 for partition, code, base_offset, *_ in parts:
                     tp = TopicPartition(topic, partition)
                     if code != KafkaCode.NONE:
-                        self._fail(_refusal(tp, batches[tp], code))
+                        self._fail(refusal(tp, batches[tp], code))
                     elif self.transactional:
                         self._first[tp] = min(base_offset, self._first.get(tp, base_offset))
                     self._landed[tp] = min(base_offset, self._landed.get(tp, base_offset))
@@ -409,26 +393,3 @@ class Producer:
             await asyncio.wait([self._ending])
             self._ending = None
             self._check()
-
-
-def _went_back(tp: TopicPartition, offset: int, known: int) -> str:
-    return (
-        f"{tp.topic}:{tp.partition} has taken a batch at offset {offset}, but it was written up to {known} "
-        "before: the topic was deleted and made anew, or lost records. What is in this transaction does not "
-        "count; see 'A source made anew' in docs/operations.md."
-    )
-
-
-def _refusal(tp: TopicPartition, batch: EncodedBatch, code: int) -> Exception:
-    """Name the reaction to a refused batch."""
-    where = (
-        f"{tp.topic}:{tp.partition} refused a batch of {batch.count} records, {batch.size:,} bytes "
-        f"(source offsets {batch.first_offset} to {batch.last_offset}): {error_name(code)}"
-    )
-    if code in FENCED:
-        return FencedError(where)
-    if code in _TOO_LARGE:
-        return RebuildError("too_large", where)
-    if code in _REFUSED:
-        return StopError(f"{where}: {_REFUSED[KafkaCode(code)]}")
-    return RebuildError("produce", where)

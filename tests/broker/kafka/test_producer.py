@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from processor.errors import FencedError, RebuildError, StopError
-from processor.kafka.client import Client, KafkaError, OffsetRequest, TopicPartition
+from processor.kafka.client import Client, KafkaError, TopicPartition
 from processor.kafka.offsets import bounds
+from processor.kafka.protocol.internals import OffsetRequest
 from processor.kafka.transactions.producer import SEQUENCES, Producer
 from processor.wire.encode import EncodedBatch, plain_batch
 from tests.support.kafka.topics import (

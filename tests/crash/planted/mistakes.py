@@ -64,9 +64,9 @@ MISTAKES = (
     ),
     Mistake(
         "asking where a topic is may create it",
-        "processor/kafka/topic_id_requests.py",
-        "return _MetadataStruct(topics, False, ",
-        "return _MetadataStruct(topics, True, ",
+        "processor/kafka/protocol/topic_id_requests.py",
+        "super().__init__(wanted, False, ",
+        "super().__init__(wanted, True, ",
         "tests/broker/worker/test_identity.py::"
         "test_a_worker_does_not_bring_a_deleted_topic_back_and_looks_at_the_settings_of_the_next_one",
         broker=True,
@@ -132,8 +132,8 @@ MISTAKES = (
     Mistake(
         "a refused batch does not fail its transaction, which then commits",
         "processor/kafka/transactions/producer.py",
-        "                        self._fail(_refusal(tp, batches[tp], code))\n",
-        '                        log.debug("%s", _refusal(tp, batches[tp], code))\n',
+        "                        self._fail(refusal(tp, batches[tp], code))\n",
+        '                        log.debug("%s", refusal(tp, batches[tp], code))\n',
         "tests/broker/contract/test_refusals.py::test_a_compacted_sink_that_refuses_a_null_key_stops_the_worker",
         broker=True,
     ),
@@ -719,7 +719,7 @@ MISTAKES = (
     ),
     Mistake(
         "a SASL session is left to end",
-        "processor/kafka/client.py",
+        "processor/kafka/protocol/connections.py",
         "        if time.monotonic() < self._renew_at_s:\n",
         "        if self._renew_at_s > 0:\n",
         "tests/broker/kafka/test_guarded.py::test_sessions_that_end_abort_nothing[exactly_once]",

@@ -16,10 +16,10 @@ from processor.commands.reset import PlaceParameter, TimeParameter
 from processor.engine.extract.sequence import HeaderSequence, SequenceFormat
 from processor.errors import ConfigError, StopError
 from processor.judges.factory import PartitionWatermark
-from processor.kafka.client import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 from processor.kafka.group.assignor import SlotAssignor
 from processor.kafka.group.readers import GroupReader, readers_of
 from processor.kafka.offsets import Bounds
+from processor.kafka.protocol.internals import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 from processor.reset.decide import (
     PartitionFacts,
     PartitionStep,

@@ -15,7 +15,7 @@ from aiokafka.protocol.admin import SaslAuthenticateRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
 from processor.broker.ports import HOST
-from processor.kafka import client as kafka_client
+from processor.kafka.protocol.connections import BrokerClient, Connection
 
 HANDSHAKE, METADATA = 17, 3
 DEFAULT = 0
@@ -27,8 +27,8 @@ def test_a_broker_that_hangs_while_a_session_is_renewed_is_a_request_without_an_
         taken: list[asyncio.StreamWriter] = []
         server = await asyncio.start_server(lambda _, writer: taken.append(writer), HOST, 0)
         port = server.sockets[0].getsockname()[1]
-        client: Any = kafka_client._Client(bootstrap_servers=f"{HOST}:{port}")
-        made: Any = kafka_client._Connection(HOST, port, request_timeout_ms=50, sasl_mechanism="PLAIN")
+        client: Any = BrokerClient(bootstrap_servers=f"{HOST}:{port}")
+        made: Any = Connection(HOST, port, request_timeout_ms=50, sasl_mechanism="PLAIN")
         made._do_version_lookup = lambda: asyncio.sleep(0)
         await made.connect()
         made._versions = {HANDSHAKE: (0, 1), METADATA: (0, 5), SaslAuthenticateRequest.API_KEY: (0, 1)}
@@ -51,7 +51,7 @@ def test_a_broker_that_hangs_while_a_session_is_renewed_is_a_request_without_an_
 def test_requests_keep_their_order_while_a_connection_is_made() -> None:
     sent: list[str] = []
 
-    class Made(kafka_client._Connection):
+    class Made(Connection):
         def connected(self) -> bool:
             return True
 
@@ -67,7 +67,7 @@ def test_requests_keep_their_order_while_a_connection_is_made() -> None:
             """Never connected: there is nothing to warn of."""
 
     async def story() -> None:
-        client: Any = kafka_client._Client(bootstrap_servers=f"{HOST}:1")
+        client: Any = BrokerClient(bootstrap_servers=f"{HOST}:1")
         waits: list[asyncio.Task[Any]] = []
 
         def ask(name: str) -> None:

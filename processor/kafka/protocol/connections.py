@@ -1,0 +1,260 @@
+"""Keeps connections to brokers, so that one that says nothing holds up nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import random
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from processor.kafka.protocol.internals import (
+    AIOKafkaClient,
+    AIOKafkaConnection,
+    CloseReason,
+    ConnectionGroup,
+    FindCoordinatorRequest,
+    KafkaError,
+    NodeNotReadyError,
+    RequestTimedOutError,
+    SaslAuthenticateRequest,
+    StaleMetadata,
+    for_code,
+)
+from processor.kafka.protocol.topic_id_requests import MetadataRequest, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+log = logging.getLogger(__name__)
+
+REQUEST_TIMEOUT_MS = 30_000
+"""aiokafka's own limit for one request; ours (`Client.request`) is never longer."""
+ANSWER_S = 5.0
+"""For a question that any broker can answer, the connection included; then the next one is asked. A broker
+answers within milliseconds, one that collects its garbage within a second or two."""
+CONNECT_S = 10.0
+"""To connect to one broker: Kafka's own ``socket.connection.setup.timeout.ms``."""
+SESSION_SHARE = 0.8
+"""Of a SASL session, after which it is renewed; Java's clients do so after 85 to 95 % of it."""
+
+
+class Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka is untyped
+    """aiokafka's connection, whose SASL session does not end (KIP-368).
+
+    Brokers may say for how long a session lasts, and close a connection that sends anything later: a
+    transaction that writes over it is aborted. Well before that, once everything that was asked is answered, it
+    authenticates again; what is to be sent meanwhile waits, and keeps its order.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._renew_at_s = math.inf
+        self._answered = asyncio.Event()
+        """Set with the last answer that is owed, or the connection's end."""
+
+    @override
+    def _handle_frame(self, resp: bytes) -> None:
+        super()._handle_frame(resp)
+        if not self._requests:
+            self._answered.set()
+
+    @override
+    def close(self, reason: Any = None, exc: Any = None) -> Any:
+        self._answered.set()
+        return super().close(reason, exc)
+
+    @override
+    def send(self, request: Any, expect_response: bool = True) -> Any:
+        answer = super().send(request, expect_response)
+        return self._noted(answer) if isinstance(request, SaslAuthenticateRequest) else answer
+
+    async def _noted(self, answer: Any) -> Any:
+        began_s = time.monotonic()
+        response = await answer
+        lifetime_ms = getattr(response, "session_lifetime_ms", 0)
+        self._renew_at_s = began_s + lifetime_ms / 1000 * SESSION_SHARE if lifetime_ms > 0 else math.inf
+        return response
+
+    async def keep_session(self) -> None:
+        """Authenticate again where it is time to.
+
+        Raises:
+            KafkaError: It was refused, or the connection broke.
+            TimeoutError: The broker does not answer.
+        """
+        if time.monotonic() < self._renew_at_s:
+            return
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT_MS / 1000):
+                if self._requests:
+                    self._answered.clear()
+                    await self._answered.wait()
+            await self._do_sasl_handshake()
+        except BaseException:
+            self.close(reason=CloseReason.AUTH_FAILURE)  # half of a handshake is of no use to anybody
+            raise
+
+
+class BrokerClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
+    """aiokafka's client, but one broker that says nothing holds up nobody else.
+
+    What any broker can answer is asked of those first that have not been found silent, with a deadline each;
+    connections are made beside each other.
+    """
+
+    # aiokafka makes one connection at a time; ours are kept apart by `_connecting`.
+    _get_conn_lock = contextlib.nullcontext()
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._connecting: dict[Any, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._sending: dict[Any, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self.silent: set[Any] = set()
+        """Brokers that have let a deadline pass and not answered since."""
+        self.seen: Callable[[Mapping[str, bytes], set[str]], None] = lambda _ids, _absent: None
+        """Told with metadata: ids by name, of the topics that there are; and which of those wanted are not."""
+
+    @override
+    async def bootstrap(self) -> None:
+        """Ask the brokers of the configuration, one after the other; of several each has its own deadline."""
+        self._request_timeout_ms = REQUEST_TIMEOUT_MS if len(self.hosts) == 1 else int(ANSWER_S * 1000)
+        try:
+            await super().bootstrap()
+        finally:
+            self._request_timeout_ms = REQUEST_TIMEOUT_MS
+
+    @override
+    def get_random_node(self) -> Any:
+        """Return a broker that can be asked; None where none is known."""
+        return next(iter(self.nodes()), None)
+
+    def nodes(self) -> list[Any]:
+        """Return all brokers in the order in which to ask them: by chance, the silent ones last."""
+        found = [broker.nodeId for broker in self.cluster.brokers()]
+        random.shuffle(found)
+        return sorted(found, key=lambda node: node in self.silent)
+
+    def give_up(self, node: Any, group: Any) -> None:
+        """Close a connection over which no answer comes: the next request makes another one."""
+        self.silent.add(node)
+        connection = self._conns.get((node, group))
+        if connection is not None:
+            connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
+
+    @override
+    async def coordinator_lookup(self, coordinator_type: int, coordinator_key: str) -> int:
+        request = FindCoordinatorRequest(coordinator_key, coordinator_type)
+        answer = await self._ask_any(self.nodes(), request)
+        if answer.error_code:
+            problem: KafkaError = for_code(answer.error_code)()
+            raise problem
+        return int(answer.coordinator_id)
+
+    @override
+    async def _get_conn(
+        self, node_id: Any, *, group: int = ConnectionGroup.DEFAULT, no_hint: bool = False
+    ) -> Any:
+        del no_hint  # aiokafka does not use it, either
+        made = self._conns.get((node_id, group))
+        if made is not None and made.connected():
+            return made
+        async with self._connecting[node_id, group]:
+            try:
+                async with asyncio.timeout(CONNECT_S):
+                    return await self._connect(node_id, group)
+            except TimeoutError:
+                log.warning("broker %s does not let us connect", node_id)
+                self.silent.add(node_id)
+                return None
+
+    async def _connect(self, node: Any, group: int) -> Any:
+        """Return a connection, or None: that is logged, and metadata asked for."""
+        made = self._conns.pop((node, group), None)
+        if made is not None and made.connected():  # by whoever had the turn before
+            self._conns[node, group] = made
+            return made
+        broker = self.cluster.broker_metadata(node)
+        try:
+            if broker is None:
+                raise StaleMetadata(f"broker {node} is not in the metadata")
+            made = Connection(
+                broker.host,
+                broker.port,
+                client_id=self._client_id,
+                request_timeout_ms=self._request_timeout_ms,
+                ssl_context=self._ssl_context,
+                security_protocol=self._security_protocol,
+                on_close=self._on_connection_closed,
+                max_idle_ms=self._connections_max_idle_ms,
+                sasl_mechanism=self._sasl_mechanism,
+                sasl_plain_username=self._sasl_plain_username,
+                sasl_plain_password=self._sasl_plain_password,
+            )
+            await made.connect()
+        except (OSError, KafkaError) as error:
+            log.warning("no connection to broker %s: %r", node, error)
+            self.force_metadata_update()
+            return None
+        self._conns[node, group] = made
+        return made
+
+    @override
+    async def send(self, node_id: Any, request: Any, *, group: int = ConnectionGroup.DEFAULT) -> Any:
+        made: Any = None
+        answer: Any = None
+        try:
+            # In turn, also while a connection is made: batches of a partition must not overtake each other.
+            async with self._sending[node_id, group]:
+                made = await self._get_conn(node_id, group=group)
+                if isinstance(made, Connection):
+                    await made.keep_session()
+                    answer = made.send(request)
+            if isinstance(made, Connection):
+                return await answer
+        except TimeoutError as error:
+            made.close(reason=CloseReason.CONNECTION_TIMEOUT)
+            raise RequestTimedOutError from error
+        return await super().send(node_id, request, group=group)  # none, or that of the bootstrap
+
+    @override
+    async def _metadata_update(self, cluster_metadata: Any, topics: Any) -> bool:
+        bootstrap = ("bootstrap", ConnectionGroup.DEFAULT)
+        nodes = self.nodes() + (["bootstrap"] if bootstrap in self._conns else [])
+        try:
+            wanted = MetadataRequest(sorted(topics) if topics else None)
+            metadata, ids, absent = plain(await self._ask_any(nodes, wanted))
+        except KafkaError as error:
+            log.warning("no broker tells metadata: %r", error)
+            cluster_metadata.failed_update(None)
+            return False
+        if not metadata.brokers:
+            return False
+        cluster_metadata.update_metadata(metadata)
+        if bootstrap in self._conns and self.cluster.brokers():
+            self._conns.pop(bootstrap).close()
+        self.seen(ids, absent)
+        return True
+
+    async def _ask_any(self, nodes: list[Any], request: Any) -> Any:
+        """Ask one broker after the other until one answers; the last one has all the time of a request."""
+        problem: Exception = NodeNotReadyError("no broker is known")
+        for node in nodes:
+            limit_s = ANSWER_S if node != nodes[-1] else REQUEST_TIMEOUT_MS / 1000
+            try:
+                async with asyncio.timeout(limit_s):
+                    answer = await self.send(node, request)
+            except TimeoutError:
+                self.silent.add(node)
+                problem = RequestTimedOutError(f"{type(request).__name__} to broker {node}: no answer")
+            except KafkaError as error:
+                problem = error
+            else:
+                self.silent.discard(node)
+                return answer
+        raise problem
