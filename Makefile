@@ -37,12 +37,13 @@ prove: $(STAMP) ## plant the mistakes whose file or test has changed, see them c
 	@$(BIN)/python -m tests.crash.planted.prove $(ARGS)
 
 # All of them run, so that one call tells everything that is wrong.
-check: $(STAMP) ## format, lint, types, import layers, generated pages, compose file
+check: $(STAMP) ## format, lint, types, import layers, rules of the house, generated pages, compose file
 	@failed=; run() { echo "$$ $$*"; "$$@" || failed="$$failed\n  $$*"; }; \
 	run $(BIN)/ruff format --check .; \
 	run $(BIN)/ruff check --quiet .; \
 	run $(BIN)/mypy --no-error-summary; \
 	run $(BIN)/lint-imports --no-logo; \
+	run $(BIN)/python -m tests.unit.tree.house; \
 	run $(BIN)/python -m processor.config.reference_page --check; \
 	if command -v docker-compose >/dev/null 2>&1; then \
 		run docker-compose config --quiet; \
