@@ -1,6 +1,6 @@
-"""How is one partition judged by Bloom filters, with and without confirmation?
+"""The judge of mode ``insert-id`` with the bloom backend.
 
-The judge of mode ``insert-id``, bloom backend. With ``confirm`` a hit is looked up by its hash among the ids
+ With ``confirm`` a hit is looked up by its hash among the ids
 of the living buckets, in memory and in the local store, so verdict, owner and expiry are those of the exact
 backend. Without it a hit is a duplicate, of whom and until when nobody knows.
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from typing_extensions import override
 
 from processor.engine.ids.block import UnreadableBlockError
 from processor.engine.ids.bloom.bits import NOWHERE
@@ -48,7 +49,7 @@ def window_of(dedup: InsertIdDedup) -> BloomWindow:
 
 
 class BloomIds(IdJudge):
-    """Mode ``insert-id`` with the bloom backend: see `processor.judges.judge.Judge`.
+    """Judges by Bloom filters, and with ``confirm`` by the ids too.
 
     Args:
         dedup: What the records are judged by.
@@ -61,6 +62,7 @@ class BloomIds(IdJudge):
         self._kept = BloomLog(self._index)
         super().__init__(dedup, self._kept, now_ms)
 
+    @override
     def _decided(self, ids: Ids, offset: NDArray[np.int64], reading_ms: NDArray[np.int64]) -> IdJudgement:
         hit = self._window.look_up(ids, reading_ms)
         found = self._found(ids, hit) if self._window.confirm else None
@@ -104,13 +106,15 @@ class BloomIds(IdJudge):
         except (StoreError, UnreadableBlockError) as error:
             raise self._corrupt(error) from error
 
+    @override
     def _staged(self) -> IdRows:
         return self._index.staged()
 
+    @override
     def size(self) -> tuple[int, int]:
-        """See `Judge.size`: ids in the filters, one that was renewed counts in each of its buckets."""
+        # An id that was renewed counts in each of its buckets.
         return self._window.ids, self._window.size_bytes + self._kept.runs.size_bytes
 
-    def times(self) -> ClockStats:
-        """See `Judge.times`."""
-        return super().times()._replace(false_positive_rate=self._window.rate)
+    @override
+    def take_clock_stats(self) -> ClockStats:
+        return super().take_clock_stats()._replace(false_positive_rate=self._window.rate)

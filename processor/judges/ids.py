@@ -1,13 +1,8 @@
-"""How is one partition judged by ids, from columns to changelog values?
+"""The parts that judges of ids share: from columns to the changelog's blocks, whatever the backend.
 
-What the judges of mode ``insert-id`` have in common, and that of the exact backend (that of the bloom backend
-is in `processor.judges.bloom`). Ids are hashed with the partition's secret; the index lists which committed ids
-a record's could be, by the few bits that are in memory, and the pages in the local store say which it is.
-Whatever is wrong with a page is found by its checksum or its number, and never judged by: the local state is
-thrown away then, and the slot built anew from the changelog.
-
-Ids of the open transaction are staged in the index. They become blocks of the changelog with the commit, and
-pages of the local store after it.
+Ids are hashed with the partition's secret. Ids of the open transaction are staged in the backend's index. They
+become blocks of the changelog with the commit. What is wrong with the local state is found by a checksum or a
+number, and never judged by: the local state is thrown away, and the slot restored from the changelog.
 """
 
 from __future__ import annotations
@@ -15,46 +10,35 @@ from __future__ import annotations
 import logging
 import os
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
+from typing_extensions import override
 
 from processor.engine.batch.columns import HEADER_BYTES
 from processor.engine.extract.ids import HeaderPart, IdExtractor, KeyPart, ValuePart
 from processor.engine.ids import clock
-from processor.engine.ids.block import (
-    CandidateRows,
-    IdRows,
-    UnreadableBlockError,
-    confirm,
-    decode_pages,
-    encode,
-    ids_within,
-)
-from processor.engine.ids.exact.index import ExactIndex
-from processor.engine.ids.exact.renewed_index import RenewedIndex
+from processor.engine.ids.block import IdRows, encode, ids_within
 from processor.engine.ids.recorded_clock import NOT_KNOWN, WorkerClock
 from processor.engine.verdict import Verdict
 from processor.errors import RebuildError, StopError
-from processor.judges.judge import ClockStats, Evidence, Judgement
-from processor.state.ids.exact_log import PAGES_A_STEP, ExactLog
-from processor.state.ids.id_log import refusing_too_many
+from processor.judges.evidence import IdEvidence, InsertIdJudgement
+from processor.judges.judge import ClockStats, Judge
 from processor.state.kv.store import CorruptStoreError, StoreError
 from processor.wire.encode import plain_batch
 from schemas.changelog.clock import ClockTrace
-from schemas.changelog.ids import ID_PAGE_KIND, SECRET_BYTES, id_block_key, id_page_key, page_number
+from schemas.changelog.ids import SECRET_BYTES, id_block_key
 from schemas.config.dedup import HeaderId, KeyId, ValueId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
     from processor.engine.extract.ids import Ids, Part
     from processor.engine.ids.block import Pages
-    from processor.engine.ids.exact.index import Candidates
     from processor.engine.ids.judgement import IdJudgement
     from processor.engine.ids.recorded_clock import PartitionClock
     from processor.state.ids.id_log import IdLog
@@ -70,9 +54,8 @@ BLOCK_BYTES = 1024 * 1024
 _RECORD_BYTES = 64
 """More than a block's key takes as a record, with all lengths and deltas."""
 MOST_LIMITS = 20_000
-"""What one commit says of the clock, 100 to 400 KB: more is not told. A commit has some ten pieces at most; a
-reset says at once what has been noted since the beginning."""
-_NOTHING = np.zeros(0, np.int64)
+"""What one commit says of the clock, 100 to 400 KB; of more nothing is written. A commit has about ten pieces
+at most; a reset says at once what has been noted since the beginning."""
 
 
 def worker_clock_ms() -> int:
@@ -80,8 +63,13 @@ def worker_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class IdJudge(ABC):
-    """Mode ``insert-id``, whatever the backend: see `processor.judges.judge.Judge`.
+ID_PIECE_BYTES = 1024 * 1024
+"""So many bytes of records are judged at a time: each id that is known is confirmed by a page, which takes up
+to 8 us, and 6,000 of them 50 ms, for which the event loop answers nobody."""
+
+
+class IdJudge(Judge[IdEvidence]):
+    """Mode ``insert-id``, whatever the backend.
 
     Args:
         dedup: What the records are judged by.
@@ -89,6 +77,8 @@ class IdJudge(ABC):
         now_ms: The worker's clock.
         recorded: Reads the partition's clock in place of a worker, where records are judged again.
     """
+
+    piece_bytes = ID_PIECE_BYTES
 
     def __init__(
         self,
@@ -108,12 +98,13 @@ class IdJudge(ABC):
         self._blocks: list[tuple[bytes, Pages]] = []
 
     @property
+    @override
     def log(self) -> IdLog:
-        """See `Judge.log`."""
         return self._log
 
+    @override
     def load(self, table: Table) -> None:
-        """See `Judge.load`: the restore has put everything into the log; a new partition gets its secret.
+        """Take over what the restore has put into the log; a new partition gets its secret.
 
         Raises:
             StopError: There is a position, but nothing of ids.
@@ -121,7 +112,7 @@ class IdJudge(ABC):
         if self._log.secret is None:
             if table.position() is not None:
                 raise StopError("the changelog has a position, and no record of ids: restore it from a copy")
-            # Secret: nobody can choose ids that meet others.
+            # Secret: nobody can construct ids that collide.
             self._log.begin(os.urandom(SECRET_BYTES))
         assert self._log.secret is not None  # noqa: S101 - just seen to
         self._table = table
@@ -129,41 +120,34 @@ class IdJudge(ABC):
         self._clock_ms = self._log.clock_ms
         self._clock.begin(self._log.trace.since, self._log.trace.before_ms)
 
-    def extract(self, columns: Columns) -> Evidence:
-        """See `Judge.extract`."""
+    @override
+    def extract(self, columns: Columns) -> IdEvidence:
         assert self._extractor is not None  # noqa: S101 - `load` has made it
         ids = self._extractor.extract(columns)
-        return Evidence(
-            _NOTHING,
-            ids.fault,
-            data=columns.data,
-            ids=ids,
-            offset=columns.offset,
-            timestamp=columns.timestamp,
-        )
+        return IdEvidence(ids.fault, columns.data, ids, columns.offset, columns.timestamp)
 
-    def judge(self, evidence: Evidence) -> Judgement:
-        """See `Judge.judge`.
+    @override
+    def judge(self, evidence: IdEvidence) -> InsertIdJudgement:
+        """Judge, and stage the state after the last record.
 
         Raises:
             RebuildError: The local state is not what the index says; it has been thrown away.
             StopError: More ids than one partition can have.
         """
-        ids, offset, owner = evidence.ids, evidence.offset, evidence.owner
-        assert ids is not None and offset is not None and owner is not None and evidence.timestamp is not None  # noqa: S101, PT018 - `extract` gave them
-        readings = self._reader.read(self._clock_ms, offset, evidence.timestamp, evidence.fault)
+        ids, owner = evidence.ids, evidence.owner
+        readings = self._reader.read(self._clock_ms, evidence.offset, evidence.timestamp, evidence.fault)
         judged = self._decided(ids, owner, readings.reading_ms)
-        # A record that meets its own trace is a replay, and passes: that must not happen, and would lose it.
+        # A record that is its own duplicate is a replay, and passes: that must not happen, and would lose it.
         verdict = judged.verdict
         replayed = judged.owner == owner
         if replayed.any():
-            log.error("%s records met themselves and pass", np.count_nonzero(replayed))
+            log.error("%s records are duplicates of themselves and pass", np.count_nonzero(replayed))
             verdict[replayed] = Verdict.PASS
         self._clock_ms = readings.clock_ms
         self._behind += readings.late
         self._ahead += readings.future
         self._judged += verdict.size
-        return Judgement(verdict, _NOTHING, owner=judged.owner, expires_ms=judged.expires_ms)
+        return InsertIdJudgement(verdict, ids, judged.owner, judged.expires_ms)
 
     @abstractmethod
     def _decided(self, ids: Ids, offset: NDArray[np.int64], reading_ms: NDArray[np.int64]) -> IdJudgement:
@@ -173,25 +157,21 @@ class IdJudge(ABC):
     def _staged(self) -> IdRows:
         """Return what the next commit remembers."""
 
-    @abstractmethod
-    def size(self) -> tuple[int, int]:
-        """See `Judge.size`."""
-
     def _corrupt(self, error: Exception) -> RebuildError:
-        """Throw the local state away, and return what has the slot built anew.
+        """Throw the local state away, and return what has the slot restored again.
 
         Raises:
             StoreError: It is not corrupt, it cannot be read.
         """
         if isinstance(error, StoreError) and not isinstance(error, CorruptStoreError):
             raise error
-        log.error("the local state is corrupt, reading it anew from the changelog", exc_info=error)
+        log.error("the local state is corrupt, reading it again from the changelog", exc_info=error)
         assert self._table is not None  # noqa: S101 - `load` has given it
         self._table.clear()
         return RebuildError("local", f"local state: {error}")
 
+    @override
     def changes(self) -> dict[bytes, bytes | None]:
-        """See `Judge.changes`: the blocks go in bulk."""
         return self._log.changes(self._clock_ms, self._trace())
 
     def _trace(self) -> ClockTrace:
@@ -205,8 +185,8 @@ class IdJudge(ABC):
         """Return where the worker's clock has held the partition's; None: that is not known."""
         return self._clock.limits
 
+    @override
     def changelog_batches(self, limit_bytes: int) -> list[EncodedBatch]:
-        """See `Judge.changelog_batches`: one record a block."""
         self._blocks = []
         return self._batches(self._staged(), limit_bytes)
 
@@ -227,145 +207,24 @@ class IdJudge(ABC):
             batches.append(plain_batch([(key, block, now_ms, ())]))
         return batches
 
+    @override
     def restate(self) -> None:
-        """See `Judge.restate`: a reset judges by `InsertIds`, whose changelog is that of all backends."""
+        # A reset judges by `ExactIds`, whose changelog is that of all backends.
         raise NotImplementedError("a reset has not judged by the exact backend")
 
+    @override
     def committed(self) -> None:
-        """See `Judge.committed`."""
         self._clock.forget()
         self._log.committed(self._blocks, self._clock_ms, self._judged)
         self._blocks = []
         self._judged = 0
 
-    def times(self) -> ClockStats:
-        """See `Judge.times`."""
+    @override
+    def take_clock_stats(self) -> ClockStats:
         committed = self._log.clock_ms
-        times = ClockStats(None if committed == clock.NEVER else committed, self._behind, self._ahead)
+        stats = ClockStats(None if committed == clock.NEVER else committed, self._behind, self._ahead)
         self._behind = self._ahead = 0
-        return times
-
-    def watermarks(self) -> Iterable[int]:
-        """See `Judge.watermarks`."""
-        return ()
-
-
-class InsertIds(IdJudge):
-    """Mode ``insert-id`` with the exact backend: see `processor.judges.judge.Judge`.
-
-    Certificates and resets judge by it whatever the backend.
-
-    Args:
-        dedup: What the records are judged by.
-        now_ms: The worker's clock.
-        recorded: Reads the partition's clock in place of a worker, where records are judged again.
-    """
-
-    def __init__(
-        self,
-        dedup: InsertIdDedup,
-        now_ms: Callable[[], int] = worker_clock_ms,
-        recorded: PartitionClock | None = None,
-    ) -> None:
-        # What filters have written of renewed ids is read by a reset.
-        kind = RenewedIndex if dedup.refresh and dedup.backend == "bloom" else ExactIndex
-        self._index = kind(dedup.window, refresh=dedup.refresh)
-        super().__init__(dedup, ExactLog(self._index), now_ms, recorded)
-        self._restated = False
-        self._recalled: list[tuple[int, int]] | None = []
-
-    def _decided(self, ids: Ids, offset: NDArray[np.int64], reading_ms: NDArray[np.int64]) -> IdJudgement:
-        """Judge a chunk's records in order, and stage what is remembered."""
-        wanted = self._index.look_up(ids, reading_ms)
-        confirmed = self._confirmed(wanted)
-        with refusing_too_many():
-            return self._index.judge(ids, offset, reading_ms, wanted, confirmed)
-
-    def _confirmed(self, wanted: Candidates) -> CandidateRows:
-        """Read the candidates' pages. All that is committed is in the store, see `IdLog.due`."""
-        if not wanted.page.size:
-            return CandidateRows.none()
-        table = self._table
-        assert table is not None  # noqa: S101 - `load` has given it
-        try:
-            pages = table.get_many([id_page_key(first) for first in wanted.page.tolist()])
-            # A page that is missing is an empty one, which is cut.
-            return confirm([page or b"" for page in pages], wanted.page, wanted.which, wanted.at)
-        except (CorruptStoreError, UnreadableBlockError) as error:
-            raise self._corrupt(error) from error
-
-    def _staged(self) -> IdRows:
-        return self._index.staged()
-
-    def _limits(self) -> list[tuple[int, int]] | None:
-        if not self._restated:
-            return self._clock.limits
-        return None if self._recalled is None else self._recalled + self._clock.limits
-
-    def changelog_batches(self, limit_bytes: int) -> list[EncodedBatch]:
-        """See `Judge.changelog_batches`; after `restate` everything."""
-        if not self._restated:
-            return super().changelog_batches(limit_bytes)
-        return [batch for rows in self._everything() for batch in self._batches(rows, limit_bytes)]
-
-    def _everything(self) -> Iterator[IdRows]:
-        """Read all living ids from the local store, some 45,000 at a time."""
-        assert self._table is not None  # noqa: S101 - `load` has given it
-        some: list[tuple[int, bytes]] = []
-        for key, page in self._table.items(ID_PAGE_KIND):
-            if page_number(key) >= self._index.floor:
-                some.append((page_number(key), page))
-            if len(some) == PAGES_A_STEP:
-                yield decode_pages([each for _, each in some], some[0][0])[0]
-                some = []
-        if some:
-            yield decode_pages([each for _, each in some], some[0][0])[0]
-
-    def recall(self, limits: list[tuple[int, int]] | None) -> None:
-        """Take over what an earlier changelog says of the clock; None: not all of it is there any more."""
-        self._recalled = limits
-
-    def restate(self) -> None:
-        """See `Judge.restate`: with it what has been noted of the clock since the beginning."""
-        self.absorb()
-        self._log.restated()
-        self._restated = True
-
-    def set_clock(self, clock_ms: int) -> None:
-        """Let the partition's clock read this before the next record."""
-        self._clock_ms = self._log.clock_ms = clock_ms
-
-    def pass_over(self, evidence: Evidence) -> int:
-        """Let records move the clock, and nothing else; returns what it reads then."""
-        assert evidence.offset is not None and evidence.timestamp is not None  # noqa: S101, PT018 - `extract` gave them
-        readings = self._reader.read(self._clock_ms, evidence.offset, evidence.timestamp, evidence.fault)
-        self.set_clock(readings.clock_ms)
-        return readings.clock_ms
-
-    def undo(self) -> None:
-        """Forget what was judged since it was last taken as committed."""
-        self._index.drop()
-        self._clock_ms = self._log.clock_ms
-        self._judged = 0
-
-    def absorb(self, at_least: int = 0) -> None:
-        """Take what is staged as committed, where there is no changelog: its pages go to the local store.
-
-        Args:
-            at_least: Only where so many records have been judged since.
-        """
-        assert self._table is not None  # noqa: S101 - `load` has given it
-        if self._judged < at_least:
-            return
-        limits = self._clock.limits
-        self.changelog_batches(BLOCK_BYTES)
-        self.committed()
-        self._clock.limits = limits
-        self._table.stage()
-
-    def size(self) -> tuple[int, int]:
-        """See `Judge.size`: ids, those included that are expired and not yet swept."""
-        return len(self._index), self._index.size_bytes
+        return stats
 
 
 def make_id_extractor(dedup: InsertIdDedup, key: bytes) -> IdExtractor:

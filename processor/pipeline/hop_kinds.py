@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from processor.errors import reset_command
-from processor.judges.factory import definition, judged_by, make_judge
+from processor.judges.definition import definition, judged_by
+from processor.judges.factory import make_judge
 from processor.kafka.topics.plan import changelog_topic, limit_bytes
 from processor.pipeline.hops import FirstHop, SecondHop, route_definition
 from processor.pipeline.routed import FirstHopPipeline, RouteJudge, RouteTopics, SecondHopPipeline, first_topics

@@ -74,7 +74,7 @@ def hops_of(settings: Settings, pipeline: Pipeline) -> list[Pipeline]:
 
 
 def route_definition(hop: FirstHop, partitions: int) -> bytes:
-    """Return 16 bytes that change when ids would go elsewhere: see `processor.judges.factory.definition`."""
+    """Return 16 bytes that change when ids would go elsewhere: see `processor.judges.definition.definition`."""
     assert isinstance(hop.dedup, InsertIdDedup)  # noqa: S101 - `hops_of` made it of one
     fields = {
         "id": [part.model_dump(mode="json", by_alias=True) for part in hop.dedup.id],

@@ -15,15 +15,18 @@ and equal ids stand there in the order in which a source partition has them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
+from typing_extensions import override
 
 from processor.engine import repartition
-from processor.engine.verdict import Fault, Verdict
+from processor.engine.ids.judgement import IdJudgement
+from processor.engine.verdict import Fault
 from processor.errors import StopError
+from processor.judges.evidence import IdEvidence, InsertIdJudgement
 from processor.judges.ids import make_id_extractor
-from processor.judges.judge import Evidence, Judgement
+from processor.judges.judge import Judge
 from processor.kafka.topics.plan import limit_bytes, positions_topic
 from processor.pipeline.hops import SUFFIX
 from processor.pipeline.slot_pipeline import PieceOutcome, SlotPipeline, Topics, before
@@ -41,13 +44,12 @@ if TYPE_CHECKING:
     from processor.engine.batch.columns import Columns
     from processor.engine.id_receipts import IdGrounds
     from processor.engine.receipts import Grounds
-    from processor.judges.judge import ClockStats
+    from processor.judges.evidence import Evidence, Judgement
     from processor.kafka.topics.plan import ClusterView
     from processor.ops.metrics import Metrics
     from processor.pipeline.hops import FirstHop, SecondHop
     from processor.pipeline.slot_pipeline import OpenPartition, TransactionOutput
     from processor.pipeline.turns import Turns
-    from processor.state.table import Table
     from processor.wire.decode import Decoder, Piece
     from processor.wire.encode import EncodedBatch, Encoder
     from schemas.config import InsertIdDedup, Settings
@@ -103,56 +105,22 @@ def first_topics(settings: Settings, hop: FirstHop, view: ClusterView) -> RouteT
     )
 
 
-class RouteJudge:
-    """Judges nothing: reads ids, by the hash that says where they go. See `processor.judges.judge.Judge`."""
+class RouteJudge(Judge[IdEvidence]):
+    """Judges nothing: reads ids, by the hash that says where they go."""
 
     def __init__(self, dedup: InsertIdDedup) -> None:
         self._extractor = make_id_extractor(dedup, repartition.ROUTE_KEY)
 
-    @property
-    def log(self) -> None:
-        """See `Judge.log`."""
-        return
-
-    def load(self, table: Table) -> None:
-        """See `Judge.load`: there is nothing but a position."""
-
-    def extract(self, columns: Columns) -> Evidence:
-        """See `Judge.extract`."""
+    @override
+    def extract(self, columns: Columns) -> IdEvidence:
         ids = self._extractor.extract(columns)
-        return Evidence(_NOTHING, ids.fault, data=columns.data, ids=ids)
+        return IdEvidence(ids.fault, columns.data, ids, columns.offset, columns.timestamp)
 
-    def judge(self, evidence: Evidence) -> Judgement:
-        """See `Judge.judge`: what can be judged passes."""
-        verdict = np.where(evidence.fault != 0, np.uint8(Verdict.QUARANTINE), np.uint8(Verdict.PASS))
-        return Judgement(verdict, _NOTHING)
-
-    def changes(self) -> dict[bytes, bytes | None]:
-        """See `Judge.changes`."""
-        return {}
-
-    def changelog_batches(self, limit_bytes: int) -> list[EncodedBatch]:
-        """See `Judge.changelog_batches`."""
-        del limit_bytes
-        return []
-
-    def restate(self) -> None:
-        """See `Judge.restate`."""
-
-    def committed(self) -> None:
-        """See `Judge.committed`."""
-
-    def size(self) -> tuple[int, int]:
-        """See `Judge.size`."""
-        return 0, 0
-
-    def times(self) -> ClockStats | None:
-        """See `Judge.times`."""
-        return None
-
-    def watermarks(self) -> Iterable[int]:
-        """See `Judge.watermarks`."""
-        return ()
+    @override
+    def judge(self, evidence: IdEvidence) -> InsertIdJudgement:
+        # What can be judged passes.
+        judged = IdJudgement.begun(evidence.ids)
+        return InsertIdJudgement(judged.verdict, evidence.ids, judged.owner, judged.expires_ms)
 
 
 class _HopPipeline(SlotPipeline):
@@ -222,9 +190,8 @@ class FirstHopPipeline(_HopPipeline):
         self, partition: OpenPartition, piece: Piece, evidence: Evidence, judged: Judgement
     ) -> dict[int, list[EncodedBatch]]:
         del judged
-        assert evidence.ids is not None  # noqa: S101 - `RouteJudge.extract` gave them
         count, limit = self._route.internal_partitions, self._route.internal_limit_bytes
-        target = repartition.targets(evidence.ids, evidence.fault, partition.number, count)
+        target = repartition.targets(cast("IdEvidence", evidence).ids, evidence.fault, partition.number, count)
         try:
             place = repartition.place_of(partition.number, piece.columns.offset)
             return self._router.encode(piece, target, place, count, limit)
@@ -284,7 +251,8 @@ class SecondHopPipeline(_HopPipeline):
         return made
 
     def _extract(self, partition: OpenPartition, piece: Piece) -> Evidence:
-        return replace(partition.judge.extract(piece.columns), place=self._place)
+        evidence: IdEvidence = partition.judge.extract(piece.columns)
+        return replace(evidence, source_ref=self._place)
 
     def _where(self, partition: OpenPartition, columns: Columns, row: int) -> str:
         del partition, columns

@@ -61,7 +61,8 @@ if TYPE_CHECKING:
     from processor.engine.batch.columns import Columns
     from processor.engine.id_receipts import IdGrounds
     from processor.engine.receipts import Grounds
-    from processor.judges.judge import Evidence, Judge, Judgement
+    from processor.judges.evidence import Evidence, Judgement
+    from processor.judges.judge import Judge
     from processor.ops.metrics import Metrics
     from processor.state.table import Table
     from processor.wire.decode import Chunk, Decoder
@@ -162,7 +163,6 @@ class OpenPartition:
         stable: The source's last stable offset, as it was last heard of.
         origin: Where this state begins, as long as that is not committed.
         changelog_offset: So far the changelog is known: what is written next lands at or behind it.
-        piece_bytes: So many inflated bytes of records are judged at a time; None: as many as the decoder opens.
     """
 
     number: int
@@ -175,7 +175,6 @@ class OpenPartition:
     stable: int = -1
     origin: Origin | None = None
     changelog_offset: int = 0
-    piece_bytes: int | None = None
 
 
 @dataclass(slots=True)
@@ -327,7 +326,7 @@ class SlotPipeline:
         self._metrics.bytes_in.labels(self.name).inc(len(chunk.data))
         stop: StopError | None = None
         taking = _Taking(
-            self._decoder.steps(chunk, partition.piece_bytes, routed=self._routed),
+            self._decoder.steps(chunk, partition.judge.piece_bytes, routed=self._routed),
             lambda piece: self._judge(partition, piece),
             self._squeezes,
             self._clock,
@@ -404,7 +403,7 @@ class SlotPipeline:
         judged = partition.judge.judge(evidence)
         made.sink = self._passed(partition, piece, evidence, judged)
         if self._topics.duplicates is not None:
-            made.receipts = self._receipts_of(partition, piece, evidence, judged)
+            made.receipts = self._receipts_of(partition, piece, judged)
         partition.counts += np.bincount(judged.verdict, minlength=len(Verdict))
         partition.faults += np.bincount(evidence.fault, minlength=len(Fault))
         self._taken += judged.verdict.size
@@ -414,7 +413,8 @@ class SlotPipeline:
 
     def _extract(self, partition: OpenPartition, piece: Piece) -> Evidence:
         """Read what the records of a piece are judged by."""
-        return partition.judge.extract(piece.columns)
+        evidence: Evidence = partition.judge.extract(piece.columns)
+        return evidence
 
     def _passed(
         self, partition: OpenPartition, piece: Piece, evidence: Evidence, judged: Judgement
@@ -427,9 +427,7 @@ class SlotPipeline:
         """Name a record to people."""
         return f"{self._topics.source}:{partition.number}:{int(columns.offset[row])}"
 
-    def _receipts_of(
-        self, partition: OpenPartition, piece: Piece, evidence: Evidence, judged: Judgement
-    ) -> list[EncodedBatch]:
+    def _receipts_of(self, partition: OpenPartition, piece: Piece, judged: Judgement) -> list[EncodedBatch]:
         """Encode a receipt for each record that is dropped.
 
         Raises:
@@ -441,7 +439,7 @@ class SlotPipeline:
             return []
         limit = self._topics.duplicates_limit_bytes
         try:
-            return self._write_receipts(partition, piece, rows, judged.grounds(evidence), limit)
+            return self._write_receipts(partition, piece, rows, judged.grounds(), limit)
         except TooLargeError as error:
             raise StopError(
                 f"{self._where(partition, piece.columns, error.row)}: the receipt "
@@ -671,17 +669,17 @@ class SlotPipeline:
             for watermark in partition.judge.watermarks():
                 metrics.watermark.labels(*labels).set(watermark)
             count, size = partition.judge.size()
-            times = partition.judge.times()
-            if times is None:
+            clock = partition.judge.take_clock_stats()
+            if clock is None:
                 metrics.scopes.labels(*labels).set(count)
             else:
                 metrics.ids.labels(*labels).set(count)
-                metrics.records_behind.labels(self.name).inc(times.behind)
-                metrics.records_ahead.labels(self.name).inc(times.ahead)
-                if times.clock_ms is not None:
-                    metrics.clock.labels(*labels).set(times.clock_ms / 1000)
-                if times.false_positive_rate is not None:
-                    metrics.false_positive_rate.labels(*labels).set(times.false_positive_rate)
+                metrics.records_behind.labels(self.name).inc(clock.behind)
+                metrics.records_ahead.labels(self.name).inc(clock.ahead)
+                if clock.clock_ms is not None:
+                    metrics.clock.labels(*labels).set(clock.clock_ms / 1000)
+                if clock.false_positive_rate is not None:
+                    metrics.false_positive_rate.labels(*labels).set(clock.false_positive_rate)
             metrics.state_bytes.labels(*labels).set(size)
 
 

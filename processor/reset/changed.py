@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from processor.errors import Problem, StopError
-from processor.judges.factory import definition, judged_by
+from processor.judges.definition import definition, judged_by
 from processor.kafka.changelog import ChangelogPartition
 from processor.kafka.client import Client, KafkaError
 from processor.kafka.options import client_options

@@ -18,7 +18,6 @@ import numpy as np
 from processor.engine.batch.columns import BASE_OFFSET, CRC
 from processor.engine.verdict import Fault
 from processor.errors import RebuildError, StopError
-from processor.judges.ids import InsertIds
 from processor.kafka.fetch import Fetcher, OutOfRangeError
 from processor.wire.decode import UndecodableError
 from processor.wire.quarantine import mark_named, mark_too_large
@@ -151,8 +150,7 @@ class Replay:
         mark_named(columns, self._too_large, evidence.fault, Fault.TOO_LARGE)
         evidence = evidence.before(rows)
         judge.judge(evidence)
-        if isinstance(judge, InsertIds):
-            judge.absorb(PACKED_RECORDS)
+        judge.absorb(PACKED_RECORDS)
         done.records += rows
         done.unjudged += int(np.count_nonzero(evidence.fault))
         batch = piece.batches[int(np.searchsorted(piece.first_row, rows, side="left")) - 1]

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING
 
 from processor.engine.verdict import Fault
 from processor.errors import FencedError, RebuildError, StopError, reset_command
-from processor.judges.factory import definition, make_reset_judge, renewals_said
-from processor.judges.ids import InsertIds
+from processor.judges.definition import definition
+from processor.judges.exact import ExactIds
+from processor.judges.factory import make_reset_judge, renewals_said
 from processor.kafka.changelog import ChangelogPartition, PartitionReader
 from processor.kafka.client import Client, KafkaError, TopicPartition, check_aiokafka
 from processor.kafka.group.readers import readers
@@ -359,7 +360,7 @@ class Reset:
                 lambda _done, _total: None,
             )
             table.settle()
-            if isinstance(judge, InsertIds):
+            if isinstance(judge, ExactIds):
                 judge.recall(await self._noted(step))
             position = replace(position, batch_offset=before.batch_offset, batch_crc=before.batch_crc)
         judge.load(table)
@@ -398,7 +399,7 @@ class Reset:
         return noted.limits() if whole else None
 
     def _require_window(self, number: int, judge: Judge) -> None:
-        least_ms, times = self._least_ms.get(number), judge.times()
+        least_ms, times = self._least_ms.get(number), judge.take_clock_stats()
         if least_ms is not None and (times is None or times.clock_ms is None or times.clock_ms < least_ms):
             raise StopError(
                 f"{self._topics.source}:{number}: only timestamps further ahead than max_ahead say that what "

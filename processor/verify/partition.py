@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.engine.verdict import Fault, Verdict
+from processor.judges.exact import ExactIds
 from processor.judges.factory import make_judge
-from processor.judges.ids import InsertIds
 from processor.state.kv.memory import MemoryStore
-from processor.state.scope_log import ScopeLog
 from processor.state.table import Table
 from processor.verify.cursor import Cursor
 from processor.verify.inferred_clock import InferredClock
@@ -35,7 +34,8 @@ if TYPE_CHECKING:
     from processor.engine.id_receipts import IdGrounds
     from processor.engine.ids.recorded_clock import PartitionClock
     from processor.engine.receipts import Grounds
-    from processor.judges.judge import Evidence, Judge, Judgement
+    from processor.judges.evidence import IdEvidence, Judgement
+    from processor.judges.judge import Judge
     from processor.verify.align import Aligner
     from processor.verify.cursor import Stream
     from processor.verify.report import VerifyReport
@@ -90,7 +90,7 @@ class PartitionCheck:
         self._judge = _fresh_judge(pipeline, clock, report.partition)
         self._by_word: TrustedReceipts | None = None
         if known is not None and isinstance(pipeline.dedup, InsertIdDedup):
-            assert isinstance(self._judge, InsertIds)  # noqa: S101 - in this mode it is
+            assert isinstance(self._judge, ExactIds)  # noqa: S101 - in this mode it is
             self._by_word = TrustedReceipts(self._judge, *known, pipeline.dedup.window)
         self._report = report
         self._history = RecentRecords()
@@ -153,11 +153,11 @@ class PartitionCheck:
             self._forget()
         self._history.begin(columns, judged.verdict)
         await self._sink.expect(columns, np.flatnonzero(judged.verdict == Verdict.PASS))
-        await self._dropped(columns, judged, judged.grounds(evidence))
+        await self._dropped(columns, judged, judged.grounds())
         await self._unjudged(columns, judged, evidence.fault)
         self._history.end(even=all(check.even for check in self._all))
 
-    async def _believed(self, by_word: TrustedReceipts, columns: Columns, evidence: Evidence) -> Judgement:
+    async def _believed(self, by_word: TrustedReceipts, columns: Columns, evidence: IdEvidence) -> Judgement:
         assert self._receipts is not None  # noqa: S101 - see `known`
         before = by_word.believed
         judged = by_word.judge(evidence, await self._receipts.words(columns))
@@ -169,12 +169,7 @@ class PartitionCheck:
 
     def _forget(self) -> None:
         """Tell the judge that nothing has to be written down: there is no changelog and no local state here."""
-        if isinstance(self._judge, InsertIds):
-            self._judge.absorb(ABSORBED_RECORDS)
-            return
-        self._judge.committed()
-        if isinstance(self._judge.log, ScopeLog):
-            self._judge.log.scopes.saved()
+        self._judge.absorb(ABSORBED_RECORDS)
 
     async def _dropped(self, columns: Columns, judged: Judgement, grounds: Grounds | IdGrounds) -> None:
         rows = np.flatnonzero((judged.verdict == Verdict.DUPLICATE) | (judged.verdict == Verdict.LATE))
@@ -219,6 +214,6 @@ def _fresh_judge(pipeline: Pipeline, clock: PartitionClock | None, number: int) 
         return make_judge(pipeline)
     # Of `arrival` something is always known, see `processor.verify.span`.
     name = f"{pipeline.source}:{number}"
-    judge = InsertIds(pipeline.dedup, recorded=clock or InferredClock(name, pipeline.dedup.max_ahead))
+    judge = ExactIds(pipeline.dedup, recorded=clock or InferredClock(name, pipeline.dedup.max_ahead))
     judge.load(Table(MemoryStore(), judge.log))
     return judge

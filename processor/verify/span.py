@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from processor.errors import RebuildError, StopError
-from processor.judges.factory import definition
+from processor.judges.definition import definition
 from processor.kafka.changelog import ChangelogPartition
 from processor.kafka.client import TopicPartition
 from processor.kafka.offsets import bounds, committed

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from processor.engine.verdict import Verdict
-from processor.judges.judge import Judgement
+from processor.judges.evidence import InsertIdJudgement
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from processor.judges.ids import InsertIds
-    from processor.judges.judge import Evidence
+    from processor.judges.evidence import IdEvidence
+    from processor.judges.exact import ExactIds
 
 ROWS = 1_024
 """Records that are judged at a time: their receipts have to be held."""
@@ -60,7 +60,7 @@ class TrustedReceipts:
         window_ms: How long an id is remembered.
     """
 
-    def __init__(self, judge: InsertIds, known_from: int, before_ms: int, window_ms: int) -> None:
+    def __init__(self, judge: ExactIds, known_from: int, before_ms: int, window_ms: int) -> None:
         self._judge = judge
         self._known_from = known_from
         self._window_ms = window_ms
@@ -70,17 +70,16 @@ class TrustedReceipts:
         self.believed = 0
         judge.set_clock(before_ms)
 
-    def pass_over(self, evidence: Evidence) -> None:
+    def pass_over(self, evidence: IdEvidence) -> None:
         """Take note of records that are not compared: what they have left behind is not known either."""
         known = self._known(evidence)
         self._certain_ms = self._judge.pass_over(evidence.after(known)) + self._window_ms
-        if evidence.offset is not None and evidence.offset.size:
+        if evidence.offset.size:
             self._unseen_before = max(self._unseen_before, int(evidence.offset[-1]) + 1)
 
-    def judge(self, evidence: Evidence, words: Words) -> Judgement:
+    def judge(self, evidence: IdEvidence, words: Words) -> InsertIdJudgement:
         """Judge the next records, of which receipts say ``words``."""
         known = self._known(evidence)
-        assert evidence.ids is not None  # noqa: S101 - mode insert-id
         rows = evidence.fault.size
         verdict = np.where(evidence.fault != 0, np.uint8(Verdict.QUARANTINE), np.uint8(Verdict.PASS))
         owner, expires_ms = np.full(rows, -1, np.int64), np.zeros(rows, np.int64)
@@ -90,7 +89,6 @@ class TrustedReceipts:
         said = self._possible(words, known)
         if known < rows:
             judged, doubtful = self._judged(evidence.after(known), claimed[known:])
-            assert judged.owner is not None and judged.expires_ms is not None  # noqa: S101, PT018 - as above
             verdict[known:], owner[known:], expires_ms[known:] = judged.verdict, judged.owner, judged.expires_ms
             believed[known:] = doubtful
         told = believed[words.row]
@@ -99,7 +97,7 @@ class TrustedReceipts:
         expires_ms[words.row[told]] = said.expires_ms[told]
         self.believed += int(np.count_nonzero(told))
         self.over = self._judge.log.clock_ms >= self._certain_ms and known < rows
-        return Judgement(verdict, np.zeros(0, np.int64), owner=owner, expires_ms=expires_ms)
+        return InsertIdJudgement(verdict, evidence.ids, owner, expires_ms)
 
     def _possible(self, words: Words, known: int) -> Words:
         """Return what receipts say, without what cannot be of records whose clock is known.
@@ -110,14 +108,14 @@ class TrustedReceipts:
         can_be = (words.row < known) | (unseen & (words.expires_ms > self._judge.log.clock_ms))
         return Words(words.row, np.where(can_be, words.owner, -1), np.where(can_be, words.expires_ms, 0))
 
-    def _known(self, evidence: Evidence) -> int:
+    def _known(self, evidence: IdEvidence) -> int:
         """Return the first row at which the clock is known."""
-        assert evidence.offset is not None  # noqa: S101 - mode insert-id
         return int(np.searchsorted(evidence.offset, self._known_from))
 
-    def _judged(self, evidence: Evidence, claimed: NDArray[np.bool_]) -> tuple[Judgement, NDArray[np.bool_]]:
+    def _judged(
+        self, evidence: IdEvidence, claimed: NDArray[np.bool_]
+    ) -> tuple[InsertIdJudgement, NDArray[np.bool_]]:
         """Judge records of which some have receipts; those of ids that are not known are not remembered."""
-        assert evidence.ids is not None  # noqa: S101 - mode insert-id
         doubtful = np.zeros(claimed.size, np.bool_)
         before = evidence.ids.unjudged.copy()
         which = np.unique(evidence.ids.hash, axis=0, return_inverse=True)[1].reshape(-1)

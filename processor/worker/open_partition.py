@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from processor.errors import RebuildError, StopError
-from processor.judges.ids import IdJudge
 from processor.kafka.changelog import ChangelogPartition
 from processor.kafka.client import TopicPartition
 from processor.kafka.offsets import bounds, committed
@@ -45,9 +44,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ID_PIECE_BYTES = 1024 * 1024
-"""Of ids, so many bytes of records are judged at a time: each that is known is confirmed by a page, which takes
-up to 8 us, and 6,000 of them 50 ms, for which the event loop answers nobody."""
 SOME_OFFSETS = 1000
 """At the end of a topic of positions: some 500 commits, of which one that has not been aborted is enough."""
 
@@ -119,8 +115,6 @@ class PartitionOpener:
             judge.load(table)
             partition = OpenPartition(tp.partition, table, judge, started, stable=limits.stable)
             partition.changelog_offset = table.changelog_offset
-            if isinstance(judge, IdJudge):
-                partition.piece_bytes = ID_PIECE_BYTES
             if position is None:
                 partition.origin = await self._origin(tp.partition, started.next_offset, beginning)
             pipeline.partitions[tp.partition] = partition

@@ -381,7 +381,7 @@ MISTAKES = (
     ),
     Mistake(
         "a changed scope is not in the changelog batch",
-        "processor/judges/factory.py",
+        "processor/judges/watermark.py",
         "self._restated else self._table.changed()\n",
         "self._restated else self._table.changed()[1:]\n",
         "tests/broker/modes/test_scopes.py::test_the_last_of_each_scope_stands_in_the_changelog",
@@ -432,7 +432,7 @@ MISTAKES = (
     ),
     Mistake(
         "of several faults the sequence's counts before the scope's",
-        "processor/judges/factory.py",
+        "processor/judges/watermark.py",
         "        sequence, more = self._sequence.extract(columns)\n"
         "        np.copyto(fault, more, where=fault == 0)\n",
         "        sequence, more = self._sequence.extract(columns)\n"

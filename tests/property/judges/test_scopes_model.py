@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from processor.engine.extract.sequence import HeaderSequence, PartitionScope, SequenceFormat
 from processor.engine.verdict import Fault, Verdict
 from processor.engine.watermark.scope_table import ScopeTable
-from processor.judges.factory import ScopedWatermark
-from processor.judges.judge import Evidence
+from processor.judges.evidence import SequenceEvidence
+from processor.judges.watermark import ScopedWatermark
 from processor.state.kv.memory import MemoryStore
 from processor.state.table import Table
 from schemas.changelog.values import LocalMark
@@ -115,12 +115,12 @@ class Worker:
         data = np.frombuffer(b"".join(item.scope for item in items) + b"\0", np.uint8).copy()
         size = np.array([len(item.scope) for item in items], np.int64)
         judged = self._judge.judge(
-            Evidence(
-                np.array([item.sequence for item in items], np.int64),
+            SequenceEvidence(
                 np.array([item.fault for item in items], np.uint8),
+                data,
+                np.array([item.sequence for item in items], np.int64),
                 np.array([item.epoch for item in items], np.int64) if self._with_epoch else None,
                 (np.cumsum(size) - size, size),
-                data,
             )
         )
         assert judged.known is not None

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from processor.engine.extract.sequence import HeaderSequence, SequenceFormat
 from processor.engine.verdict import Fault, Verdict
 from processor.engine.watermark import partition
-from processor.judges.factory import PartitionWatermark
-from processor.judges.judge import Evidence
+from processor.judges.evidence import SequenceEvidence
+from processor.judges.watermark import PartitionWatermark
 from processor.state.kv.memory import MemoryStore
 from processor.state.table import Table
 from schemas.changelog.values import LocalMark
@@ -20,7 +20,7 @@ from schemas.changelog.values import LocalMark
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from processor.judges.judge import Judgement
+    from processor.judges.evidence import SequenceJudgement
 
 LEAST, MOST = -(2**63), 2**63 - 1
 
@@ -73,13 +73,12 @@ def model(all_items: Sequence[Item]) -> list[tuple[Verdict, int]]:
     return judged
 
 
-def evidence(some: Sequence[Item]) -> Evidence:
-    return Evidence(
-        np.array([item.sequence for item in some], np.int64), np.array([item.fault for item in some], np.uint8)
-    )
+def evidence(some: Sequence[Item]) -> SequenceEvidence:
+    fault = np.array([item.fault for item in some], np.uint8)
+    return SequenceEvidence(fault, np.zeros(0, np.uint8), np.array([item.sequence for item in some], np.int64))
 
 
-def pairs(judgement: Judgement) -> list[tuple[Verdict, int]]:
+def pairs(judgement: SequenceJudgement) -> list[tuple[Verdict, int]]:
     verdicts = [Verdict(value) for value in judgement.verdict.tolist()]
     return list(zip(verdicts, judgement.watermark.tolist(), strict=True))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from processor.judges.bloom import BloomIds
-from processor.judges.ids import IdJudge, InsertIds
+from processor.judges.exact import ExactIds
 from processor.state.clock_history import ClockHistory
 from processor.state.kv.memory import MemoryStore
 from processor.state.restore import ChangelogBounds, restore
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from processor.engine.batch.columns import Columns
-    from processor.judges.judge import Judgement
+    from processor.judges.evidence import InsertIdJudgement
+    from processor.judges.ids import IdJudge
     from processor.state.kv.store import Store
 
 STATE = b"state id 16 byte"
@@ -104,7 +105,7 @@ class IdPartition:
         """
         if store is not None:
             self.store = store
-        kind = InsertIds if exact or self._dedup.backend == "exact" else BloomIds
+        kind = ExactIds if exact or self._dedup.backend == "exact" else BloomIds
         self.judge: IdJudge = kind(self._dedup, lambda: self.now_ms)
         self.table = Table(self.store, self.judge.log)
         position = asyncio.run(restore(self.table, self.changelog, 60, lambda _done, _total: None))
@@ -113,7 +114,7 @@ class IdPartition:
         self.next_offset = 0 if position is None else position.next_offset
         return position
 
-    def take(self, some: Sequence[Came]) -> Judgement:
+    def take(self, some: Sequence[Came]) -> InsertIdJudgement:
         """Judge the next records."""
         columns = self.columns(some)
         self.next_offset += len(some)
@@ -148,7 +149,7 @@ class IdPartition:
         self.open(MemoryStore(), exact=True)
         noted = ClockHistory(self.changelog, self.changelog.start, arrival=False)
         asyncio.run(noted.read(len(self.changelog.rows)))
-        assert isinstance(self.judge, InsertIds)
+        assert isinstance(self.judge, ExactIds)
         self.judge.recall(noted.limits() if noted.known_from == 0 else None)
         self.judge.restate()
         position = Position(self.next_offset, 0, 0, bytes(16), b"another 16 bytes", 4)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from processor.config.reference_page import _COMPLETE, page
 from processor.engine.extract.json_scan import MOST_POINTERS
-from processor.judges.factory import definition
+from processor.judges.definition import definition
 from schemas.config import InsertIdDedup, Settings, ValueSource, WatermarkDedup
 from schemas.config.dedup import MOST_VALUE_PARTS
 from schemas.config.reference import keys, place

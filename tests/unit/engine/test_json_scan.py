@@ -8,7 +8,9 @@ import pytest
 from processor.engine.extract.json_scan import MOST_POINTERS, JsonKind, Pointers, look_up
 from processor.engine.extract.sequence import sequence_of
 from processor.engine.verdict import Fault
-from processor.judges.factory import definition, make_judge
+from processor.judges.definition import definition
+from processor.judges.evidence import SequenceJudgement
+from processor.judges.factory import make_judge
 from schemas.config import Pipeline
 from tests.support.judges.json_values import MISSING, Finding, columns, found_in, is_json, sequence
 
@@ -407,6 +409,7 @@ def test_a_pipeline_judges_by_a_field_of_the_value() -> None:
     values: list[bytes | None] = [b'{"meta":{"seq":%d}}' % n for n in (5, 5, 4, 6)]
     evidence = judge.extract(columns([*values, b"{}"]))
     judged = judge.judge(evidence)
+    assert isinstance(judged, SequenceJudgement)
     assert judged.verdict.tolist() == [0, 1, 2, 0, 3]
     assert list(judged.watermark[:4]) == [0, 5, 5, 5]
 

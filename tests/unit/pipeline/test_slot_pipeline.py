@@ -12,7 +12,7 @@ import pytest
 
 from processor.engine.extract.sequence import HeaderSequence, SequenceFormat
 from processor.errors import RebuildError, StopError
-from processor.judges.factory import PartitionWatermark
+from processor.judges.watermark import PartitionWatermark
 from processor.ops.metrics import Metrics
 from processor.pipeline import slot_pipeline as pipelines
 from processor.pipeline.slot_pipeline import OpenPartition, SlotPipeline, Topics, new_position

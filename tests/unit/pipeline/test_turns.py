@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from processor.judges.judge import Evidence, Judgement
+    from processor.judges.evidence import Evidence, Judgement
     from processor.wire.decode import Chunk
 
 

@@ -15,7 +15,7 @@ from processor.commands.cli import main
 from processor.commands.reset import PlaceParameter, TimeParameter
 from processor.engine.extract.sequence import HeaderSequence, SequenceFormat
 from processor.errors import ConfigError, StopError
-from processor.judges.factory import PartitionWatermark
+from processor.judges.watermark import PartitionWatermark
 from processor.kafka.group.assignor import SlotAssignor
 from processor.kafka.group.readers import GroupReader, readers_of
 from processor.kafka.offsets import Bounds

@@ -23,8 +23,10 @@ from processor.engine.ids.bloom import snapshot
 from processor.engine.ids.bloom.window import Filter
 from processor.engine.verdict import Verdict
 from processor.judges.bloom import BloomIds
-from processor.judges.factory import definition, make_judge
-from processor.judges.ids import IdJudge, InsertIds
+from processor.judges.definition import definition
+from processor.judges.exact import ExactIds
+from processor.judges.factory import make_judge
+from processor.judges.ids import IdJudge
 from processor.ops.metrics import Metrics
 from processor.pipeline.hops import FirstHop, SecondHop, hops, route_definition
 from processor.pipeline.routed import FirstHopPipeline, RouteJudge, RouteTopics
@@ -261,7 +263,7 @@ def judge_of(hop: Pipeline) -> Judge:
     """Return a judge with nothing random in it."""
     if not isinstance(hop.dedup, InsertIdDedup):
         return make_judge(hop)
-    kind = InsertIds if hop.dedup.backend == "exact" else BloomIds
+    kind = ExactIds if hop.dedup.backend == "exact" else BloomIds
     return kind(hop.dedup, lambda: NOW_MS)
 
 

@@ -34,7 +34,7 @@ from tests.support.judges.id_state import NOW_MS, Came, IdPartition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from processor.judges.judge import Judgement
+    from processor.judges.evidence import InsertIdJudgement
 
 HOUR_MS = 3_600_000
 EACH = 100
@@ -126,7 +126,7 @@ def test_restarts_do_not_raise_the_rate(confirm: bool, refresh: bool) -> None:  
         partition.commit()
         if number % 3 == 2:
             partition.open()
-    rate = partition.judge.times().false_positive_rate
+    rate = partition.judge.take_clock_stats().false_positive_rate
     assert rate is not None
     # 12,000 ids: some 0.006. With two or three times as many in a filter as it is for it would be 0.1.
     assert 0 < rate < 0.01
@@ -388,7 +388,7 @@ def test_a_changelog_that_ends_before_what_is_known_is_refused_where_the_snapsho
         partition.open()
 
 
-def owners(judged: Judgement) -> list[int]:
+def owners(judged: InsertIdJudgement) -> list[int]:
     assert judged.owner is not None
     found: list[int] = judged.owner.tolist()
     return found
@@ -400,7 +400,7 @@ def test_the_owner_is_that_of_the_last_time_it_passed_whatever_other_buckets_fil
     for number, at in enumerate((first, first + 999)):
         partition.take(ids(2000 * number, 2000 * (number + 1), at))
         partition.commit()
-    times = partition.judge.times()
+    times = partition.judge.take_clock_stats()
     # Of 2,000 ids of the first bucket some 200 are in the second one's filters too.
     assert times.false_positive_rate is not None
     assert times.false_positive_rate > 0.1
@@ -417,7 +417,7 @@ def test_the_rate_that_is_shown_is_that_of_the_bits_that_are_set(
     for number in range(5):
         partition.take(ids(EACH * number, EACH * (number + 1)))
         partition.commit()
-        rates.append(partition.judge.times().false_positive_rate or 0.0)
+        rates.append(partition.judge.take_clock_stats().false_positive_rate or 0.0)
     assert rates == sorted(rates)
     # 0.00375 when it is full, and by chance a tenth more or less.
     assert 0 < rates[0] < 0.001 < rates[-1] < 0.01

@@ -1,0 +1,214 @@
+"""Judges of mode ``watermark``: one sequence per partition, or one per scope with epochs and reordering."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, assert_never
+
+import numpy as np
+from typing_extensions import override
+
+from processor.engine.batch.columns import HEADER_BYTES
+from processor.engine.extract.sequence import (
+    HeaderScope,
+    HeaderSequence,
+    KeyScope,
+    PartitionScope,
+    SequenceFormat,
+    ValueSequence,
+)
+from processor.engine.watermark import partition
+from processor.engine.watermark.scope_table import ScopeTable
+from processor.errors import StopError
+from processor.judges.evidence import SequenceEvidence, SequenceJudgement
+from processor.judges.judge import Judge
+from processor.state.scope_log import ScopeLog
+from processor.wire.codec import Codec, deflate
+from processor.wire.encode import EncodedBatch
+from schemas.changelog.values import WATERMARK_KIND, decode_watermark, encode_watermark, watermark_key
+from schemas.config import HeaderSource, ValueSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from processor.engine.batch.columns import Columns
+    from processor.engine.extract.sequence import ScopeExtractor, SequenceExtractor
+    from processor.state.table import Table
+    from schemas.config import WatermarkDedup
+    from schemas.config.dedup import SequenceSource
+
+CHANGELOG_BATCH_BYTES = 1024 * 1024
+"""Records of scopes are written in batches of at most this, whatever larger ones the changelog takes."""
+
+
+def make_watermark_judge(dedup: WatermarkDedup, changelog: str) -> PartitionWatermark | ScopedWatermark:
+    """Return a judge with no state yet; ``changelog`` names its changelog in messages."""
+    sequence = make_extractor(dedup.sequence)
+    if dedup.scope == "partition" and dedup.epoch is None and not dedup.reorder_window:
+        return PartitionWatermark(sequence)
+    epoch = None if dedup.epoch is None else make_extractor(dedup.epoch)
+    # Secret and new for each table: nobody can choose scopes that slow it down.
+    table = ScopeTable(os.urandom(16), epoch=epoch is not None, window=dedup.reorder_window)
+    return ScopedWatermark(_scope(dedup.scope), sequence, epoch, table, changelog)
+
+
+class PartitionWatermark(Judge[SequenceEvidence]):
+    """Scope ``partition``: one sequence for the whole partition."""
+
+    def __init__(self, extractor: SequenceExtractor) -> None:
+        self._extractor = extractor
+        self._committed = self._staged = partition.WatermarkState()
+
+    @override
+    def load(self, table: Table) -> None:
+        key = watermark_key()
+        for found, value in table.items(WATERMARK_KIND):
+            if found == key:
+                state = partition.WatermarkState(decode_watermark(key, value))
+                self._committed = self._staged = state
+
+    @override
+    def extract(self, columns: Columns) -> SequenceEvidence:
+        sequence, fault = self._extractor.extract(columns)
+        return SequenceEvidence(fault, columns.data, sequence)
+
+    @override
+    def judge(self, evidence: SequenceEvidence) -> SequenceJudgement:
+        judged = partition.judge(self._staged, evidence.sequence, evidence.fault)
+        self._staged = judged.state
+        return SequenceJudgement(judged.verdict, evidence, judged.watermark)
+
+    @override
+    def changes(self) -> dict[bytes, bytes | None]:
+        if self._staged == self._committed or self._staged.watermark is None:
+            return {}
+        key = watermark_key()
+        return {key: encode_watermark(key, self._staged.watermark)}
+
+    @override
+    def restate(self) -> None:
+        self._committed = partition.WatermarkState()
+
+    @override
+    def committed(self) -> None:
+        self._committed = self._staged
+
+    @override
+    def size(self) -> tuple[int, int]:
+        return int(self._committed.watermark is not None), 8
+
+    @override
+    def watermarks(self) -> Iterable[int]:
+        return () if self._committed.watermark is None else (self._committed.watermark,)
+
+
+class ScopedWatermark(Judge[SequenceEvidence]):
+    """Any scope, epoch and reorder window.
+
+    Args:
+        scope: What scopes a record.
+        sequence: Where its sequence stands.
+        epoch: Where its epoch stands, if there is one.
+        table: Empty, and only for this judge: it holds what is staged and what is committed at once.
+        changelog: The changelog topic, for messages.
+    """
+
+    def __init__(
+        self,
+        scope: ScopeExtractor,
+        sequence: SequenceExtractor,
+        epoch: SequenceExtractor | None,
+        table: ScopeTable,
+        changelog: str = "the changelog",
+    ) -> None:
+        self._scope = scope
+        self._sequence = sequence
+        self._epoch = epoch
+        self._table = table
+        self._changelog = changelog
+        self._log = ScopeLog(table)
+        self._restated = False
+        # Bitmaps are mostly runs of equal bits, and up to 8 KiB each.
+        self._codec = Codec.LZ4 if table.window else Codec.NONE
+
+    @property
+    @override
+    def log(self) -> ScopeLog:
+        return self._log
+
+    @override
+    def extract(self, columns: Columns) -> SequenceEvidence:
+        # Of several faults the first of scope, sequence and epoch counts.
+        at, size, fault = self._scope.extract(columns)
+        sequence, more = self._sequence.extract(columns)
+        np.copyto(fault, more, where=fault == 0)
+        epoch = None
+        if self._epoch is not None:
+            epoch, more = self._epoch.extract(columns)
+            np.copyto(fault, more, where=fault == 0)
+        return SequenceEvidence(fault, columns.data, sequence, epoch, (at, size))
+
+    @override
+    def judge(self, evidence: SequenceEvidence) -> SequenceJudgement:
+        assert evidence.scope is not None  # noqa: S101 - `extract` gave it
+        epoch = evidence.sequence if evidence.epoch is None else evidence.epoch
+        judged = self._table.judge(evidence.data, *evidence.scope, evidence.sequence, epoch, evidence.fault)
+        before = None if evidence.epoch is None else judged.epoch
+        return SequenceJudgement(judged.verdict, evidence, judged.watermark, judged.known, before)
+
+    @override
+    def changelog_batches(self, limit_bytes: int) -> list[EncodedBatch]:
+        most = min(limit_bytes, CHANGELOG_BATCH_BYTES) - HEADER_BYTES
+        if self._codec is not Codec.NONE:
+            most -= most // 128 + 64  # what LZ4 adds to what it cannot compress
+        now_ms = int(time.time() * 1000)
+        batches = []
+        try:
+            which = self._table.all() if self._restated else self._table.changed()
+            for payload, count in self._table.encode(which, most):
+                data = payload
+                if self._codec is not Codec.NONE:
+                    data = deflate(self._codec, np.frombuffer(payload, np.uint8))
+                batches.append(EncodedBatch(self._codec, now_ms, now_ms, count, data))
+        except ValueError as error:
+            raise StopError(
+                f"{self._changelog}: {error}, which a batch of it takes: raise its max.message.bytes "
+                "(at most 1 MiB is used), or choose a shorter scope"
+            ) from error
+        return batches
+
+    @override
+    def restate(self) -> None:
+        self._restated = True
+
+    @override
+    def committed(self) -> None:
+        self._table.committed()
+        self._restated = False
+
+    @override
+    def absorb(self, at_least: int = 0) -> None:
+        super().absorb(at_least)
+        self._table.saved()
+
+    @override
+    def size(self) -> tuple[int, int]:
+        return len(self._table), self._table.size_bytes
+
+
+def make_extractor(source: SequenceSource) -> SequenceExtractor:
+    """Return what reads a sequence, or an epoch, from where the config says."""
+    match source:
+        case HeaderSource():
+            return HeaderSequence(source.name.encode(), SequenceFormat[source.format.upper()])
+        case ValueSource():
+            return ValueSequence(source.pointer, text=source.format == "text")
+        case other:
+            assert_never(other)
+
+
+def _scope(scope: str) -> ScopeExtractor:
+    if scope == "partition":
+        return PartitionScope()
+    return KeyScope() if scope == "key" else HeaderScope(scope.removeprefix("header:").encode())
