@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from benchmarks.peers import FIELD, HEADER, ID_HEADER
-from processor.engine.batch import columns as batch_columns
 from processor.engine.batch.columns import MAX_OVERHEAD_BYTES, Columns
+from processor.engine.batch.encode import encode as encode_records
 from processor.kafka.client import Client
 from processor.kafka.transactions.producer import Producer
 from processor.wire.codec import Codec, deflate
@@ -283,7 +283,7 @@ def encoded(columns: Columns, rows: NDArray[np.int64], codec: Codec) -> EncodedB
     out = np.empty(size + rows.size * MAX_OVERHEAD_BYTES, np.uint8)
     times = columns.timestamp[rows]
     base = int(times[0])
-    used, _ = batch_columns.encode(columns.data, columns.body, columns.end, columns.timestamp, rows, base, out)
+    used, _ = encode_records(columns.data, columns.table, rows, base, out)
     return EncodedBatch(codec, base, int(times.max()), int(rows.size), deflate(codec, out[:used]))
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.batch import columns
+from processor.engine.batch.columns import BASE_OFFSET, BATCH_COLUMNS, CRC
+from processor.engine.batch.scan import walk
 from processor.errors import RebuildError, StopError
 from processor.kafka.fetch import Fetcher, OutOfRangeError
 from schemas.changelog.values import NO_BATCH
@@ -61,14 +62,14 @@ async def check_same_source(
 async def _batch_at(client: Client, tp: TopicPartition, offset: int) -> tuple[int, int]:
     """Return base offset and CRC of the batch that holds ``offset``."""
     fetcher = Fetcher(client)
-    table = np.empty((1, columns.BATCH_COLUMNS), np.int64)
+    table = np.empty((1, BATCH_COLUMNS), np.int64)
     for _ in range(ATTEMPTS):
         try:
             chunks = await fetcher.fetch({tp: offset})
         except OutOfRangeError as error:
             raise RebuildError("source", str(error)) from error
         for chunk in chunks:
-            count, _, _ = columns.walk(np.frombuffer(chunk.data, np.uint8), table)
+            count, _, _ = walk(np.frombuffer(chunk.data, np.uint8), table)
             if count:
-                return int(table[0, columns.BASE_OFFSET]), int(table[0, columns.CRC])
+                return int(table[0, BASE_OFFSET]), int(table[0, CRC])
     raise RebuildError("source", f"{tp.topic}:{tp.partition}: nothing comes from offset {offset}")

@@ -13,7 +13,9 @@ import numpy as np
 
 from processor.engine import quarantine, receipts
 from processor.engine.batch import columns as batch_columns
+from processor.engine.batch import encode as batch_encode
 from processor.engine.batch import fingerprints, small
+from processor.engine.batch import scan as batch_scan
 from processor.engine.extract import sequence as extract_sequence
 from processor.engine.watermark import partition
 from processor.engine.watermark.scope_table import ScopeTable
@@ -27,43 +29,28 @@ def warm() -> None:
     data = np.zeros(batch_columns.HEADER_BYTES, np.uint8)
     data.flags.writeable = False  # fetched bytes are read-only, which is a type of its own to numba
     table = np.zeros((1, batch_columns.BATCH_COLUMNS), np.int64)
-    batch_columns.walk(data, table)
+    batch_scan.walk(data, table)
     table[0, batch_columns.SIZE] = data.size  # a batch of no records
     scratch = np.zeros(64, np.uint8)
     columns = batch_columns.Columns.empty(1, scratch)
-    batch_columns.scan(
-        scratch,
-        0,
-        0,
-        table[0],
-        0,
-        columns.offset,
-        columns.timestamp,
-        columns.body,
-        columns.end,
-        columns.key,
-        columns.key_length,
-        columns.value,
-        columns.value_length,
-        columns.headers,
-    )
+    batch_scan.scan(scratch, 0, 0, table[0], 0, columns.table)
     none = columns.rows(0, 0)
     spans, intact = np.zeros((1, 3), np.int64), np.zeros(1, np.uint8)
     small.check_small(data, table, batch_columns.HEADER_BYTES, intact)
     small.open_small(data, table, intact, 0, scratch, 0, 0, 0, spans, 0)
-    batch_columns.cut_records(scratch, 0, 0, 0, 1, spans[0])
-    batch_columns.scan_columns(columns, spans[:0], table, 0, *np.zeros((3, 1), np.int64))
+    batch_scan.cut_records(scratch, 0, 0, 0, 1, spans[0])
+    batch_scan.scan_spans(scratch, spans[:0], table, 0, columns.table, *np.zeros((3, 1), np.int64))
     sequence, fault = extract_sequence.HeaderSequence(b"seq", extract_sequence.SequenceFormat.INT64).extract(
         none
     )
     extract_sequence.ValueSequence("/seq", text=False).extract(none)
     judged = partition.judge(partition.WatermarkState(), sequence, fault)
     rows = np.zeros(0, np.int64)
-    batch_columns.encode(scratch, none.body, none.end, none.timestamp, rows, 0, np.zeros(1, np.uint8))
+    batch_encode.encode(scratch, none.table, rows, 0, np.zeros(1, np.uint8))
     grounds = receipts.Grounds(judged.verdict, sequence, judged.watermark)
     receipts.encode(receipts.ReceiptText(b"{}"), none, rows, grounds, 0, np.zeros(1, np.uint8))
     quarantine.encode(quarantine.QuarantineText({}, b""), none, rows, fault, 0, np.zeros(1, np.uint8))
-    batch_columns.summarise(
+    batch_encode.summarise(
         judged.verdict, none.timestamp, np.zeros(2, np.int64), rows[:0].copy(), rows[:0].copy()
     )
     fingerprints.equal_run(none, rows, none, 0)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.batch import columns as batch_columns
+from processor.engine.batch.scan import scan_run
 from processor.engine.watermark.scope_table import UnreadableScopeError
 from schemas.changelog.values import (
     BLOCK_KIND,
@@ -170,7 +170,7 @@ class ScopeLog:
         self._entries += count
         # Kernels are compiled for writable bytes, as the decoder's are.
         data = np.array(payload, np.uint8)
-        columns, wrong = batch_columns.scan_run(data, data.size, count)
+        columns, wrong = scan_run(data, data.size, count)
         try:
             if wrong or self.scopes.apply(columns, track=False).size:
                 raise CorruptStateError(f"block {key!r} holds what is no scope")

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from processor.engine.batch import columns as batch_columns
 from processor.engine.batch.fingerprints import PARTS
+from processor.engine.batch.scan import scan_run
 from processor.engine.receipts import says_left_out
 from processor.verify.align import LOOK_AHEAD, Advance, AlignedRecord, Aligner
 from processor.verify.report import Rule
@@ -141,7 +141,7 @@ class ReceiptCheck(Aligner):
         if self._out.size < most:
             self._out = np.empty(most, np.uint8)
         used = receipts.encode(0, self._out)
-        made, wrong = batch_columns.scan_run(self._out, used, rows.size)
+        made, wrong = scan_run(self._out, used, rows.size)
         assert not wrong  # noqa: S101 - our own kernel wrote it
         made.offset = columns.offset[rows]
         return made

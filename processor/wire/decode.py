@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING
 import google_crc32c
 import numpy as np
 
-from processor.engine.batch import columns as batch_columns
-from processor.engine.batch import small as batch_small
 from processor.engine.batch.columns import (
     ATTRIBUTES,
     BASE_OFFSET,
+    BATCH_COLUMNS,
     CODEC_MASK,
     CONTROL,
     COUNT,
@@ -32,13 +31,15 @@ from processor.engine.batch.columns import (
     HEADER_BYTES,
     LAST_DELTA,
     LOG_APPEND_TIME,
+    MIN_RECORD_BYTES,
     PRODUCER_ID,
     SIZE,
     START,
     TRANSACTIONAL,
     Columns,
-    Malformed,
 )
+from processor.engine.batch.scan import Malformed, cut_records, scan, scan_spans, walk
+from processor.engine.batch.small import check_small, open_small
 from processor.engine.repartition import MORE_BYTES
 from processor.wire.checked import CHECKED, POISON, CheckedColumns, poison
 from processor.wire.codec import Codec, CodecError, inflate
@@ -154,7 +155,7 @@ class _Run:
         """Look at a chunk's batches."""
         wanted = _wanted(table, chunk, raw)
         intact = np.empty(len(table), np.uint8)
-        batch_small.check_small(raw, table, SMALL_BYTES, intact)
+        check_small(raw, table, SMALL_BYTES, intact)
         codec = table[:, ATTRIBUTES] & CODEC_MASK
         small = wanted & ((codec == Codec.NONE) | (codec == Codec.LZ4))
         small &= (table[:, COUNT] >= 0) & (table[:, COUNT] <= SMALL_COUNT)
@@ -178,7 +179,7 @@ class Decoder:
         self._checked = checked
         self.generation = 0
         self._scratch = np.empty(MAX_INFLATED_BYTES + ROUTED_BYTES + 1, np.uint8)
-        self._table = np.empty((0, batch_columns.BATCH_COLUMNS), np.int64)
+        self._table = np.empty((0, BATCH_COLUMNS), np.int64)
         self._looked = self._table
         self._columns = Columns.empty(0, self._scratch)
         self._used = self._rows = 0
@@ -194,7 +195,7 @@ class Decoder:
         raw = np.frombuffer(chunk.data, np.uint8)
         # A table of its own: a thread may be opening pieces.
         self._looked = _roomy(self._looked, raw)
-        count, _, _ = batch_columns.walk(raw, self._looked)
+        count, _, _ = walk(raw, self._looked)
         if count == 0:
             return chunk.position
         return max(chunk.position, _after(self._looked[count - 1]))
@@ -223,7 +224,7 @@ class Decoder:
             yield None  # each of its batches is looked at apart
         raw = np.frombuffer(chunk.data, np.uint8)
         self._table = _roomy(self._table, raw)
-        count, stop, wrong = batch_columns.walk(raw, self._table)
+        count, stop, wrong = walk(raw, self._table)
         table = self._table[:count].copy()
         run = _Run.of(chunk, raw, table, MAX_INFLATED_BYTES + (ROUTED_BYTES if routed else 0))
         at = 0
@@ -266,7 +267,7 @@ class Decoder:
         error: UndecodableError | None = None
         while at < len(table) and used < most_bytes and rows < PIECE_ROWS and opened < PIECE_BATCHES:
             if run.small[at]:
-                done = batch_small.open_small(
+                done = open_small(
                     raw, table, run.small, at, self._scratch, used, most_bytes, PIECE_ROWS - rows, spans, filled
                 )
                 if done[0] > at:
@@ -292,7 +293,7 @@ class Decoder:
                 spans[filled] = at, used, used + size
                 filled += 1
                 used += size
-                rows += max(0, min(batch[COUNT], size // batch_columns.MIN_RECORD_BYTES))
+                rows += max(0, min(batch[COUNT], size // MIN_RECORD_BYTES))
             at += 1
         self._used, self._rows = used, rows
         piece, failed = self._scan(position, run, spans[:filled], rows, (start, at))
@@ -321,9 +322,9 @@ class Decoder:
         except CodecError as failure:
             raise _undecodable(run.table, at, str(failure)) from failure
         count = int(batch[COUNT])
-        most = min(count, size // batch_columns.MIN_RECORD_BYTES)
+        most = min(count, size // MIN_RECORD_BYTES)
         ends = np.empty(most // PIECE_ROWS + 1, np.int64)
-        parts = 0 if count > most else int(batch_columns.cut_records(space, 0, size, count, PIECE_ROWS, ends))
+        parts = 0 if count > most else int(cut_records(space, 0, size, count, PIECE_ROWS, ends))
         if parts <= 0:
             # As a whole, to say what is wrong with it.
             raise self._malformed(position, run, at, space, size)
@@ -334,22 +335,22 @@ class Decoder:
         columns = Columns.empty(PIECE_ROWS, space)
         scanned = np.empty((3, 2), np.int64)
 
-        def scan(part: int) -> int:
+        def read(part: int) -> int:
             """Read a part; returns how many of its rows are wanted, -1: it is malformed."""
             spans = np.array([[part, begins[part], ends[part]]])
             opened, first_row, skipped = scanned
-            found = batch_columns.scan_columns(columns, spans, table, position, opened, first_row, skipped)
+            found = scan_spans(space, spans, table, position, columns.table, opened, first_row, skipped)
             return -1 if found[2] else int(first_row[found[0]])
 
         last = -1
         for part in range(parts):
-            rows = scan(part)
+            rows = read(part)
             if rows < 0 or (rows and int(columns.offset[0]) <= last):
                 raise self._malformed(position, run, at, space, size)
             last = int(columns.offset[rows - 1]) if rows else last
         for part in range(parts):
             self._pass_on(columns)
-            rows = scan(part)
+            rows = read(part)
             after = (
                 _after(batch) if part == parts - 1 else int(columns.offset[rows - 1]) + 1 if rows else position
             )
@@ -380,10 +381,10 @@ class Decoder:
         self, position: int, run: _Run, at: int, space: NDArray[np.uint8], size: int
     ) -> UndecodableError:
         """Return the error for a batch of many records, read as a whole to find it."""
-        rows = max(0, min(int(run.table[at, COUNT]), size // batch_columns.MIN_RECORD_BYTES))
+        rows = max(0, min(int(run.table[at, COUNT]), size // MIN_RECORD_BYTES))
         spans, found = np.array([[at, 0, size]]), np.empty((3, 2), np.int64)
-        _, _, wrong, record = batch_columns.scan_columns(
-            Columns.empty(rows, space), spans, run.table, position, found[0], found[1], found[2]
+        _, _, wrong, record = scan_spans(
+            space, spans, run.table, position, Columns.empty(rows, space).table, found[0], found[1], found[2]
         )
         return _undecodable(run.table, at, f"{Malformed(wrong).text} (record {record} of the batch)")
 
@@ -396,8 +397,8 @@ class Decoder:
         columns, table = self._columns, run.table
         opened, skipped = np.empty((2, len(spans)), np.int64)
         first_row = np.empty(len(spans) + 1, np.int64)
-        kept, bad, wrong, record = batch_columns.scan_columns(
-            columns, spans, table, position, opened, first_row, skipped
+        kept, bad, wrong, record = scan_spans(
+            columns.data, spans, table, position, columns.table, opened, first_row, skipped
         )
         start, stop = batches
         next_offset = _after(table[stop - 1]) if stop > start else position
@@ -461,7 +462,7 @@ def _inflated(run: _Run, batch: list[int], space: NDArray[np.uint8], most_bytes:
 def _roomy(table: NDArray[np.int64], raw: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Return a table for all batches that so many bytes can hold: this one, where it is large enough."""
     most = raw.size // HEADER_BYTES + 1
-    return table if len(table) >= most else np.empty((most, batch_columns.BATCH_COLUMNS), np.int64)
+    return table if len(table) >= most else np.empty((most, BATCH_COLUMNS), np.int64)
 
 
 def _check_crc(raw: NDArray[np.uint8], batch: NDArray[np.int64]) -> None:
@@ -525,7 +526,7 @@ def is_abort_marker(raw: NDArray[np.uint8], batch: NDArray[np.int64]) -> bool:
     # A copy, because a kernel is compiled anew for read-only bytes.
     body = raw[int(batch[START]) + HEADER_BYTES : int(batch[START] + batch[SIZE])].copy()
     columns = Columns.empty(1, body)
-    if batch[COUNT] != 1 or batch_columns.scan_into(columns, 0, int(body.size), batch, 0)[0]:
+    if batch[COUNT] != 1 or scan(body, 0, int(body.size), batch, 0, columns.table)[0]:
         return False
     key = int(columns.key[0])
     return bool(columns.key_length[0] >= 4 and not body[key + 2] and not body[key + 3])

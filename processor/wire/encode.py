@@ -17,17 +17,18 @@ from typing import TYPE_CHECKING
 import google_crc32c
 import numpy as np
 
-from processor.engine.batch import columns as batch_columns
 from processor.engine.batch.columns import (
     ATTRIBUTES,
     BASE_TIMESTAMP,
     CODEC_MASK,
     HEADER_BYTES,
+    LOG_OVERHEAD,
     MAX_OVERHEAD_BYTES,
     SIZE,
     START,
     TRANSACTIONAL,
 )
+from processor.engine.batch.encode import encode, summarise
 from processor.wire.codec import Codec, deflate
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class EncodedBatch:
         header = bytearray(
             _HEADER.pack(
                 0,
-                self.size - batch_columns.LOG_OVERHEAD,
+                self.size - LOG_OVERHEAD,
                 -1,
                 2,
                 0,
@@ -136,7 +137,7 @@ class Encoder:
         count = len(piece.batches)
         kept = np.empty(count, np.int64)
         newest = np.empty(count, np.int64)
-        batch_columns.summarise(verdict, piece.columns.timestamp, piece.first_row, kept, newest)
+        summarise(verdict, piece.columns.timestamp, piece.first_row, kept, newest)
         clean = piece.whole & (kept == np.diff(piece.first_row))
         clean &= piece.batches[:, SIZE] <= limit_bytes
         out: list[EncodedBatch] = []
@@ -204,14 +205,13 @@ class Encoder:
         self.write_rows(columns, rows[half:], codec, limit_bytes, out)
 
     def _batch(self, columns: Columns, rows: NDArray[np.int64], codec: int) -> EncodedBatch:
-        body, end = columns.body, columns.end
         first, last = int(rows[0]), int(rows[-1])
         # What lies between the first and the last of them holds all of them: rows and records rise together.
-        most = int(end[last] - body[first]) + rows.size * MAX_OVERHEAD_BYTES
+        most = int(columns.end[last] - columns.body[first]) + rows.size * MAX_OVERHEAD_BYTES
         if self._out.size < most:
             self._out = np.empty(most, np.uint8)
         base = int(columns.timestamp[first])
-        used, newest = batch_columns.encode(columns.data, body, end, columns.timestamp, rows, base, self._out)
+        used, newest = encode(columns.data, columns.table, rows, base, self._out)
         return EncodedBatch(
             codec,
             base,

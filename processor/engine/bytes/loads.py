@@ -52,6 +52,18 @@ def be64(data, at):  # type: ignore[no-untyped-def]  # inlined kernel
 
 
 @inlined
+def be32(data, at):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Load 4 bytes as uint64, the first one highest."""
+    p = np.uint64(at)
+    return (
+        np.uint64(data[p + np.uint64(3)])
+        | (np.uint64(data[p + np.uint64(2)]) << np.uint64(8))
+        | (np.uint64(data[p + np.uint64(1)]) << np.uint64(16))
+        | (np.uint64(data[p]) << np.uint64(24))
+    )
+
+
+@inlined
 def le_tail(data, at, size):  # type: ignore[no-untyped-def]  # inlined kernel
     """Load the last 0 to 7 bytes, zeros above them."""
     tail_word = np.uint64(0)

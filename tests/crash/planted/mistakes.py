@@ -295,7 +295,7 @@ MISTAKES = (
     ),
     Mistake(
         "records below the position are not skipped",
-        "processor/engine/batch/columns.py",
+        "processor/engine/batch/scan.py",
         "        while row + skip < after and offset[row + skip] < position:\n",
         "        while row + skip < after and offset[row + skip] < 0:\n",
         "tests/unit/wire/test_decode.py::"

@@ -13,18 +13,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 PROPERTIES = (
-    "property/test_watermark_model.py",
-    "property/test_scopes_model.py",
-    "property/test_extract_model.py",
-    "property/test_batches.py",
-    "property/test_lz4.py",
-    "property/test_certificate.py",
-    "property/test_insert_id_model.py",
-    "property/test_route.py",
-    "property/test_bulk_restore.py",
-    "unit/test_ids.py",
-    "unit/test_id_blocks.py",
-    "unit/test_json_scan.py",  # test_json_differential.py does the same by itself, with guarded bytes
+    "property/judges/test_watermark_model.py",
+    "property/judges/test_scopes_model.py",
+    "property/engine/test_extract_model.py",
+    "property/wire/test_batches.py",
+    "property/wire/test_lz4.py",
+    "property/verify/test_certificate.py",
+    "property/engine/test_insert_id_model.py",
+    "property/wire/test_repartition.py",
+    "property/engine/test_bulk_restore.py",
+    "unit/engine/test_ids.py",
+    "unit/engine/test_id_block.py",
+    "unit/engine/test_json_scan.py",  # test_json_differential.py does the same by itself, with guarded bytes
 )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from processor.engine.batch import columns as batch_columns
-from processor.engine.batch.columns import Columns
+from processor.engine.batch.columns import BATCH_COLUMNS, COUNT, LAST_DELTA, Columns
+from processor.engine.batch.scan import scan
 from processor.wire.codec import inflate
 from processor.wire.encode import EncodedBatch, plain_batch
 
@@ -23,24 +23,9 @@ def columns_of(source: EncodedBatch | Entries) -> tuple[Columns, Pairs]:
     space = np.empty(4 * 1024 * 1024, np.uint8)
     size = inflate(batch.codec, np.frombuffer(batch.payload, np.uint8), space)
     columns = Columns.empty(batch.count, space)
-    row = np.zeros(batch_columns.BATCH_COLUMNS, np.int64)
-    row[batch_columns.COUNT], row[batch_columns.LAST_DELTA] = batch.count, batch.count - 1
-    wrong, _ = batch_columns.scan(
-        space,
-        0,
-        size,
-        row,
-        0,
-        columns.offset,
-        columns.timestamp,
-        columns.body,
-        columns.end,
-        columns.key,
-        columns.key_length,
-        columns.value,
-        columns.value_length,
-        columns.headers,
-    )
+    row = np.zeros(BATCH_COLUMNS, np.int64)
+    row[COUNT], row[LAST_DELTA] = batch.count, batch.count - 1
+    wrong, _ = scan(space, 0, size, row, 0, columns.table)
     assert not wrong
     pairs = [(key, value) for key, value in columns.items(np.arange(batch.count)) if value is not None]
     return columns, pairs

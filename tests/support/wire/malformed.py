@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from processor.engine.batch import columns as kernels
+from processor.engine.batch.columns import BATCH_COLUMNS, COUNT, LAST_DELTA, MIN_RECORD_BYTES, RecordTable
+from processor.engine.batch.scan import scan as scan_kernel
+from processor.engine.batch.scan import walk
 from processor.wire.decode import Chunk, UndecodableError
 from tests.support.wire import batches, naive
 from tests.support.wire.batches import CODECS, HEADER, Record
@@ -151,21 +153,21 @@ def payloads(seed: int, count: int) -> Iterator[tuple[bytes, NDArray[np.int64]]]
     """Yield record sections of damaged batches, with the batch's row as `walk` would fill it."""
     chance = random.Random(seed)
     whole = [batch for some in originals()[:2] for batch in some]
-    row = np.zeros(kernels.BATCH_COLUMNS, np.int64)
+    row = np.zeros(BATCH_COLUMNS, np.int64)
     for _ in range(count):
         batch = chance.choice(whole)
         bad = damaged(chance, batch)[HEADER.size :]
         fields = HEADER.unpack_from(batch)
-        row[kernels.COUNT] = fields[12] if chance.random() < 0.8 else chance.choice((-1, 0, 1, 9, 2**31 - 1))
-        row[kernels.LAST_DELTA] = fields[6]
+        row[COUNT] = fields[12] if chance.random() < 0.8 else chance.choice((-1, 0, 1, 9, 2**31 - 1))
+        row[LAST_DELTA] = fields[6]
         yield bad, row
 
 
 def scan(data: Any, start: int, stop: int, row: NDArray[np.int64]) -> tuple[int, int, list[list[int]]]:
     """Return code, record and, where all is well, the columns."""
-    count = int(max(0, min(row[kernels.COUNT], (stop - start) // kernels.MIN_RECORD_BYTES)))
+    count = int(max(0, min(row[COUNT], (stop - start) // MIN_RECORD_BYTES)))
     block = np.full((9, count), -7, np.int64)
-    code, record = kernels.scan(data, start, stop, row, 0, *block)
+    code, record = scan_kernel(data, start, stop, row, 0, RecordTable(*block))
     return int(code), int(record), block.tolist() if code == 0 else []
 
 
@@ -203,8 +205,8 @@ def watch_reads(seed: int, count: int) -> Counts:
         stop = GUARD + len(payload)
         refused += scan(Watched(bytes(GUARD) + payload + bytes(GUARD), GUARD, stop), GUARD, stop, row)[0] != 0
     for chunk in chunks(seed, count):
-        table = np.zeros((len(chunk.data) // HEADER.size + 1, kernels.BATCH_COLUMNS), np.int64)
-        kernels.walk(Watched(chunk.data, 0, len(chunk.data)), table)  # type: ignore[arg-type]  # reads the same
+        table = np.zeros((len(chunk.data) // HEADER.size + 1, BATCH_COLUMNS), np.int64)
+        walk(Watched(chunk.data, 0, len(chunk.data)), table)  # type: ignore[arg-type]  # reads the same
     return Counts(count - refused, refused)
 
 
