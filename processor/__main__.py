@@ -1,4 +1,4 @@
-"""How is Seqmark run without its script? ``python -m processor``."""
+"""Runs Seqmark without its script: ``python -m processor``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which reaction does a failure ask for?
+"""Errors, named for the reaction that they ask for.
 
 Errors are named for the reaction, not for the place they come from::
 
@@ -64,7 +64,7 @@ class StopError(SeqmarkError):
 
 
 class BrokerError(StopError):
-    """The embedded broker, its Java or its jars are not to be had; the message says what to do."""
+    """The embedded broker, its Java or its jars cannot be used; the message says what to do."""
 
 
 class RebuildError(SeqmarkError):

@@ -1,4 +1,4 @@
-"""Where things live that are worth keeping between runs, and whether what lies there may be run as code.
+"""Finds the cache folder, and tells whether what lies there may be run as code.
 
 Kernels and jars in the cache are executed. So they are taken only from folders and files that nobody but this
 user and root can have put there, or could put others in their place. Two kinds of levels are looked at:

@@ -1,4 +1,4 @@
-"""Which broker, when there is none at hand?
+"""Runs a real Kafka where there is none at hand.
 
 Apache Kafka in KRaft combined mode (broker and controller in one process) on the local JVM, for the
 demo, the tests and a first try; bound to 127.0.0.1. Its JVM never outlives the process that started
@@ -47,7 +47,7 @@ _LOGGING = (
 )
 _FREE_PORT_ATTEMPTS = 3
 _QUOTED_LINES = 12
-# A clean stop takes half a second, on a machine that does much else some.
+# A clean stop takes half a second, on a busy machine a few seconds.
 _END_S = 20.0
 # A JVM whose starter was killed is ended by its guard within a second or so.
 _DYING_S = 3

@@ -1,4 +1,4 @@
-"""Who ends the JVM when the process that started it is gone, even by kill -9?
+"""Ends the JVM when the process that started it is gone, even by kill -9.
 
 This small program, the JVM's parent. It is run by its path (``python -I -S guard.py``) and imports
 nothing of Seqmark, so that it is up in milliseconds. It listens on its stdin, a pipe whose other

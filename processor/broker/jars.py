@@ -1,4 +1,4 @@
-"""Where do the jars come from, on a machine without Maven?
+"""Fetches the jars, on a machine without Maven.
 
 The Ivy jar that PySpark carries fetches them from Maven Central once. A set lies in a folder of its
 own, ``<cache>/jars/<name>-<revisions>``, with a manifest ``jars.json``. The folder appears by one

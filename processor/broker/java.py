@@ -1,4 +1,4 @@
-"""Which Java can run the broker, and is it one of those that we promise?
+"""Finds a Java that can run the broker, of the versions that we promise.
 
 Looked for in this order: ``JAVA_HOME``, ``PATH``, the usual folders of the operating systems. The
 first that fits wins, so a machine whose default is too new still works with a JDK 17 beside it.

@@ -1,4 +1,4 @@
-"""How does the embedded broker get two ports that nobody takes from it?
+"""Claims two ports for the embedded broker that nobody takes from it.
 
 Linux lets Java listen on a port that another socket is bound to but does not listen on, when both set
 SO_REUSEADDR; nobody else is given that port meanwhile. So the claim is held as long as the broker lives, its

@@ -1,4 +1,4 @@
-"""Does a broker really serve?
+"""Tells whether a broker really serves.
 
 An open port does not tell: Kafka listens before it has registered with its controller. A Metadata
 request does, for the controller lists only brokers that it has let in. Written by hand, so that

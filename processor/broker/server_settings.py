@@ -1,4 +1,4 @@
-"""How is the embedded broker set up?
+"""Writes the settings of the embedded broker.
 
 For one machine: ready in seconds on two cores, and nothing that changes what a client sees of its records.
 """

@@ -1,4 +1,4 @@
-"""What does ``seqmark broker`` do? It runs the embedded broker in the foreground until told to stop."""
+"""``seqmark broker`` runs the embedded broker in the foreground until told to stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does ``seqmark check`` do? It says everything that is wrong, of the file and of the topics."""
+"""``seqmark check`` says everything that is wrong, of the file and of the topics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 BASE_BYTES = 300_000_000
 """A worker without state, see docs/sizing.md."""
 INDEX_SHARE = 25 / 22
-"""Bytes of memory a byte of local state: an id takes up to 25 in the index, and 20 to 24 on the disk."""
+"""Bytes of memory per byte of local state: an id takes up to 25 in the index, and 20 to 24 on the disk."""
 
 
 class Finding(NamedTuple):
@@ -132,15 +132,16 @@ def _memory(settings: Settings, partitions: Mapping[str, int]) -> list[Finding]:
     found = []
     if filters and BASE_BYTES + filters > limit:
         note = (
-            f"the filters of all partitions take {filters / 1e6:,.0f} MB, and a worker some "
+            f"the filters of all partitions take {filters / 1e6:,.0f} MB, and a worker about "
             f"{BASE_BYTES / 1e6:.0f} MB beside them: one that has all partitions cannot start within "
             f"{limit / 1e6:,.0f} MB. Raise it, or start so many workers that none has to have them all"
         )
         found.append(Finding("warning", Problem("worker.memory_limit", note)))
     if ids and BASE_BYTES + ids > limit:
         note = (
-            f"the state in {worker.state_dir} is of ids that take up to {ids / 1e6:,.0f} MB, and a worker some "
-            f"{BASE_BYTES / 1e6:.0f} MB beside them: it may not be able to start within {limit / 1e6:,.0f} MB"
+            f"the state in {worker.state_dir} is of ids that take up to {ids / 1e6:,.0f} MB, and a "
+            f"worker about {BASE_BYTES / 1e6:.0f} MB beside them: it may not be able to start within "
+            f"{limit / 1e6:,.0f} MB"
         )
         found.append(Finding("warning", Problem("worker.memory_limit", note)))
     return found

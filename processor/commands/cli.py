@@ -1,4 +1,4 @@
-"""What does `seqmark` do when it is called? It finds the command, and turns how it ends into an exit code.
+"""``seqmark`` finds the command, and turns how it ends into an exit code.
 
 Commands are imported when they are called: `seqmark check` does not wait for the stream processor's
 kernels. Exit codes: 0 done, or what runs until it is stopped was stopped by a signal; 1 failed, or interrupted;

@@ -1,4 +1,4 @@
-"""How does a command talk? People read stderr, programs stdout.
+"""Talks to people on stderr and to programs on stdout.
 
 Colours and line breaks to fit the window only on a terminal: what goes to a file or a pipe stays whole, so
 that it can be searched.
@@ -38,7 +38,7 @@ STYLES = {"problem": "bold red", "warning": "yellow", "info": "dim"}
 
 
 def people() -> Console:
-    """Return the console on stderr; made anew, for tests and callers replace the stream."""
+    """Return the console on stderr; made again each time, for tests and callers replace the stream."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
         console.width = _WIDE

@@ -1,4 +1,4 @@
-"""What does ``seqmark demo`` do? It shows all of Seqmark on one stream whose duplicates are known.
+"""``seqmark demo`` shows all of Seqmark on one stream whose duplicates are known.
 
 It exits 0 only if everything that came out, Spark's aggregate included, agrees with the truth.
 """

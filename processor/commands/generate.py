@@ -1,4 +1,4 @@
-"""What does ``seqmark generate`` do? It fills a source topic with a stream whose duplicates are known."""
+"""``seqmark generate`` fills a source topic with a stream whose duplicates are known."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class _Made:
 @click.option(
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
-    help="Records a second in all; not set: as fast as it goes.",
+    help="Records per second in all; not set: as fast as it goes.",
 )
 @click.option(
     "--truth",

@@ -1,4 +1,4 @@
-"""How does a worker show what it is doing? A table at the bottom of a terminal, lines in the log elsewhere.
+"""Shows what a worker is doing: a table at the bottom of a terminal, lines in the log elsewhere.
 
 On a terminal the log goes on above the table. Invariant: whatever ends the process short of SIGKILL, the table
 is gone by then and the cursor is back; `end` does that for a signal's handler, where nothing is unwound.
@@ -180,7 +180,7 @@ class _Screen:
                 self._live.stop()
 
     def draw(self) -> None:
-        """Draw the table anew, unless the terminal takes nothing now: Ctrl-S must not stop the worker."""
+        """Draw the table again, unless the terminal takes nothing now: Ctrl-S must not stop the worker."""
         if select.select([], [self._console.file.fileno()], [], 0)[1]:
             with _undisturbed():
                 self._live.update(self._picture(), refresh=True)

@@ -1,4 +1,4 @@
-"""How far is a long piece of work? A bar for people at a terminal, nothing otherwise."""
+"""Shows how far a long piece of work is: a bar at a terminal, nothing elsewhere."""
 
 from __future__ import annotations
 

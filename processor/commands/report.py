@@ -1,4 +1,4 @@
-"""What does ``seqmark report`` do? It writes one HTML page: what became of the records, and the aggregates."""
+"""``seqmark report`` writes one HTML page: what became of the records, and the aggregates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does ``seqmark reset`` do? It sets a stopped pipeline and its state to another place in the source."""
+"""``seqmark reset`` sets a stopped pipeline and its state to another place in the source."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class PlaceParameter(click.ParamType):
     type=PlaceParameter(),
     metavar="P:O",
     multiple=True,
-    help="Partition P to offset O; may be given once a partition, the others stay where they are.",
+    help="Partition P to offset O; may be given once per partition, the others stay where they are.",
 )
 @click.option(
     "--forget",

@@ -1,4 +1,4 @@
-"""What does ``seqmark sink`` do? It runs the Spark job: a query a sink, until it is stopped or all is done."""
+"""``seqmark sink`` runs the Spark job, one query per sink, until it is stopped or all is done."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ _LINE_S = 10.0
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Go on where retention has removed records that were not read yet, or where the topic was made anew; "
-    "otherwise that is an error.",
+    help="Go on where retention has removed records that were not read yet, or where the topic was deleted and "
+    "created again; otherwise that is an error.",
 )
 def sink(  # noqa: PLR0913 - one argument an option
     *,

@@ -1,4 +1,4 @@
-"""What does ``seqmark topics`` do? It creates the topics that are missing and says how all of them are."""
+"""``seqmark topics`` creates the topics that are missing and says how all of them are."""
 
 from __future__ import annotations
 

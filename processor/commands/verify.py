@@ -1,4 +1,4 @@
-"""What does ``seqmark verify`` do? It proves that a pipeline's topics hold what they must."""
+"""``seqmark verify`` proves that a pipeline's topics hold what they must."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def verify(ctx: click.Context, config: Path, *, pipeline: str | None, as_json: b
 
     Reads the topics read_committed, judges the source once more, and compares byte for byte and in order. A
     worker may run meanwhile: what it has not committed is pending. Exit code 3: a rule is broken, with the
-    first offsets a partition; 1: something cannot be read, or it was interrupted; 0: all is proved.
+    first offsets per partition; 1: something cannot be read, or it was interrupted; 0: all is proved.
     """
     settings = load(config)
     require_pipelines(settings)
@@ -153,7 +153,7 @@ def _for_people(reports: list[VerifyReport], seconds: float) -> None:
 
 
 def _since(reports: list[VerifyReport]) -> str:
-    """Say since when all is compared, where a reset has begun it anew."""
+    """Say since when all is compared, where a reset has begun it again."""
     begun = [report for report in reports if report.reset_ms is not None]
     if not begun:
         return ""

@@ -1,4 +1,4 @@
-"""What does ``seqmark worker`` do? It makes the pipelines' topics clean until it is stopped or drained."""
+"""``seqmark worker`` makes the pipelines' topics clean until it is stopped or drained."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def worker(config: Path, *, drain: bool) -> None:
     SIGTERM and SIGINT stop it within 10 s with exit 0: what is in flight is committed or aborted.
 
     On a terminal a table at the bottom shows what it is doing; elsewhere, and with log_format = "json", a line
-    a pipeline in the log every 30 s.
+    per pipeline in the log every 30 s.
     """
     # Until the worker itself listens to them: nothing is in flight, it can end at once with exit 0.
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -60,7 +60,7 @@ def worker(config: Path, *, drain: bool) -> None:
 def allow_open_files() -> None:
     """Let this process open as many files as it is allowed to at most, as the JVM and Go do by themselves.
 
-    RocksDB keeps its files open, some 250 for a billion bytes of ids; the usual 1,024 are for programs that
+    RocksDB keeps its files open, about 250 for a billion bytes of ids; the usual 1,024 are for programs that
     call select(2), which nothing here does.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -99,7 +99,7 @@ async def _end_what_is_left(error: SeqmarkError | None = None) -> None:
     """End the tasks that giving up in time has left behind, and the process where they do not end.
 
     `asyncio.run` would wait for them without a bound: where a call to the broker hangs, Faust starts the
-    agent anew that is cancelled in it. Nothing is lost: the next owner's fence aborts what is open.
+    agent again that is cancelled in it. Nothing is lost: the next owner's fence aborts what is open.
     """
     this = asyncio.current_task()
     for _ in range(LAST_ROUNDS):

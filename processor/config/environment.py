@@ -1,4 +1,4 @@
-"""Which keys does the environment override? ``SEQMARK_`` + path, ``__`` between levels, lists by index.
+"""Overrides keys from the environment: ``SEQMARK_`` + path, ``__`` between levels, lists by index.
 
 A variable for a single value is taken as it stands. One for a table or a list is JSON or TOML:
 ``SEQMARK_PIPELINES__0__DEDUP__SEQUENCE={ from = "header", name = "seq" }``. An empty one for a table or a

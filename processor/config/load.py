@@ -1,4 +1,4 @@
-"""Which settings does this process run with, and what is wrong with them?
+"""Reads the settings of this process, and names everything that is wrong with them.
 
 File and environment are read as one: the environment overrides the file key by key, lists by index, and
 what comes out is checked once, by the models of `schemas.config`. Invariant: a message names keys and what
@@ -76,7 +76,7 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> Settings:
 
 
 def require_provable(settings: Settings, names: Collection[str]) -> None:
-    """Refuse to prove what cannot be yet: routed pipelines, and filters that nobody confirms.
+    """Refuse to prove what cannot be yet: routed pipelines, and unconfirmed Bloom filters.
 
     Args:
         settings: The whole config.
@@ -85,7 +85,7 @@ def require_provable(settings: Settings, names: Collection[str]) -> None:
     Raises:
         ConfigError: With every such pipeline.
     """
-    # Verdicts of filters that nobody confirms do not follow from the rules.
+    # Verdicts of unconfirmed filters do not follow from the rules.
     unconfirmed = [
         Problem(f"pipelines.{index}.dedup.bloom.confirm", f"verify of a pipeline without it {_LATER}")
         for index, dedup in _with_ids(settings, names)

@@ -1,4 +1,4 @@
-"""What stands in `docs/configuration.md`? What the models declare, so that it cannot be stale unseen.
+"""Generates `docs/configuration.md` from what the models declare.
 
 ``python -m processor.config.reference_page`` writes it, with ``--check`` it exits 1 if the file differs.
 """

@@ -1,1 +1,1 @@
-"""Kafka: the only place that imports aiokafka."""
+"""Kafka: the only importer of aiokafka."""

@@ -108,8 +108,8 @@ class Client:
             options: Keyword arguments of an aiokafka client: bootstrap_servers and security.
             client_id: As brokers log it.
             topics: What metadata is kept about; without any, nothing is known before a `refresh`.
-            ids: See the class.
-            changed: Likewise.
+            ids: As of the class.
+            changed: As of the class.
 
         Raises:
             KafkaError: No broker answers.

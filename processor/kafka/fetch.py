@@ -1,4 +1,4 @@
-"""What has arrived in these partitions since these positions?
+"""Fetches what has arrived in partitions since positions.
 
 One request at a time to each leader, read_committed; the answer's bytes are not looked into. Positions
 are the caller's: nothing is fetched before it says from where, nothing is reset silently (trap 2).
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PARTITION_BYTES = 1024 * 1024
-"""Per partition and request: some 7,000 records of 150 B uncompressed, 20,000 and more compressed. Kafka
+"""Per partition and request: about 7,000 records of 150 B uncompressed, 20,000 and more compressed. Kafka
 sends a first batch that is larger all the same (KIP-74)."""
 FETCH_BYTES = 8 * 1024 * 1024
 WAIT_MS = 500
@@ -110,14 +110,14 @@ class Fetcher:
         self._looked_at = -CALM_S
 
     async def fetch(self, positions: Mapping[TopicPartition, int]) -> list[Chunk]:
-        """Return one chunk a partition that has something; waits up to half a second for the first.
+        """Return one chunk per partition that has something; waits up to half a second for the first.
 
         A chunk may hold only control records or aborted batches. Where a leader had nothing for any
         partition, chunks without bytes tell so: between the position and the last stable offset there is
         nothing (compaction can leave a log like that). An empty list is a normal answer.
 
         Raises:
-            OutOfRangeError: See there; other bytes of its leader's are fetched again later.
+            OutOfRangeError: A position lies outside the log; what else its leader sent is fetched again later.
             RebuildError: The topic is not there.
         """
         self._ask_leaders(positions)
@@ -248,10 +248,10 @@ def _failure(tp: TopicPartition, code: int, position: int) -> OutOfRangeError | 
     if code == KafkaCode.OFFSET_OUT_OF_RANGE:
         return OutOfRangeError(tp, position)
     if code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION or code in _OTHER_ID:
-        # It may come back as another topic of the same name: the slot is opened anew, which looks.
+        # It may come back as another topic of the same name: the slot is opened again, which looks.
         return RebuildError("source", f"{tp.topic}:{tp.partition}: {error_name(code)}")
     if code not in _RETRY_SILENTLY:
-        hint = ": allow this user READ on it" if code == KafkaCode.TOPIC_AUTHORIZATION_FAILED else ""
+        hint = ": grant this principal READ on it" if code == KafkaCode.TOPIC_AUTHORIZATION_FAILED else ""
         log.warning(
             "fetch of %s:%s at %s failed: %s%s", tp.topic, tp.partition, position, error_name(code), hint
         )

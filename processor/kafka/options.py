@@ -1,4 +1,4 @@
-"""How does a client reach the cluster? The keyword arguments that every aiokafka client takes."""
+"""Makes the keyword arguments with which every aiokafka client reaches the cluster."""
 
 from __future__ import annotations
 

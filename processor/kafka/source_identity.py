@@ -39,7 +39,7 @@ async def check_same_source(
 
     Raises:
         StopError: It is another topic by the same name, or has lost its end.
-        RebuildError: The batch is not to be had.
+        RebuildError: The batch cannot be fetched.
     """
     name = f"{tp.topic}:{tp.partition}"
     advice = "See 'A source made anew' in docs/operations.md."

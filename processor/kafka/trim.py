@@ -1,7 +1,7 @@
-"""How is what nobody needs any more deleted from the front of a topic partition?
+"""Trims expired records from the head of a partition (DeleteRecords).
 
-By DeleteRecords, from the partition's leader. It only moves the log's start: whoever reads from before it is
-told so, and everything behind it stays as it is. It needs DELETE on the topic.
+The partition's leader does so, and only moves the log's start: whoever reads from before it is told so, and
+everything behind it stays as it is. It needs DELETE on the topic.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EVERY_S = 1.0
-"""Between two rounds: what has become free meanwhile is deleted with one request a partition."""
+"""Between two rounds: what has become free meanwhile is deleted with one request per partition."""
 TIMEOUT_MS = 10_000
 """How long the leader waits for its followers; deleting is a matter of a file's head and takes it no time."""
 
 
 async def delete_before(client: Client, tp: TopicPartition, offset: int) -> None:
-    """Delete the records of a partition below ``offset``; what is deleted already may be so again.
+    """Delete the records of a partition below ``offset``; doing so again does no harm.
 
     Raises:
         RebuildError: It was refused, or there is no leader; says why. Nothing is lost by trying later.
@@ -41,13 +41,13 @@ async def delete_before(client: Client, tp: TopicPartition, offset: int) -> None
     codes = [answer[2] for topic in response.topics for answer in topic[1]]
     # What lies below the log's start is deleted already.
     for code in set(codes) - {0, KafkaCode.OFFSET_OUT_OF_RANGE}:
-        hint = "; allow DELETE on it" if code == KafkaCode.TOPIC_AUTHORIZATION_FAILED else ""
+        hint = "; grant this principal DELETE on it" if code == KafkaCode.TOPIC_AUTHORIZATION_FAILED else ""
         message = f"{tp.topic}:{tp.partition}: DeleteRecords was refused: {error_name(code)}{hint}"
         raise RebuildError("trim", message)
 
 
 class Trimmer:
-    """Deletes from the front of partitions, in a task of its own: nothing waits for it.
+    """Trims partitions in a task of its own: nothing waits for it.
 
     What fails is said and left: the next round, or the next worker, deletes more.
     """

@@ -1,4 +1,4 @@
-"""Where may a test end or halt this process? Between every two steps of the commit, and while it restores.
+"""Ends or halts this process for a test, between every two steps of the commit and while it restores.
 
 ``SEQMARK_FAULT_STEP=NAME[:N]`` ends the process with SIGKILL right after the N-th time (default 1) that
 the step NAME was done; with ``SEQMARK_FAULT_ACTION=stop`` it is halted there with SIGSTOP instead, once,

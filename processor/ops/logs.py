@@ -1,4 +1,4 @@
-"""How does the worker talk while it runs? One line an event, as text or as JSON, to stderr."""
+"""Logs one line per event to stderr, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ QUIET = ("aiokafka", "faust", "mode", "numba", "asyncio", "aiohttp.access")
 """Libraries that talk at info level about what operators cannot use; their warnings are kept."""
 
 SPARING_S = 10.0
-"""A client retries ten times a second; one line in ten seconds says the same."""
+"""A client retries ten times per second; one line in ten seconds says the same."""
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time (RFC 3339), level, logger, message, fields, traceback if there is one.
+    """One JSON object per line: time (RFC 3339), level, logger, message, fields, traceback if there is one.
 
     Fields are what is logged with ``extra={"fields": {...}}``: the numbers of a message, for programs.
     """

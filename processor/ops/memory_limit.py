@@ -1,4 +1,4 @@
-"""How much memory may a worker take, and what happens before it has none?
+"""Watches the memory of a worker, and stops it before it has none.
 
 The limit is for the whole process, as the system counts it: resident memory. An index of ids that outgrows a
 machine would otherwise end in a kill by the system, in the middle of whatever it was doing, and again after
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EVERY_S = 0.1
-"""A look costs some 10 us. A million new ids a second are 2 MB between two of them, and an index that is loaded
-from the local state, as fast as two cores can, some 60 MB."""
+"""A look costs about 10 us. A million new ids per second are 2 MB between two of them, and an index that is
+loaded from the local state, as fast as two cores can, about 60 MB."""
 WARN_AT, CALM_AT = 0.8, 0.75
 """Shares of the limit from which on there is a warning, and below which the next one is a new one."""
 

@@ -1,4 +1,4 @@
-"""What can be counted while the worker runs? Prometheus metrics, one object a worker.
+"""Counts for Prometheus what a worker does.
 
 Names follow Prometheus' conventions: a unit at the end, ``_total`` for counters. docs/operations.md says what
 each means and what to alert on.

@@ -1,6 +1,6 @@
-"""What is a worker doing now, how fast, and how long until it has caught up?
+"""Computes what a worker is doing, how fast, and how long until it has caught up.
 
-Pure: a `Metrics` and the time go in, a `StatusLine` of numbers a pipeline comes out. Nothing is counted here;
+Pure: a `Metrics` and the time go in, a `StatusLine` of numbers per pipeline comes out. Nothing is counted here;
 all numbers are those that Prometheus scrapes, and rates are differences between two looks at them.
 """
 
@@ -129,7 +129,7 @@ class Status:
         self._was_assigned = False
 
     def look(self, now_s: float) -> list[StatusLine]:
-        """Return the status now, a line a pipeline."""
+        """Return the status now, one line per pipeline."""
         now = read(self._metrics, self._pipelines, now_s)
         self._looks.append(now)
         while len(self._looks) > 2 and self._looks[1].at_s <= now_s - self._window_s:

@@ -1,4 +1,4 @@
-"""How is a worker's status said? A line for the log, fields for programs, a table for a terminal."""
+"""Writes a worker's status: a line for the log, fields for programs, a table for a terminal."""
 
 from __future__ import annotations
 

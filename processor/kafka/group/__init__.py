@@ -1,1 +1,1 @@
-"""The consumer group: membership, the slot assignor, and who reads what."""
+"""The consumer group: membership, the slot assignor, who reads what, and how far it has come."""

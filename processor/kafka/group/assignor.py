@@ -1,4 +1,4 @@
-"""Which member works on which slots?
+"""Deals out slots to the members of the group.
 
 A slot is the set of a topic's partitions with the same ``partition % slots``. It moves as a whole, because
 one transactional id and one transaction belong to it (trap 1). The number of slots is part of the
@@ -132,7 +132,7 @@ def _share(
 
 
 class SlotAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka is untyped
-    """The assignor as aiokafka's group coordinator calls it; one object a worker.
+    """The assignor as aiokafka's group coordinator calls it; one object per worker.
 
     Args:
         slots: Configured number, by source topic.

@@ -1,8 +1,8 @@
-"""Has everything been taken out of this topic that is in it now, whoever takes it?
+"""Waits until a group has read all that is in a topic now.
 
-Asked where a topic is filled from another one by members of the same group: a drain has emptied the second one
-when nothing more comes out of the first. The group's offsets say so, but for a partition whose end holds
-nothing: there they stay below it, and a fetch tells that nothing follows.
+That is needed where a topic is filled from another one by members of the same group: a drain has emptied the
+second one when nothing more comes out of the first. The group's offsets say so, but for a partition whose end
+holds nothing: there they stay below it, and a fetch tells that nothing follows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ async def taken_in(client: Client, group_id: str, topic: str) -> None:
     Waits as long as that takes: what is in the way is for those to say who read the topic.
 
     Raises:
-        RebuildError: Offsets are not to be had.
+        RebuildError: No answer within the deadline.
     """
     every = [TopicPartition(topic, number) for number in sorted(client.partitions(topic))]
     left = await last_stable(client, every)

@@ -1,7 +1,7 @@
-"""Which partitions are ours, by the consumer group's word?
+"""Holds a worker's place in the consumer group.
 
 Runs aiokafka's group coordinator without its consumer: it joins, sends heartbeats and calls back; it
-never fetches. Rebalances are eager there (trap 8): everything is given up, then assigned anew.
+never fetches. Rebalances are eager there (trap 8): everything is given up, then assigned again.
 
 In the callbacks heartbeats go on only while revoking; exceptions there are only logged by aiokafka, and
 assigning blocks the next heartbeat (trap 2). So `revoked` must finish in bounded time, `assigned` must
@@ -39,13 +39,13 @@ HEARTBEATS_PER_SESSION = 15
 """Three may be lost in a fifth of the session; Kafka's own ratio is 45 s to 3 s."""
 NEVER_MS = 2**31 - 1
 ANSWER_S = 5.0
-"""For a heartbeat, which takes a millisecond; without an answer the group is joined anew, at no harm."""
+"""For a heartbeat, which takes a millisecond; without an answer the group is joined again, at no harm."""
 
 
 def _words(error: Exception) -> str:
     """Say what a group's coordinator refuses, and what to do about it."""
     if isinstance(error, GroupAuthorizationFailedError):
-        return f"{error!r}: allow this user READ on the group"
+        return f"{error!r}: grant this principal READ on the group"
     if isinstance(error, GroupCoordinatorNotAvailableError):
         return (
             f"{type(error).__name__}: brokers make the topic __consumer_offsets at first use, and cannot where "

@@ -1,7 +1,7 @@
-"""Which members of a consumer group read a topic now?
+"""Finds the members of a consumer group that read a topic now.
 
-Asked by who has to know that nobody works on it: `seqmark reset`. What members say of themselves is decoded
-here; one that cannot be understood counts as a reader, for the question is whether the topic is surely at rest.
+`seqmark reset` has to know that nobody works on the topic. What members say of themselves is decoded here; one
+that cannot be understood counts as a reader, for the question is whether the topic is surely at rest.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ async def readers(
     """Ask the group's coordinator who reads ``topic``; waits while the group is rebalancing.
 
     Raises:
-        StopError: This user may not look at the group.
+        StopError: This principal may not look at the group.
         RebuildError: No answer within the deadline, or the group does not come to rest.
     """
     deadline = time.monotonic() + deadline_s
@@ -91,7 +91,9 @@ async def readers(
             response = await client.request(node, DescribeGroupsRequest([group_id]), coordination=True)
             code, _, state, _, _, members, *_ = response.groups[0]
             if code in NOT_ALLOWED:
-                raise StopError(f"this user may not look at the group {group_id}: allow it DESCRIBE there")
+                raise StopError(
+                    f"the group {group_id} cannot be looked at: grant this principal DESCRIBE on it"
+                )
             problem = error_name(code) if code != KafkaCode.NONE else f"it is in state {state}"
             if code == KafkaCode.NONE and state in AT_REST:
                 return []
@@ -100,7 +102,7 @@ async def readers(
         except (KafkaError, TimeoutError) as error:
             problem = repr(error)
         if time.monotonic() > deadline:
-            raise RebuildError("group", f"who is in the group {group_id} is not to be had: {problem}")
+            raise RebuildError("group", f"cannot learn who is in the group {group_id}: {problem}")
         await asyncio.sleep(POLL_S)
 
 

@@ -1,4 +1,4 @@
-"""What does a plain consumer see in a partition?
+"""Reads a partition as a plain consumer sees it.
 
 For checks that must not share code with the worker: aiokafka's own consumer and record parser, no raw
 batches, no group.

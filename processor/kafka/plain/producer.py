@@ -1,6 +1,6 @@
-"""How does a generated stream get into a topic, in order, and where did each record land?
+"""Writes a generated stream into a topic, in order, and notes where each record landed.
 
-Whole batches by aiokafka's own idempotent producer, which shares no code with the worker's: a fault in
+Sends whole batches with aiokafka's own idempotent producer, which shares no code with the worker's: a fault in
 the one is not hidden by the same fault in the other. Partitions take turns, a batch each, so that they
 advance through event time together.
 """
@@ -36,7 +36,7 @@ BATCH_BYTES = 262_144
 """Inflated bytes of a batch: what a producer set for throughput makes (256 KB and 50 ms of linger)."""
 
 _RENDER_RECORDS = 1_000
-_FLUSHES_PER_S = 10  # with a rate: so many batches a second and partition
+_FLUSHES_PER_S = 10  # with a rate: so many batches per second and partition
 _TIMEOUT_MS = 60_000
 _APPEAR_S = 30.0
 _REPLICAS = 3  # what Kafka's own documentation advises, where there are so many brokers
@@ -62,7 +62,7 @@ class Sending:
     Attributes:
         compression: One of `COMPRESSIONS`.
         batch_bytes: Inflated size of a batch, at least 1,024.
-        rate: Records a second in all; None: as fast as it goes.
+        rate: Records per second in all; None: as fast as it goes.
     """
 
     compression: str = "lz4"
@@ -106,7 +106,7 @@ async def produce(
         kafka: The cluster.
         topic: It has at least as many partitions as the stream.
         stream: By partition number.
-        sending: How.
+        sending: Compression, batches and rate.
         progress: Called with the number of records that were added to a batch.
 
     Returns:

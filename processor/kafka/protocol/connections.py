@@ -169,7 +169,7 @@ class BrokerClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
                 async with asyncio.timeout(CONNECT_S):
                     return await self._connect(node_id, group)
             except TimeoutError:
-                log.warning("broker %s does not let us connect", node_id)
+                log.warning("no connection to broker %s in time", node_id)
                 self.silent.add(node_id)
                 return None
 
@@ -230,7 +230,7 @@ class BrokerClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
             wanted = MetadataRequest(sorted(topics) if topics else None)
             metadata, ids, absent = plain(await self._ask_any(nodes, wanted))
         except KafkaError as error:
-            log.warning("no broker tells metadata: %r", error)
+            log.warning("no broker answers with metadata: %r", error)
             cluster_metadata.failed_update(None)
             return False
         if not metadata.brokers:

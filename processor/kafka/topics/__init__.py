@@ -1,1 +1,1 @@
-"""Topics: which ones a config needs, and how they are made and looked at."""
+"""Topics: which ones a config needs, created and looked at."""

@@ -1,4 +1,4 @@
-"""How do the topics come to be? Asks the cluster, creates what is missing, alters nothing.
+"""Asks the cluster for topics, creates what is missing, alters nothing.
 
 Every call has a deadline of ours: aiokafka has open hangs (trap 7 of the design). What the broker says is
 translated here; the cause is kept.
@@ -70,7 +70,7 @@ _CALL_S = 30
 _CONNECT_S = 10
 _APPEAR_S = 30
 # A source may have been made by the step before ours, as in docker-compose.yml; brokers learn of it in
-# some 10 ms. A person who waits for the message that there is none should not notice.
+# about 10 ms. A person who waits for the message that there is none should not notice.
 _SETTLE_S = 1
 _CREATE_MS = 20_000
 _KNOCK_S = 2
@@ -109,7 +109,7 @@ class TopicsReport:
     problems: tuple[Problem, ...]
     warnings: tuple[Problem, ...]
     narrow: tuple[Problem, ...] = ()
-    """Of the problems, see `ClusterPlan.narrow`."""
+    """Those of the problems that are in `ClusterPlan.narrow`."""
 
     @property
     def missing(self) -> tuple[TopicRow, ...]:
@@ -277,7 +277,7 @@ async def _create(admin: AIOKafkaAdminClient, wanted: list[TopicPlan]) -> set[st
     if refused:
         made = f" Created before: {', '.join(sorted(created))}." if created else ""
         text = "the broker refused to create topics:\n" + "\n".join(refused)
-        raise StopError(f"{text}\nCreate them by hand, or allow it to this user.{made}")
+        raise StopError(f"{text}\nCreate them by hand, or grant this principal CREATE on them.{made}")
     return created
 
 
@@ -340,7 +340,7 @@ async def _listens(address: str) -> bool:
 def _translated(error: Exception, kafka: Kafka) -> SeqmarkError:
     if isinstance(error, _NOT_ALLOWED):
         return StopError(
-            f"the broker does not allow this user to look at or create topics ({error}): he needs "
+            f"the broker does not let this principal look at or create topics ({error}): grant this principal "
             "DESCRIBE and DESCRIBE_CONFIGS on all topics of the config, CREATE for those to be made"
         )
     if isinstance(error, TimeoutError):

@@ -1,4 +1,4 @@
-"""Which topics should there be, with which settings, and what is wrong with those that are?
+"""Plans which topics there should be, with which settings, and names what is wrong with those that are.
 
 Pure: settings and a view of the cluster in, a plan out. Nothing that exists is ever planned to be altered.
 
@@ -36,9 +36,9 @@ READ_CONFIGS = (
     "min.insync.replicas",
     *LIMITS,
 )
-# In quarantine three headers: two codes of some 20 bytes, a source of at most 249 + 30, and a detail. In
-# duplicates a receipt beside the record's key, which may be most of the record: some hundred bytes, and an id,
-# of which no part takes more than 4 KiB of the record. One record a batch. With a longer id it loses its key.
+# In quarantine three headers: two codes of about 20 bytes, a source of at most 249 + 30, and a detail. In
+# duplicates a receipt beside the record's key, which may be most of the record: a few hundred bytes, and an id,
+# of which no part takes more than 4 KiB of the record. One record per batch. With a longer id it loses its key.
 MORE_BYTES = 64 * 1024
 # As many as a record's place can tell apart (`processor.engine.repartition`).
 MOST_ROUTED = 65_536

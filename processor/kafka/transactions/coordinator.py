@@ -1,6 +1,6 @@
-"""What does a slot's producer ask of its transaction coordinator, and what do the answers mean?
+"""Asks the transaction coordinator of a slot's producer.
 
-Every question has one deadline. An answer is "done", or an error named for its reaction: begin anew
+Every question has one deadline. An answer is "done", or an error named for its reaction: rebuild
 (`RebuildError`), ask the group who owns the slot (`FencedError`), stop. No outcome is guessed (trap 5).
 """
 
@@ -62,12 +62,16 @@ class TransactionOutcome(IntEnum):
 
 
 _ALLOW: Mapping[int, str] = {
-    KafkaCode.TOPIC_AUTHORIZATION_FAILED: "allow this user READ on the source, and WRITE on what is written to",
-    KafkaCode.GROUP_AUTHORIZATION_FAILED: "allow this user READ on the group, which is worker.application_id",
-    KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
-        "allow this user WRITE and DESCRIBE on transactional ids with the prefix worker.application_id"
+    KafkaCode.TOPIC_AUTHORIZATION_FAILED: (
+        "grant this principal READ on the source, and WRITE on what is written to"
     ),
-    KafkaCode.CLUSTER_AUTHORIZATION_FAILED: "allow this user IDEMPOTENT_WRITE on the cluster",
+    KafkaCode.GROUP_AUTHORIZATION_FAILED: (
+        "grant this principal READ on the group, which is worker.application_id"
+    ),
+    KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
+        "grant this principal WRITE and DESCRIBE on transactional ids with the prefix worker.application_id"
+    ),
+    KafkaCode.CLUSTER_AUTHORIZATION_FAILED: "grant this principal IDEMPOTENT_WRITE on the cluster",
 }
 _NO_COORDINATOR = (
     ": brokers make the topic __transaction_state at first use, and cannot where "
@@ -115,7 +119,7 @@ class Coordinator:
     """The coordinator of one transactional id, or of none: then only `init` is of use.
 
     Args:
-        client: Connections.
+        client: For all questions; its owner closes it.
         transactional_id: None: idempotent only.
         transaction_timeout_ms: After which the coordinator aborts a transaction by itself.
         deadline_s: For each question.

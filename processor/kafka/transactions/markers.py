@@ -99,7 +99,7 @@ async def take(
     """Take the coordinator's id: ends its last owner's transaction in all partitions, and its right to write.
 
     Args:
-        client: Connections.
+        client: For all questions; its owner closes it.
         coordinator: Of the id.
         written: Partitions that owners of the id write to, all of them.
         deadline_s: For all of it.
@@ -156,7 +156,7 @@ async def settle(
     """See the end of a transaction in every partition, and bring it where it is missing.
 
     Args:
-        client: Connections.
+        client: For all questions; its owner closes it.
         coordinator: Of the id.
         first: Offset of the first record that the transaction wrote, by partition.
         end: Of the transaction.

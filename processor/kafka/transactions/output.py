@@ -1,4 +1,4 @@
-"""How does a slot's work become lasting: in a transaction, or in order?
+"""Makes a slot's work lasting: in a transaction, or in order.
 
 Both outputs have the same six calls, so that the pipeline's commit reads the same for both guarantees.
 """

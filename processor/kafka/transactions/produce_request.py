@@ -1,4 +1,4 @@
-"""How do whole batches become the bytes of a request?
+"""Writes whole batches into the bytes of a produce request.
 
 aiokafka puts a request together level by level: a batch is copied into its partition, with that into the list
 of partitions, into its topic, the list of topics, the request; six times before the first byte is sent. Here

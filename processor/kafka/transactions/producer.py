@@ -280,7 +280,7 @@ class Producer:
                     self._fail(RebuildError("leader", f"{where}; broker {node} has not answered"))
 
     async def _pump(self) -> None:
-        """Send what is queued: one batch a partition and request, several requests in flight."""
+        """Send what is queued: one batch per partition and request, several requests in flight."""
         try:
             while self._failure is None:
                 self._wake.clear()

@@ -1,4 +1,4 @@
-"""Does every query of the dashboard and of the alerts ask for what a real worker and the Spark job serve?"""
+"""Every query of the dashboard and of the alerts asks for what a real worker and the Spark job serve."""
 
 from __future__ import annotations
 

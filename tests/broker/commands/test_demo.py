@@ -1,4 +1,4 @@
-"""Does the demo pass on a broker that is kept, twice, and fail where worker's or Spark's output is wrong?"""
+"""The demo passes on a broker that is kept, twice, and fails where worker's or Spark's output is wrong."""
 
 from __future__ import annotations
 

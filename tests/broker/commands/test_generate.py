@@ -1,4 +1,4 @@
-"""Does `seqmark generate` put into the topic what its truth says, at the offsets it says?"""
+"""`seqmark generate` puts into the topic what its truth says, at the offsets it says."""
 
 from __future__ import annotations
 

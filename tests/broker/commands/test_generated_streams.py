@@ -1,4 +1,4 @@
-"""Does a worker make of a generated stream exactly what its truth says, under each kind of definition?"""
+"""A worker makes of a generated stream exactly what its truth says, under each kind of definition."""
 
 from __future__ import annotations
 

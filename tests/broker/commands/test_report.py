@@ -1,4 +1,4 @@
-"""Are the numbers on the page those of the topics? Compared with what a plain consumer sees."""
+"""The numbers on the page are those of the topics, as a plain consumer sees them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a reset set a pipeline back, its state with it, so that it goes on as one that has come just so far?"""
+"""A reset sets a pipeline back, its state with it, and it goes on as one that has come just so far."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a reset set a pipeline of insert ids back, its ids with it, and which changes are let through?"""
+"""A reset sets a pipeline of insert ids back, its ids with it, and lets only some changes through."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a person see of a running worker: at a terminal, and in a file?"""
+"""What a person sees of a running worker, at a terminal and in a file."""
 
 from __future__ import annotations
 

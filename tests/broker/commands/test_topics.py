@@ -1,4 +1,4 @@
-"""Does a real broker get the topics that were planned, and keep those that it has?"""
+"""A real broker gets the topics that were planned, and keeps those that it has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the certificate say what is true: of topics that are right, and of topics with one thing changed?"""
+"""The certificate says what is true, of topics that are right and of topics with one thing changed."""
 
 from __future__ import annotations
 

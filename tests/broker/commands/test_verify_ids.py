@@ -1,4 +1,4 @@
-"""Does the certificate say what is true of insert ids: of topics that are right, and with one thing changed?"""
+"""The certificate says what is true of insert ids, where all is right and with one thing changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a worker outlive its broker's restart, clean or by kill -9, losing and repeating nothing?"""
+"""A worker outlives its broker's restart, clean or by kill -9, losing and repeating nothing."""
 
 from __future__ import annotations
 

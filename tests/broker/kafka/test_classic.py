@@ -1,4 +1,4 @@
-"""Does the field's classic example come out right?
+"""The field's classic example comes out right.
 
 Three incidents A, B and C share one partition; their updates carry ids 1 to 11. After a downtime the producer
 sends 4 to 7 again, as it does not know whether they arrived. Eleven must come out, in order.

@@ -1,4 +1,4 @@
-"""Can the owner before still commit half a transaction while another takes its transactional id? Never.
+"""No owner commits half a transaction while another takes its transactional id.
 
 On a broker that does not verify partitions, so that nothing but the fence stands in its way; it acts once
 between each two requests of the new owner.

@@ -1,4 +1,4 @@
-"""What becomes of a slot whose transactional id the coordinator itself has taken back? It is built anew, alone.
+"""A slot whose transactional id the coordinator itself has taken back is rebuilt, alone.
 
 The group hears nothing of it: the worker's other slot goes on, and so would other workers.
 """

@@ -1,4 +1,4 @@
-"""Do several workers share the work, and does handing it over lose or repeat nothing?"""
+"""Several workers share the work, and handing it over loses and repeats nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a worker do where a broker asks who it is, and what it may?"""
+"""A worker at a broker that asks who it is, and what it may."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_group_that_may_not_be_joined_is_named_with_what_to_allow(guarded: Gua
 
     assert ended.code == 1
     assert f"the consumer group {config.application_id} cannot be kept" in ended.stderr
-    assert "allow this user READ on the group" in ended.stderr
+    assert "grant this principal READ on the group" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
@@ -87,7 +87,7 @@ def test_a_transactional_id_that_may_not_be_used_is_named_with_what_to_allow(
 
     assert ended.code == 1
     assert name in ended.stderr
-    assert "allow this user WRITE and DESCRIBE on transactional ids" in ended.stderr
+    assert "grant this principal WRITE and DESCRIBE on transactional ids" in ended.stderr
 
 
 @pytest.mark.parametrize("topic", ["source", "sink"])
@@ -100,7 +100,7 @@ def test_a_topic_that_may_not_be_used_any_more_is_named_with_what_to_allow(
         worker.wait_ready()
         guarded.only(ResourceType.TOPIC, name, SECOND)
         produce(guarded.bootstrap_servers, config.source, [new(1), new(2)])
-        worker.wait_says("allow this user")
+        worker.wait_says("grant this principal")
 
         assert name in worker.stderr
         if worker.alive:

@@ -1,4 +1,4 @@
-"""What if the broker ends a transaction without its marker in every partition (KAFKA-20734)?
+"""A broker that ends a transaction without its marker in every partition (KAFKA-20734) costs nothing.
 
 What is committed is seen, what is aborted never is, whatever comes next. That a broker leaves a marker out
 cannot be made to happen at will; what it leaves behind can: a batch in a partition that the coordinator was not

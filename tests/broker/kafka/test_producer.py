@@ -1,4 +1,4 @@
-"""Does the producer keep its promises: order over the sequence's wrap, fencing, no guessed outcome?"""
+"""The producer keeps its promises: order over the sequence's wrap, fencing, no guessed outcome."""
 
 from __future__ import annotations
 

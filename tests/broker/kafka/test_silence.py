@@ -1,4 +1,4 @@
-"""Does a worker that cannot work say so, soon, once, and in words that help?"""
+"""A worker that cannot work says so soon, once, and in words that help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does `seqmark check` refuse a sink that does not fit its events, all faults at once, without Spark?"""
+"""`seqmark check` refuses a sink that does not fit its events, all faults at once, without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does every way to end give its exit code, and does what is said go where it belongs?"""
+"""Every way to end gives its exit code, and what is said goes where it belongs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do file and environment come together, and does every mistake say where it is?"""
+"""File and environment come together, and every mistake says where it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is every key of the contract read, and every wrong value told what would be right?"""
+"""Every key of the contract is read, and every wrong value is told what would be right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a sink's table read as the contract has it, and every mistake in it named?"""
+"""A sink's table is read as the contract has it, and every mistake in it is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do a client's options follow the config, and are files of certificates checked before they are used?"""
+"""A client's options follow the config, and files of certificates are checked before they are used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are the bytes of a produce request those that aiokafka's own encoding would send?"""
+"""The bytes of a produce request are those that aiokafka's own encoding would send."""
 
 from __future__ import annotations
 

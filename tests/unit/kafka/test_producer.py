@@ -1,4 +1,4 @@
-"""What does a producer still ask of its coordinator, and when? With a coordinator that only notes it."""
+"""What a producer still asks of its coordinator, and when, with a coordinator that only notes it."""
 
 from __future__ import annotations
 

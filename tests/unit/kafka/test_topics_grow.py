@@ -1,4 +1,4 @@
-"""May partitions be added to one topic after the other?"""
+"""Partitions may be added to one topic after the other."""
 
 from __future__ import annotations
 

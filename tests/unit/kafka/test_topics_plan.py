@@ -1,4 +1,4 @@
-"""Is each topic planned like its source, and is everything that loses records or state found?"""
+"""Each topic is planned like its source, and everything that loses records or state is found."""
 
 from __future__ import annotations
 

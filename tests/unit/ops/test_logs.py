@@ -1,4 +1,4 @@
-"""Is a broker that is away one event in the log, whoever of us notices it?"""
+"""A broker that is away is one event in the log, whoever of us notices it."""
 
 from __future__ import annotations
 

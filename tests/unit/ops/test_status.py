@@ -1,4 +1,4 @@
-"""Does the status say what the metrics say, with rates and estimates that follow from two looks at them?"""
+"""The status says what the metrics say, with rates and estimates that follow from two looks at them."""
 
 from __future__ import annotations
 
