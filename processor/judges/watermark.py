@@ -26,7 +26,8 @@ from processor.judges.judge import Judge
 from processor.state.scope_log import ScopeLog
 from processor.wire.codec import Codec, deflate
 from processor.wire.encode import EncodedBatch
-from schemas.changelog.values import WATERMARK_KIND, decode_watermark, encode_watermark, watermark_key
+from schemas.changelog.values import WATERMARK_KIND
+from schemas.changelog.watermark import decode_watermark, encode_watermark, watermark_key
 from schemas.config import HeaderSource, ValueSource
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from processor.kafka.client import TopicPartition
 from processor.kafka.offsets import bounds
-from schemas.changelog.values import NO_TOPIC, Origin
+from schemas.changelog.position import NO_TOPIC, Origin
 
 if TYPE_CHECKING:
     from processor.kafka.client import Client

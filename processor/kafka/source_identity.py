@@ -15,12 +15,12 @@ from processor.engine.batch.columns import BASE_OFFSET, BATCH_COLUMNS, CRC
 from processor.engine.batch.scan import walk
 from processor.errors import RebuildError, StopError
 from processor.kafka.fetch import Fetcher, OutOfRangeError
-from schemas.changelog.values import NO_BATCH
+from schemas.changelog.position import NO_BATCH
 
 if TYPE_CHECKING:
     from processor.kafka.client import Client, TopicPartition
     from processor.kafka.offsets import Bounds
-    from schemas.changelog.values import Position
+    from schemas.changelog.position import Position
 
 ATTEMPTS = 20
 

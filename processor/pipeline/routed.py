@@ -34,7 +34,7 @@ from processor.wire.encode import TooLargeError
 from processor.wire.quarantine import oversized, surely_fits
 from processor.wire.receipts import ANYWHERE, ReceiptEncoder
 from processor.wire.repartition import RouteEncoder, take_off
-from schemas.changelog.values import NO_BATCH
+from schemas.changelog.position import NO_BATCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

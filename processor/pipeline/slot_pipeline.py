@@ -50,8 +50,9 @@ from processor.wire.quarantine import (
     surely_fits,
 )
 from processor.wire.receipts import ReceiptEncoder
+from schemas.changelog.position import NO_BATCH, LocalMark, Position
 from schemas.changelog.topic_ids import UNKNOWN_ID, TopicId, TopicIds
-from schemas.changelog.values import NO_BATCH, ORIGIN_KEY, POSITION_KEY, LocalMark, Position
+from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
     from processor.state.table import Table
     from processor.wire.decode import Chunk, Decoder
     from processor.wire.encode import Encoder
-    from schemas.changelog.values import Origin
+    from schemas.changelog.position import Origin
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from processor.kafka.topics.plan import ClusterView
-    from schemas.changelog.values import Position
+    from schemas.changelog.position import Position
     from schemas.config import Pipeline, Settings
 
 CLIENT_ID = "seqmark-check"

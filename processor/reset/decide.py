@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from processor.kafka.offsets import Bounds
-    from schemas.changelog.values import Origin, Position
+    from schemas.changelog.position import Origin, Position
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from processor.errors import RebuildError, StopError
 from processor.kafka.fetch import Fetcher, OutOfRangeError
 from processor.wire.decode import UndecodableError
 from processor.wire.quarantine import mark_named, mark_too_large
-from schemas.changelog.values import NO_BATCH
+from schemas.changelog.position import NO_BATCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

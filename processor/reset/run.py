@@ -61,7 +61,8 @@ from processor.state.table import Table
 from processor.wire.decode import Decoder
 from processor.wire.encode import Encoder, plain_batch
 from processor.wire.quarantine import called
-from schemas.changelog.values import NO_BATCH, ORIGIN_KEY, POSITION_KEY
+from schemas.changelog.position import NO_BATCH
+from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
 from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
     from processor.pipeline.slot_pipeline import Topics
     from processor.reset.decide import Target
     from processor.wire.decode import UndecodableError
-    from schemas.changelog.values import Origin, Position
+    from schemas.changelog.position import Origin, Position
     from schemas.config import Pipeline, Settings
 
 TIMEOUT_MS = 900_000

@@ -1,6 +1,6 @@
 """Tells whose a state is, and whether its topics are still those that it was made with.
 
-Pure: a position record (`schemas.changelog.values`) and what is the case now in, nothing or a refusal out. A
+Pure: a position record (`schemas.changelog.position`) and what is the case now in, nothing or a refusal out. A
 state of another application, or of topics that were deleted and made anew, is never gone on with: records would
 be skipped, or judged by what somebody else remembers.
 """
@@ -14,8 +14,8 @@ from processor.errors import StopError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from schemas.changelog.position import Position
     from schemas.changelog.topic_ids import TopicIds
-    from schemas.changelog.values import Position
 
 SEE = "see 'A source made anew' in docs/operations.md"
 

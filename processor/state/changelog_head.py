@@ -12,7 +12,8 @@ import numpy as np
 
 from processor.errors import StopError
 from schemas.changelog.ids import ORIGIN_COPY_KEY
-from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, CorruptStateError, Origin, Position
+from schemas.changelog.position import Origin, Position
+from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, CorruptStateError
 
 if TYPE_CHECKING:
     from processor.engine.batch.columns import Columns

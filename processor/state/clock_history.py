@@ -19,7 +19,8 @@ from processor.engine.ids.clock import NEVER
 from processor.engine.ids.recorded_clock import NOT_KNOWN, RecordedClock
 from processor.errors import StopError
 from schemas.changelog.ids import IDS_KEY, IdState
-from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, CorruptStateError, Position
+from schemas.changelog.position import Position
+from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, CorruptStateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -30,14 +30,9 @@ from processor.ops.fault_points import Restoring, reached
 from processor.state.changelog_head import read_head
 from processor.state.kv.store import CorruptStoreError
 from processor.state.state_log import ForeignStateError
-from schemas.changelog.values import (
-    ORIGIN_KEY,
-    POSITION_KEY,
-    CorruptStateError,
-    LocalMark,
-    Position,
-    check_entry,
-)
+from schemas.changelog.check import check_entry
+from schemas.changelog.position import LocalMark, Position
+from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, CorruptStateError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator

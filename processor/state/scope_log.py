@@ -23,16 +23,8 @@ import numpy as np
 
 from processor.engine.batch.scan import scan_run
 from processor.engine.watermark.scope_table import UnreadableScopeError
-from schemas.changelog.values import (
-    BLOCK_KIND,
-    BLOCKS_KEY,
-    CorruptStateError,
-    block_key,
-    decode_blocks,
-    encode_block,
-    encode_blocks,
-    open_block,
-)
+from schemas.changelog.values import BLOCK_KIND, BLOCKS_KEY, CorruptStateError
+from schemas.changelog.watermark import block_key, decode_blocks, encode_block, encode_blocks, open_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -15,7 +15,8 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from schemas.changelog.values import BLOCKS_KEY, LOCAL_KEY, POSITION_KEY, CorruptStateError, LocalMark, Position
+from schemas.changelog.position import LocalMark, Position
+from schemas.changelog.values import BLOCKS_KEY, LOCAL_KEY, POSITION_KEY, CorruptStateError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence

@@ -28,8 +28,8 @@ from processor.state.changelog_head import ChangelogHead, read_head
 from processor.state.clock_history import ClockHistory
 from processor.verify.shared_topics import without
 from processor.verify.streams import PATIENCE_S
+from schemas.changelog.position import NO_TOPIC, Origin, Position
 from schemas.changelog.topic_ids import UNKNOWN_ID, TopicId
-from schemas.changelog.values import NO_TOPIC, Origin, Position
 from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:

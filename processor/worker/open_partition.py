@@ -29,7 +29,8 @@ from processor.state.kv.store import CorruptStoreError
 from processor.state.restore import restore
 from processor.state.table import Table
 from processor.wire.decode import Decoder
-from schemas.changelog.values import NO_TOPIC, CorruptStateError, Origin
+from schemas.changelog.position import NO_TOPIC, Origin
+from schemas.changelog.values import CorruptStateError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from processor.pipeline.hop_kinds import HopKind
     from processor.pipeline.slot_pipeline import SlotPipeline
     from processor.worker.context import Context
-    from schemas.changelog.values import Position
+    from schemas.changelog.position import Position
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 r"""What do the changelog and the local state hold in mode insert-id, byte for byte?
 
-Beside the position and the origin (`schemas.changelog.values`), and by the same rules: big-endian, a version
+Beside the position and the origin (`schemas.changelog.position`), and by the same rules: big-endian, a version
 first and a CRC-32C last::
 
     key       b"I"            the state of the ids, one a partition, written with every commit

@@ -2,7 +2,7 @@
 
 A topic's name is not the topic: it can be deleted and made anew between two fetches, and neither offsets nor
 CRCs tell. Brokers give each topic a random id that a new one by the same name does not have (KIP-516). A
-position record (`schemas.changelog.values`) keeps, for each topic of its pipeline::
+position record (`schemas.changelog.position`) keeps, for each topic of its pipeline::
 
     topic  | id 16 B, zeros where it is not known | CRC-32C of the name u32, zero where there is none |
 

@@ -1,6 +1,6 @@
 """How do scopes become records of a changelog, and records scopes again?
 
-The layout is drawn in `schemas.changelog.values` (watermark, versions 1 and 2); here the same is written and
+The layout is drawn in `schemas.changelog.watermark` (versions 1 and 2); here the same is written and
 read by the hundred thousand. Records are whole Kafka records (see `processor.engine.batch.columns`), one behind
 the other: the payload of a batch, and, sealed, of a local block.
 

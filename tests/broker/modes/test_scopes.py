@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from schemas.changelog.values import ScopeValue, watermark_key
+from schemas.changelog.watermark import ScopeValue, watermark_key
 from tests.support.kafka.topics import New, int64
 from tests.support.worker.process import (
     WorkerConfig,

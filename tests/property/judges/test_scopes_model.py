@@ -21,7 +21,7 @@ from processor.judges.evidence import SequenceEvidence
 from processor.judges.watermark import ScopedWatermark
 from processor.state.kv.memory import MemoryStore
 from processor.state.table import Table
-from schemas.changelog.values import LocalMark
+from schemas.changelog.position import LocalMark
 from tests.support.judges.scopes import columns_of
 
 LEAST, MOST = -(2**63), 2**63 - 1

@@ -15,7 +15,7 @@ from processor.judges.evidence import SequenceEvidence
 from processor.judges.watermark import PartitionWatermark
 from processor.state.kv.memory import MemoryStore
 from processor.state.table import Table
-from schemas.changelog.values import LocalMark
+from schemas.changelog.position import LocalMark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

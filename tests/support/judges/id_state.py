@@ -14,7 +14,8 @@ from processor.state.kv.memory import MemoryStore
 from processor.state.restore import ChangelogBounds, restore
 from processor.state.table import Table
 from processor.wire.encode import plain_batch
-from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, LocalMark, Origin, Position
+from schemas.changelog.position import LocalMark, Origin, Position
+from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
 from schemas.config import InsertIdDedup
 from tests.support.judges.scopes import columns_of
 

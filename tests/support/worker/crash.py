@@ -25,7 +25,9 @@ from confluent_kafka.admin import ClusterMetadata, OffsetSpec
 
 from processor.state.kv.rocks import open_store
 from processor.state.table import Table
-from schemas.changelog.values import POSITION_KEY, WATERMARK_KIND, Position, ScopeValue, watermark_key
+from schemas.changelog.position import Position
+from schemas.changelog.values import POSITION_KEY, WATERMARK_KIND
+from schemas.changelog.watermark import ScopeValue, watermark_key
 from tests.support.judges.id_rules import IdModel, IdRules
 from tests.support.judges.rules import Model, Rules, Scope
 from tests.support.kafka.topics import (

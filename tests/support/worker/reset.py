@@ -13,7 +13,9 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, Origin, Position, ScopeValue
+from schemas.changelog.position import Origin, Position
+from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
+from schemas.changelog.watermark import ScopeValue
 from tests.support.kafka.topics import environment, read_topic
 from tests.support.worker.process import ROOT
 

@@ -16,15 +16,9 @@ from processor.state.kv.memory import MemoryStore
 from processor.state.scope_log import ScopeLog
 from processor.state.table import Table
 from processor.wire.encode import EncodedBatch
-from schemas.changelog.values import (
-    BLOCK_KIND,
-    CorruptStateError,
-    LocalMark,
-    ScopeValue,
-    encode_watermark,
-    ring_bits,
-    watermark_key,
-)
+from schemas.changelog.position import LocalMark
+from schemas.changelog.values import BLOCK_KIND, CorruptStateError
+from schemas.changelog.watermark import ScopeValue, encode_watermark, ring_bits, watermark_key
 from tests.support.judges.scopes import Pairs, columns_of
 
 SEED = bytes(range(16))

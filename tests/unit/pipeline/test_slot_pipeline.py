@@ -20,16 +20,9 @@ from processor.state.kv.memory import MemoryStore
 from processor.state.kv.store import CorruptStoreError, StoreError
 from processor.state.table import Table
 from processor.wire.encode import Encoder
-from schemas.changelog.values import (
-    NO_TOPIC,
-    ORIGIN_KEY,
-    POSITION_KEY,
-    LocalMark,
-    Origin,
-    Position,
-    decode_watermark,
-    watermark_key,
-)
+from schemas.changelog.position import NO_TOPIC, LocalMark, Origin, Position
+from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
+from schemas.changelog.watermark import decode_watermark, watermark_key
 from tests.support.wire import batches
 from tests.support.wire.batches import Record, by_hand, chunk, marker
 

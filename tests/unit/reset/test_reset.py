@@ -32,7 +32,7 @@ from processor.reset.decide import (
 )
 from processor.reset.replay import Replay, Replayed
 from processor.wire.encode import Encoder
-from schemas.changelog.values import Origin, Position
+from schemas.changelog.position import Origin, Position
 from tests.support.wire import batches
 from tests.support.wire.batches import Record, by_hand, chunk
 

@@ -10,23 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.changelog.check import check_entry
+from schemas.changelog.position import NO_BATCH, NO_TOPIC, LocalMark, Origin, Position
 from schemas.changelog.topic_ids import NO_TOPIC_IDS, TopicId, TopicIds
-from schemas.changelog.values import (
-    LOCAL_KEY,
-    NO_BATCH,
-    NO_TOPIC,
-    ORIGIN_KEY,
-    POSITION_KEY,
-    CorruptStateError,
-    LocalMark,
-    Origin,
-    Position,
-    check_entry,
-    decode_watermark,
-    encode_watermark,
-    sealed,
-    watermark_key,
-)
+from schemas.changelog.values import LOCAL_KEY, ORIGIN_KEY, POSITION_KEY, CorruptStateError, sealed
+from schemas.changelog.watermark import decode_watermark, encode_watermark, watermark_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -58,13 +58,10 @@ from schemas.changelog.ids import (
     id_place_key,
     page_number,
 )
+from schemas.changelog.position import NO_TOPIC, LocalMark, Origin, Position
 from schemas.changelog.topic_ids import TopicId, TopicIds
-from schemas.changelog.values import (
-    NO_TOPIC,
-    POSITION_KEY,
-    LocalMark,
-    Origin,
-    Position,
+from schemas.changelog.values import POSITION_KEY, sealed
+from schemas.changelog.watermark import (
     ScopeValue,
     block_key,
     decode_blocks,
@@ -73,7 +70,6 @@ from schemas.changelog.values import (
     encode_blocks,
     encode_watermark,
     open_block,
-    sealed,
     watermark_key,
 )
 from schemas.config import InsertIdDedup, Settings

@@ -28,7 +28,8 @@ from schemas.changelog.bloom import (
     run_pages_before,
 )
 from schemas.changelog.ids import ID_BLOCK_KIND, ID_PAGE_KIND, IDS_KEY
-from schemas.changelog.values import CorruptStateError, Origin
+from schemas.changelog.position import Origin
+from schemas.changelog.values import CorruptStateError
 from tests.support.judges.id_state import NOW_MS, Came, IdPartition
 
 if TYPE_CHECKING:

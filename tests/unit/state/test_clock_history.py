@@ -12,7 +12,7 @@ from processor.state.ids import offset_index
 from processor.state.kv.memory import MemoryStore
 from schemas.changelog.clock import NO_LIMIT
 from schemas.changelog.ids import ID_BLOCK_KIND, IDS_KEY, ORIGIN_COPY_KEY, IdState
-from schemas.changelog.values import Origin
+from schemas.changelog.position import Origin
 from tests.support.judges.id_state import AHEAD_MS, NOW_MS, Came, IdPartition
 
 HOUR_MS = 3_600_000

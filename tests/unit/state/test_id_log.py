@@ -26,7 +26,8 @@ from schemas.changelog.ids import (
     id_page_key,
     page_number,
 )
-from schemas.changelog.values import LOCAL_KEY, CorruptStateError, Origin
+from schemas.changelog.position import Origin
+from schemas.changelog.values import LOCAL_KEY, CorruptStateError
 from tests.support.judges.id_state import NOW_MS, ORIGIN, Came, IdPartition
 
 if TYPE_CHECKING:

@@ -16,18 +16,9 @@ from processor.state.restore import ChangelogBounds, restore
 from processor.state.scope_log import ScopeLog
 from processor.state.table import Table
 from processor.wire.encode import EncodedBatch
-from schemas.changelog.values import (
-    BLOCK_KIND,
-    LOCAL_KEY,
-    ORIGIN_KEY,
-    POSITION_KEY,
-    LocalMark,
-    Origin,
-    Position,
-    ScopeValue,
-    encode_watermark,
-    watermark_key,
-)
+from schemas.changelog.position import LocalMark, Origin, Position
+from schemas.changelog.values import BLOCK_KIND, LOCAL_KEY, ORIGIN_KEY, POSITION_KEY
+from schemas.changelog.watermark import ScopeValue, encode_watermark, watermark_key
 from tests.support.judges.scopes import columns_of
 
 if TYPE_CHECKING:

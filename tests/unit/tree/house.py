@@ -32,7 +32,7 @@ ENTRIES = 15  # what fits one screen of `ls` and one head
 ROOT_ENTRIES = 20  # for the three roots below: they are the way in, and mirror all parts
 ROOTS = {".", "processor", "tests/unit"}
 LINES = 400
-LONG = 14  # how many modules `ALLOWED` may call long: 2 in the end, each one loop or one life cycle
+LONG = 13  # how many modules `ALLOWED` may call long: 2 in the end, each one loop or one life cycle
 SHARED_PRIVATE = 8  # private classes of one module's own, which may share a name: `_Page`, `_Group`
 LAYERS = 16
 BY_KIND = 5  # in processor/judges, where judges are made
@@ -47,7 +47,6 @@ DATA = {
 # What may stay: rule -> place -> how many findings.
 ALLOWED: dict[str, dict[str, int]] = {
     "module_size": {
-        "processor/engine/batch/columns.py": 1,
         "processor/engine/extract/json_scan.py": 1,
         "processor/engine/ids/bloom/window.py": 1,
         "processor/engine/ids/exact/bulk_load.py": 1,
@@ -58,7 +57,6 @@ ALLOWED: dict[str, dict[str, int]] = {
         "processor/state/restore.py": 1,
         "processor/wire/decode.py": 1,
         "processor/worker/slot.py": 1,
-        "schemas/changelog/values.py": 1,
     },
     "import_cycles": {
         "processor.state.changelog_head": 1,
@@ -69,11 +67,6 @@ ALLOWED: dict[str, dict[str, int]] = {
         "processor/commands/generate.py": 1,
         "processor/engine/ids/exact/bulk_load.py": 2,
         "processor/engine/ids/exact/index.py": 1,
-        "processor/judges/bloom.py": 1,
-        "processor/judges/factory.py": 2,
-        "processor/judges/ids.py": 1,
-        "processor/judges/judge.py": 1,
-        "processor/pipeline/routed.py": 1,
         "processor/pipeline/slot_pipeline.py": 2,
         "processor/reset/run.py": 1,
         "processor/state/ids/exact_log.py": 1,
@@ -89,9 +82,8 @@ ALLOWED: dict[str, dict[str, int]] = {
         "processor/broker": 7,
         "processor/config": 1,
         "processor/demo": 4,
-        "processor/engine": 38,
+        "processor/engine": 37,
         "processor/generator": 8,
-        "processor/judges": 4,
         "processor/kafka": 14,
         "processor/ops": 2,
         "processor/pipeline": 5,
@@ -100,7 +92,7 @@ ALLOWED: dict[str, dict[str, int]] = {
         "processor/verify": 13,
         "processor/wire": 6,
         "processor/worker": 4,
-        "schemas/changelog": 4,
+        "schemas/changelog": 3,
         "schemas/config": 3,
         "schemas/event": 3,
         "spark_sink": 2,
@@ -112,13 +104,13 @@ ALLOWED: dict[str, dict[str, int]] = {
         "processor/commands": 6,
         "processor/config": 1,
         "processor/generator": 1,
-        "processor/judges": 7,
+        "processor/judges": 6,
         "processor/kafka": 2,
         "processor/pipeline": 5,
-        "processor/reset": 3,
-        "processor/verify": 9,
+        "processor/reset": 1,
+        "processor/verify": 6,
         "processor/wire": 5,
-        "processor/worker": 2,
+        "processor/worker": 1,
     },
     "glossary": {
         "docs/architecture.md": 1,

@@ -17,8 +17,9 @@ from processor.kafka.offsets import Bounds
 from processor.state.changelog_head import ChangelogHead
 from processor.state.clock_history import ClockHistory
 from processor.verify import span
+from schemas.changelog.position import Origin, Position
 from schemas.changelog.topic_ids import TopicId, TopicIds
-from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, Origin, Position
+from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
 from schemas.config import InsertIdDedup
 from tests.support.judges.scopes import columns_of
 

@@ -21,7 +21,8 @@ from processor.pipeline.routed import RouteTopics
 from processor.pipeline.slot_pipeline import Topics
 from processor.worker import open_partition
 from processor.worker.open_partition import PartitionOpener
-from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, Origin, Position
+from schemas.changelog.position import Origin, Position
+from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
 from schemas.config import InsertIdDedup
 from tests.support.judges.scopes import columns_of
 

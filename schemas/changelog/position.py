@@ -1,0 +1,250 @@
+"""Position and origin of a partition's state, and the mark of how far the local state follows.
+
+The envelope is that of `schemas.changelog.values`::
+
+    position  | version u8 = 1 | slots u16 | next offset i64 | batch offset i64 | batch crc u32
+              | definition 16 B | state id 16 B | crc u32 |
+    position  | version u8 = 2 | as above, from slots to state id | source, changelog, sink, duplicates,
+              | quarantine: 20 B each, see `schemas.changelog.topic_ids`
+              | size u8, application | size u8, pipeline | crc u32 |
+
+    origin    | version u8 = 1 | source offset i64 | sink offset i64 | duplicates offset i64
+              | quarantine offset i64 | crc u32 |
+    origin    | version u8 = 2 | the four offsets as above | known before i64 | crc u32 |
+    origin    | version u8 = 3 | the four offsets as above | known before i64 | reset at i64, ms | crc u32 |
+    origin    | version u8 = 4 | as version 3 | partitions u32 | end offset i64 of each | crc u32 |
+
+    local     | version u8 = 1 | changelog offset i64 | state id 16 B | crc u32 |
+
+``batch offset`` and ``batch crc`` are those of the last source batch that was consumed: a source topic that
+was deleted and made anew is told by them. ``definition`` is a hash of what the state means (mode, scope,
+where the sequence comes from). ``state id`` is random, made with the partition's first commit, and again
+with each reset.
+
+Version 2 of a position says which topics the state belongs to, by their ids, and whose it is, by the names
+(UTF-8) of the application and of the pipeline, or of the hop with ``route``: `a` with `b-c` and `a-b` with `c`
+have a changelog of the same name. Nothing of that is known of a version 1, which is taken over once: the next
+commit writes version 2.
+
+Version 1 of an origin says that the state knows nothing of what lies before it, as at a first commit. After a
+reset it mostly does: version 2 says how much, and version 3 when the reset was. Version 4
+is that of a pipeline that has begun at the end of its source: it says where each partition ended then, from
+where one that comes to work later goes on.
+
+The origin is written once with a partition's first commit, and with each reset, before everything else of that
+transaction. It says from where on source and outputs belong together, which is what `seqmark verify` compares.
+Who reads a changelog forgets at an origin what it has read before it: compaction keeps the newest value of a
+key, and the state after a reset has none for many keys.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+
+from schemas.changelog import topic_ids
+from schemas.changelog.topic_ids import NO_TOPIC_IDS, TopicIds
+from schemas.changelog.values import CRC, LOCAL_KEY, ORIGIN_KEY, POSITION_KEY, CorruptStateError, opened, sealed
+
+_POSITION = struct.Struct(">BHqqI16s16s")
+_ORIGIN = struct.Struct(">Bqqqq")
+_KNOWING_ORIGIN = struct.Struct(">Bqqqqq")
+_DATED_ORIGIN = struct.Struct(">Bqqqqqq")
+_COUNT = struct.Struct(">I")
+_LOCAL = struct.Struct(">Bq16s")
+_VERSION = 1
+_NAMED_VERSION = 2
+_KNOWING_VERSION = 2
+_DATED_VERSION = 3
+_BEGUN_VERSION = 4
+
+NO_BATCH = -1
+"""``batch_offset`` before any batch has been consumed."""
+
+NO_TOPIC = -1
+"""The offset of an output that the pipeline does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a source partition has been taken in, and under which rules.
+
+    Attributes:
+        next_offset: The first offset not yet taken in.
+        batch_offset: Base offset of the last source batch consumed; `NO_BATCH` before any.
+        batch_crc: Its CRC-32C, as it stands in the source.
+        definition: 16 bytes; what the state means.
+        state_id: 16 random bytes; which state this is.
+        slots: The number of slots of the worker that wrote it.
+        topics: Which topics the state belongs to.
+        application: Whose the state is: the name of the application; empty where that is not known.
+        pipeline: That of the pipeline or hop; empty likewise.
+    """
+
+    next_offset: int
+    batch_offset: int
+    batch_crc: int
+    definition: bytes
+    state_id: bytes
+    slots: int
+    topics: TopicIds = NO_TOPIC_IDS
+    application: str = ""
+    pipeline: str = ""
+
+    def encode(self) -> bytes:
+        """Return the value under `POSITION_KEY`."""
+        head = _POSITION.pack(
+            _NAMED_VERSION,
+            self.slots,
+            self.next_offset,
+            self.batch_offset,
+            self.batch_crc,
+            self.definition,
+            self.state_id,
+        )
+        body = head + self.topics.encode() + _name(self.application) + _name(self.pipeline)
+        return sealed(POSITION_KEY, body)
+
+    @classmethod
+    def decode(cls, value: bytes) -> Position:
+        """Read a value of version 1 or 2.
+
+        Raises:
+            CorruptStateError: It is not one, or not whole.
+        """
+        if value[:1] != bytes([_NAMED_VERSION]):
+            _, *fields = _POSITION.unpack(opened(POSITION_KEY, value, _POSITION.size))
+            return cls(*_in_order(*fields))
+        body = opened(POSITION_KEY, value, max(0, len(value) - CRC.size), _NAMED_VERSION)
+        names = _POSITION.size + topic_ids.SIZE
+        try:
+            _, *fields = _POSITION.unpack_from(body)
+            application, at = _name_at(body, names)
+            pipeline, at = _name_at(body, at)
+        except (struct.error, IndexError, UnicodeDecodeError) as error:
+            raise CorruptStateError(f"the value under {POSITION_KEY!r} is cut") from error
+        if at != len(body):
+            raise CorruptStateError(f"the value under {POSITION_KEY!r} is cut, or too long")
+        topics = TopicIds.decode(body[_POSITION.size : names])
+        return cls(*_in_order(*fields), topics, application, pipeline)
+
+
+def _in_order(
+    slots: int, next_offset: int, batch_offset: int, batch_crc: int, definition: bytes, state_id: bytes
+) -> tuple[int, int, int, bytes, bytes, int]:
+    """Return the fields of a `Position` in its own order: on disk ``slots`` comes first."""
+    return next_offset, batch_offset, batch_crc, definition, state_id, slots
+
+
+def _name(text: str) -> bytes:
+    """Return a name with its size before it; topic names, which hold both, have at most 249 bytes."""
+    encoded = text.encode()
+    return bytes([len(encoded)]) + encoded
+
+
+def _name_at(body: bytes, at: int) -> tuple[str, int]:
+    """Return the name that stands at ``at``, and where it ends."""
+    end = at + 1 + body[at]
+    return body[at + 1 : end].decode(), end
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a partition's state begins: at its first commit, or at its last reset.
+
+    Attributes:
+        source_offset: The first source offset that was to be taken in.
+        sink_offset: Where the sink ended then.
+        duplicates_offset: Where the duplicates topic ended then; `NO_TOPIC` without one.
+        quarantine_offset: Where the quarantine ended then; `NO_TOPIC` without one.
+        known_before: How many source offsets right below ``source_offset`` the state knows all the same: 0 at a
+            first commit, what a reset has recomputed or kept otherwise.
+        reset_ms: When the reset was that made it, in ms since 1970; 0: at a first commit, or nobody said.
+        beginning: Where each partition of the source ended when the pipeline began, if it began there.
+    """
+
+    source_offset: int
+    sink_offset: int
+    duplicates_offset: int = NO_TOPIC
+    quarantine_offset: int = NO_TOPIC
+    known_before: int = 0
+    reset_ms: int = 0
+    beginning: tuple[int, ...] = ()
+
+    @property
+    def by_reset(self) -> bool:
+        """Whether a reset made it; one of before they were dated, and that kept nothing, cannot be told."""
+        return bool(self.reset_ms or self.known_before)
+
+    @property
+    def known_from(self) -> int:
+        """The first source offset that the state knows: whoever recomputes it begins there."""
+        return self.source_offset - self.known_before
+
+    def encode(self) -> bytes:
+        """Return the value under `ORIGIN_KEY`."""
+        outputs = self.sink_offset, self.duplicates_offset, self.quarantine_offset
+        if self.beginning:
+            fields = self.source_offset, *outputs, self.known_before, self.reset_ms
+            ends = struct.pack(f">I{len(self.beginning)}q", len(self.beginning), *self.beginning)
+            return sealed(ORIGIN_KEY, _DATED_ORIGIN.pack(_BEGUN_VERSION, *fields) + ends)
+        if self.reset_ms:
+            fields = self.source_offset, *outputs, self.known_before, self.reset_ms
+            return sealed(ORIGIN_KEY, _DATED_ORIGIN.pack(_DATED_VERSION, *fields))
+        if not self.known_before:
+            return sealed(ORIGIN_KEY, _ORIGIN.pack(_VERSION, self.source_offset, *outputs))
+        body = _KNOWING_ORIGIN.pack(_KNOWING_VERSION, self.source_offset, *outputs, self.known_before)
+        return sealed(ORIGIN_KEY, body)
+
+    @classmethod
+    def decode(cls, value: bytes) -> Origin:
+        """Read a value.
+
+        Raises:
+            CorruptStateError: It is not one, or not whole.
+        """
+        if value[:1] == bytes([_BEGUN_VERSION]):
+            body = opened(ORIGIN_KEY, value, max(0, len(value) - CRC.size), _BEGUN_VERSION)
+            try:
+                _, *offsets = _DATED_ORIGIN.unpack_from(body)
+                (count,) = _COUNT.unpack_from(body, _DATED_ORIGIN.size)
+                ends = struct.unpack(f">{count}q", body[_DATED_ORIGIN.size + _COUNT.size :])
+            except struct.error as error:
+                raise CorruptStateError(f"the value under {ORIGIN_KEY!r} is cut") from error
+            return replace(cls(*offsets), beginning=ends)
+        if value[:1] == bytes([_DATED_VERSION]):
+            body = opened(ORIGIN_KEY, value, _DATED_ORIGIN.size, _DATED_VERSION)
+            _, *offsets = _DATED_ORIGIN.unpack(body)
+        elif value[:1] == bytes([_KNOWING_VERSION]):
+            body = opened(ORIGIN_KEY, value, _KNOWING_ORIGIN.size, _KNOWING_VERSION)
+            _, *offsets = _KNOWING_ORIGIN.unpack(body)
+        else:
+            _, *offsets = _ORIGIN.unpack(opened(ORIGIN_KEY, value, _ORIGIN.size))
+        return cls(*offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalMark:
+    """How far the local state has taken in the changelog.
+
+    Attributes:
+        changelog_offset: The first changelog offset not yet taken in.
+        state_id: As in `Position`: a mark of another state says nothing about this one.
+    """
+
+    changelog_offset: int
+    state_id: bytes
+
+    def encode(self) -> bytes:
+        """Return the value under `LOCAL_KEY`."""
+        return sealed(LOCAL_KEY, _LOCAL.pack(_VERSION, self.changelog_offset, self.state_id))
+
+    @classmethod
+    def decode(cls, value: bytes) -> LocalMark:
+        """Read a value.
+
+        Raises:
+            CorruptStateError: It is not one, or not whole.
+        """
+        _, offset, state_id = _LOCAL.unpack(opened(LOCAL_KEY, value, _LOCAL.size))
+        return cls(offset, state_id)
