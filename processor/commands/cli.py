@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from processor.errors import EXIT_DONE, EXIT_FAILED, ConfigError, SeqmarkError, StopError
+from processor.errors import EXIT_DONE, EXIT_FAILED, SeqmarkError, StopError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,10 +81,10 @@ class Commands(click.Group):
             name = str(ctx.invoked_subcommand)
             if name in _UNTIL_STOPPED:
                 ctx.exit(EXIT_DONE)
-            _tell(StopError(f"{name} was interrupted: {_INTERRUPTED.get(name, 'it is not done')}"))
+            _say(StopError(f"{name} was interrupted: {_INTERRUPTED.get(name, 'it is not done')}"))
             ctx.exit(EXIT_FAILED)
         except SeqmarkError as error:
-            _tell(error)
+            _say(error)
             ctx.exit(error.exit_code)
 
 
@@ -109,16 +109,11 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     handler(number, frame)
 
 
-def _tell(error: SeqmarkError) -> None:
+def _say(error: SeqmarkError) -> None:
     # rich is slow to import, and most calls go well.
-    from processor.commands.console import count, say, say_problems  # noqa: PLC0415 - see above
+    from processor.commands.console import say_error  # noqa: PLC0415 - see above
 
-    if isinstance(error, ConfigError):
-        number = count(len(error.problems), "problem")
-        say(f"{number} in the config, nothing was started:", "bold red")
-        say_problems(error.problems)
-    else:
-        say(f"seqmark: {error}", "bold red")
+    say_error(error)
 
 
 def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's callback

@@ -15,10 +15,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from processor.errors import ConfigError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from processor.errors import Problem
+    from processor.errors import Problem, SeqmarkError
 
 # Not exists=True: a file that is missing is reported as every other problem of the config.
 config_option = click.option(
@@ -58,6 +60,15 @@ def say_problems(problems: Iterable[Problem], level: str = "problem") -> None:
         line.append(problem.key, style=STYLES[level])
         line.append(f": {problem.message}" if problem.key else problem.message)
         console.print(line, soft_wrap=True)
+
+
+def say_error(error: SeqmarkError) -> None:
+    """Tell people what ended a command."""
+    if isinstance(error, ConfigError):
+        say(f"{count(len(error.problems), 'problem')} in the config, nothing was started:", "bold red")
+        say_problems(error.problems)
+    else:
+        say(f"seqmark: {error}", "bold red")
 
 
 def table_on_stdout(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int]) -> None:

@@ -9,12 +9,12 @@ import resource
 import signal
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 import click
 
 from processor.commands import live
-from processor.commands.console import config_option, say, say_problems
+from processor.commands.console import config_option, say_error, say_problems
 from processor.config.load import load, require_pipelines
 from processor.errors import EXIT_DONE, SeqmarkError
 from processor.ops.memory_limit import few_arenas
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from schemas.config import Settings
-
-LAST_ROUNDS = 3
-LAST_ROUND_S = 0.1
-"""Cancelled tasks end at once or not at all: with the 9 s of `processor.worker.app.STOP_S`, within the 10 s."""
 
 
 @click.command()
@@ -74,7 +70,26 @@ def _end(number: int, frame: FrameType | None) -> None:
     live.end(EXIT_DONE)
 
 
-async def _run(settings: Settings, *, drain: bool) -> None:
+async def _run(settings: Settings, *, drain: bool) -> Never:
+    """Work, and end the process here, in the loop, which listens to signals to the last.
+
+    Behind the loop SIGTERM would end it by its default, with another exit code, for the second that Python
+    takes to come down; and `asyncio.run` would wait without a bound for a call that hangs. Nothing is
+    lost: the next owner's fence aborts what is open.
+    """
+    code = EXIT_DONE
+    try:
+        await _work(settings, drain=drain)
+    except SeqmarkError as error:
+        say_error(error)
+        code = error.exit_code
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+async def _work(settings: Settings, *, drain: bool) -> None:
     # The client of the broker, numba and faust are slow to import: a config that is wrong is said at once.
     from processor.kafka.topics.ensure import ensure  # noqa: PLC0415 - see above
     from processor.ops import logs  # noqa: PLC0415 - see above
@@ -85,33 +100,6 @@ async def _run(settings: Settings, *, drain: bool) -> None:
     report = await ensure(settings, create=settings.worker.create_topics)
     say_problems(report.warnings, "warning")
     report.require(growing=True)
-    try:
-        metrics = Metrics()
-        async with live.shown(settings, metrics, drain=drain):
-            await run_worker(settings, metrics, drain=drain)
-    except SeqmarkError as error:
-        await _end_what_is_left(error)
-        raise
-    await _end_what_is_left()
-
-
-async def _end_what_is_left(error: SeqmarkError | None = None) -> None:
-    """End the tasks that giving up in time has left behind, and the process where they do not end.
-
-    `asyncio.run` would wait for them without a bound: where a call to the broker hangs, Faust starts the
-    agent again that is cancelled in it. Nothing is lost: the next owner's fence aborts what is open.
-    """
-    this = asyncio.current_task()
-    for _ in range(LAST_ROUNDS):
-        left = [task for task in asyncio.all_tasks() if task is not this]
-        if not left:
-            return
-        for task in left:
-            task.cancel()
-        await asyncio.wait(left, timeout=LAST_ROUND_S)
-    if error is not None:
-        say(f"seqmark: {error}", "bold red")
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(EXIT_DONE if error is None else error.exit_code)
+    metrics = Metrics()
+    async with live.shown(settings, metrics, drain=drain):
+        await run_worker(settings, metrics, drain=drain)

@@ -96,11 +96,16 @@ class _Coordinator(GroupCoordinator):  # type: ignore[misc]  # aiokafka is untyp
 
     Its heartbeats carry no instance id, so the broker cannot tell us that we were fenced, only that it does
     not know our member id; aiokafka would join again and fence the other, for ever in turns. A member that
-    is forgotten sooner than its session can have ended was replaced.
+    is forgotten sooner than its session can have ended was replaced; it joins no more.
     """
 
     replaced: Callable[[], None] | None = None
     _known_at = -math.inf
+    _is_replaced = False
+
+    async def _on_join_complete(self, *joined: Any) -> None:
+        self._known_at = time.monotonic()
+        await super()._on_join_complete(*joined)
 
     async def _do_heartbeat(self) -> bool:
         sent, member = time.monotonic(), self.member_id
@@ -108,8 +113,16 @@ class _Coordinator(GroupCoordinator):  # type: ignore[misc]  # aiokafka is untyp
         if going_on:
             self._known_at = sent
         elif self.replaced is not None and self.member_id != member and self._is_young():
+            self._is_replaced = True
             self.replaced()
         return going_on
+
+    async def _do_rejoin_group(self, subscription: Any) -> bool:
+        if self._is_replaced:
+            # Until `close`, for slots take a moment to give up: joining meanwhile would end the other as well.
+            await asyncio.wait([self._closing])
+            return False
+        return bool(await super()._do_rejoin_group(subscription))
 
     def _is_young(self) -> bool:
         return bool(time.monotonic() - self._known_at < self._session_timeout_ms / 1000)

@@ -120,7 +120,15 @@ _EXPECTED: Mapping[Any, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 _ATTRIBUTES: Mapping[Any, tuple[str, ...]] = {
-    GroupCoordinator: ("request_rejoin", "close", "_push_error_to_user", "_send_req", "_do_heartbeat"),
+    GroupCoordinator: (
+        "request_rejoin",
+        "close",
+        "_push_error_to_user",
+        "_send_req",
+        "_do_heartbeat",
+        "_do_rejoin_group",
+        "_on_join_complete",
+    ),
     SubscriptionState: ("subscribe", "fetch_context", "register_fetch_waiters", "abort_waiters"),
     AIOKafkaAdminClient: ("_send_request",),
     AIOKafkaConnection: ("connect", "connected", "send", "close", "_do_sasl_handshake", "_handle_frame"),

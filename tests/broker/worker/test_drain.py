@@ -15,6 +15,7 @@ from tests.support.kafka.topics import (
     open_transactions,
     produce_transaction,
     sequences,
+    until,
 )
 from tests.support.worker.process import (
     contents,
@@ -53,6 +54,20 @@ def test_partitions_without_records_do_not_keep_it(broker: Broker, tmp_path: Pat
 
     assert ended.code == 0, ended.stderr
     assert sequences(read_topic(config.bootstrap_servers, config.sink), 3) == [1, 2]
+
+
+def test_signals_change_nothing_of_how_it_ends_until_it_has_ended(broker: Broker, tmp_path: Path) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path)
+
+    with start_worker(config, drain=True) as worker:
+        until(lambda: "drained: " in worker.stderr, "it is done")
+
+        def gone() -> bool:
+            worker.terminate()
+            return not worker.alive
+
+        until(gone, "it has ended")
+        assert worker.wait() == 0, worker.stderr
 
 
 def test_control_records_and_an_aborted_tail_count(broker: Broker, tmp_path: Path) -> None:
