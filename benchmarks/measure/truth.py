@@ -14,9 +14,12 @@ import numpy as np
 
 from processor.kafka.client import Client, TopicPartition
 from processor.kafka.offsets import bounds
-from processor.verify.streams import StreamReader
+from processor.kafka.reader import PartitionReader, StopReading
+from processor.wire.decode import Decoder
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from numpy.typing import NDArray
 
     from benchmarks.load import Load
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 PATIENCE_S = 15.0
 """A system may commit its offsets a moment before what it has written: Flink commits the sink after them."""
 POLL_S = 0.2
+_POLICY = StopReading(damage="", loss="")
 
 
 class WrongOutputError(Exception):
@@ -50,12 +54,15 @@ async def check(
     client = await Client.open({"bootstrap_servers": bootstrap_servers}, "bench-check", [topic])
     try:
         deadline = time.monotonic() + PATIENCE_S
-        reader, repeats = StreamReader(client), 0
+        decoder, repeats = Decoder(), 0
         for partition in range(load.partitions):
             tp = TopicPartition(topic, partition)
             while True:
                 try:
-                    repeats += await _check(reader, tp, load, guarantee, timestamps=timestamps)
+                    limits = (await bounds(client, [tp]))[tp]
+                    reader = PartitionReader(client, decoder, tp, _POLICY, ahead=True)
+                    pieces = reader.columns(limits.start, limits.stable)
+                    repeats += await _check(pieces, tp, load, guarantee, timestamps=timestamps)
                     break
                 except MissingError:
                     if time.monotonic() > deadline:
@@ -67,13 +74,17 @@ async def check(
 
 
 async def _check(
-    reader: StreamReader, tp: TopicPartition, load: Load, guarantee: Guarantee, *, timestamps: bool
+    pieces: AsyncIterator[tuple[Columns, int]],
+    tp: TopicPartition,
+    load: Load,
+    guarantee: Guarantee,
+    *,
+    timestamps: bool,
 ) -> int:
-    limits = (await bounds(reader.client, [tp]))[tp]
     passing = load.passing(tp.partition)
     found = np.zeros(passing, np.int64)
     at = 0
-    async for columns, _ in reader.pieces(tp, limits.start, limits.stable):
+    async for columns, _ in pieces:
         numbers = read_numbers(columns, load, tp.partition, timestamps=timestamps)
         if guarantee == "exactly_once":
             wanted = np.arange(at, at + numbers.size)

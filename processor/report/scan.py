@@ -1,34 +1,33 @@
-"""What is in the partitions of a topic between two offsets? Column by column, read_committed, each once.
+"""Reads a topic's partitions for the report, and notes what cannot be read.
 
 Unlike a worker, a report goes on where it can: what could not be read becomes a sentence for its reader.
 """
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
+from typing_extensions import override
 
 from processor.errors import RebuildError, StopError
-from processor.kafka.fetch import Fetcher, OutOfRangeError
 from processor.kafka.offsets import bounds
-from processor.wire.decode import Decoder, UndecodableError
+from processor.kafka.reader import PartitionReader, ReadPolicy
+from processor.wire.decode import Decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from processor.engine.batch.columns import Columns
     from processor.kafka.client import Client, TopicPartition
-    from processor.wire.decode import Chunk
-
-EMPTY_FETCHES = 60
-"""Half a second each: a leader that says nothing for this long is not going to."""
+    from processor.kafka.fetch import OutOfRangeError
+    from processor.wire.decode import UndecodableError
 
 
 @dataclass(slots=True)
 class Scanned:
-    """What a scan met.
+    """The outcome of a scan.
 
     Attributes:
         records: By partition, aborted ones and control records left out.
@@ -39,8 +38,31 @@ class Scanned:
     problems: list[str] = field(default_factory=list)
 
 
+class _Note(ReadPolicy):
+    """Goes on wherever it can, and adds a sentence to ``problems``."""
+
+    def __init__(self, client: Client, problems: list[str]) -> None:
+        self._client = client
+        self._problems = problems
+
+    @override
+    def after_damage(self, name: str, error: UndecodableError, stop: int) -> int:
+        self._problems.append(f"{name} was read up to a damaged batch: {error}.")
+        return stop
+
+    @override
+    async def after_loss(self, name: str, error: OutOfRangeError, stop: int) -> int:
+        tp = error.partition
+        start = (await bounds(self._client, [tp]))[tp].start
+        at = min(max(start, error.position + 1), stop)
+        self._problems.append(
+            f"Retention removed offsets {error.position} to {at - 1} of {name} while it was read."
+        )
+        return at
+
+
 class Scanner:
-    """Reads topics with one client; owns the decoder's buffer."""
+    """Reads topics over one client; owns the decoder's buffer."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -52,7 +74,7 @@ class Scanner:
         take: Callable[[int, Columns], None],
         progress: Callable[[int], None],
     ) -> Scanned:
-        """Give every record between the offsets to ``take``, once, in order within a partition.
+        """Give every record between the offsets to ``take``, once, one partition after the other.
 
         Args:
             spans: First offset, and the one to stop before; the latter at or below the last stable offset.
@@ -62,53 +84,20 @@ class Scanner:
         Raises:
             StopError: Nothing comes from the broker.
         """
-        scanned = Scanned(dict.fromkeys((tp.partition for tp in spans), 0))
-        positions = {tp: start for tp, (start, stop) in spans.items() if start < stop}
-        fetcher, empty = Fetcher(self._client), 0
-        while positions:
-            before = dict(positions)
+        scanned = Scanned()
+        policy = _Note(self._client, scanned.problems)
+        for tp, (start, stop) in spans.items():
+            reader = PartitionReader(self._client, self._decoder, tp, policy, ahead=True)
+            records, at = 0, start
             try:
-                for chunk in await fetcher.fetch(positions):
-                    tp = next(each for each in positions if each.partition == chunk.partition)
-                    positions[tp] = self._open(chunk, spans[tp][1], take, scanned)
-            except OutOfRangeError as error:
-                positions[error.partition] = await self._earliest(error, spans, scanned)
+                async with aclosing(reader.columns(start, stop)) as pieces:
+                    async for columns, after in pieces:
+                        take(tp.partition, columns)
+                        records += len(columns)
+                        progress(after - at)
+                        at = after
             except RebuildError as error:
-                raise StopError(f"a topic cannot be read: {error}") from error
-            progress(sum(min(positions[tp], spans[tp][1]) - before[tp] for tp in before))
-            empty = 0 if positions != before else empty + 1
-            if empty >= EMPTY_FETCHES:
-                stuck = ", ".join(f"{tp.topic}:{tp.partition} at {at}" for tp, at in positions.items())
-                raise StopError(f"nothing more comes from {stuck}: is the cluster well?")
-            positions = {tp: at for tp, at in positions.items() if at < spans[tp][1]}
+                raise StopError(f"a topic cannot be read: {error}. Is the cluster well?") from error
+            progress(stop - at)
+            scanned.records[tp.partition] = records
         return scanned
-
-    def _open(self, chunk: Chunk, stop: int, take: Callable[[int, Columns], None], scanned: Scanned) -> int:
-        """Take one chunk in and return the position after it."""
-        if not chunk.data:
-            # Compaction can leave nothing between a position and the last stable offset.
-            return max(chunk.position, min(chunk.last_stable_offset, stop))
-        at = chunk.position
-        try:
-            for piece in self._decoder.pieces(chunk):
-                wanted = int(np.searchsorted(piece.columns.offset, stop))
-                take(chunk.partition, piece.columns.rows(0, wanted))
-                scanned.records[chunk.partition] += wanted
-                at = piece.next_offset
-        except UndecodableError as error:
-            scanned.problems.append(f"{chunk.topic}:{chunk.partition} was read up to a damaged batch: {error}.")
-            return stop
-        return at
-
-    async def _earliest(
-        self, error: OutOfRangeError, spans: Mapping[TopicPartition, tuple[int, int]], scanned: Scanned
-    ) -> int:
-        """Return where to go on: retention removes records while we read, too."""
-        tp, stop = error.partition, spans[error.partition][1]
-        start = (await bounds(self._client, [tp]))[tp].start
-        at = min(max(start, error.position + 1), stop)
-        scanned.problems.append(
-            f"Retention removed offsets {error.position} to {at - 1} of {tp.topic}:{tp.partition} while it was "
-            "read."
-        )
-        return at

@@ -21,12 +21,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from processor.engine.verdict import Fault
 from processor.errors import FencedError, RebuildError, StopError, reset_command
 from processor.judges.definition import definition
 from processor.judges.exact import ExactIds
 from processor.judges.factory import make_reset_judge, renewals_said
-from processor.kafka.changelog import ChangelogPartition, PartitionReader
+from processor.kafka.changelog import ChangelogPartition
 from processor.kafka.client import Client, KafkaError, TopicPartition, check_aiokafka
 from processor.kafka.group.readers import readers
 from processor.kafka.offsets import bounds, committed, offsets_at
@@ -51,6 +50,7 @@ from processor.reset.decide import (
     touched,
     wanted,
 )
+from processor.reset.records import replayed_source, too_large, window_end_ms
 from processor.reset.replay import Replay, Replayed
 from processor.state.belonging import SEE, require_own
 from processor.state.changelog_head import ChangelogHead, read_head
@@ -60,7 +60,6 @@ from processor.state.restore import restore, settled
 from processor.state.table import Table
 from processor.wire.decode import Decoder
 from processor.wire.encode import Encoder, plain_batch
-from processor.wire.quarantine import called
 from schemas.changelog.position import NO_BATCH
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
 from schemas.config import InsertIdDedup
@@ -73,7 +72,6 @@ if TYPE_CHECKING:
     from processor.kafka.topics.plan import ClusterView
     from processor.pipeline.slot_pipeline import Topics
     from processor.reset.decide import Target
-    from processor.wire.decode import UndecodableError
     from schemas.changelog.position import Origin, Position
     from schemas.config import Pipeline, Settings
 
@@ -99,31 +97,6 @@ class _Made:
     judge: Judge
     position: Position
     done: ResetResult
-
-
-class _Source(PartitionReader):
-    """Steps over what cannot be decoded, as the judging does afterwards."""
-
-    def behind(self, error: UndecodableError, stop: int) -> int:
-        """See `PartitionReader.behind`: later records last for a window less easily."""
-        if error.next_offset is None:
-            raise StopError(
-                f"{self.name}: {error}, nor can it be told where the next one begins: whether what is retained "
-                "lasts for a window is not known. With --forget the state begins empty"
-            ) from error
-        return min(error.next_offset, stop)
-
-
-class _Quarantine(PartitionReader):
-    """Stops: what was too large would be remembered as if it were in the sink, and its resend dropped."""
-
-    def behind(self, error: UndecodableError, stop: int) -> int:
-        """See `PartitionReader.behind`."""
-        del stop
-        raise StopError(
-            f"{self.name}: {error}: which records were too large for the sink cannot be told, and the state "
-            "cannot be made. With --forget it begins empty"
-        ) from error
 
 
 class Reset:
@@ -325,17 +298,8 @@ class Reset:
         # By arrival they are all of now.
         if not isinstance(dedup, InsertIdDedup) or dedup.time == "arrival" or start >= to:
             return False
-        source = _Source(self._client, self._decoder, tp.topic, tp.partition)
-        first_ms: int | None = None
-        async for columns, _ in source.columns(start, to):
-            if len(columns):
-                first_ms = int(columns.timestamp[0])
-                break
-        if first_ms is None:
-            return False
-        last_ms = first_ms + dedup.window
-        after = (await offsets_at(self._client, [tp], last_ms))[tp]
-        if after is None or after >= to:
+        last_ms = await window_end_ms(self._client, self._decoder, tp, (start, to), dedup.window)
+        if last_ms is None:
             return False
         self._least_ms[tp.partition] = last_ms
         return True
@@ -365,14 +329,11 @@ class Reset:
                 judge.recall(await self._noted(step))
             position = replace(position, batch_offset=before.batch_offset, batch_crc=before.batch_crc)
         judge.load(table)
-        limit_bytes, too_large = self._topics.sink_limit_bytes, await self._too_large(step)
-        replay = Replay(self._client, self._decoder, Encoder(), limit_bytes, advance, too_large)
-        done = await replay.run(
-            TopicPartition(self._topics.source, step.partition),
-            (step.judge_from, step.to_offset),
-            judge,
-            to_the_end=step.state is ResetState.KEPT,
-        )
+        tp = TopicPartition(self._topics.source, step.partition)
+        source = replayed_source(self._client, self._decoder, tp, kept=step.state is ResetState.KEPT)
+        skipped = await self._too_large(step)
+        replay = Replay(source, Encoder(), self._topics.sink_limit_bytes, advance, skipped)
+        done = await replay.run(step.judge_from, step.to_offset, judge)
         if done.batch_offset != NO_BATCH:
             position = replace(position, batch_offset=done.batch_offset, batch_crc=done.batch_crc)
         judge.restate()
@@ -381,14 +342,10 @@ class Reset:
         return _Made(judge, position, ResetResult(step, done))
 
     async def _too_large(self, step: PartitionStep) -> set[tuple[int, int]]:
-        """Return what the quarantine calls too large, see `called`: the sink may take more now."""
-        number, name, found = step.partition, self._topics.quarantine, set[tuple[int, int]]()
-        if name is not None and step.offsets:
-            quarantine = _Quarantine(self._client, self._decoder, name, number)
-            limits = await quarantine.bounds()
-            async for columns, _ in quarantine.columns(limits.start, limits.stable):
-                found.update(called(columns, Fault.TOO_LARGE, f"{self._topics.source}:{number}"))
-        return found
+        if self._topics.quarantine is None or not step.offsets:
+            return set()
+        tp = TopicPartition(self._topics.quarantine, step.partition)
+        return await too_large(self._client, self._decoder, tp, self._topics.source)
 
     async def _noted(self, step: PartitionStep) -> list[tuple[int, int]] | None:
         """Return what the changelog says of the clock since the state began; None: not all is there."""

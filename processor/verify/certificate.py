@@ -7,7 +7,6 @@ that memory does not grow with the number of partitions.
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -15,12 +14,14 @@ from processor.errors import StopError
 from processor.kafka.client import Client, KafkaError, TopicPartition, check_aiokafka
 from processor.kafka.offsets import bounds, committed
 from processor.kafka.options import client_options
+from processor.kafka.reader import PartitionReader, StepOver
 from processor.kafka.topics.ensure import changelog_topic, connected, describe
 from processor.verify.partition import Outputs, PartitionCheck
 from processor.verify.report import VerifyReport
 from processor.verify.shared_topics import others
-from processor.verify.span import find_limits, moved_on
-from processor.verify.streams import PATIENCE_S, BrokenBatchError, OutputStream, StreamReader
+from processor.verify.span import find_span, moved_on
+from processor.verify.streams import LOST, PATIENCE_S, OutputStream, reader
+from processor.wire.decode import Decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,10 +31,9 @@ if TYPE_CHECKING:
     from processor.verify.span import VerifySpan
     from schemas.config import Pipeline, Settings
 
-log = logging.getLogger(__name__)
-
 AT_ONCE = 2
 CLIENT_ID = "seqmark-verify"
+_AS_A_RESET = StepOver(damage="", loss=LOST, to_the_end=True)
 
 
 class Certificate:
@@ -124,18 +124,18 @@ class Certificate:
         """
         reports: list[VerifyReport | None] = [None] * len(self._work)
         turn = iter(range(len(self._work)))
-        told = 0
+        reported = 0
 
         async def work() -> None:
-            nonlocal told
+            nonlocal reported
             client = await self._connect()
             try:
-                readers = [StreamReader(client) for _ in range(4)]
+                decoders = [Decoder() for _ in range(4)]
                 for index in turn:
-                    reports[index] = await self._compare(readers, *self._work[index], advance)
-                    while told < len(reports) and (report := reports[told]) is not None:
+                    reports[index] = await self._compare(client, decoders, *self._work[index], advance)
+                    while reported < len(reports) and (report := reports[reported]) is not None:
                         done(report)
-                        told += 1
+                        reported += 1
             finally:
                 await client.close()
 
@@ -150,51 +150,51 @@ class Certificate:
 
     async def _compare(
         self,
-        readers: Sequence[StreamReader],
+        client: Client,
+        decoders: Sequence[Decoder],
         pipeline: Pipeline,
         partition: int,
         changelog: str | None,
         advance: Callable[[int], None],
     ) -> VerifyReport:
         shared = others(pipeline, self._settings.pipelines)
-        limits = await find_limits(readers[0], pipeline, partition, self._group, changelog, shared)
-        report = VerifyReport(pipeline.name, partition, limits.start, limits.stop, judged_from=limits.start)
-        report.other_rules = limits.other_rules
-        report.unjudged, report.reset_ms = limits.unjudged, limits.reset_ms
+        span = await find_span(client, decoders[0], pipeline, partition, self._group, changelog, shared)
+        report = VerifyReport(pipeline.name, partition, span.start, span.stop, judged_from=span.start)
+        report.other_rules = span.other_rules
+        report.unjudged, report.reset_ms = span.unjudged, span.reset_ms
         source = TopicPartition(pipeline.source, partition)
         streams = {
             topic: OutputStream(
-                reader, TopicPartition(topic, partition), *limits.outputs[topic], shared.get(topic)
+                client, decoder, TopicPartition(topic, partition), *span.outputs[topic], shared.get(topic)
             )
-            for topic, reader in zip(_outputs(pipeline), readers[1:], strict=False)
+            for topic, decoder in zip(_outputs(pipeline), decoders[1:], strict=False)
         }
         outputs = Outputs(
             streams[pipeline.sink],
             streams[pipeline.duplicates] if pipeline.duplicates else None,
             streams[pipeline.quarantine] if pipeline.quarantine else None,
-            limits.receipts_begin_late,
+            span.receipts_begin_late,
         )
-        clock = None if limits.recording is None else limits.recording.clock
-        check = PartitionCheck(pipeline, outputs, report, clock, limits.clock_known)
-        if limits.known_from < limits.start:
-            await _learn(readers, pipeline, limits, check)
-        at = limits.start
+        clock = None if span.recording is None else span.recording.clock
+        check = PartitionCheck(pipeline, outputs, report, clock, span.clock_known)
+        if span.known_from < span.start:
+            await _learn(client, decoders[0], pipeline, span, check)
+        at = span.start
         while True:
-            async with aclosing(readers[0].pieces(source, at, report.stop)) as pieces:
+            async with aclosing(reader(client, decoders[0], source).columns(at, report.stop)) as pieces:
                 async for columns, after in pieces:
-                    # What a fetch brings beyond the committed offset is not taken in yet.
-                    await check.take(columns.rows(0, int(columns.offset.searchsorted(report.stop))))
-                    advance(min(after, report.stop) - at)
-                    at = min(after, report.stop)
+                    await check.take(columns)
+                    advance(after - at)
+                    at = after
             await check.settle()
-            if report.given_up or not limits.committed or await check.exhausted():
+            if report.given_up or not span.committed or await check.exhausted():
                 break
             # A transaction becomes visible in one partition after the other: there may be output already whose
             # source offset is not committed yet.
-            further = await moved_on(readers[0].client, self._group, source, report.stop)
+            further = await moved_on(client, self._group, source, report.stop)
             if further is None:
                 break
-            if limits.recording is not None and not await limits.recording.reach(further, PATIENCE_S):
+            if span.recording is not None and not await span.recording.reach(further, PATIENCE_S):
                 raise StopError(
                     f"{source.topic}:{partition}: offset {further} is committed, and what the partition's "
                     "clock read up to there does not come to be seen in the changelog. Run it again"
@@ -205,33 +205,25 @@ class Certificate:
         await check.finish()
         for stream in streams.values():
             await stream.close()
-        report.pending = max(0, limits.stable - report.stop)
+        report.pending = max(0, span.stable - report.stop)
         return report
 
 
 async def _learn(
-    readers: Sequence[StreamReader], pipeline: Pipeline, limits: VerifySpan, check: PartitionCheck
+    client: Client, decoder: Decoder, pipeline: Pipeline, span: VerifySpan, check: PartitionCheck
 ) -> None:
     """Judge what the state remembers of before a reset, as the reset did."""
-    partition = check.partition
     if pipeline.quarantine is not None:
-        stop, held = limits.outputs[pipeline.quarantine]
-        quarantine = TopicPartition(pipeline.quarantine, partition)
-        async for columns, _ in readers[1].pieces(quarantine, held.start, stop):
-            check.recall(columns.rows(0, int(columns.offset.searchsorted(stop))))
-    source = TopicPartition(pipeline.source, partition)
-    at = limits.known_from
-    while at < limits.start:
-        try:
-            async with aclosing(readers[0].pieces(source, at, limits.start)) as pieces:
-                async for columns, after in pieces:
-                    check.learn(columns.rows(0, int(columns.offset.searchsorted(limits.start))))
-                    at = after
-            break
-        except BrokenBatchError as error:
-            # A reset has stepped over it: nothing of it is remembered.
-            log.warning("%s; it lies before the last reset, and is stepped over", error)
-            at = limits.start if error.next_offset is None else max(at + 1, error.next_offset)
+        stop, held = span.outputs[pipeline.quarantine]
+        quarantine = TopicPartition(pipeline.quarantine, check.partition)
+        async with aclosing(reader(client, decoder, quarantine).columns(held.start, stop)) as pieces:
+            async for columns, _ in pieces:
+                check.recall(columns)
+    source = TopicPartition(pipeline.source, check.partition)
+    before = PartitionReader(client, decoder, source, _AS_A_RESET, ahead=True)
+    async with aclosing(before.columns(span.known_from, span.start)) as pieces:
+        async for columns, _ in pieces:
+            check.learn(columns)
 
 
 def _outputs(pipeline: Pipeline) -> list[str]:

@@ -27,7 +27,7 @@ from processor.kafka.source_identity import check_same_source
 from processor.state.changelog_head import ChangelogHead, read_head
 from processor.state.clock_history import ClockHistory
 from processor.verify.shared_topics import without
-from processor.verify.streams import PATIENCE_S
+from processor.verify.streams import PATIENCE_S, reader
 from schemas.changelog.position import NO_TOPIC, Origin, Position
 from schemas.changelog.topic_ids import UNKNOWN_ID, TopicId
 from schemas.config import InsertIdDedup
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from processor.kafka.client import Client
     from processor.kafka.offsets import Bounds
     from processor.verify.shared_topics import Others
-    from processor.verify.streams import StreamReader
+    from processor.wire.decode import Decoder
     from schemas.config import Pipeline
 
 POLL_S = 0.1
@@ -85,20 +85,22 @@ class VerifySpan:
         return noted.known_from, noted.before_ms
 
 
-async def find_limits(
-    reader: StreamReader,
+async def find_span(
+    client: Client,
+    decoder: Decoder,
     pipeline: Pipeline,
     partition: int,
     group: str,
     changelog: str | None,
     shared: Mapping[str, Others],
 ) -> VerifySpan:
-    """Ask for the limits of one partition.
+    """Find out what to compare of one partition.
 
     Args:
-        reader: To read the changelog.
-        pipeline: Whose.
-        partition: Number.
+        client: Connections to all its topics.
+        decoder: Nobody else's meanwhile.
+        pipeline: Its pipeline.
+        partition: Its number.
         group: Consumer group.
         changelog: The pipeline's changelog; None where there is none.
         shared: By topic what tells records of other pipelines, see `processor.verify.shared_topics`.
@@ -106,12 +108,11 @@ async def find_limits(
     Raises:
         StopError: What has to be compared is not retained any more.
     """
-    client = reader.client
     source = TopicPartition(pipeline.source, partition)
     offset = await committed_offset(client, group, source)
     state, recording = ChangelogHead(), None
     if changelog is not None:
-        log = ChangelogPartition(client, reader.decoder, changelog, partition)
+        log = ChangelogPartition(client, decoder, changelog, partition)
         state, recording = await _said(log, pipeline)
     outputs = [
         topic for topic in (pipeline.sink, pipeline.duplicates, pipeline.quarantine) if topic is not None
@@ -124,7 +125,7 @@ async def find_limits(
         changelog is not None
         and state.position is None
         and offset is None
-        and not await _any_record(reader, wanted[1:], found, shared)
+        and not await _any_record(client, decoder, wanted[1:], found, shared)
     ):
         # No worker has come to it yet: a partition that was added, a pipeline that is just starting.
         ends = {topic: found[TopicPartition(topic, partition)] for topic in outputs}
@@ -230,14 +231,15 @@ def _require_clock(
 
 
 async def _any_record(
-    reader: StreamReader,
+    client: Client,
+    decoder: Decoder,
     outputs: Iterable[TopicPartition],
     limits: Mapping[TopicPartition, Bounds],
     shared: Mapping[str, Others],
 ) -> bool:
     """Whether there is a committed record in one of ``outputs``: it has to be explained, whoever wrote it."""
     for tp in outputs:
-        async with aclosing(reader.pieces(tp, limits[tp].start, limits[tp].stable)) as pieces:
+        async with aclosing(reader(client, decoder, tp).columns(limits[tp].start, limits[tp].stable)) as pieces:
             async for columns, _ in pieces:
                 theirs = shared.get(tp.topic)
                 if len(columns if theirs is None else without(columns, theirs)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from processor.commands.reset import PlaceParameter, TimeParameter
 from processor.engine.extract.sequence import HeaderSequence, SequenceFormat
 from processor.errors import ConfigError, StopError
 from processor.judges.watermark import PartitionWatermark
+from processor.kafka.client import TopicPartition
 from processor.kafka.group.assignor import SlotAssignor
 from processor.kafka.group.readers import GroupReader, readers_of
 from processor.kafka.offsets import Bounds
@@ -30,15 +32,18 @@ from processor.reset.decide import (
     touched,
     wanted,
 )
+from processor.reset.records import replayed_source, too_large, window_end_ms
 from processor.reset.replay import Replay, Replayed
 from processor.wire.encode import Encoder
 from schemas.changelog.position import Origin, Position
+from tests.support.kafka.log import LogClient
 from tests.support.wire import batches
-from tests.support.wire.batches import Record, by_hand, chunk
+from tests.support.wire.batches import Record, by_hand
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+TP = TopicPartition("t", 0)
 MINE, OTHER = b"definition 16 by", b"another definiti"
 POSITION = Position(100, 90, 7, MINE, b"state id 16 byte", 4)
 KNOWN = PartitionFacts("t:0", Bounds(0, 200, 200), POSITION, Origin(20, 0))
@@ -276,53 +281,86 @@ def spoiled(batch: bytes) -> bytes:
     return batch[:-1] + bytes([batch[-1] ^ 1])
 
 
-def taken(
-    data: Sequence[bytes], stop: int, *, position: int = 0, to_the_end: bool = False
-) -> tuple[int, int | None, Replayed]:
-    """Replay a chunk; return the position after it, the watermark and what was counted."""
+def replayed(
+    data: Sequence[bytes], stop: int, *, start: int = 0, kept: bool = False
+) -> tuple[int | None, int, Replayed]:
+    """Replay a log; return the watermark, how many offsets were reported as done, and what was counted."""
     judge: Any = PartitionWatermark(HeaderSequence(b"seq", SequenceFormat.TEXT))
-    replayed = Replayed()
-    replay = Replay(None, batches.DECODER, Encoder(), 1_000_000, lambda _: None)  # type: ignore[arg-type]  # nothing is fetched
-    what = replace(chunk(b"".join(data)), position=position)
-    at = replay._take(what, stop, judge, replayed, to_the_end=to_the_end)
-    return at, judge._staged.watermark, replayed
+    client: Any = LogClient(data)
+    done: list[int] = []
+    source = replayed_source(client, batches.DECODER, TP, kept=kept)
+    counted = asyncio.run(Replay(source, Encoder(), 1_000_000, done.append).run(start, stop, judge))
+    return judge._staged.watermark, sum(done), counted
 
 
 def test_records_from_the_end_on_change_nothing_wherever_in_a_batch_it_lies() -> None:
     data = [numbered(1, 2, 3, base=0), numbered(4, 5, 6, base=3), numbered(7, base=6)]
     for stop, watermark in ((1, 1), (3, 3), (5, 5), (6, 6)):
-        at, found, replayed = taken(data, stop)
-        assert (at, found, replayed.records) == (stop, watermark, stop)
-        assert replayed.batch_offset == (0 if stop <= 3 else 3)
+        found, done, counted = replayed(data, stop)
+        assert (done, found, counted.records) == (stop, watermark, stop)
+        assert counted.batch_offset == (0 if stop <= 3 else 3)
 
 
 def test_records_that_cannot_be_judged_are_counted_and_change_nothing() -> None:
     wrong = by_hand(
         [Record(0, 1000, None, b"v", ((b"seq", b"x"),)), Record(1, 1000, None, b"v", ((b"seq", b"3"),))]
     )
-    at, watermark, replayed = taken([wrong], 2)
-    assert (at, watermark, replayed.records, replayed.unjudged) == (2, 3, 2, 1)
+    watermark, done, counted = replayed([wrong], 2)
+    assert (done, watermark, counted.records, counted.unjudged) == (2, 3, 2, 1)
 
 
-@pytest.mark.parametrize("to_the_end", [False, True])
-def test_a_spoiled_batch_is_stepped_over_and_what_follows_is_fetched_again(*, to_the_end: bool) -> None:
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_spoiled_batch_is_stepped_over_and_what_follows_is_judged(*, kept: bool) -> None:
     data = [numbered(1, 2, base=0), spoiled(numbered(30, 31, 32, base=2)), numbered(4, base=5)]
-    at, watermark, _ = taken(data, 6, to_the_end=to_the_end)
-    assert (at, watermark) == (5, 2)
-    assert taken(data, 4, to_the_end=to_the_end)[0] == 4
+    assert replayed(data, 6, kept=kept)[:2] == (4, 6)
+    assert replayed(data, 4, kept=kept)[:2] == (2, 4)
     # A fetch that begins inside it.
-    assert taken(data[1:], 6, position=3, to_the_end=to_the_end)[0] == 5
+    assert replayed(data[1:], 6, start=3, kept=kept)[:2] == (4, 3)
 
 
 def test_a_spoiled_batch_behind_the_end_is_none_of_our_business() -> None:
     data = [numbered(1, 2, base=0), spoiled(numbered(30, base=2))]
-    assert taken(data, 2)[:2] == (2, 2)
+    assert replayed(data, 2)[:2] == (2, 2)
 
 
 def test_where_nobody_can_tell_where_the_next_batch_begins_only_a_reset_forward_goes_on() -> None:
-    good = numbered(1, 2, base=0)
     lost = bytearray(numbered(3, base=2))
     lost[16] = 7  # a magic byte that Kafka does not know
-    with pytest.raises(StopError, match="the state cannot be recomputed"):
-        taken([good, bytes(lost)], 9)
-    assert taken([good, bytes(lost)], 9, to_the_end=True)[:2] == (9, 2)
+    data = [numbered(1, 2, base=0), bytes(lost), numbered(9, base=9)]
+    with pytest.raises(StopError, match=r"the state cannot be recomputed\. With --forget"):
+        replayed(data, 9)
+    assert replayed(data, 9, kept=True)[:2] == (2, 9)
+
+
+# ---------------------------------------------------------------- damage and loss
+
+
+def a_window(client: LogClient) -> None:
+    connections: Any = client
+    asyncio.run(window_end_ms(connections, batches.DECODER, TP, (0, 3), 1000))
+
+
+def the_quarantine(client: LogClient) -> None:
+    connections: Any = client
+    asyncio.run(too_large(connections, batches.DECODER, TopicPartition("bad", 1), "t"))
+
+
+@pytest.mark.parametrize(
+    ("reads", "damage"),
+    [
+        (a_window, "^t:0: .* lasts for a window. With --forget the state begins empty$"),
+        (the_quarantine, "^bad:1: .* too large for the sink .* With --forget it begins empty$"),
+    ],
+)
+def test_what_a_reset_says_of_source_and_quarantine_names_them_and_what_can_be_done(
+    reads: Callable[[LogClient], None], damage: str
+) -> None:
+    lost = bytearray(numbered(3, base=0))
+    lost[16] = 7
+    with pytest.raises(StopError, match=damage):
+        reads(LogClient([bytes(lost)], end=3))
+    # Retention takes what has just been there.
+    gone = LogClient([numbered(1, base=9)])
+    gone.trimmed_to = 9
+    with pytest.raises(StopError, match=r"is gone: .* removed it meanwhile\. Run the same reset again$"):
+        reads(gone)

@@ -59,9 +59,10 @@ def test_a_recording_of_the_state_of_a_source_before_is_not_in_the_certificate(
         name="p", source="raw", sink="clean", duplicates=None, quarantine=None, dedup=DEDUP
     )
     monkeypatch.setattr(span, "definition", lambda _: bytes(16))
-    reader: Any = SimpleNamespace(client=SimpleNamespace(ids={"raw": NOW}), decoder=None)
+    client: Any = SimpleNamespace(ids={"raw": NOW})
+    decoder: Any = None
 
-    found = asyncio.run(span.find_limits(reader, pipeline, 0, "a", "changelog", {}))
+    found = asyncio.run(span.find_span(client, decoder, pipeline, 0, "a", "changelog", {}))
 
     assert (found.recording is noted) is taken
     # Nor is the group followed: what comes next would be judged by a clock that nobody knows.
