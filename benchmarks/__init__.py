@@ -1,1 +1,1 @@
-"""How fast is it? `make bench`; results are in `benchmarks/results/`."""
+"""Measures throughput, latency and cost: `make bench`; results are in `benchmarks/results/`."""

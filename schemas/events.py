@@ -1,4 +1,4 @@
-"""What does a click look like? The event of the demo, and the first model for the Spark side.
+"""The click event of the demo, and the first model for the Spark side.
 
 As compact JSON about 140 bytes. ``amount`` is a string there, as pydantic writes decimals: a reader
 that takes numbers for doubles would round money.

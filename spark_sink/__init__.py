@@ -1,1 +1,1 @@
-"""Spark reads the clean topics: the only place that imports pyspark."""
+"""The Spark side: reads the clean topics, and is the only importer of pyspark."""

@@ -1,4 +1,4 @@
-"""What does a failed query mean, and what is to be done? Spark's exceptions in words for an operator."""
+"""Explains the failure of a query, and what to do, in an operator's words."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from typing import NamedTuple
 
 from processor.errors import StopError
-from spark_sink.outputs import raised_in_batch
+from spark_sink.outputs.output import raised_in_batch
 
 
-class _Known(NamedTuple):
+class _Remedy(NamedTuple):
     """A failure that has a remedy."""
 
     signs: str
@@ -18,35 +18,35 @@ class _Known(NamedTuple):
 
 
 # The first that fits counts.
-_KNOWN = (
-    _Known(
+_REMEDIES = (
+    _Remedy(
         r"may have been (?:lost|missed)|KAFKA_DATA_LOSS|OffsetOutOfRange|CANNOT_FETCH|isn't in the range",
         "retention (or a deletion) has removed records from {topic} before they were read, or the topic was "
         "made anew. Counting on would leave them out silently. To go on without them: seqmark sink "
         "--accept-loss; to count what is there from the beginning: remove output, checkpoint and aside folder",
     ),
-    _Known(
+    _Remedy(
         r"UnknownTopicOrPartition|does not exist|UNKNOWN_TOPIC",
         "topic {topic} does not exist: the worker or `seqmark topics` creates it",
     ),
-    _Known(
+    _Remedy(
         r"CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|ConcurrentModification",
         "another process writes the same checkpoint; a sink runs once at a time",
     ),
-    _Known(
+    _Remedy(
         r"STATE_STORE_\w*SCHEMA_NOT_COMPATIBLE|STREAMING_STATEFUL_OPERATOR_NOT_MATCH|STATE_STORE_INVALID",
         "the aggregate was changed, and the state of the old one does not fit. Aggregates, windows and groups "
         "of a sink stay; give the new one another name, output and checkpoint",
     ),
-    _Known(
+    _Remedy(
         r"No space left on device|DiskErrorException|[Dd]isk quota",
         "a disk is full. Nothing is counted twice: make room and start again",
     ),
-    _Known(
+    _Remedy(
         r"No resolvable bootstrap urls|TimeoutException|DisconnectException",
         "the broker does not answer. Nothing is counted twice: start again when it does",
     ),
-    _Known(
+    _Remedy(
         r"ARITHMETIC_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE|NUMERIC_OUT_OF_SUPPORTED_RANGE",
         "a sum has outgrown its type; aggregate narrower numbers, or smaller windows",
     ),
@@ -67,7 +67,7 @@ def explain(name: str, topic: str, error: BaseException) -> StopError:
 
 
 def _meaning(text: str) -> str:
-    return next((known.meaning for known in _KNOWN if re.search(known.signs, text)), "")
+    return next((remedy.meaning for remedy in _REMEDIES if re.search(remedy.signs, text)), "")
 
 
 def _causes(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""How does the driver read and write its small files, wherever a checkpoint lies?
+"""Reads and writes the driver's small files, wherever a checkpoint lies.
 
 Through Hadoop's file systems, as Spark does: a path may be a folder of this machine or `s3a://...`.
 """

@@ -1,4 +1,4 @@
-"""How do the sinks of a config run? One query a sink, several in one process, until they end or are stopped.
+"""Runs the sinks of a config: one query per sink, several in one process, until they end or are stopped.
 
 The steps of a start, a sink at a time: 1. the checkpoint's lock; 2. what it has counted is compared with the
 config, and its topic with the one that is there; 3. what was left to be written aside, which also finds a
@@ -28,7 +28,8 @@ from schemas.event import EventModel, aggregate_columns
 from spark_sink.failures import explain
 from spark_sink.files import Files
 from spark_sink.lock import checkpoint_lock
-from spark_sink.outputs import OutputPlace, StoppedError, open_output
+from spark_sink.outputs import open_output
+from spark_sink.outputs.output import OutputPlace, StoppedError
 from spark_sink.query.aggregate import aggregate
 from spark_sink.query.checkpoint import Checkpoint
 from spark_sink.query.definition import (
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
     from schemas.config import Settings, Sink
-    from spark_sink.outputs import SinkOutput
+    from spark_sink.outputs.output import SinkOutput
 
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 # State partitions are fixed by a query's first start. More than cores do not help one machine, and each costs

@@ -1,4 +1,4 @@
-"""How is one sink kept from running twice? By a lock on a file in its checkpoint.
+"""Locks a sink's checkpoint, so that one sink never runs twice.
 
 Two queries on one checkpoint would write the same batches side by side. The JVM holds the lock, not Python:
 when Python is killed its JVM may still be at work for a moment, and the lock is free only when that has

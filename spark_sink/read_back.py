@@ -1,4 +1,4 @@
-"""What have the sinks written until now? Read from where their outputs lie, for the report and the demo.
+"""Reads back what the sinks have written, for the report and the demo.
 
 One Spark for all of them, started only if an output needs it: Parquet is read by Spark's own log of finished
 batches, a topic by the newest record of each key. A table of PostgreSQL is asked in its own SQL. What cannot be

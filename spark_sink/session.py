@@ -1,4 +1,4 @@
-"""How does Spark start here, with Kafka's connector and within bounds?
+"""Starts Spark with Kafka's connector and within bounds.
 
 The connector's version follows the installed PySpark. Its jars come from Seqmark's own cache, as files:
 `spark.jars.packages` would ask Maven's servers again at every start.

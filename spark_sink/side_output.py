@@ -1,4 +1,4 @@
-"""What becomes of events that came too late and records that are no events? They are written aside, once each.
+"""Writes aside, once each, events that came too late and records that are no events.
 
 Spark drops late rows and only counts them. But which records a batch had, and by which watermark its rows
 were late, stands in the checkpoint (`spark_sink.query.checkpoint`). So a batch of which Spark says that it

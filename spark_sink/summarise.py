@@ -1,4 +1,4 @@
-"""How is an output summed up where it lies? In SQL that Spark and PostgreSQL both speak.
+"""Sums an output up where it lies, in SQL that Spark and PostgreSQL both speak.
 
 Nothing that grows with the output comes to this process: counts, a few groups, and the rows of those in the
 newest windows.

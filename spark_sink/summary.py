@@ -1,4 +1,4 @@
-"""What is shown of a sink's output? The newest windows of its largest groups, and counts of all of it.
+"""The summary of a sink's output: newest windows of its largest groups, and counts of all.
 
 Bounded, however large the output is. Without pyspark, so that who draws it need not have it.
 """

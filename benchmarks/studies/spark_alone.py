@@ -19,7 +19,8 @@ from pyspark.sql import functions as sql
 from processor.config.load import load
 from schemas.config import interval_ms
 from schemas.event import EventModel, aggregate_columns
-from spark_sink.outputs import OutputPlace, open_output
+from spark_sink.outputs import open_output
+from spark_sink.outputs.output import OutputPlace
 from spark_sink.outputs.parquet import dated
 from spark_sink.query.aggregate import TIME, path_column, window_column
 from spark_sink.query.events import judged, right

@@ -1,4 +1,4 @@
-r"""What does the local state hold of Bloom filters, byte for byte?
+r"""Local state of Bloom filters, byte for byte.
 
 Beside what `schemas.changelog.ids` says of mode insert-id, and by the same rules. The changelog of the bloom
 backend is that of the exact one; without confirmation all owners in its blocks are 0, for nobody asks for

@@ -1,4 +1,4 @@
-r"""How has a worker's clock bounded a partition's, byte for byte?
+r"""Bounds that a worker's clock has set to a partition's, byte for byte.
 
 A partition's clock follows from its records' timestamps but where a worker's clock comes in: it bounds them
 (``max_ahead``), or is read itself (``time = "arrival"``). Whoever judges the records again needs to know that;

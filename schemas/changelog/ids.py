@@ -1,4 +1,4 @@
-r"""What do the changelog and the local state hold in mode insert-id, byte for byte?
+r"""State of mode insert-id in the changelog and the local state, byte for byte.
 
 Beside the position and the origin (`schemas.changelog.position`), and by the same rules: big-endian, a version
 first and a CRC-32C last::

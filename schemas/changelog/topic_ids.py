@@ -1,4 +1,4 @@
-"""Which topics a state belongs to, by more than their names.
+"""Topics that a state belongs to, by more than their names.
 
 A topic's name is not the topic: it can be deleted and made anew between two fetches, and neither offsets nor
 CRCs tell. Brokers give each topic a random id that a new one by the same name does not have (KIP-516). A

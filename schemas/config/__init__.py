@@ -1,4 +1,4 @@
-"""What can be configured, and what is right? The one declaration of every key.
+"""The one declaration of every key of the config.
 
 Default, help, environment variable and `docs/configuration.md` all come from the fields declared here.
 Attributes carry the key's own name (``from`` is `from_`: it is a word of Python). Values are checked when

@@ -1,4 +1,4 @@
-"""By what is a record judged? The two modes and what they read from a record."""
+"""The two modes of a pipeline, and what each reads from a record."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,4 @@
-"""How is the Kafka cluster reached? Kafka's own names for security."""
+"""How to reach the Kafka cluster; security has Kafka's own names."""
 
 from pathlib import Path
 from typing import Literal

@@ -1,4 +1,4 @@
-"""What is one pipeline? A source, a clean sink, and what is kept of the rest."""
+"""One pipeline: a source, a clean sink, and what is kept of the rest."""
 
 from pydantic import Field
 

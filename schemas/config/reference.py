@@ -1,4 +1,4 @@
-"""What does the declaration say of each key? Read from the models: path, type, default, meaning.
+"""Reads path, type, default and meaning of each key from the models.
 
 Three readers: the generated reference, the environment (is a key a single value or a table?) and error
 messages (which keys are known here, where in the file is pydantic's location?).

@@ -1,4 +1,4 @@
-"""Which values do not go together, though each is right by itself?
+"""Finds values that are right alone and wrong together.
 
 The rules read the tables as they were written and look at right values only (`_right`): a wrong one has
 its own message, and must not hide the others. A rule yields where it is broken and what would be right.

@@ -1,4 +1,4 @@
-"""Is a config right as a whole? Everything that is wrong is found in one go."""
+"""The whole config; validation finds all problems at once."""
 
 from collections.abc import Mapping
 from typing import Any, Self

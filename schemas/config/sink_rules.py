@@ -1,4 +1,4 @@
-"""Which values of the sinks do not go together?
+"""Finds values of the sinks that are wrong together.
 
 As in `schemas.config.rules`, which calls this: rules look at right values only, so that a wrong one does not
 hide the others.

@@ -1,4 +1,4 @@
-"""What does Spark make of a clean topic? The declared aggregates and where they go."""
+"""One sink: the aggregates that Spark makes of a clean topic, and where they go."""
 
 import re
 from typing import Annotated, Any, Literal, NamedTuple

@@ -1,4 +1,4 @@
-"""Which forms may a single value take?
+"""Forms of single values: names, topics, durations, sizes, pointers, addresses.
 
 Messages say what would be right and never repeat the value: it may be a secret put in the wrong place.
 """

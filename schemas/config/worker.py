@@ -1,4 +1,4 @@
-"""How does a worker run? What is the same for all its pipelines."""
+"""Options of a worker that are the same for all its pipelines."""
 
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""What is an event, neutrally: the fields of a pydantic model, and what aggregates make of them.
+"""Events as neutral types: the fields of a pydantic model, and what aggregates make of them.
 
 Pure: neither Spark nor Kafka is needed to say what is wrong with a sink.
 """

@@ -1,4 +1,4 @@
-"""Which columns has the output of a sink, and of which types?"""
+"""Lists the columns of a sink's output, with their types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of which type is each field of a pydantic model? One walk over its core schema.
+"""Derives the type of each field by one walk over a pydantic model's core schema.
 
 The core schema is what pydantic validates by (`pydantic_core.core_schema`): of a validator that runs around a
 type, the type inside is what JSON carries. Faults are collected, each with the field's path, so that a model is

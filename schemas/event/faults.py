@@ -1,4 +1,4 @@
-"""Do a sink's columns exist in its event's model, and can its aggregates be made of them?"""
+"""Finds columns of a sink that its event does not have, and aggregates that do not fit them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kinds of fields can an event have, whoever reads it? Neither pydantic's words nor Spark's.
+"""The kinds of fields that an event can have, in words that are neither pydantic's nor Spark's.
 
 Types are values: frozen, compared by what they hold. ``nullable`` says whether a reader may find null there:
 because null is allowed, or because the field may be absent and has no default.

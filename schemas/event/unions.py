@@ -1,4 +1,4 @@
-"""Is there one type that reads each of several exactly? Only where nothing has to be guessed."""
+"""Joins several types into one that reads each of them exactly, where nothing has to be guessed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do aggregates come to the terminal? Each batch's rows as JSON lines on standard output.
+"""Prints each batch's rows on standard output, as JSON lines.
 
 At least once: after a crash a batch may be printed again. For looking, not for building upon.
 """
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
 
-from spark_sink.outputs import each_batch, mode_of
 from spark_sink.outputs.kafka import JSON_OPTIONS, plain
+from spark_sink.outputs.output import each_batch, mode_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
     from schemas.event import Column
-    from spark_sink.outputs import OutputPlace
+    from spark_sink.outputs.output import OutputPlace
 
 
 class Terminal:

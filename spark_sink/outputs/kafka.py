@@ -1,4 +1,4 @@
-"""How do aggregates become records of a topic, so that its newest per key is the aggregate?
+"""Writes aggregates to a topic, so that the newest record per key is the aggregate.
 
 A record's key is the JSON object of window and group, its fields in order of their names; its value the JSON
 object of the whole row. A window that changes is written again under the same key: a compacted topic keeps
@@ -20,7 +20,7 @@ from pyspark.sql.types import DecimalType
 
 from processor.errors import StopError
 from schemas.config import KafkaOutput
-from spark_sink.outputs import each_batch, mode_of
+from spark_sink.outputs.output import each_batch, mode_of
 from spark_sink.query.checkpoint import Checkpoint
 from spark_sink.query.sources import client_options
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
     from schemas.event import Column
-    from spark_sink.outputs import OutputPlace
+    from spark_sink.outputs.output import OutputPlace
 
 # A null in a group is a group of its own: leaving it out would make two keys of one.
 JSON_OPTIONS = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}

@@ -1,4 +1,4 @@
-"""How do aggregates become Parquet files, each row exactly once?
+"""Writes aggregates as Parquet files, each row exactly once.
 
 By Spark's own file sink: a batch's files count only when the log in `_spark_metadata` names them, and that log
 has one entry a batch. A batch that comes again after a crash finds its entry and writes nothing. Readers that
@@ -18,7 +18,7 @@ from pyspark.sql import functions as sql
 from processor.errors import StopError
 from schemas.config import ParquetOutput
 from spark_sink.files import Files
-from spark_sink.outputs import each_batch
+from spark_sink.outputs.output import each_batch
 from spark_sink.query.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
     from schemas.event import Column
-    from spark_sink.outputs import Mode, OutputPlace
+    from spark_sink.outputs.output import Mode, OutputPlace
 
 DATE = "window_date"
 """The folder's column; `spark_sink.job` adds it to the rows of this output."""

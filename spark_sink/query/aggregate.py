@@ -1,4 +1,4 @@
-"""What is made of events? The declared aggregates, a row a window and group. Pure: nothing is read or written.
+"""Makes the declared aggregates of events: a row per window and group. Pure: it reads and writes nothing.
 
 Windows begin where UTC's hours and days do (weeks on Thursdays: Spark counts from 1970-01-01). An event belongs
 to the windows that begin at or before its time and end after it.

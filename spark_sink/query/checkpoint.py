@@ -1,4 +1,4 @@
-"""What does a query's checkpoint say? Who it is, which batches were planned, and which are done.
+"""Reads a query's checkpoint: who it is, which batches were planned, and which are done.
 
 Spark's own files, in their order of a batch's life (Spark 4.0, `org.apache.spark.sql.execution.streaming`):
 

@@ -1,4 +1,4 @@
-"""Which records are events to be counted, and which are none? Pure: DataFrame to DataFrame.
+"""Tells records that are events to be counted from those that are not. Pure: DataFrame to DataFrame.
 
 Used twice with the same outcome: by the query as it runs, and when a batch is read again to write aside what
 was not counted.

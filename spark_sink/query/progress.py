@@ -1,4 +1,4 @@
-"""How far is each query? Spark's reports of its batches, as Prometheus metrics and for people.
+"""Reports how far each query is: Spark's reports of batches, as Prometheus metrics and for people.
 
 A report comes after each batch that was run; Spark calls from a thread of its own, in the order of batches.
 """

@@ -1,4 +1,4 @@
-"""How does Spark read a clean topic?
+"""Reads a clean topic into Spark.
 
 Always read_committed: what an aborted transaction of the worker left in the topic is not part of it.
 """

@@ -1,4 +1,4 @@
-"""Which values can be read by Spark's own JSON reader, and are then certainly read right?
+"""Reads values by Spark's own JSON reader, where they are then certainly read right.
 
 `from_json` is several times as fast as reading by way of VARIANT, but takes what is not right without a word.
 So it is asked for types that hide nothing (strings as VARIANT, decimals and times as their text), and what it

@@ -1,4 +1,4 @@
-"""Which event does a record hold, or what is wrong with its value?
+"""Reads the event that a record holds, or says what is wrong with its value.
 
 Invariant: an event is read as a whole or is bad. No field is null that the value did not say to be so, or left
 out where the model lets it. What is bad has a reason out of a set that depends on the model alone:

@@ -1,4 +1,4 @@
-"""Does one JSON value have the type of its field, and what is it then? Expressions, evaluated by Spark.
+"""Checks single JSON values against their fields' types and converts them, as Spark expressions.
 
 Values come as Spark's VARIANT: parsed JSON that still knows a string from a number. Each function returns the
 value and the code of its fault, null where there is none. Nothing is converted that

@@ -1,4 +1,4 @@
-"""Which type has a field in Spark?
+"""Gives the Spark type of a field.
 
 All fields may be null there: what must not be null is not told by the type, but by `spark_sink.values.parse`,
 which calls a value bad rather than to read null where none was.

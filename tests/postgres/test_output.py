@@ -23,7 +23,8 @@ from schemas.event import (
     TextType,
     TimestampType,
 )
-from spark_sink.outputs import OutputPlace, open_output
+from spark_sink.outputs import open_output
+from spark_sink.outputs.output import OutputPlace
 from spark_sink.outputs.postgres import output as module
 from spark_sink.outputs.postgres.batch import Batch, write_batch
 from spark_sink.outputs.postgres.output import PostgresTable, storable

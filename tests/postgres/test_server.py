@@ -15,7 +15,7 @@ from psycopg import errors
 from pydantic import SecretStr
 
 from processor.errors import ConfigError, SeqmarkError, StopError
-from spark_sink.outputs import StoppedError
+from spark_sink.outputs.output import StoppedError
 from spark_sink.outputs.postgres import server as module
 from spark_sink.outputs.postgres.server import Server
 from tests.support.kafka.topics import until

@@ -1,4 +1,4 @@
-"""How does a batch become part of the table, once, whoever tries how often?
+"""Writes a batch into the table once, whoever tries how often.
 
 In one transaction, in this order:
 

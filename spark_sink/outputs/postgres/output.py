@@ -1,4 +1,4 @@
-"""How does a batch of Spark's become rows for PostgreSQL, within bounds and only once computed?
+"""Turns a batch of Spark's into rows for PostgreSQL, within bounds and computed once.
 
 1. The batch is computed once and kept where Spark keeps it, on disk where memory ends. A second attempt, after
    the database was away, reads what is kept: computing again would count late rows twice in Spark's progress.
@@ -32,7 +32,7 @@ from schemas.event import (
     TextType,
     TimestampType,
 )
-from spark_sink.outputs import each_batch, mode_of
+from spark_sink.outputs.output import each_batch, mode_of
 from spark_sink.outputs.postgres.batch import INSTANT, Batch, write_batch
 from spark_sink.outputs.postgres.server import Server
 from spark_sink.outputs.postgres.table import LONGEST_NAME_BYTES, Field, ensure, split_name
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
     from schemas.event import Column
-    from spark_sink.outputs import OutputPlace
+    from spark_sink.outputs.output import OutputPlace
     from spark_sink.outputs.postgres.table import Target
 
 PORTION_ROWS = 50_000
-"""At some 200 bytes a row 10 MB, in the JVM and again here; a portion costs a Spark job of about 20 ms."""
+"""At about 200 bytes per row 10 MB, in the JVM and again here; a portion costs a Spark job of about 20 ms."""
 _QUERY_ID = "sql.streaming.queryId"
 """Spark's `StreamExecution.QUERY_ID_KEY`: a local property of the thread that runs the batch."""
 # PostgreSQL's text holds every character but U+0000. The sign for it stands in, and doubled for itself, so that

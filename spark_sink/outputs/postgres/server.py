@@ -1,4 +1,4 @@
-"""How is the database reached, and what does a failure of it ask for?
+"""Reaches the database, and says what a failure of it asks for.
 
 The one door to psycopg's failures. Invariant: nothing that leaves it carries the URL or the password, neither
 in its message nor as its cause: libpq repeats a connection string that it cannot read.
@@ -23,7 +23,7 @@ from psycopg import IsolationLevel, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from processor.errors import ConfigError, Problem, StopError
-from spark_sink.outputs import StoppedError
+from spark_sink.outputs.output import StoppedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +74,7 @@ _WRONG_URL = (
 )
 
 _HINTS = {
-    "54000": "; a group's text is too long for the unique key: some 2,700 bytes are its limit",
+    "54000": "; a group's text is too long for the unique key: its limit is about 2,700 bytes",
     "42501": "; who writes needs SELECT, INSERT and UPDATE on table and seqmark_progress, and TEMPORARY on the "
     "database",
 }

@@ -1,4 +1,4 @@
-"""Is the table there, and is it the right one?
+"""Creates the table, or refuses one that differs.
 
 Created where it is missing, and otherwise only looked at: a table that differs is refused with every
 difference, never altered. Beside it, in the same schema, lies `seqmark_progress`: a row a table, with the query

@@ -604,7 +604,7 @@ MISTAKES = (
     ),
     Mistake(
         "a batch that was read across a topic made anew counts",
-        "spark_sink/outputs/__init__.py",
+        "spark_sink/outputs/output.py",
         "        write(rows, number)\n        place.require_topic()\n",
         "        write(rows, number)\n",
         "tests/spark/test_sink_faults.py::"

@@ -61,7 +61,6 @@ ALLOWED: dict[str, dict[str, int]] = {
     "import_cycles": {
         "processor.state.changelog_head": 1,
         "processor.wire.checked": 1,
-        "spark_sink.outputs": 1,
     },
     "gone_words": {
         "processor/commands/generate.py": 1,
@@ -75,30 +74,19 @@ ALLOWED: dict[str, dict[str, int]] = {
         "processor/state/scope_log.py": 1,
         "processor/state/state_log.py": 1,
         "processor/state/table.py": 1,
-        "spark_sink/failures.py": 1,
     },
     "headlines": {
-        "processor": 1,
-        "processor/broker": 7,
-        "processor/config": 1,
-        "processor/demo": 4,
+        "processor/demo": 10,
         "processor/engine": 37,
-        "processor/generator": 8,
-        "processor/kafka": 14,
-        "processor/ops": 2,
-        "processor/pipeline": 5,
+        "processor/generator": 9,
+        "processor/kafka": 2,
+        "processor/pipeline": 6,
+        "processor/report": 9,
         "processor/reset": 3,
         "processor/state": 14,
-        "processor/verify": 13,
+        "processor/verify": 15,
         "processor/wire": 6,
-        "processor/worker": 4,
-        "schemas/changelog": 3,
-        "schemas/config": 3,
-        "schemas/event": 3,
-        "spark_sink": 2,
-        "spark_sink/outputs": 7,
-        "spark_sink/query": 1,
-        "spark_sink/values": 3,
+        "processor/worker": 5,
     },
     "judged_by_kind": {
         "processor/commands": 6,
@@ -425,8 +413,8 @@ def headlines(house: House) -> Iterator[Finding]:
     for module in house.modules.values():
         if not module.headline:
             yield Finding(module.path, "has no docstring that could stand in `ls`")
-        elif module.headline.endswith("?"):
-            yield Finding(module.folder, f"{module.path} begins with a question: {module.headline!r}")
+        elif "?" in module.headline:
+            yield Finding(module.folder, f"{module.path} asks: {module.headline.partition('?')[0]}?")
 
 
 def judged_by_kind(house: House) -> Iterator[Finding]:
@@ -505,7 +493,7 @@ def table(house: House) -> list[tuple[str, str]]:
     long = [module for module in house.modules.values() if module.lines > LINES]
     private = sum(name.startswith("_") for name in house.shared_classes)
     asked = house.judged_by_kind
-    questions = sum(module.headline.endswith("?") for module in house.modules.values())
+    questions = sum("?" in module.headline for module in house.modules.values())
     lines = sum(module.lines for module in house.modules.values() if module.path.startswith("processor/"))
     return [
         ("entries at the root of `processor/`", str(house.widths["processor"])),

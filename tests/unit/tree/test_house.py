@@ -54,6 +54,7 @@ CASES = {
     ],
     "headlines": [
         {"processor/errors.py": '"""Which reaction does\na failure ask for?\n\nOne.\n"""\n'},
+        {"processor/errors.py": '"""How? By reaction."""\n'},
         {"processor/errors.py": "import os\n"},
     ],
     "judged_by_kind": [

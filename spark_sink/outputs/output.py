@@ -1,0 +1,103 @@
+"""Where the rows of an aggregate go, batch after batch.
+
+An output is made before Spark reads anything, prepared once, and started with the query's writer. What it
+promises when a batch comes a second time (after a crash between write and commit log) stands in its module,
+and for readers in docs/spark.md.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+from processor.errors import StopError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from queue import SimpleQueue
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+    from schemas.config import Kafka, Sink
+    from schemas.event import Column
+
+Mode = Literal["append", "update"]
+
+
+class StoppedError(StopError):
+    """An output waited for something outside when the process was asked to end: no failure."""
+
+
+class SinkOutput(Protocol):
+    """Where the aggregates of one sink go."""
+
+    @property
+    def mode(self) -> Mode:
+        """``update``: a window's row is written again when it changes; ``append``: once, when it is closed.
+
+        Session windows only allow ``append``: Spark may still join two of them.
+        """
+        ...
+
+    def prepare(self, columns: Sequence[Column]) -> None:
+        """Create what is missing, or check what is there, before Spark reads anything.
+
+        Raises:
+            StopError: What is there does not fit; the message shows the difference.
+        """
+        ...
+
+    def start(self, writer: DataStreamWriter) -> StreamingQuery:
+        """Start the query; the writer has everything but where its rows go."""
+        ...
+
+
+class OutputPlace(NamedTuple):
+    """What an output may need to know beside its own table of the config."""
+
+    spark: SparkSession
+    sink: Sink
+    kafka: Kafka
+    create_topics: bool
+    """``worker.create_topics``: whether a missing topic may be made."""
+    say: Callable[[str], None]
+    stopping: SimpleQueue[None] | None = None
+    """Something is put here when the process is to end: who waits for something outside gives up then. What is
+    taken from it is put back, for the others."""
+    require_topic: Callable[[], None] = lambda: None
+    """Refuses a topic that is not the one that the query began with. Asked before and after a batch is written:
+    a batch that was planned or read across the change must not come into the commit log."""
+
+
+def mode_of(sink: Sink) -> Mode:
+    """Return the mode of an output that can replace a row that it has."""
+    return "append" if sink.session_gap else "update"
+
+
+def each_batch(
+    place: OutputPlace, writer: DataStreamWriter, write: Callable[[DataFrame, int], None]
+) -> StreamingQuery:
+    """Start a query that hands each batch's rows to ``write``, with the batch's number.
+
+    A batch comes again with the same number and the same rows when the query ended before it was in the
+    commit log. What ``write`` raises ends the query; of a `SeqmarkError` people are shown the message.
+    """
+
+    def guarded(rows: DataFrame, number: int) -> None:
+        place.require_topic()
+        write(rows, number)
+        place.require_topic()
+
+    return writer.foreachBatch(guarded).start()
+
+
+_RAISED = re.compile(
+    r"processor\.errors\.\w+: (.*?)\s*(?:SQLSTATE|\n\tat |\n=== Streaming Query|\Z)", re.DOTALL
+)
+
+
+def raised_in_batch(text: str) -> str | None:
+    """Return the message of a `SeqmarkError` raised in a batch, from the text of the query's exception."""
+    match = _RAISED.search(text)
+    return match[1].strip() if match else None
