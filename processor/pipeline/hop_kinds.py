@@ -1,166 +1,269 @@
-"""What is different about the work on each kind of hop?
+"""The kinds of hops, and what is different about the work on each.
 
-A slot (`processor.worker.slot`) works on one hop, and most of that is the same for all of them. What is not, it
-asks a `HopKind`: of a pipeline's only hop, or of one of the two of ``route = "by-id"``
-(`processor.pipeline.hops`).
+A slot works on one hop (`processor.pipeline.hops`), by the same steps, fences and positions whichever it is. It
+asks a `HopKind` what differs:
+
+    only      records are judged and go to the sink
+    first     nothing is judged but whether it can be; what passes is dealt out over the internal topic's
+              partitions, each record with its source ref, which names its partition and offset in the source
+              (`processor.engine.repartition`); the state is a position
+    second    the source ref is taken off before anything else sees the record; it is what ids are owned by and
+              what receipts and messages name
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from processor.errors import reset_command
+import numpy as np
+from typing_extensions import override
+
+from processor.engine import repartition
+from processor.engine.extract.sequence import MOST_SCOPE_BYTES
+from processor.engine.verdict import Fault
+from processor.errors import StopError, reset_command
 from processor.judges.definition import definition, judged_by
 from processor.judges.factory import make_judge
 from processor.kafka.topics.plan import changelog_topic, limit_bytes
-from processor.pipeline.hops import FirstHop, SecondHop, route_definition
-from processor.pipeline.routed import FirstHopPipeline, RouteJudge, RouteTopics, SecondHopPipeline, first_topics
-from processor.pipeline.slot_pipeline import SlotPipeline, Topics
+from processor.pipeline.hops import FirstHop, Hop, SecondHop, is_routed, route_definition
+from processor.pipeline.ports import Topics
+from processor.pipeline.routed import RouteJudge, RouteTopics, first_topics
+from processor.wire.encode import TooLargeError
+from processor.wire.quarantine import mark_too_large, oversized, surely_fits
+from processor.wire.repartition import RouteEncoder, take_off
 from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from processor.judges.evidence import Evidence, IdEvidence, Judgement
     from processor.judges.judge import Judge
     from processor.kafka.topics.plan import ClusterView
-    from processor.ops.metrics import Metrics
-    from processor.pipeline.slot_pipeline import TransactionOutput
-    from processor.pipeline.turns import Turns
-    from processor.wire.decode import Decoder
-    from processor.wire.encode import Encoder
+    from processor.wire.decode import Piece
+    from processor.wire.encode import EncodedBatch, Encoder
     from schemas.config import Pipeline, Settings
 
 
 class HopKind:
-    """Of a pipeline's only hop.
+    """The only hop of a pipeline, or what all hops have in common.
 
     Attributes:
-        topics: The hop's, with what they take.
+        hop: The hop.
+        topics: Its topics, with what they take.
         upstream: The topic that another hop takes in for this one; None: none does. What lies in this one's
             source was taken out of there, so no part of it is passed over.
-        only_positions: Whether its state is a position a partition and nothing else, and means the same in all.
-
-    Args:
-        config: The hop's.
-        topics: See the attribute.
+        only_positions: Whether its state is one position per partition and nothing else, and means the same
+            in all.
     """
 
     upstream: str | None = None
     only_positions = False
 
-    def __init__(self, config: Pipeline, topics: Topics) -> None:
-        self._config = config
+    def __init__(self, hop: Hop, topics: Topics) -> None:
+        self.hop = hop
         self.topics = topics
+
+    # ---------------------------------------------------------------- its state
 
     @property
     def deletes(self) -> bool:
         """Whether what it needs no more is deleted: of its changelog, or of a source that is its own."""
-        return isinstance(self._config.dedup, InsertIdDedup)
+        return isinstance(self.hop.pipeline.dedup, InsertIdDedup)
 
     @property
     def definition(self) -> bytes:
         """16 bytes that change when the meaning of its stored state changes."""
-        return definition(self._config)
+        return definition(self.hop.pipeline)
 
     @property
     def judged_by(self) -> str:
         """What the definition is made of, as people know it."""
-        return ", ".join(judged_by(self._config))
+        return ", ".join(judged_by(self.hop.pipeline))
 
     def judge(self) -> Judge:
         """Return a judge for one partition, with no state yet."""
-        return make_judge(self._config)
+        return make_judge(self.hop.pipeline)
 
-    def pipeline(
-        self, output: TransactionOutput, decoder: Decoder, encoder: Encoder, metrics: Metrics, turns: Turns
-    ) -> SlotPipeline:
-        """Return what chunks go through."""
-        return SlotPipeline(self._config.name, self.topics, output, decoder, encoder, metrics, turns=turns)
+    # ---------------------------------------------------------------- its pieces
+
+    def take_off(self, piece: Piece) -> NDArray[np.int64] | None:
+        """Make the records of a piece what they were before they were routed.
+
+        Returns:
+            int64[k], their source refs, up to the first record that was not routed; None: none of this hop are.
+        """
+        del piece
+        return None
+
+    def mark_too_large(self, encoder: Encoder, number: int, piece: Piece, fault: NDArray[np.uint8]) -> None:
+        """Give the records of a source partition that are too large to go on their code in ``fault``."""
+        del number
+        mark_too_large(encoder, piece, fault, self.topics.sink_limit_bytes)
+
+    def encode(
+        self, encoder: Encoder, number: int, piece: Piece, evidence: Evidence, judged: Judgement
+    ) -> dict[int, list[EncodedBatch]]:
+        """Encode what passes of a source partition, by the partition that it goes to.
+
+        Raises:
+            StopError: A record cannot go on its way.
+        """
+        del evidence
+        return {number: encoder.encode(piece, judged.verdict, self.topics.sink_limit_bytes)}
+
+    # ---------------------------------------------------------------- what it says to people
+
+    @property
+    def named_source(self) -> str:
+        """The topic that receipts and messages say records are from."""
+        return self.upstream or self.topics.source
+
+    def detail(self, code: Fault) -> str:
+        """Say what a fault code means."""
+        return _DETAILS[code].format(limit=self.topics.sink_limit_bytes, sink=self.topics.sink)
 
     def reset(self, to: str) -> str:
-        """Say how its state is made anew from the source."""
-        return how_to_reset(self._config, to)
+        """Say how its state is rebuilt from the source, from where the option ``to`` says."""
+        return how_to_reset(self.hop.pipeline, to)
+
+    def step_over(self, number: int, offset: int | str) -> str:
+        """Say how a partition is made to go on at an offset."""
+        if not is_routed(self.hop.pipeline):
+            return reset_command(self.hop.name, f"--to-offset {number}:{offset}")
+        # A reset does not know routes yet; what is deleted in front the worker says is gone, and goes on.
+        return (
+            f"stop the workers and have kafka-delete-records.sh delete {self.topics.source}:{number} up to "
+            f"offset {offset}"
+        )
 
 
 class FirstHopKind(HopKind):
-    """Of the hop to an internal topic."""
+    """The hop to an internal topic."""
 
     only_positions = True
     deletes = False
 
-    def __init__(self, config: FirstHop, topics: RouteTopics) -> None:
-        super().__init__(config, topics)
-        self._hop, self._routed = config, topics
+    def __init__(self, hop: FirstHop, topics: RouteTopics) -> None:
+        super().__init__(hop, topics)
+        self._hop, self._topics = hop, topics
+        self._encoder = RouteEncoder()
 
     @property
+    @override
     def definition(self) -> bytes:
-        """See `HopKind.definition`: it says where ids go."""
-        return route_definition(self._hop, self._routed.internal_partitions)
+        # It says where ids go.
+        return route_definition(self._hop, self._topics.internal_partitions)
 
     @property
+    @override
     def judged_by(self) -> str:
-        """See `HopKind.judged_by`."""
-        return f"id, on_missing, the number of partitions of {self._hop.internal}"
+        return f"id, on_missing, the number of partitions of {self._topics.internal}"
 
+    @override
     def judge(self) -> Judge:
-        """See `HopKind.judge`."""
-        assert isinstance(self._hop.dedup, InsertIdDedup)  # noqa: S101 - there is no other with route
         return RouteJudge(self._hop.dedup)
 
-    def pipeline(
-        self, output: TransactionOutput, decoder: Decoder, encoder: Encoder, metrics: Metrics, turns: Turns
-    ) -> SlotPipeline:
-        """See `HopKind.pipeline`."""
-        return FirstHopPipeline(self._hop.name, self._routed, output, decoder, encoder, metrics, turns)
+    @override
+    def mark_too_large(self, encoder: Encoder, number: int, piece: Piece, fault: NDArray[np.uint8]) -> None:
+        super().mark_too_large(encoder, number, piece, fault)
+        if self.topics.quarantine is None:
+            return
+        # The internal topic takes them with their source ref.
+        limit = self._topics.internal_limit_bytes
+        for row in oversized(piece.columns, surely_fits(limit) - repartition.MORE_BYTES).tolist():
+            # A source ref that does not fit is named where it is written.
+            least = np.minimum(piece.columns.offset, repartition.MOST_OFFSET)
+            if self._encoder.alone_bytes(piece, row, least << repartition.PARTITION_BITS | number) > limit:
+                fault[row] = Fault.TOO_LARGE
+
+    @override
+    def encode(
+        self, encoder: Encoder, number: int, piece: Piece, evidence: Evidence, judged: Judgement
+    ) -> dict[int, list[EncodedBatch]]:
+        del encoder, judged
+        topics = self._topics
+        count, limit = topics.internal_partitions, topics.internal_limit_bytes
+        target = repartition.targets(cast("IdEvidence", evidence).ids, evidence.fault, number, count)
+        try:
+            source_ref = repartition.place_of(number, piece.columns.offset)
+            return self._encoder.encode(piece, target, source_ref, count, limit)
+        except ValueError as error:
+            raise StopError(f"{topics.source}:{number} cannot be routed: {error}") from error
+        except TooLargeError as error:
+            offset = int(piece.columns.offset[error.row])
+            raise StopError(
+                f"{topics.source}:{number}:{offset}: on its way to the partition of its id the record is too "
+                f"large: topic {topics.internal} needs max.message.bytes of at least {error.size_bytes} "
+                f"(it has {limit})"
+            ) from error
+
+    @override
+    def detail(self, code: Fault) -> str:
+        said = super().detail(code)
+        if code is not Fault.TOO_LARGE:
+            return said
+        return f"{said}, or above the {self._topics.internal_limit_bytes} of {self._topics.internal} on its way"
 
 
 class SecondHopKind(HopKind):
-    """Of the hop from an internal topic to the sink."""
+    """The hop from an internal topic to the sink."""
 
-    def __init__(self, config: SecondHop, topics: Topics) -> None:
-        super().__init__(config, topics)
-        self._hop = config
-        self.upstream = config.routed_from
+    def __init__(self, hop: SecondHop, topics: Topics) -> None:
+        super().__init__(hop, topics)
+        self.upstream = hop.pipeline.source
 
-    def pipeline(
-        self, output: TransactionOutput, decoder: Decoder, encoder: Encoder, metrics: Metrics, turns: Turns
-    ) -> SlotPipeline:
-        """See `HopKind.pipeline`."""
-        return SecondHopPipeline(self._hop, self.topics, output, decoder, encoder, metrics, turns)
+    @override
+    def take_off(self, piece: Piece) -> NDArray[np.int64]:
+        return take_off(piece)
 
 
-def work_of(settings: Settings, hop: Pipeline, view: ClusterView) -> HopKind:
-    """Return the work on a hop, its topics being as they were looked at."""
-    if isinstance(hop, FirstHop):
-        return FirstHopKind(hop, first_topics(settings, hop, view))
-    topics = topics_for(settings, hop, view)
-    return SecondHopKind(hop, topics) if isinstance(hop, SecondHop) else HopKind(hop, topics)
+def kind_of(settings: Settings, hop: Hop, view: ClusterView) -> HopKind:
+    """Return the kind of a hop, its topics being as ``view`` has them."""
+    match hop:
+        case FirstHop():
+            return FirstHopKind(hop, first_topics(settings, hop, view))
+        case SecondHop():
+            return SecondHopKind(hop, topics_for(settings, hop, view))
+        case _:
+            return HopKind(hop, topics_for(settings, hop, view))
 
 
 def how_to_reset(pipeline: Pipeline, to: str) -> str:
-    """Say how a pipeline's state is made anew from the source.
-
-    Args:
-        pipeline: Its config, or a hop's.
-        to: Option that says from where on.
-    """
-    if isinstance(pipeline.dedup, InsertIdDedup) and pipeline.dedup.route is not None:
+    """Say how a pipeline's state is rebuilt from the source, from where the option ``to`` says."""
+    if is_routed(pipeline):
         return "no command does that yet with route"
     return reset_command(pipeline.name, to)
 
 
-def topics_for(settings: Settings, hop: Pipeline, view: ClusterView) -> Topics:
+def topics_for(settings: Settings, hop: Hop, view: ClusterView) -> Topics:
     """Return the topics of a hop to a sink, with what they take."""
-    quarantine, duplicates = hop.quarantine, hop.duplicates
-    changelog = changelog_topic(settings, hop)
-    written = [hop.sink, *filter(None, (duplicates, quarantine)), changelog]
+    sink, quarantine, duplicates = hop.pipeline.sink, hop.quarantine, hop.duplicates
+    changelog = changelog_topic(settings, hop.pipeline)
+    written = [sink, *filter(None, (duplicates, quarantine)), changelog]
     return Topics(
         hop.source,
-        hop.sink,
+        sink,
         quarantine,
         changelog,
-        limit_bytes(view, hop.sink),
+        limit_bytes(view, sink),
         limit_bytes(view, quarantine) if quarantine else 0,
         limit_bytes(view, changelog),
         duplicates,
         limit_bytes(view, duplicates) if duplicates else 0,
         min(view[topic].partitions for topic in written),
     )
+
+
+_DETAILS = {
+    Fault.NONE: "",
+    Fault.TOO_LARGE: "the record alone makes a batch above the {limit} bytes that {sink} takes",
+    Fault.HEADER_MISSING: "the record lacks a header that it is judged by",
+    Fault.HEADER_MALFORMED: "a header that the record is judged by has no value, or not of its form",
+    Fault.KEY_MISSING: "the record has no key",
+    Fault.VALUE_MISSING: "the record has no value",
+    Fault.VALUE_NOT_JSON: "the value is not valid JSON",
+    Fault.FIELD_MISSING: "the value has no such field",
+    Fault.FIELD_TYPE: "the field has another type",
+    Fault.OUT_OF_RANGE: "sequence or epoch does not fit 64 bits",
+    Fault.SCOPE_TOO_LARGE: f"the key or header that scopes the record is above {MOST_SCOPE_BYTES:,} bytes",
+}

@@ -1,7 +1,7 @@
-"""Which ways does a record take through the worker, and from which topic to which?
+"""The hops of a pipeline: from which topic to which a record goes through the worker.
 
-A pipeline is one hop, from its source to its sink. With ``route = "by-id"`` it is two, each worked on as a
-pipeline of its own, with slots, transactional ids, state and metrics of its own:
+A pipeline is one hop, from its source to its sink. With ``route = "by-id"`` it is two, with slots,
+transactional ids, state and metrics of their own:
 
     first     NAME.route    source -> internal topic        a record finds the partition of its id
     second    NAME          internal topic -> sink          it is judged there, like any other
@@ -12,70 +12,111 @@ A configured name has no dot, so the first hop's cannot be another pipeline's.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import orjson
+from typing_extensions import override
 
 from processor.kafka.topics.plan import repartition_topic
 from schemas.config import InsertIdDedup
-from schemas.config.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from schemas.config import Settings
+    from schemas.config import Pipeline, Settings
 
 SUFFIX = ".route"
 
 
-class FirstHop(Pipeline):
-    """From the source to the internal topic; ``sink`` is the pipeline's, of whose limit it must know."""
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """The only hop of a pipeline."""
+
+    pipeline: Pipeline
+    """Its config."""
+
+    @property
+    def name(self) -> str:
+        """What slots, transactional ids, state and metrics are named by."""
+        return self.pipeline.name
+
+    @property
+    def source(self) -> str:
+        """The topic that it reads."""
+        return self.pipeline.source
+
+    @property
+    def quarantine(self) -> str | None:
+        """Where it writes what cannot be judged; None: nowhere."""
+        return self.pipeline.quarantine
+
+    @property
+    def duplicates(self) -> str | None:
+        """Where it writes receipts; None: nowhere."""
+        return self.pipeline.duplicates
+
+
+@dataclass(frozen=True, slots=True)
+class FirstHop(Hop):
+    """From the source to the internal topic, of a pipeline with ``route``."""
 
     internal: str
     """The topic that it writes to."""
-    of: str
-    """Name of the pipeline."""
+
+    @property
+    @override
+    def name(self) -> str:
+        return f"{self.pipeline.name}{SUFFIX}"
+
+    @property
+    @override
+    def duplicates(self) -> None:
+        return None
+
+    @property
+    def dedup(self) -> InsertIdDedup:
+        """The only mode that there is with route."""
+        assert isinstance(self.pipeline.dedup, InsertIdDedup)  # noqa: S101 - `hops_of` made the hop of one
+        return self.pipeline.dedup
 
 
-class SecondHop(Pipeline):
-    """From the internal topic, its ``source``, to the sink."""
+@dataclass(frozen=True, slots=True)
+class SecondHop(Hop):
+    """From the internal topic to the sink, of a pipeline with ``route``."""
 
-    routed_from: str
-    """The pipeline's source: what receipts and messages name."""
+    internal: str
+    """The topic that it reads."""
+
+    @property
+    @override
+    def source(self) -> str:
+        return self.internal
+
+    @property
+    @override
+    def quarantine(self) -> None:
+        return None
 
 
-def hops(settings: Settings) -> list[Pipeline]:
+def hops(settings: Settings) -> list[Hop]:
     """Return all that a worker works on, in the pipelines' order."""
     return [hop for pipeline in settings.pipelines for hop in hops_of(settings, pipeline)]
 
 
-def hops_of(settings: Settings, pipeline: Pipeline) -> list[Pipeline]:
-    """Return the one hop of a pipeline, itself, or its two."""
-    if not isinstance(pipeline.dedup, InsertIdDedup) or pipeline.dedup.route is None:
-        return [pipeline]
+def hops_of(settings: Settings, pipeline: Pipeline) -> list[Hop]:
+    """Return the one hop of a pipeline, or its two."""
+    if not is_routed(pipeline):
+        return [Hop(pipeline)]
     internal = repartition_topic(settings, pipeline)
-    # Not validated again: the name has a dot on purpose.
-    first = FirstHop.model_construct(
-        name=f"{pipeline.name}{SUFFIX}",
-        source=pipeline.source,
-        sink=pipeline.sink,
-        quarantine=pipeline.quarantine,
-        dedup=pipeline.dedup,
-        internal=internal,
-        of=pipeline.name,
-    )
-    second = SecondHop.model_construct(
-        name=pipeline.name,
-        source=internal,
-        sink=pipeline.sink,
-        duplicates=pipeline.duplicates,
-        dedup=pipeline.dedup,
-        routed_from=pipeline.source,
-    )
-    return [first, second]
+    return [FirstHop(pipeline, internal), SecondHop(pipeline, internal)]
+
+
+def is_routed(pipeline: Pipeline) -> bool:
+    """Whether a pipeline has two hops."""
+    return isinstance(pipeline.dedup, InsertIdDedup) and pipeline.dedup.route is not None
 
 
 def route_definition(hop: FirstHop, partitions: int) -> bytes:
     """Return 16 bytes that change when ids would go elsewhere: see `processor.judges.definition.definition`."""
-    assert isinstance(hop.dedup, InsertIdDedup)  # noqa: S101 - `hops_of` made it of one
     fields = {
         "id": [part.model_dump(mode="json", by_alias=True) for part in hop.dedup.id],
         "on_missing": hop.dedup.on_missing,

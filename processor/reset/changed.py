@@ -92,7 +92,7 @@ def _other_topic(
 ) -> str | None:
     """Say which topic of a pipeline is another than its state was made with."""
     hop = hops_of(settings, pipeline)[-1]
-    topics = hop.source, changelog_topic(settings, pipeline), hop.sink, hop.duplicates, hop.quarantine
+    topics = hop.source, changelog_topic(settings, pipeline), pipeline.sink, hop.duplicates, hop.quarantine
     now = TopicIds(*(TopicId.of(topic, client.ids.get(topic or "", UNKNOWN_ID)) for topic in topics))
     named = dict(zip(TopicIds._fields, topics, strict=True))
     return refusal(position, now, named.get, f"{hop.source}:{number}", lambda to: how_to_reset(pipeline, to))

@@ -39,7 +39,8 @@ from processor.kafka.transactions.producer import Producer, transactional_id
 from processor.ops.fault_points import CommitStep as FaultStep
 from processor.ops.fault_points import reached
 from processor.pipeline.hop_kinds import topics_for
-from processor.pipeline.slot_pipeline import new_position
+from processor.pipeline.hops import Hop
+from processor.pipeline.ports import new_position
 from processor.reset.decide import (
     PartitionFacts,
     PartitionStep,
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
     from processor.judges.judge import Judge
     from processor.kafka.offsets import Bounds
     from processor.kafka.topics.plan import ClusterView
-    from processor.pipeline.slot_pipeline import Topics
+    from processor.pipeline.ports import Topics
     from processor.reset.decide import Target
     from schemas.changelog.position import Origin, Position
     from schemas.config import Pipeline, Settings
@@ -114,7 +115,7 @@ class Reset:
         self._worker = settings.worker
         self._client = client
         self._view = view
-        self._topics: Topics = topics_for(settings, self._config, view)
+        self._topics: Topics = topics_for(settings, Hop(self._config), view)
         self._decoder = Decoder()
         self._definition = definition(self._config)
         self._producers: dict[int, Producer] = {}

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from processor.kafka.topics.ensure import is_compacted, look
-from processor.pipeline.hop_kinds import work_of
+from processor.pipeline.hop_kinds import kind_of
 from processor.pipeline.turns import Turns
 
 if TYPE_CHECKING:
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from processor.kafka.topics.plan import ClusterView
     from processor.ops.metrics import Metrics
     from processor.pipeline.hop_kinds import HopKind
+    from processor.pipeline.hops import Hop
     from processor.state.home import Home
     from processor.state.state_log import StateLog
     from processor.wire.decode import Decoder
     from processor.wire.encode import Encoder
-    from schemas.config import Pipeline, Settings
+    from schemas.config import Settings
 
 
 class Context:
@@ -97,14 +98,14 @@ class Context:
         """Ask the broker anew at the next `work`: at an assignment, and when a slot is rebuilt."""
         self._looked = None
 
-    async def work(self, hop: Pipeline) -> HopKind:
+    async def work(self, hop: Hop) -> HopKind:
         """Return the work on a hop, with its topics as the broker says since `look_again`.
 
         Raises:
             StopError: A topic is not as it must be.
             RebuildError: The broker does not say.
         """
-        return work_of(self.settings, hop, await self._view())
+        return kind_of(self.settings, hop, await self._view())
 
     async def compacted(self, topic: str) -> bool:
         """Whether a topic is compacted."""

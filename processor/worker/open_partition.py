@@ -21,7 +21,7 @@ from processor.kafka.offsets import bounds, committed
 from processor.kafka.origin import origin_at
 from processor.kafka.source_identity import check_same_source
 from processor.kafka.transactions.producer import transactional_id
-from processor.pipeline.slot_pipeline import OpenPartition, new_position
+from processor.pipeline.ports import OpenPartition, new_position
 from processor.state.belonging import refusal, require_own
 from processor.state.changelog_head import last_position, read_head
 from processor.state.kv.rocks import open_store

@@ -32,6 +32,7 @@ from processor.kafka.transactions.output import AtLeastOnceOutput, ExactlyOnceOu
 from processor.kafka.transactions.producer import Producer, transactional_id
 from processor.kafka.trim import Trimmer
 from processor.ops.memory_limit import give_back
+from processor.pipeline.slot_pipeline import SlotPipeline
 from processor.state.kv.store import CorruptStoreError
 from processor.wire.decode import Chunk
 from processor.worker.open_partition import PartitionOpener
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from processor.pipeline.hop_kinds import HopKind
-    from processor.pipeline.slot_pipeline import SlotPipeline, Topics
+    from processor.pipeline.hops import Hop
+    from processor.pipeline.ports import Topics
     from processor.worker.context import Context
-    from schemas.config import Pipeline
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ class SlotRun:
 
     Args:
         context: The worker's.
-        pipeline: Its config.
+        pipeline: The hop that it works on.
         slot: Number.
         partitions: Source partitions of the slot.
         put: Puts an event into the slot's channel.
@@ -97,7 +98,7 @@ class SlotRun:
     def __init__(
         self,
         context: Context,
-        pipeline: Pipeline,
+        pipeline: Hop,
         slot: int,
         partitions: list[int],
         put: Callable[[Event], Awaitable[None]],
@@ -220,8 +221,10 @@ class SlotRun:
             self._trim_client = await self._client("trim", topics.changelog, topics.source)
         self._producer = await self._fenced(self._id, topics, self._able)
         context = self._context
-        shared = context.decoder, context.encoder, context.metrics, context.turns
-        pipeline = self._pipeline = hop.pipeline(self._output(self._producer, topics), *shared)
+        output = self._output(self._producer, topics)
+        pipeline = self._pipeline = SlotPipeline(
+            hop, output, context.decoder, context.encoder, context.metrics, turns=context.turns
+        )
 
         async def fence(identity: str, numbers: list[int]) -> Producer:
             return await self._fenced(identity, topics, numbers)
@@ -455,7 +458,7 @@ class SlotRun:
 
     def _trim(self, pipeline: SlotPipeline) -> None:
         """Have deleted what the committed states need no more, from the changelogs and an internal topic."""
-        changelog, source = pipeline.expendable(), pipeline.used_up()
+        changelog, source = pipeline.take_changelog_trims(), pipeline.take_source_trims()
         if not changelog and not source:
             return
         assert self._hop is not None and self._trim_client is not None  # noqa: S101, PT018 - of `_open`

@@ -232,7 +232,7 @@ MISTAKES = (
     ),
     Mistake(
         "the state leads: a position is committed beyond what was taken in",
-        "processor/pipeline/slot_pipeline.py",
+        "processor/pipeline/piece.py",
         "        int(piece.columns.offset[row]),\n    )\n",
         "        piece.next_offset,\n    )\n",
         "tests/unit/pipeline/test_slot_pipeline.py::"
@@ -304,8 +304,8 @@ MISTAKES = (
     Mistake(
         "control records do not move the position, so that a drain waits for ever",
         "processor/pipeline/slot_pipeline.py",
-        "        self._move(partition, piece.next_offset, batch)\n",
-        "        if len(piece.columns):\n            self._move(partition, piece.next_offset, batch)\n",
+        "        self._move(partition, made.next_offset, made.batch)\n",
+        "        if len(piece.columns):\n            self._move(partition, made.next_offset, made.batch)\n",
         "tests/unit/pipeline/test_slot_pipeline.py::test_a_chunk_of_control_records_moves_the_committed_position",
     ),
     Mistake(

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from processor.judges.factory import make_judge
 from processor.kafka.topics.plan import CHANGELOG_BYTES, MORE_BYTES
 from processor.ops.metrics import Metrics
-from processor.pipeline.routed import FirstHopPipeline, RouteJudge, RouteTopics
-from processor.pipeline.slot_pipeline import OpenPartition, SlotPipeline, Topics, new_position
+from processor.pipeline.hop_kinds import FirstHopKind, HopKind
+from processor.pipeline.hops import FirstHop, Hop
+from processor.pipeline.ports import OpenPartition, Topics, new_position
+from processor.pipeline.routed import RouteTopics
+from processor.pipeline.slot_pipeline import SlotPipeline
 from processor.state.kv.memory import MemoryStore
 from processor.state.table import Table
 from processor.wire.encode import Encoder
@@ -69,8 +71,7 @@ def pipeline_of(name: str, output: RecordingOutput) -> SlotPipeline:
     if name == "routed":
         internal: dict[str, Any] = {"internal": "internal", "internal_limit_bytes": SOURCE_BYTES + MORE_BYTES}
         routed = RouteTopics("s", "sink", "quarantine", "changelog", SOURCE_BYTES, **limits, **internal)
-        made: SlotPipeline = FirstHopPipeline("p", routed, *shared)
-        judge: Any = RouteJudge(config.dedup)  # type: ignore[arg-type]  # it is of insert-id
+        kind: HopKind = FirstHopKind(FirstHop(config, "internal"), routed)
     else:
         topics = Topics(
             "s",
@@ -82,10 +83,11 @@ def pipeline_of(name: str, output: RecordingOutput) -> SlotPipeline:
             duplicates="duplicates",
             duplicates_limit_bytes=SOURCE_BYTES + MORE_BYTES,
         )
-        made = SlotPipeline("p", topics, *shared)
-        judge = make_judge(config)
+        kind = HopKind(Hop(config), topics)
+    judge = kind.judge()
     table = Table(MemoryStore(), judge.log)
     judge.load(table)
+    made = SlotPipeline(kind, *shared)
     made.partitions[0] = OpenPartition(0, table, judge, new_position(0, bytes(16), bytes(16), 1))
     return made
 

@@ -36,7 +36,7 @@ def first_hop(**dedup: Any) -> FirstHop:
 def test_a_routed_pipeline_is_two_hops_by_way_of_its_internal_topic() -> None:
     config = settings()
     plain, first, second = hops(config)
-    assert plain is config.pipelines[0]
+    assert plain.pipeline is config.pipelines[0]
     assert isinstance(first, FirstHop)
     assert (first.name, first.source, first.internal) == (
         "routed.route",
@@ -44,8 +44,8 @@ def test_a_routed_pipeline_is_two_hops_by_way_of_its_internal_topic() -> None:
         "app-routed-repartition",
     )
     assert isinstance(second, SecondHop)
-    assert (second.name, second.source, second.sink) == ("routed", first.internal, "routed.clean")
-    assert second.routed_from == "routed.raw"
+    assert (second.name, second.source) == ("routed", first.internal)
+    assert first.pipeline is second.pipeline is config.pipelines[1]
 
 
 def test_what_cannot_be_judged_is_put_aside_by_the_first_hop_and_receipts_are_written_by_the_second() -> None:

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from processor.errors import StopError
-from processor.judges.factory import make_judge
 from processor.ops.metrics import Metrics
+from processor.pipeline.hop_kinds import FirstHopKind, SecondHopKind
 from processor.pipeline.hops import FirstHop, SecondHop, hops
-from processor.pipeline.routed import FirstHopPipeline, RouteJudge, RouteTopics, SecondHopPipeline
-from processor.pipeline.slot_pipeline import OpenPartition, Topics, new_position
+from processor.pipeline.ports import OpenPartition, Topics, new_position
+from processor.pipeline.routed import RouteTopics
+from processor.pipeline.slot_pipeline import SlotPipeline
 from processor.state.kv.memory import MemoryStore
 from processor.state.table import Table
 from processor.wire.codec import Codec
 from processor.wire.decode import MAX_INFLATED_BYTES
 from processor.wire.encode import Encoder
-from schemas.config import InsertIdDedup, Settings
+from schemas.config import Settings
 from tests.support.wire import batches
 from tests.support.wire.batches import Record, by_hand, chunk
 from tests.unit.pipeline.test_slot_pipeline import RecordingOutput
@@ -56,7 +57,6 @@ class Hops:
 
     def __init__(self, *, quarantine: bool = True) -> None:
         first, second = both(quarantine=quarantine)
-        assert isinstance(first.dedup, InsertIdDedup)
         self.said: list[str] = []
         self.output = RecordingOutput(self.said)
         limit = 1_000_000
@@ -71,10 +71,13 @@ class Hops:
             internal_limit_bytes=limit,
         )
         shared = self.output, batches.DECODER, Encoder(), Metrics()
-        self.first = FirstHopPipeline(first.name, topics, *shared)
-        self.second = SecondHopPipeline(second, Topics(INTERNAL, SINK, None, "changelog", limit, 0), *shared)
-        self.first.partitions[0] = _partition(RouteJudge(first.dedup))
-        self.second.partitions[0] = _partition(make_judge(second))
+        kinds = (
+            FirstHopKind(first, topics),
+            SecondHopKind(second, Topics(INTERNAL, SINK, None, "changelog", limit, 0)),
+        )
+        self.first, self.second = (SlotPipeline(kind, *shared) for kind in kinds)
+        for kind, pipeline in zip(kinds, (self.first, self.second), strict=True):
+            pipeline.partitions[0] = _partition(kind.judge())
 
     def route(self, what: Chunk) -> Chunk:
         """Take a chunk of the source in; return what stands in the internal topic then."""

@@ -15,7 +15,10 @@ from processor.errors import RebuildError, StopError
 from processor.judges.watermark import PartitionWatermark
 from processor.ops.metrics import Metrics
 from processor.pipeline import slot_pipeline as pipelines
-from processor.pipeline.slot_pipeline import OpenPartition, SlotPipeline, Topics, new_position
+from processor.pipeline.hop_kinds import HopKind
+from processor.pipeline.hops import Hop
+from processor.pipeline.ports import OpenPartition, Topics, new_position
+from processor.pipeline.slot_pipeline import SlotPipeline
 from processor.state.kv.memory import MemoryStore
 from processor.state.kv.store import CorruptStoreError, StoreError
 from processor.state.table import Table
@@ -23,6 +26,7 @@ from processor.wire.encode import Encoder
 from schemas.changelog.position import NO_TOPIC, LocalMark, Origin, Position
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
 from schemas.changelog.watermark import decode_watermark, watermark_key
+from schemas.config import Pipeline
 from tests.support.wire import batches
 from tests.support.wire.batches import Record, by_hand, chunk, marker
 
@@ -37,6 +41,10 @@ SINK, QUARANTINE, CHANGELOG = "clicks.clean", "clicks.quarantine", "clicks-chang
 DUPLICATES = "clicks.duplicates"
 STATE, DEFINITION = b"state id 16 byte", b"definition 16 by"
 KEY = watermark_key()
+SEQUENCE = {"from": "header", "name": "seq", "format": "text"}
+CONFIG = Pipeline.model_validate(
+    {"name": "clicks", "source": "source", "sink": SINK, "dedup": {"mode": "watermark", "sequence": SEQUENCE}}
+)
 
 
 class RecordingOutput:
@@ -137,9 +145,8 @@ class Slot:
             duplicates=None if duplicates_limit is None else DUPLICATES,
             duplicates_limit_bytes=duplicates_limit or 0,
         )
-        self.pipeline = SlotPipeline(
-            "clicks", topics, self.output, batches.DECODER, Encoder(), self.metrics, clock
-        )
+        kind = HopKind(Hop(CONFIG), topics)
+        self.pipeline = SlotPipeline(kind, self.output, batches.DECODER, Encoder(), self.metrics, clock=clock)
         self.stores = [RecordingStore(self.said, str(number)) for number in range(partitions)]
         for number, store in enumerate(self.stores):
             self.add(number, store)

@@ -28,9 +28,11 @@ from processor.judges.exact import ExactIds
 from processor.judges.factory import make_judge
 from processor.judges.ids import IdJudge
 from processor.ops.metrics import Metrics
-from processor.pipeline.hops import FirstHop, SecondHop, hops, route_definition
-from processor.pipeline.routed import FirstHopPipeline, RouteJudge, RouteTopics
-from processor.pipeline.slot_pipeline import OpenPartition, SlotPipeline, Topics, new_position
+from processor.pipeline.hop_kinds import FirstHopKind, HopKind
+from processor.pipeline.hops import FirstHop, Hop, SecondHop, hops, route_definition
+from processor.pipeline.ports import OpenPartition, Topics, new_position
+from processor.pipeline.routed import RouteTopics
+from processor.pipeline.slot_pipeline import SlotPipeline
 from processor.state.ids.runs import Runs
 from processor.state.kv.memory import MemoryStore
 from processor.state.restore import restore
@@ -237,7 +239,7 @@ CUTS = [0, 4, 6, 9]
 """Commits, a batch each."""
 
 
-def configured() -> dict[str, Pipeline]:
+def configured() -> dict[str, Hop]:
     """Return the hops of a config with all definitions; filters small, so that they can be kept."""
     topics = {"source": "raw", "sink": "clean", "duplicates": "duplicates", "quarantine": "quarantine"}
     given = {
@@ -255,29 +257,27 @@ HOPS = configured()
 JUDGED = [name for name in DEDUP if name != "routed"]
 
 
-def judge_of(hop: Pipeline) -> Judge:
+def judge_of(pipeline: Pipeline) -> Judge:
     """Return a judge with nothing random in it."""
-    if not isinstance(hop.dedup, InsertIdDedup):
-        return make_judge(hop)
-    kind = ExactIds if hop.dedup.backend == "exact" else BloomIds
-    return kind(hop.dedup, lambda: NOW_MS)
+    if not isinstance(pipeline.dedup, InsertIdDedup):
+        return make_judge(pipeline)
+    kind = ExactIds if pipeline.dedup.backend == "exact" else BloomIds
+    return kind(pipeline.dedup, lambda: NOW_MS)
 
 
 def chunks() -> list[Any]:
     return [chunk(by_hand(SOURCE[start:stop]), position=start) for start, stop in pairwise(CUTS)]
 
 
-def run(hop: Pipeline) -> tuple[RecordingOutput, MemoryStore]:
+def run(hop: Hop) -> tuple[RecordingOutput, MemoryStore]:
     """Judge the source; return what was written to the topics and to the local state."""
     output, store = RecordingOutput([]), MemoryStore()
     shared = output, batches.DECODER, Encoder(), Metrics()
     limit = 1_000_000
     if isinstance(hop, FirstHop):
-        assert isinstance(hop.dedup, InsertIdDedup)
-        judge: Judge = RouteJudge(hop.dedup)
         to = RouteTopics(
             hop.source,
-            hop.sink,
+            hop.pipeline.sink,
             hop.quarantine,
             "changelog",
             limit,
@@ -286,12 +286,15 @@ def run(hop: Pipeline) -> tuple[RecordingOutput, MemoryStore]:
             internal_limit_bytes=limit,
             internal_partitions=2,
         )
-        pipeline: SlotPipeline = FirstHopPipeline(hop.name, to, *shared)
+        kind: HopKind = FirstHopKind(hop, to)
+        judge = kind.judge()
     else:
-        judge = judge_of(hop)
+        judge = judge_of(hop.pipeline)
         duplicates = {"duplicates": hop.duplicates, "duplicates_limit_bytes": limit}
-        to_sink = Topics(hop.source, hop.sink, hop.quarantine, "changelog", limit, limit, **duplicates)  # type: ignore[arg-type]
-        pipeline = SlotPipeline(hop.name, to_sink, *shared)
+        sink = hop.pipeline.sink
+        to_sink = Topics(hop.source, sink, hop.quarantine, "changelog", limit, limit, **duplicates)  # type: ignore[arg-type]
+        kind = HopKind(hop, to_sink)
+    pipeline = SlotPipeline(kind, *shared)
     if isinstance(judge, IdJudge):
         judge.log.begin(SECRET)
     table = Table(store, judge.log)
@@ -305,7 +308,7 @@ def run(hop: Pipeline) -> tuple[RecordingOutput, MemoryStore]:
     return output, store
 
 
-def written_by(hop: Pipeline) -> Golden:
+def written_by(hop: Hop) -> Golden:
     """Return batches as they are sent, and the state's keys and values: its batches say when they were made."""
     output, store = run(hop)
     found: Golden = {}
@@ -329,7 +332,7 @@ def written() -> Golden:
         f"{key.hex()} {(value or b'').hex()}" for key, value in run_of_a_bucket().items()
     ]
     for name, hop in HOPS.items():
-        meaning = route_definition(hop, 3) if isinstance(hop, FirstHop) else definition(hop)
+        meaning = route_definition(hop, 3) if isinstance(hop, FirstHop) else definition(hop.pipeline)
         found[f"{name} definition"] = [meaning.hex()]
         if not isinstance(hop, SecondHop):
             found |= written_by(hop)
@@ -386,7 +389,7 @@ def test_the_golden_filter_and_run_know_their_ids() -> None:
 @pytest.mark.parametrize("local", [True, False], ids=["local", "changelog"])
 @pytest.mark.parametrize("name", JUDGED)
 def test_a_judge_that_is_restored_from_golden_state_passes_nothing_again(name: str, *, local: bool) -> None:
-    changelog, store, judge = ListedChangelog(), MemoryStore(), judge_of(HOPS[name])
+    changelog, store, judge = ListedChangelog(), MemoryStore(), judge_of(HOPS[name].pipeline)
     changelog.rows = list(pairs_of(f"{name} changelog"))
     if local:
         store.write(dict(pairs_of(f"{name} local")))

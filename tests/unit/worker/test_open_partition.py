@@ -17,13 +17,13 @@ from processor.kafka.client import TopicPartition
 from processor.kafka.offsets import Bounds
 from processor.pipeline.hop_kinds import FirstHopKind
 from processor.pipeline.hops import FirstHop
+from processor.pipeline.ports import Topics
 from processor.pipeline.routed import RouteTopics
-from processor.pipeline.slot_pipeline import Topics
 from processor.worker import open_partition
 from processor.worker.open_partition import PartitionOpener
 from schemas.changelog.position import Origin, Position
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
-from schemas.config import InsertIdDedup
+from schemas.config import Pipeline
 from tests.support.judges.scopes import columns_of
 
 if TYPE_CHECKING:
@@ -83,13 +83,12 @@ def test_a_new_partition_of_a_routed_source_sends_ids_where_the_others_do_or_now
     monkeypatch.setattr(open_partition, "bounds", positions.bounds)
     monkeypatch.setattr(open_partition, "ChangelogPartition", positions.changelog)
 
-    hop: Any = {"name": "p.route", "source": "raw", "internal": "internal", "of": "p"}
     routed = {"mode": "insert-id", "id": [{"from": "key"}], "window": "1h", "route": "by-id"}
-    hop["dedup"] = InsertIdDedup.model_validate(routed)
+    config = Pipeline.model_validate({"name": "p", "source": "raw", "sink": "clean", "dedup": routed})
     topics = RouteTopics("raw", "clean", None, "positions", 0, 0, 0, internal="internal")
     context: Any = SimpleNamespace(decoder=None)
     nobody: Any = None
-    work = Work(FirstHop.model_construct(**hop), topics)
+    work = Work(FirstHop(config, "internal"), topics)
 
     async def run() -> None:
         begun: Any = PartitionOpener(context, "p.route", work, positions, nobody)

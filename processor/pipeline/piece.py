@@ -1,0 +1,250 @@
+"""Turns one piece of a chunk into what becomes of it: batches for the sink, for quarantine, and receipts.
+
+Everything between the decoder and the output is here, in this order: read what the records are judged by, put
+aside what cannot be judged, judge the rest, encode what passes, write receipts for what is dropped. It awaits
+nothing, because the piece's columns lie in buffers that the next piece uses, of whichever slot
+(`processor.wire.checked`). What it returns holds nothing of them.
+
+Invariant: what stands before a record that cannot go on is judged and encoded as if the piece ended there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from processor.engine import repartition
+from processor.engine.quarantine import QuarantineText
+from processor.engine.verdict import Fault, Verdict
+from processor.errors import StopError
+from processor.wire.decode import Piece
+from processor.wire.encode import TooLargeError
+from processor.wire.quarantine import codec_of, oversized, quarantine_batches, surely_fits
+from processor.wire.receipts import ANYWHERE, ReceiptEncoder
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from processor.judges.evidence import Evidence, IdEvidence, Judgement
+    from processor.judges.judge import Judge
+    from processor.pipeline.hop_kinds import HopKind
+    from processor.wire.encode import EncodedBatch, Encoder
+
+
+@dataclass(slots=True)
+class PieceOutcome:
+    """What became of one piece.
+
+    Attributes:
+        sink: Batches of what passes, by the partition that they go to.
+        quarantine: Batches of what cannot be judged.
+        receipts: Batches of receipts.
+        verdicts: Records by verdict.
+        faults: Records by fault code.
+        next_offset: The position after the piece, or of the record where it stops.
+        batch: The row of the last source batch with a record that was judged; None: there is none.
+        stop: Why the slot cannot go on behind that; None: it can.
+    """
+
+    sink: dict[int, list[EncodedBatch]]
+    quarantine: list[EncodedBatch]
+    receipts: list[EncodedBatch]
+    verdicts: NDArray[np.int64]
+    faults: NDArray[np.int64]
+    next_offset: int
+    batch: NDArray[np.int64] | None
+    stop: StopError | None = None
+
+
+@dataclass(slots=True)
+class _Quarantined:
+    """What is put aside of a piece; where that cannot be done, ``stop`` says why it ends at ``row``."""
+
+    batches: list[EncodedBatch] = field(default_factory=list)
+    stop: StopError | None = None
+    row: int = 0
+
+
+class PieceWork:
+    """Works on the pieces of one slot.
+
+    Args:
+        kind: Of the slot's hop.
+        encoder: Shared by the worker's slots.
+    """
+
+    def __init__(self, kind: HopKind, encoder: Encoder) -> None:
+        self._kind = kind
+        self._topics = kind.topics
+        self._encoder = encoder
+        self._receipts = ReceiptEncoder(kind.hop.name, kind.named_source)
+
+    def is_long(self, piece: Piece) -> bool:
+        """Whether a record may have to be compressed as hard as can be to go into quarantine: about 1 MB/s."""
+        limit = surely_fits(self._topics.quarantine_limit_bytes)
+        return self._topics.quarantine is not None and bool(oversized(piece.columns, limit).size)
+
+    def outcome(self, number: int, judge: Judge, piece: Piece) -> PieceOutcome:
+        """Decide over one piece and encode what passes; stages the judge's state.
+
+        Args:
+            number: Of the source partition.
+            judge: The partition's.
+            piece: The newest of its decoder.
+
+        Raises:
+            StopError: Nothing since the last commit can be committed.
+            RebuildError: The local state is not whole.
+        """
+        source_ref = self._kind.take_off(piece)
+        stop: StopError | None = None
+        if source_ref is not None and source_ref.size < len(piece.columns):
+            stop = self._foreign(number, piece, source_ref.size)
+            piece = before(piece, source_ref.size)
+        evidence: Evidence = judge.extract(piece.columns)
+        if source_ref is not None:
+            evidence = replace(cast("IdEvidence", evidence), source_ref=source_ref)
+        self._kind.mark_too_large(self._encoder, number, piece, evidence.fault)
+        aside = self._put_aside(number, piece, evidence.fault, source_ref)
+        if aside.stop is not None:
+            stop = aside.stop
+            piece = before(piece, aside.row)
+            evidence = evidence.before(aside.row)
+        judged = judge.judge(evidence)
+        return PieceOutcome(
+            self._kind.encode(self._encoder, number, piece, evidence, judged),
+            aside.batches,
+            self._receipts_of(number, piece, judged, source_ref),
+            np.bincount(judged.verdict, minlength=len(Verdict)),
+            np.bincount(evidence.fault, minlength=len(Fault)),
+            piece.next_offset,
+            piece.batches[-1] if len(piece.batches) else None,
+            stop,
+        )
+
+    def _where(self, number: int, piece: Piece, row: int, source_ref: NDArray[np.int64] | None) -> str:
+        """Name a record to people."""
+        offset = int(piece.columns.offset[row])
+        if source_ref is not None:
+            number, offset = repartition.partition_and_offset(int(source_ref[row]))
+        return f"{self._kind.named_source}:{number}:{offset}"
+
+    # ---------------------------------------------------------------- what cannot be judged
+
+    def _put_aside(
+        self, number: int, piece: Piece, fault: NDArray[np.uint8], source_ref: NDArray[np.int64] | None
+    ) -> _Quarantined:
+        """Encode the faulty records for quarantine; where one cannot go there, stop before it."""
+        rows = np.flatnonzero(fault)
+        if not rows.size:
+            return _Quarantined()
+        if self._topics.quarantine is None:
+            row = int(rows[0])
+            where = self._where(number, piece, row, source_ref)
+            code = Fault(int(fault[row]))
+            if source_ref is not None:
+                return _Quarantined(stop=self._changed_on_its_way(where, code), row=row)
+            return _Quarantined(stop=self._unjudgeable(where, number, piece, row, code), row=row)
+        try:
+            return _Quarantined(self._quarantined(number, piece, rows, fault))
+        except TooLargeError as error:
+            stop = StopError(
+                f"{self._where(number, piece, error.row, source_ref)}: the record goes to quarantine "
+                f"({Fault(int(fault[error.row])).code}) and is too large for it: topic "
+                f"{self._topics.quarantine} needs max.message.bytes of at least {error.size_bytes} "
+                f"(it has {self._topics.quarantine_limit_bytes}). Everything before it is committed."
+            )
+            return _Quarantined(
+                self._quarantined(number, piece, rows[rows < error.row], fault), stop, error.row
+            )
+
+    def _quarantined(
+        self, number: int, piece: Piece, rows: NDArray[np.int64], fault: NDArray[np.uint8]
+    ) -> list[EncodedBatch]:
+        if not rows.size:
+            return []
+        source = f"{self._topics.source}:{number}:"
+        text = QuarantineText({code: self._kind.detail(code) for code in Fault}, source.encode())
+        return quarantine_batches(piece, rows, fault, text, self._topics.quarantine_limit_bytes)
+
+    def _unjudgeable(self, where: str, number: int, piece: Piece, row: int, code: Fault) -> StopError:
+        configured = self._kind.hop.pipeline.name
+        if code is Fault.TOO_LARGE:
+            need = self._encoder.alone_bytes(piece.columns, row, codec_of(piece, row))
+            return StopError(
+                f"{where}: {code.code}: topic {self._topics.sink} needs max.message.bytes of at least "
+                f"{need} (it has {self._topics.sink_limit_bytes}), or set "
+                f"pipelines.quarantine for pipeline {configured}"
+            )
+        return StopError(
+            f"{where}: the record cannot be judged: {code.code} ({self._kind.detail(code)}). Everything "
+            f"before it is committed. Set a quarantine topic for pipeline {configured} to go on, or step "
+            f"over it: {self._kind.step_over(number, int(piece.columns.offset[row]) + 1)}"
+        )
+
+    def _changed_on_its_way(self, where: str, code: Fault) -> StopError:
+        """Say that a routed record cannot be judged: it could, unless the sink's limit has been lowered."""
+        return StopError(
+            f"{where}: {code.code}, which it was not when it was routed: "
+            f"{self._kind.detail(code)}. Everything before it is committed. Set the limit of topic "
+            f"{self._topics.sink} back."
+        )
+
+    def _foreign(self, number: int, piece: Piece, row: int) -> StopError:
+        return StopError(
+            f"{self._topics.source}:{number}:{int(piece.columns.offset[row])}: the record "
+            "does not say where it came from: somebody else has written to this internal topic. Everything "
+            "before it is committed; see 'A foreign record in an internal topic' in docs/operations.md."
+        )
+
+    # ---------------------------------------------------------------- what is dropped
+
+    def _receipts_of(
+        self,
+        number: int,
+        piece: Piece,
+        judged: Judgement,
+        source_ref: NDArray[np.int64] | None,
+    ) -> list[EncodedBatch]:
+        """Encode a receipt for each record that is dropped.
+
+        Raises:
+            StopError: The duplicates topic does not take one.
+        """
+        verdict = judged.verdict
+        if self._topics.duplicates is None:
+            return []
+        rows = np.flatnonzero((verdict == Verdict.DUPLICATE) | (verdict == Verdict.LATE))
+        if not rows.size:
+            return []
+        limit = self._topics.duplicates_limit_bytes
+        columns = piece.columns
+        if source_ref is not None:
+            number, columns = ANYWHERE, replace(columns, offset=source_ref[: len(columns)])
+        try:
+            return self._receipts.encode(number, columns, rows, judged.grounds(), limit)
+        except TooLargeError as error:
+            raise StopError(
+                f"{self._where(number, piece, error.row, source_ref)}: the receipt "
+                f"of this dropped record is too large, even without its key: topic {self._topics.duplicates} "
+                f"needs max.message.bytes of at least {error.size_bytes} (it has {limit})"
+            ) from error
+
+
+def before(piece: Piece, row: int) -> Piece:
+    """Return the part of a piece before ``row``; the position after it is that record's offset."""
+    count = int(np.searchsorted(piece.first_row, row, side="left"))
+    first_row = np.append(piece.first_row[:count], row) if count else np.zeros(1, np.int64)
+    whole = piece.whole[:count].copy()
+    if count and first_row[-1] != piece.first_row[count]:
+        whole[count - 1] = False
+    return Piece(
+        piece.columns.rows(0, row),
+        piece.raw,
+        piece.batches[:count],
+        first_row,
+        whole,
+        int(piece.columns.offset[row]),
+    )

@@ -1,0 +1,131 @@
+"""What a slot's pipeline works with: an output, the hop's topics, and the source partitions that are open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from processor.engine.verdict import Fault, Verdict
+from schemas.changelog.position import NO_BATCH, Position
+from schemas.changelog.topic_ids import UNKNOWN_ID, TopicId, TopicIds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from processor.judges.judge import Judge
+    from processor.state.table import Table
+    from processor.wire.encode import EncodedBatch
+    from schemas.changelog.position import Origin
+
+
+class TransactionOutput(Protocol):
+    """Where batches go; `processor.kafka.transactions.producer.Producer` is one."""
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+
+    def expect(self, topic: str, partition: int) -> None:
+        """Say that the transaction will write there as well: announced along with what is written first."""
+
+    async def send(self, topic: str, partition: int, batches: Iterable[EncodedBatch]) -> None:
+        """Queue batches."""
+
+    async def flush(self) -> None:
+        """Wait until all are acknowledged."""
+
+    def next_offset(self, topic: str, partition: int) -> int:
+        """Return the offset after the last acknowledged batch."""
+
+    async def commit(self, offsets: Mapping[int, int], between: Callable[[], None]) -> None:
+        """Make source offsets part of the transaction, call ``between``, end the transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Where a hop reads and writes, and what those topics take.
+
+    Attributes:
+        width: Partitions of the source below this number have one of their own wherever that is needed.
+    """
+
+    source: str
+    sink: str
+    quarantine: str | None
+    changelog: str
+    sink_limit_bytes: int
+    quarantine_limit_bytes: int
+    changelog_limit_bytes: int = 1_048_588
+    duplicates: str | None = None
+    duplicates_limit_bytes: int = 0
+    width: int = 2**31 - 1
+
+    @property
+    def written(self) -> list[str]:
+        """The topics that the hop's transactional ids write to."""
+        return [self.sink, *filter(None, (self.duplicates, self.quarantine)), self.changelog]
+
+    def named(self, kind: str) -> str | None:
+        """Return the topic that a field of `TopicIds` speaks of; None: the hop has none."""
+        return {
+            "source": self.source,
+            "changelog": self.changelog,
+            "sink": self.passes_to,
+            "duplicates": self.duplicates,
+            "quarantine": self.quarantine,
+        }[kind]
+
+    @property
+    def passes_to(self) -> str:
+        """The topic that what passes is written to."""
+        return self.sink
+
+    def quarantined_to(self, number: int) -> int:
+        """Return the partition of quarantine for the records of a source partition."""
+        return number
+
+    def identified(self, ids: Mapping[str, bytes]) -> TopicIds:
+        """Return which topics these are, ``ids`` being by name."""
+        names = map(self.named, TopicIds._fields)
+        return TopicIds(*(TopicId.of(name, ids.get(name or "", UNKNOWN_ID)) for name in names))
+
+    def written_from(self, numbers: Iterable[int]) -> list[tuple[str, int]]:
+        """Return the partitions that are written to by whoever works on the source partitions ``numbers``."""
+        return [(topic, number) for topic in self.written for number in numbers]
+
+
+@dataclass(slots=True)
+class OpenPartition:
+    """One source partition at work: its committed table, its judge, and how far it has been taken in.
+
+    Attributes:
+        number: Of the partition.
+        table: Committed state.
+        judge: Staged state.
+        position: As it will be committed next.
+        counts: Records by verdict since the last commit.
+        faults: Of those in quarantine, by what is wrong with them.
+        moved: Whether the position differs from the committed one.
+        stable: The source's last stable offset, as it was last heard of.
+        origin: Where this state begins, as long as that is not committed.
+        changelog_offset: So far the changelog is known: what is written next lands at or behind it.
+    """
+
+    number: int
+    table: Table
+    judge: Judge
+    position: Position
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(Verdict), np.int64))
+    faults: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(Fault), np.int64))
+    moved: bool = False
+    stable: int = -1
+    origin: Origin | None = None
+    changelog_offset: int = 0
+
+
+def new_position(next_offset: int, definition: bytes, state_id: bytes, slots: int) -> Position:
+    """Return the position of a partition without state."""
+    return Position(next_offset, NO_BATCH, 0, definition, state_id, slots)
