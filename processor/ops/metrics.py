@@ -6,6 +6,7 @@ each means and what to alert on.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 CHUNK_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 COMMIT_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -32,144 +33,104 @@ class Metrics:
     content_type = CONTENT_TYPE_LATEST
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        registry = self.registry
+        self.registry = registry = CollectorRegistry()
         partition = ("pipeline", "partition")
-        self.records = Counter(
-            "seqmark_records",
-            "Source records in committed transactions, by verdict.",
-            ("pipeline", "verdict"),
-            registry=registry,
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, registry=registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(name, text, labels, registry=registry)
+
+        def histogram(name: str, text: str, buckets: Sequence[float]) -> Histogram:
+            return Histogram(name, text, ("pipeline",), buckets=buckets, registry=registry)
+
+        self.records = counter(
+            "seqmark_records", "Source records in committed transactions, by verdict.", "pipeline", "verdict"
         )
-        self.quarantined = Counter(
+        self.quarantined = counter(
             "seqmark_quarantined_records",
-            "Records in quarantine by committed transactions, by the code of what is wrong with them.",
-            ("pipeline", "code"),
-            registry=registry,
+            "Records that committed transactions put into quarantine, by the code of what is wrong with them.",
+            *("pipeline", "code"),
         )
-        self.bytes_in = Counter(
-            "seqmark_source_bytes",
-            "Bytes of source batches fetched.",
-            ("pipeline",),
-            registry=registry,
+        self.bytes_in = counter("seqmark_source_bytes", "Bytes of source batches fetched.", "pipeline")
+        self.bytes_out = counter("seqmark_sink_bytes", "Bytes of sink batches written.", "pipeline")
+        self.chunk_seconds = histogram(
+            "seqmark_chunk_seconds", "Time to decode, judge and encode one chunk.", CHUNK_BUCKETS
         )
-        self.bytes_out = Counter(
-            "seqmark_sink_bytes", "Bytes of sink batches written.", ("pipeline",), registry=registry
-        )
-        self.chunk_seconds = Histogram(
-            "seqmark_chunk_seconds",
-            "Time to decode, judge and encode one chunk.",
-            ("pipeline",),
-            buckets=CHUNK_BUCKETS,
-            registry=registry,
-        )
-        self.commit_seconds = Histogram(
+        self.commit_seconds = histogram(
             "seqmark_commit_seconds",
             "Time from asking for a commit until the local state is written.",
-            ("pipeline",),
-            buckets=COMMIT_BUCKETS,
-            registry=registry,
+            COMMIT_BUCKETS,
         )
-        self.last_commit = Gauge(
+        self.last_commit = gauge(
             "seqmark_last_commit_timestamp_seconds",
             "When this partition was committed last, in Unix time.",
-            partition,
-            registry=registry,
+            *partition,
         )
-        self.transactions_aborted = Counter(
-            "seqmark_transactions_aborted",
-            "Transactions that did not commit, by reason.",
-            ("pipeline", "reason"),
-            registry=registry,
+        self.transactions_aborted = counter(
+            "seqmark_transactions_aborted", "Transactions that did not commit, by reason.", "pipeline", "reason"
         )
-        self.records_expired = Counter(
-            "seqmark_records_expired",
-            "Offsets that retention removed before they were read.",
-            ("pipeline",),
-            registry=registry,
+        self.records_expired = counter(
+            "seqmark_records_expired", "Offsets that retention removed before they were read.", "pipeline"
         )
-        self.lag = Gauge(
+        self.lag = gauge(
             "seqmark_lag_records",
             "Offsets between the committed position and the last stable offset last seen.",
-            partition,
-            registry=registry,
+            *partition,
         )
-        self.open_records = Gauge(
+        self.open_records = gauge(
             "seqmark_source_open_transaction_records",
-            "Offsets of the source behind its last stable offset: an open transaction holds them back.",
-            partition,
-            registry=registry,
+            "Source offsets behind the last stable offset: an open transaction holds them back.",
+            *partition,
         )
-        self.open_seconds = Gauge(
+        self.open_seconds = gauge(
             "seqmark_source_open_transaction_seconds",
             "For how long the source's last stable offset has stood still before an open transaction; 0: none.",
-            partition,
-            registry=registry,
+            *partition,
         )
-        self.position = Gauge("seqmark_position", "Committed source position.", partition, registry=registry)
-        self.watermark = Gauge("seqmark_watermark", "Last sequence that passed.", partition, registry=registry)
-        self.scopes = Gauge(
-            "seqmark_scopes", "Scopes with a watermark of their own.", partition, registry=registry
+        self.position = gauge("seqmark_position", "Committed source position.", *partition)
+        self.watermark = gauge("seqmark_watermark", "Last sequence that passed.", *partition)
+        self.scopes = gauge("seqmark_scopes", "Scopes with a watermark of their own.", *partition)
+        self.ids = gauge(
+            "seqmark_ids", "Ids in the index, including expired ones that are not swept yet.", *partition
         )
-        self.ids = Gauge(
-            "seqmark_ids",
-            "Ids in the index, expired ones that are not swept yet included.",
-            partition,
-            registry=registry,
-        )
-        self.state_bytes = Gauge(
-            "seqmark_state_bytes", "Memory of scopes, or of the index of ids.", partition, registry=registry
-        )
-        self.clock = Gauge(
+        self.state_bytes = gauge("seqmark_state_bytes", "Memory of scopes, or of the index of ids.", *partition)
+        self.clock = gauge(
             "seqmark_clock_seconds",
-            "The partition's clock, of the last commit, in Unix time (mode insert-id).",
-            partition,
-            registry=registry,
+            "The partition's clock at the last commit, in Unix time (mode insert-id).",
+            *partition,
         )
-        self.false_positive_rate = Gauge(
+        self.false_positive_rate = gauge(
             "seqmark_false_positive_rate",
-            "Rate at which a new id is taken for an old one by the Bloom filters, by the bits that are set.",
-            partition,
-            registry=registry,
+            "Rate at which the Bloom filters take a new id for an old one, by the bits that are set.",
+            *partition,
         )
-        self.records_behind = Counter(
+        self.records_behind = counter(
             "seqmark_records_behind_clock",
             "Records with a timestamp below their partition's clock (mode insert-id); judged like any other.",
-            ("pipeline",),
-            registry=registry,
+            "pipeline",
         )
-        self.records_ahead = Counter(
+        self.records_ahead = counter(
             "seqmark_records_ahead_of_clock",
-            "Records further ahead than max_ahead allows (mode insert-id); judged, and not believed.",
-            ("pipeline",),
-            registry=registry,
+            "Records further ahead than max_ahead allows (mode insert-id); judged, but their timestamp is not "
+            "believed.",
+            "pipeline",
         )
-        self.memory = Gauge("seqmark_memory_bytes", "Memory that the process has in use.", registry=registry)
-        self.memory_pressure = Gauge(
-            "seqmark_memory_pressure_ratio",
-            "Share of worker.memory_limit in use; 0 without one.",
-            registry=registry,
+        self.memory = gauge("seqmark_memory_bytes", "Memory that the process has in use.")
+        self.memory_pressure = gauge(
+            "seqmark_memory_pressure_ratio", "Share of worker.memory_limit in use; 0 without one."
         )
-        self.restore_ratio = Gauge(
-            "seqmark_restore_ratio",
-            "Share of the changelog restored.",
-            partition,
-            registry=registry,
-        )
-        self.assigned = Gauge(
-            "seqmark_assigned_partitions", "Partitions assigned.", ("pipeline",), registry=registry
-        )
-        self.source_partitions = Gauge(
-            "seqmark_source_partitions",
-            "Partitions of the source, whoever they are assigned to.",
-            ("pipeline",),
-            registry=registry,
+        self.restore_ratio = gauge("seqmark_restore_ratio", "Share of the changelog restored.", *partition)
+        self.assigned = gauge("seqmark_assigned_partitions", "Partitions assigned.", "pipeline")
+        self.source_partitions = gauge(
+            "seqmark_source_partitions", "Partitions of the source, of all workers together.", "pipeline"
         )
         self.begun: dict[tuple[str, str], tuple[int, int]] = {}
         """Position and last stable offset that each partition had when it was assigned. No series: only
         `processor.ops.status` has a use for it."""
-        self.ready = Gauge("seqmark_ready", "1 while everything assigned is restored.", registry=registry)
-        self.build = Info("seqmark_build", "Which Seqmark this is.", registry=registry)
+        self.ready = gauge("seqmark_ready", "1 while everything assigned is restored.")
+        self.build = Info("seqmark_build", "The version of Seqmark.", registry=registry)
         self.build.info({"version": _version()})
 
     def expect(self, pipeline: str, codes: Iterable[str]) -> None:
@@ -204,10 +165,8 @@ class Metrics:
             self.false_positive_rate,
         )
         for gauge in gauges:
-            try:
+            with suppress(KeyError):
                 gauge.remove(pipeline, str(partition))
-            except KeyError:
-                continue
 
     def render(self) -> bytes:
         """Return the text that Prometheus scrapes."""
