@@ -18,7 +18,6 @@ from processor.errors import (
     SeqmarkError,
     StopError,
 )
-from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,11 +91,12 @@ def _filters(settings: Settings) -> list[Finding]:
     """Say for each pipeline with Bloom filters what memory they take, whether ids come or not."""
     found = []
     for index, pipeline in enumerate(settings.pipelines):
-        if not isinstance(pipeline.dedup, InsertIdDedup) or pipeline.dedup.backend != "bloom":
+        dedup = pipeline.id_dedup
+        if dedup is None or dedup.backend != "bloom":
             continue
         from processor.judges.bloom import window_of  # noqa: PLC0415 - as above
 
-        window = window_of(pipeline.dedup)
+        window = window_of(dedup)
         size = window.sized(0, 0).bits // 8
         note = (
             f"a partition has up to {window.most_live} filters of {size / 1e6:,.1f} MB, "
@@ -120,10 +120,11 @@ def _memory(settings: Settings, partitions: Mapping[str, int]) -> list[Finding]:
 
     filters, exact = 0, []
     for pipeline in settings.pipelines:
-        if not isinstance(pipeline.dedup, InsertIdDedup):
+        dedup = pipeline.id_dedup
+        if dedup is None:
             continue
-        if pipeline.dedup.backend == "bloom":
-            window = window_of(pipeline.dedup)
+        if dedup.backend == "bloom":
+            window = window_of(dedup)
             filters += partitions.get(pipeline.name, 0) * window.most_live * window.sized(0, 0).bits // 8
         else:
             exact.append(pipeline.name)

@@ -32,7 +32,7 @@ _COMMANDS = {
     "generate": "Produce a stream with known duplicates into a source topic.",
     "verify": "Prove that source = sink + duplicates + quarantine.",
     "aggregate": "Run the Spark job that aggregates the clean topics.",
-    "sink": "The same, by its other name.",
+    "sink": "The same as aggregate.",
     "report": "Write a page with plots of what became of the records, and of the aggregates.",
     "demo": "Show it all on an embedded broker.",
 }

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from processor.demo.summary import DemoSummary
 
 
-class _Terminal:
+class _DemoTerminal:
     """The demo's audience: people at stderr."""
 
     def say(self, text: str) -> None:
@@ -46,7 +46,7 @@ class _Terminal:
     type=click.Choice(["watermark", "insert-id"]),
     default="watermark",
     show_default=True,
-    help="How duplicates are told: by a sequence in a header, or by the clicks' own id within an hour.",
+    help="How duplicates are identified: by a sequence in a header, or by the clicks' own id within an hour.",
 )
 @click.option(
     "--records",
@@ -60,7 +60,7 @@ class _Terminal:
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("var/demo"),
     show_default=True,
-    help="Where config, truth, log, aggregate, picture and report go.",
+    help="Folder for config, truth, log, aggregate, picture and report.",
 )
 @click.option(
     "--seed", type=click.IntRange(min=0), default=7, show_default=True, help="Same seed, same clicks."
@@ -98,7 +98,7 @@ def demo(
         plan = make_plan(directory, servers, mode)
         say(f"the config: {plan.config}")
         try:
-            done = asyncio.run(run(plan, records, seed, _Terminal()))
+            done = asyncio.run(run(plan, records, seed, _DemoTerminal()))
         finally:
             # A copy of what is in the changelog.
             shutil.rmtree(plan.state_dir, ignore_errors=True)
@@ -171,7 +171,7 @@ def _go_on(plan: DemoPlan, done: DemoRun, records: int, signals: _Signals) -> De
     from processor.demo.sinks import aggregate, spark  # noqa: PLC0415 - as above
     from processor.demo.summary import DemoSummary, count_lines, examples  # noqa: PLC0415 - as above
 
-    terminal = _Terminal()
+    terminal = _DemoTerminal()
     differences = [text for part in done.checked for text in part.outcome.differences]
     say("4. Spark aggregates the clean topic by hour and campaign (seqmark sink --available-now)")
     with spark(terminal):

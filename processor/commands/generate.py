@@ -16,7 +16,6 @@ from processor.commands.console import config_option, json_option, result, say
 from processor.commands.progress import bar
 from processor.config.load import load
 from processor.errors import ConfigError, Problem
-from schemas.config import InsertIdDedup
 from schemas.config.values import DurationMs, duration_text
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class _Duration(click.ParamType):
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _Produced:
     """What a run has produced."""
 
     topic: str
@@ -72,13 +71,15 @@ class _Made:
 @config_option
 @json_option
 @click.option("--pipeline", metavar="N", help="Name of the pipeline; not needed where there is one.")
-@click.option("--records", type=click.IntRange(min=1), required=True, help="How many, duplicates included.")
+@click.option(
+    "--records", type=click.IntRange(min=1), required=True, help="How many records, duplicates included."
+)
 @click.option(
     "--duplicates",
     type=click.FloatRange(0, 0.9),
     default=0.05,
     show_default=True,
-    help="Share of duplicates among them.",
+    help="Share of duplicates among the records.",
 )
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same stream."
@@ -100,7 +101,7 @@ class _Made:
     type=click.IntRange(min=1),
     default=4,
     show_default=True,
-    help="Of the source topic, where it has to be created.",
+    help="Partitions of the source topic, where it has to be created.",
 )
 @click.option(
     "--malformed",
@@ -129,16 +130,20 @@ class _Made:
     help="Event time that the stream covers. Mind the topic's retention where it is days.",
 )
 @click.option(
-    "--compression", type=click.Choice(_COMPRESSIONS), default="lz4", show_default=True, help="Of the batches."
+    "--compression",
+    type=click.Choice(_COMPRESSIONS),
+    default="lz4",
+    show_default=True,
+    help="Compression of the batches.",
 )
 @click.option(
     "--batch-bytes",
     type=click.IntRange(1024, 16 * 1024 * 1024),
     default=262_144,
     show_default=True,
-    help="Of a batch, before compression.",
+    help="Size of a batch, before compression.",
 )
-def generate(  # noqa: PLR0913 - one argument an option
+def generate(  # noqa: PLR0913 - one argument per option
     *,
     config: Path,
     pipeline: str | None,
@@ -218,16 +223,15 @@ def _require_scopes(settings: Settings, index: int, scopes: int | None) -> None:
     dedup, key = settings.pipelines[index].dedup, f"pipelines.{index}.dedup"
     if scopes is None:
         return
-    if isinstance(dedup, InsertIdDedup):
-        raise ConfigError([Problem("--scopes", f'is for a pipeline with scopes; {key}.mode is "insert-id"')])
-    if dedup.scope == "partition":
-        raise ConfigError([Problem("--scopes", f'is for a pipeline with scopes; {key}.scope is "partition"')])
+    wrong = 'mode is "insert-id"' if dedup.mode == "insert-id" else 'scope is "partition"'
+    if dedup.mode == "insert-id" or dedup.scope == "partition":
+        raise ConfigError([Problem("--scopes", f"is for a pipeline with scopes; {key}.{wrong}")])
 
 
 def _require_certain(settings: Settings, index: int, options: StreamOptions, now_ms: int) -> None:
     """Refuse records of which the clock of whoever reads them decides how far they are believed."""
-    dedup = settings.pipelines[index].dedup
-    if not isinstance(dedup, InsertIdDedup) or dedup.time != "record":
+    dedup = settings.pipelines[index].id_dedup
+    if dedup is None or dedup.time != "record":
         return
     if options.start_ms + options.span_ms > now_ms + dedup.max_ahead:
         most = f"pipelines.{index}.dedup.max_ahead ({duration_text(dedup.max_ahead)})"
@@ -238,7 +242,7 @@ def _require_certain(settings: Settings, index: int, options: StreamOptions, now
         raise ConfigError([Problem("--start", message)])
 
 
-async def _generate(settings: Settings, index: int, options: StreamOptions, sending: Sending) -> _Made:
+async def _generate(settings: Settings, index: int, options: StreamOptions, sending: Sending) -> _Produced:
     from processor.generator import check_supported, make_stream  # noqa: PLC0415 - as above
     from processor.kafka.plain.producer import open_source, produce  # noqa: PLC0415 - as above
 
@@ -250,13 +254,13 @@ async def _generate(settings: Settings, index: int, options: StreamOptions, send
     began = time.monotonic()
     with bar(f"producing into {pipeline.source}", options.records) as advance:
         truths = await produce(settings.kafka, pipeline.source, stream, sending, advance)
-    return _Made(pipeline.source, truths, time.monotonic() - began)
+    return _Produced(pipeline.source, truths, time.monotonic() - began)
 
 
 def _holds(pipeline: Pipeline, options: StreamOptions) -> list[str]:
     """Say what the truth of a stream with ids rests on, and what it cannot show."""
-    dedup = pipeline.dedup
-    if not isinstance(dedup, InsertIdDedup):
+    dedup = pipeline.id_dedup
+    if dedup is None:
         return []
     window, span = duration_text(dedup.window), duration_text(options.span_ms)
     if dedup.time == "arrival":
@@ -269,7 +273,7 @@ def _holds(pipeline: Pipeline, options: StreamOptions) -> list[str]:
     return []
 
 
-def _report(pipeline: str, made: _Made, path: Path | None, *, as_json: bool) -> None:
+def _report(pipeline: str, made: _Produced, path: Path | None, *, as_json: bool) -> None:
     records = sum(len(truth) for truth in made.truths)
     again = sum(int((truth.kind > 0).sum()) for truth in made.truths)
     passing_again = sum(int((truth.passes & (truth.kind > 0)).sum()) for truth in made.truths)

@@ -14,7 +14,6 @@ from processor.commands.progress import bar
 from processor.config.load import load, nearest, require_pipelines, require_unrouted
 from processor.errors import ConfigError, Problem
 from processor.reset.decide import ResetState, ToEarliest, ToOffsets, ToTime
-from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,7 +90,7 @@ class PlaceParameter(click.ParamType):
     "of before that are sent once more then pass.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-def reset(  # noqa: PLR0913 - one argument an option
+def reset(  # noqa: PLR0913 - one argument per option
     *,
     config: Path,
     pipeline: str,
@@ -154,8 +153,12 @@ async def _run(
             return
         if any(step.to_offset < (step.from_offset or 0) for step in steps):
             say("the sink keeps what it has; what is processed once more will stand in it twice")
-        by_arrival = isinstance(pipeline.dedup, InsertIdDedup) and pipeline.dedup.time == "arrival"
-        if by_arrival and any(step.state is ResetState.RECOMPUTED for step in steps):
+        dedup = pipeline.id_dedup
+        if (
+            dedup is not None
+            and dedup.time == "arrival"
+            and any(step.state is ResetState.RECOMPUTED for step in steps)
+        ):
             say('time = "arrival": records that the state is recomputed from count as arriving now')
         with bar(f"judging {pipeline.source}", sum(step.offsets for step in steps)) as advance:
             async with aclosing(resetting.apply(steps, advance)) as done:

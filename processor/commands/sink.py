@@ -43,7 +43,7 @@ _LINE_S = 10.0
     "conf",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A setting of Spark's, beside or instead of ours; may be given again.",
+    help="A Spark setting, beside ours or in place of one; may be given again.",
 )
 @click.option(
     "--metrics-port",
@@ -61,7 +61,7 @@ _LINE_S = 10.0
     help="Go on where retention has removed records that were not read yet, or where the topic was deleted and "
     "created again; otherwise that is an error.",
 )
-def sink(  # noqa: PLR0913 - one argument an option
+def sink(  # noqa: PLR0913 - one argument per option
     *,
     config: Path,
     names: Sequence[str],
@@ -132,7 +132,7 @@ def _choose(settings: Settings, names: Sequence[str]) -> list[Sink]:
 def _run(settings: Settings, sinks: Sequence[Sink], options: SinkOptions) -> None:
     from spark_sink.job import SinkJob  # noqa: PLC0415 - slow to import
 
-    with _Terminal() as terminal:
+    with _SinkTerminal() as terminal:
         job = SinkJob(settings, sinks, options, terminal)
 
         def stop(number: int, frame: FrameType | None) -> None:
@@ -149,7 +149,7 @@ def _run(settings: Settings, sinks: Sequence[Sink], options: SinkOptions) -> Non
         say(f"{name}: {_line(totals)}")
 
 
-class _Terminal:
+class _SinkTerminal:
     """Tells people: a table that stays in its place on a terminal, a line now and then elsewhere."""
 
     def __init__(self) -> None:

@@ -113,9 +113,9 @@ def _routed(settings: Settings, what: str, names: Collection[str]) -> list[Probl
 
 def _with_ids(settings: Settings, names: Collection[str]) -> list[tuple[int, InsertIdDedup]]:
     return [
-        (index, pipeline.dedup)
+        (index, pipeline.id_dedup)
         for index, pipeline in enumerate(settings.pipelines)
-        if pipeline.name in names and isinstance(pipeline.dedup, InsertIdDedup)
+        if pipeline.name in names and pipeline.id_dedup is not None
     ]
 
 

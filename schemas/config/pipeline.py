@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from schemas.config.dedup import Dedup
+from schemas.config.dedup import Dedup, InsertIdDedup
 from schemas.config.values import ConfigTable, Name, Topic
 
 
@@ -20,3 +20,8 @@ class Pipeline(ConfigTable):
         description="Topic for records that cannot be judged; not set: the worker stops at the first.",
     )
     dedup: Dedup = Field(discriminator="mode", description="By what records are judged.")
+
+    @property
+    def id_dedup(self) -> InsertIdDedup | None:
+        """`dedup` where records are judged by ids."""
+        return self.dedup if isinstance(self.dedup, InsertIdDedup) else None

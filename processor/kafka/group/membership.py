@@ -64,7 +64,7 @@ class Owner(Protocol):
         """Start working on these; returns at once."""
 
 
-class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
+class _RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
     """What aiokafka calls back."""
 
     def __init__(self, membership: Membership, owner: Owner) -> None:
@@ -163,7 +163,7 @@ class Membership:
         self._subscription = SubscriptionState()
         # Nobody fetches through this subscription: without this the member would look idle and leave.
         self._busy.enter_context(self._subscription.fetch_context())
-        self._subscription.subscribe(self._topics, listener=_Listener(self, owner))
+        self._subscription.subscribe(self._topics, listener=_RebalanceListener(self, owner))
         waiters: set[asyncio.Future[Any]] = {self._failed}
         self._subscription.register_fetch_waiters(waiters)
         self._coordinator = _Coordinator(

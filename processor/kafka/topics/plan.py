@@ -14,7 +14,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from processor.errors import Problem
-from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
     from schemas.config import Pipeline, Settings
@@ -198,7 +197,7 @@ def wanted_configs(purpose: Purpose, pipeline: Pipeline, source: TopicView) -> d
     configs |= _like(source, "min.insync.replicas")
     source_bytes = _number(source, "max.message.bytes", CHANGELOG_BYTES)
     if purpose in INTERNAL:
-        blocks = purpose is Purpose.CHANGELOG and isinstance(pipeline.dedup, InsertIdDedup)
+        blocks = purpose is Purpose.CHANGELOG and pipeline.id_dedup is not None
         compact = purpose is not Purpose.REPARTITION and not blocks
         # Never by time: retention goes by record timestamps, a replayed stream would lose live state.
         configs |= {
@@ -331,7 +330,7 @@ def _clean_partitions(settings: Settings, pipeline: Pipeline, cluster: ClusterVi
 
 
 def _routed(pipeline: Pipeline) -> bool:
-    return isinstance(pipeline.dedup, InsertIdDedup) and pipeline.dedup.route is not None
+    return pipeline.id_dedup is not None and pipeline.id_dedup.route is not None
 
 
 def _like(source: TopicView, *keys: str) -> dict[str, str]:

@@ -115,7 +115,7 @@ async def take(
             if await _take(client, coordinator, last, written, deadline_s):
                 return
             problem = f"it is {last}; 'A transaction that hangs' in docs/operations.md, if that stays"
-        except (KafkaError, _RefusedError) as error:
+        except (KafkaError, _MarkerError) as error:
             problem = f"what its last owner left open is not told: {error}"
             await client.refresh()
         if time.monotonic() > deadline:
@@ -196,7 +196,7 @@ async def _found_open(
         if limit.stable < limit.end:  # somebody has
             node = client.leader(tp)
             if node is None:
-                raise _RefusedError(f"{tp.topic}:{tp.partition} has no leader")
+                raise _MarkerError(f"{tp.topic}:{tp.partition} has no leader")
             known = await _open_in(client, node, tp, producer_id)
             if known is not None:
                 found[tp] = known.first_offset
@@ -217,14 +217,14 @@ async def _mend(client: Client, end: End, open_: Mapping[TopicPartition, int]) -
                 await _write_marker(client, node, tp, end, known)
             if node is None or ours:
                 left[tp] = offset  # to be seen
-        except (KafkaError, _RefusedError) as error:
+        except (KafkaError, _MarkerError) as error:
             log.warning("the end of a transaction in %s:%s: %s", tp.topic, tp.partition, error)
             await client.refresh()
             left[tp] = offset
     return left
 
 
-class _RefusedError(Exception):
+class _MarkerError(Exception):
     """The leader of a partition says no; asking again may help, or what an operator allows."""
 
 
@@ -234,9 +234,11 @@ async def _open_in(client: Client, node: int, tp: TopicPartition, producer_id: i
     for _, partitions, _ in answer.topics:
         for _, code, _, producers, _ in partitions:
             if code == KafkaCode.TOPIC_AUTHORIZATION_FAILED:
-                raise _RefusedError(f"whose is open is not told: allow READ on topic {tp.topic}")
+                raise _MarkerError(
+                    f"cannot learn whose transaction is open: grant this principal READ on topic {tp.topic}"
+                )
             if code != KafkaCode.NONE:
-                raise _RefusedError(f"{tp.topic}:{tp.partition}: {error_name(code)}")
+                raise _MarkerError(f"{tp.topic}:{tp.partition}: {error_name(code)}")
             for found, epoch, _, _, coordinator_epoch, start, _ in producers:
                 if found == producer_id and start >= 0:
                     return _Open(start, epoch, max(coordinator_epoch, 0))
@@ -252,9 +254,9 @@ async def _write_marker(client: Client, node: int, tp: TopicPartition, end: End,
     codes = [code for _, topics, _ in answer.markers for _, parts, _ in topics for _, code, _ in parts]
     for code in codes:
         if code == KafkaCode.CLUSTER_AUTHORIZATION_FAILED:
-            raise _RefusedError("it may not be written: allow ALTER on the cluster")
+            raise _MarkerError("cannot write it: grant this principal ALTER on the cluster")
         if code != KafkaCode.NONE:
-            raise _RefusedError(error_name(code))
+            raise _MarkerError(error_name(code))
 
 
 def _listed(partitions: Mapping[TopicPartition, int]) -> str:

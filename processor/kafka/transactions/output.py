@@ -17,7 +17,30 @@ if TYPE_CHECKING:
     from processor.wire.encode import EncodedBatch
 
 
-class ExactlyOnceOutput:
+class _ProducerOutput:
+    """What both outputs ask of the slot's producer alike."""
+
+    def __init__(self, producer: Producer, source: str) -> None:
+        self._producer = producer
+        self._source = source
+
+    async def send(self, topic: str, partition: int, batches: Iterable[EncodedBatch]) -> None:
+        """Queue batches."""
+        await self._producer.send(topic, partition, batches)
+
+    async def flush(self) -> None:
+        """Wait until all are acknowledged."""
+        await self._producer.flush()
+
+    def next_offset(self, topic: str, partition: int) -> int:
+        """Return the offset after the last acknowledged batch."""
+        return self._producer.next_offset(topic, partition)
+
+    def _positions(self, offsets: Mapping[int, int]) -> dict[TopicPartition, int]:
+        return {TopicPartition(self._source, number): offset for number, offset in offsets.items()}
+
+
+class ExactlyOnceOutput(_ProducerOutput):
     """Output, changelog and offsets in one transaction of the slot's transactional id.
 
     Args:
@@ -27,9 +50,8 @@ class ExactlyOnceOutput:
     """
 
     def __init__(self, producer: Producer, group_id: str, source: str) -> None:
-        self._producer = producer
+        super().__init__(producer, source)
         self._group_id = group_id
-        self._source = source
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -39,32 +61,19 @@ class ExactlyOnceOutput:
         """Say that the transaction will write there as well."""
         self._producer.expect(TopicPartition(topic, partition))
 
-    async def send(self, topic: str, partition: int, batches: Iterable[EncodedBatch]) -> None:
-        """Queue batches."""
-        await self._producer.send(topic, partition, batches)
-
-    async def flush(self) -> None:
-        """Wait until all are acknowledged."""
-        await self._producer.flush()
-
-    def next_offset(self, topic: str, partition: int) -> int:
-        """Return the offset after the last acknowledged batch."""
-        return self._producer.next_offset(topic, partition)
-
     async def commit(self, offsets: Mapping[int, int], between: Callable[[], None]) -> None:
         """Make source offsets part of the transaction, call ``between``, commit."""
-        await self._producer.add_offsets(self._group_id, _positions(self._source, offsets))
+        await self._producer.add_offsets(self._group_id, self._positions(offsets))
         between()
         await self._producer.end(commit=True)
 
 
-class AtLeastOnceOutput:
+class AtLeastOnceOutput(_ProducerOutput):
     """Output acknowledged, then changelog, then the group's offsets; nothing binds them together."""
 
     def __init__(self, producer: Producer, membership: Membership, source: str) -> None:
-        self._producer = producer
+        super().__init__(producer, source)
         self._membership = membership
-        self._source = source
 
     def begin(self) -> None:
         """Nothing to begin."""
@@ -72,23 +81,7 @@ class AtLeastOnceOutput:
     def expect(self, topic: str, partition: int) -> None:
         """Nobody to tell."""
 
-    async def send(self, topic: str, partition: int, batches: Iterable[EncodedBatch]) -> None:
-        """Queue batches."""
-        await self._producer.send(topic, partition, batches)
-
-    async def flush(self) -> None:
-        """Wait until all are acknowledged."""
-        await self._producer.flush()
-
-    def next_offset(self, topic: str, partition: int) -> int:
-        """Return the offset after the last acknowledged batch."""
-        return self._producer.next_offset(topic, partition)
-
     async def commit(self, offsets: Mapping[int, int], between: Callable[[], None]) -> None:
         """Commit the group's offsets with the member's generation, call ``between``: there is no step 5."""
-        await self._membership.commit(_positions(self._source, offsets))
+        await self._membership.commit(self._positions(offsets))
         between()
-
-
-def _positions(source: str, offsets: Mapping[int, int]) -> dict[TopicPartition, int]:
-    return {TopicPartition(source, number): offset for number, offset in offsets.items()}

@@ -296,7 +296,7 @@ def test_a_marker_that_is_refused_is_written_again(
         nonlocal times
         times += 1
         if times == 1:
-            raise markers._RefusedError("NOT_LEADER_OR_FOLLOWER")
+            raise markers._MarkerError("NOT_LEADER_OR_FOLLOWER")
         await write_marker(*arguments)
 
     monkeypatch.setattr(markers, "_write_marker", refused_once)
@@ -318,7 +318,7 @@ def test_a_transaction_that_cannot_be_mended_stops_all_writing(
     lenient: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refused(*_: Any) -> None:
-        raise markers._RefusedError("it may not be written: allow ALTER on the cluster")
+        raise markers._MarkerError("cannot write it: grant this principal ALTER on the cluster")
 
     monkeypatch.setattr(markers, "_write_marker", refused)
     told: list[Exception] = []

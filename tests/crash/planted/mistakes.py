@@ -225,7 +225,7 @@ MISTAKES = (
     Mistake(
         "the source offsets are not part of the transaction",
         "processor/kafka/transactions/output.py",
-        "        await self._producer.add_offsets(self._group_id, _positions(self._source, offsets))\n",
+        "        await self._producer.add_offsets(self._group_id, self._positions(offsets))\n",
         "",
         "tests/crash/test_commit_steps.py::test_a_kill_after_a_step_loses_and_repeats_nothing[local]",
         broker=True,
@@ -680,8 +680,8 @@ MISTAKES = (
     Mistake(
         "at least once, offsets are called committed before they are",
         "processor/kafka/transactions/output.py",
-        "        await self._membership.commit(_positions(self._source, offsets))\n        between()\n",
-        "        between()\n        await self._membership.commit(_positions(self._source, offsets))\n",
+        "        await self._membership.commit(self._positions(offsets))\n        between()\n",
+        "        between()\n        await self._membership.commit(self._positions(offsets))\n",
         "tests/crash/test_commit_steps.py::"
         "test_at_least_once_the_groups_offset_is_there_when_its_step_is_reached",
         broker=True,

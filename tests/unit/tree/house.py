@@ -63,7 +63,6 @@ ALLOWED: dict[str, dict[str, int]] = {
         "processor.wire.checked": 1,
     },
     "gone_words": {
-        "processor/commands/generate.py": 1,
         "processor/engine/ids/exact/bulk_load.py": 2,
         "processor/engine/ids/exact/index.py": 1,
         "processor/pipeline/slot_pipeline.py": 2,
@@ -89,11 +88,8 @@ ALLOWED: dict[str, dict[str, int]] = {
         "processor/worker": 5,
     },
     "judged_by_kind": {
-        "processor/commands": 6,
-        "processor/config": 1,
         "processor/generator": 1,
         "processor/judges": 6,
-        "processor/kafka": 2,
         "processor/pipeline": 5,
         "processor/reset": 1,
         "processor/verify": 6,
