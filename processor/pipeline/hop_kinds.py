@@ -28,7 +28,7 @@ from processor.kafka.topics.plan import changelog_topic, limit_bytes
 from processor.pipeline.hops import FirstHop, Hop, SecondHop, is_routed, route_definition
 from processor.pipeline.ports import Topics
 from processor.pipeline.routed import RouteJudge, RouteTopics, first_topics
-from processor.wire.encode import TooLargeError
+from processor.wire.fit import TooLargeError
 from processor.wire.quarantine import mark_too_large, oversized, surely_fits
 from processor.wire.repartition import RouteEncoder, take_off
 from schemas.config import InsertIdDedup

@@ -20,7 +20,7 @@ from processor.engine.quarantine import QuarantineText
 from processor.engine.verdict import Fault, Verdict
 from processor.errors import StopError
 from processor.wire.decode import Piece
-from processor.wire.encode import TooLargeError
+from processor.wire.fit import TooLargeError
 from processor.wire.quarantine import codec_of, oversized, quarantine_batches, surely_fits
 from processor.wire.receipts import ANYWHERE, ReceiptEncoder
 

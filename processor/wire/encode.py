@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import google_crc32c
@@ -30,9 +31,10 @@ from processor.engine.batch.columns import (
 )
 from processor.engine.batch.encode import encode, summarise
 from processor.wire.codec import Codec, deflate
+from processor.wire.fit import RUN_BYTES, RunBuffer, fit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -46,17 +48,6 @@ FORWARD_BYTES = 16 * 1024
 """Whole batches from this size on are forwarded even between re-encoded ones. A batch costs some 100 µs
 on its way (requests, acknowledgement, the broker's work), re-encoding some 0.4 µs a record: at 150 B a
 record the two meet near 250 records, 16 KiB compressed."""
-RUN_BYTES = 256 * 1024
-"""Inflated bytes that are written into one batch at most: what a well-set producer makes."""
-
-
-class TooLargeError(Exception):
-    """One record alone exceeds the topic's limit; ``row`` is its index in the columns."""
-
-    def __init__(self, row: int, size_bytes: int) -> None:
-        self.row = row
-        self.size_bytes = size_bytes
-        super().__init__(f"record {row} makes a batch of {size_bytes:,} bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +112,14 @@ class Encoder:
     """Writes what passed of a piece; owns the buffer that records are written into."""
 
     def __init__(self) -> None:
-        self._out = np.empty(RUN_BYTES, np.uint8)
+        self._out = RunBuffer()
 
     def encode(self, piece: Piece, verdict: NDArray[np.uint8], limit_bytes: int) -> list[EncodedBatch]:
         """Return the batches that carry the records with verdict 0, in order.
 
         Args:
             piece: As the decoder gave it; must still be the newest.
-            verdict: uint8[n], a row a record; 0 passes.
+            verdict: uint8[n], 0 passes.
             limit_bytes: The topic's ``max.message.bytes``.
 
         Raises:
@@ -141,98 +132,83 @@ class Encoder:
         clean = piece.whole & (kept == np.diff(piece.first_row))
         clean &= piece.batches[:, SIZE] <= limit_bytes
         out: list[EncodedBatch] = []
-        run: list[int] = []
-        run_bytes = 0
-        forwarded = (clean & (piece.batches[:, SIZE] >= FORWARD_BYTES)).tolist()
-        inflated = _inflated(piece).tolist()
-        codec = (piece.batches[:, ATTRIBUTES] & CODEC_MASK).tolist()
-        for index in np.flatnonzero(kept).tolist():
-            size = inflated[index]
-            if forwarded[index]:
-                self._write(piece, verdict, run, newest, limit_bytes, clean, out)
-                run, run_bytes = [], 0
-                out.append(_forward(piece, index, newest))
+        for run in _runs(piece, kept, clean):
+            if len(run) == 1 and clean[run[0]]:
+                out.append(_forward(piece, run[0], newest))
                 continue
-            if run and (run_bytes + size > RUN_BYTES or codec[run[0]] != codec[index]):
-                self._write(piece, verdict, run, newest, limit_bytes, clean, out)
-                run, run_bytes = [], 0
-            run.append(index)
-            run_bytes += size
-        self._write(piece, verdict, run, newest, limit_bytes, clean, out)
+            start, stop = int(piece.first_row[run[0]]), int(piece.first_row[run[-1] + 1])
+            rows = start + np.flatnonzero(verdict[start:stop] == 0)
+            codec = int(piece.batches[run[0], ATTRIBUTES]) & CODEC_MASK
+            out += fit(rows, limit_bytes, partial(self._batch, piece.columns, rows, codec))
         return out
 
-    def _write(
-        self,
-        piece: Piece,
-        verdict: NDArray[np.uint8],
-        run: Sequence[int],
-        newest: NDArray[np.int64],
-        limit_bytes: int,
-        clean: NDArray[np.bool_],
-        out: list[EncodedBatch],
-    ) -> None:
-        if not run:
-            return
-        if len(run) == 1 and clean[run[0]]:
-            out.append(_forward(piece, run[0], newest))
-            return
-        start, stop = int(piece.first_row[run[0]]), int(piece.first_row[run[-1] + 1])
-        rows = start + np.flatnonzero(verdict[start:stop] == 0)
-        codec = int(piece.batches[run[0], ATTRIBUTES]) & CODEC_MASK
-        self.write_rows(piece.columns, rows, codec, limit_bytes, out)
-
-    def write_rows(
-        self,
-        columns: Columns,
-        rows: NDArray[np.int64],
-        codec: int,
-        limit_bytes: int,
-        out: list[EncodedBatch],
-    ) -> None:
-        """Append batches with ``rows`` of ``columns`` to ``out``, halved until each keeps the limit.
-
-        Raises:
-            TooLargeError: One record alone exceeds it.
-        """
-        batch = self._batch(columns, rows, codec)
-        if batch.size <= limit_bytes:
-            out.append(batch)
-            return
-        if rows.size == 1:
-            raise TooLargeError(int(rows[0]), batch.size)
-        half = rows.size // 2
-        self.write_rows(columns, rows[:half], codec, limit_bytes, out)
-        self.write_rows(columns, rows[half:], codec, limit_bytes, out)
-
-    def _batch(self, columns: Columns, rows: NDArray[np.int64], codec: int) -> EncodedBatch:
-        first, last = int(rows[0]), int(rows[-1])
+    def _batch(
+        self, columns: Columns, rows: NDArray[np.int64], codec: int, start: int, stop: int
+    ) -> EncodedBatch:
+        some = rows[start:stop]
+        first, last = int(some[0]), int(some[-1])
         # What lies between the first and the last of them holds all of them: rows and records rise together.
-        most = int(columns.end[last] - columns.body[first]) + rows.size * MAX_OVERHEAD_BYTES
-        if self._out.size < most:
-            self._out = np.empty(most, np.uint8)
+        out = self._out.of(int(columns.end[last] - columns.body[first]) + some.size * MAX_OVERHEAD_BYTES)
         base = int(columns.timestamp[first])
-        used, newest = encode(columns.data, columns.table, rows, base, self._out)
-        return EncodedBatch(
-            codec,
-            base,
-            int(newest),
-            int(rows.size),
-            deflate(codec, self._out[:used]),
-            int(columns.offset[first]),
-            int(columns.offset[last]),
-        )
+        used, newest = encode(columns.data, columns.table, some, base, out)
+        return packed(columns, some, codec, out[: int(used)], int(newest))
 
     def alone_bytes(self, columns: Columns, row: int, codec: int) -> int:
         """Return the size of a batch of this record alone, by its source's codec."""
-        return self._batch(columns, np.array([row], np.int64), codec).size
+        return self._batch(columns, np.array([row], np.int64), codec, 0, 1).size
 
 
-def _inflated(piece: Piece) -> NDArray[np.int64]:
-    """Return int64[b]: bytes of each batch's records, but for what stands before the first one's key."""
-    size: NDArray[np.int64] = (
-        piece.columns.end[piece.first_row[1:] - 1] - piece.columns.body[piece.first_row[:-1]]
+def packed(
+    columns: Columns,
+    rows: NDArray[np.int64],
+    codec: int,
+    written: NDArray[np.uint8],
+    max_timestamp: int,
+    *,
+    offset_bits: int = 0,
+) -> EncodedBatch:
+    """Return a batch of ``rows``, whose records are ``written``; its base timestamp is that of the first.
+
+    Args:
+        columns: The records.
+        rows: int64[k], at least one.
+        codec: What they are compressed with.
+        written: uint8[m], the records as the batch holds them.
+        max_timestamp: ms.
+        offset_bits: How many low bits of an offset are not one's own, as in a place.
+    """
+    return EncodedBatch(
+        codec,
+        int(columns.timestamp[rows[0]]),
+        max_timestamp,
+        int(rows.size),
+        deflate(codec, written),
+        int(columns.offset[rows[0]]) >> offset_bits,
+        int(columns.offset[rows[-1]]) >> offset_bits,
     )
-    return size
+
+
+def _runs(piece: Piece, kept: NDArray[np.int64], clean: NDArray[np.bool_]) -> Iterator[list[int]]:
+    """Yield the batches of which something passes: those that go on as they are, or neighbours of one codec."""
+    first = piece.columns.body[piece.first_row[:-1]]
+    # But for what stands before the first record's key.
+    inflated = (piece.columns.end[piece.first_row[1:] - 1] - first).tolist()
+    forwarded = (clean & (piece.batches[:, SIZE] >= FORWARD_BYTES)).tolist()
+    codec = (piece.batches[:, ATTRIBUTES] & CODEC_MASK).tolist()
+    run: list[int] = []
+    run_bytes = 0
+    for index in np.flatnonzero(kept).tolist():
+        full = run_bytes + inflated[index] > RUN_BYTES
+        if run and (forwarded[index] or full or codec[run[0]] != codec[index]):
+            yield run
+            run, run_bytes = [], 0
+        if forwarded[index]:
+            yield [index]
+            continue
+        run.append(index)
+        run_bytes += inflated[index]
+    if run:
+        yield run
 
 
 def _forward(piece: Piece, index: int, newest: NDArray[np.int64]) -> EncodedBatch:
@@ -269,8 +245,7 @@ def plain_batch(
         parts += [_varint(len(record)), record]
     payload = np.frombuffer(b"".join(parts), np.uint8)
     newest = max(item[2] for item in items)
-    packed = deflate(codec, payload)
-    return EncodedBatch(codec, base, newest, len(items), packed, first_offset, last_offset)
+    return EncodedBatch(codec, base, newest, len(items), deflate(codec, payload), first_offset, last_offset)
 
 
 def _wrapped(delta: int) -> int:

@@ -9,6 +9,7 @@ A record that is too large for the sink is told here, because it goes there what
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,25 +17,25 @@ import numpy as np
 from processor.engine import quarantine
 from processor.engine.batch.columns import ATTRIBUTES, CODEC_MASK, HEADER_BYTES, MAX_OVERHEAD_BYTES
 from processor.engine.verdict import Fault
-from processor.wire.codec import Codec, deflate, squeeze
-from processor.wire.encode import EncodedBatch, TooLargeError
+from processor.wire.codec import Codec, squeeze
+from processor.wire.encode import packed
+from processor.wire.fit import cut, equal_runs, fit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
     from processor.engine.quarantine import QuarantineText
     from processor.wire.decode import Piece
-    from processor.wire.encode import Encoder
+    from processor.wire.encode import EncodedBatch, Encoder
 
 Header = tuple[str | bytes, bytes | None]
 Item = tuple[bytes | None, bytes | None, int, list[Header]]
 
 OURS = (quarantine.ERROR, quarantine.DETAIL, quarantine.SOURCE)
 """The headers behind the record's own, in this order."""
-BATCH_BYTES = 256 * 1024
 MOST_OFFSET = 2**63 - 1
 MOST_DIGITS = 19
 """Of an offset."""
@@ -134,51 +135,47 @@ def quarantine_batches(
         TooLargeError: A record exceeds the limit even alone; ``row`` names it.
     """
     batches: list[EncodedBatch] = []
-    codec = codecs_of(piece, rows)
-    after = np.cumsum(piece.columns.end[rows] - piece.columns.body[rows])
-    start = 0
-    while start < rows.size:
-        before = int(after[start - 1]) if start else 0
-        stop = int(np.searchsorted(after, before + BATCH_BYTES)) + 1
-        other = np.flatnonzero(codec[start:stop] != codec[start])
-        # A record that fits by its own codec need not do so by its neighbour's.
-        stop = start + int(other[0]) if other.size else min(stop, int(rows.size))
-        _write(piece.columns, rows[start:stop], fault, text, int(codec[start]), limit_bytes, batches)
-        start = stop
+    columns, codecs = piece.columns, codecs_of(piece, rows)
+    size = columns.end[rows] - columns.body[rows]
+    # A record that fits by its own codec need not do so by its neighbour's.
+    for begin, end in equal_runs(codecs):
+        for start, stop in cut(size[begin:end]):
+            some = rows[begin + start : begin + stop]
+            write = partial(_batch, columns, some, fault, text, int(codecs[begin]))
+            batches += fit(some, limit_bytes, write, partial(_squeezed, columns, some, fault, text))
     return batches
 
 
-def _write(
+def _batch(
     columns: Columns,
     rows: NDArray[np.int64],
     fault: NDArray[np.uint8],
     text: QuarantineText,
     codec: int,
-    limit_bytes: int,
-    out: list[EncodedBatch],
-) -> None:
-    most = int((columns.end[rows] - columns.body[rows]).sum()) + rows.size * text.most_bytes
-    written = np.empty(most, np.uint8)
-    times = columns.timestamp[rows]
-    base = int(times[0])
-    used = quarantine.encode(text, columns, rows, fault, base, written)
-    offsets = int(columns.offset[rows[0]]), int(columns.offset[rows[-1]])
-    data = deflate(codec, written[:used])
-    batch = EncodedBatch(codec, base, int(times.max()), int(rows.size), data, *offsets)
-    if batch.size <= limit_bytes:
-        out.append(batch)
-        return
-    if rows.size == 1:
-        if codec != Codec.NONE:
-            # Its producer may have compressed harder than we do.
-            batch = replace(batch, codec=Codec.ZSTD, payload=squeeze(written[:used]))
-        if batch.size > limit_bytes:
-            raise TooLargeError(int(rows[0]), batch.size)
-        out.append(batch)
-        return
-    half = rows.size // 2
-    _write(columns, rows[:half], fault, text, codec, limit_bytes, out)
-    _write(columns, rows[half:], fault, text, codec, limit_bytes, out)
+    start: int,
+    stop: int,
+) -> EncodedBatch:
+    some = rows[start:stop]
+    newest = int(columns.timestamp[some].max())
+    return packed(columns, some, codec, _written(columns, some, fault, text), newest)
+
+
+def _squeezed(
+    columns: Columns, rows: NDArray[np.int64], fault: NDArray[np.uint8], text: QuarantineText, index: int
+) -> Iterator[EncodedBatch]:
+    """Yield the batch of one record made as small as it can be: its producer may compress harder than we do."""
+    some = rows[index : index + 1]
+    plain = packed(
+        columns, some, Codec.NONE, _written(columns, some, fault, text), int(columns.timestamp[some[0]])
+    )
+    yield replace(plain, codec=Codec.ZSTD, payload=squeeze(np.frombuffer(plain.payload, np.uint8)))
+
+
+def _written(
+    columns: Columns, rows: NDArray[np.int64], fault: NDArray[np.uint8], text: QuarantineText
+) -> NDArray[np.uint8]:
+    out = np.empty(int((columns.end[rows] - columns.body[rows]).sum()) + rows.size * text.most_bytes, np.uint8)
+    return out[: quarantine.encode(text, columns, rows, fault, int(columns.timestamp[rows[0]]), out)]
 
 
 def mark_too_large(encoder: Encoder, piece: Piece, fault: NDArray[np.uint8], limit_bytes: int) -> None:

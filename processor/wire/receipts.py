@@ -10,23 +10,28 @@ without the record's key (a header says so), then with all but the shortest part
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import orjson
 
 from processor.engine import id_receipts
 from processor.engine.id_receipts import IdGrounds, IdLists, IdReceiptText
 from processor.engine.receipts import ReceiptText, encode, most_bytes
 from processor.engine.repartition import PARTITION_BITS
-from processor.wire.codec import Codec, deflate
-from processor.wire.encode import RUN_BYTES, EncodedBatch, TooLargeError
+from processor.wire.codec import Codec
+from processor.wire.encode import packed
+from processor.wire.fit import RunBuffer, cut, fit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
     from processor.engine.receipts import Grounds
+    from processor.wire.encode import EncodedBatch
 
 
 LEAST_CUT_BYTES = 64
@@ -144,7 +149,7 @@ class ReceiptEncoder:
         self._topic = topic
         self._texts: dict[int, ReceiptText] = {}
         self._id_texts: dict[int, IdReceiptText] = {}
-        self._out = np.empty(RUN_BYTES, np.uint8)
+        self._out = RunBuffer()
 
     def encode(
         self,
@@ -168,22 +173,11 @@ class ReceiptEncoder:
         """
         of_ids = isinstance(grounds, IdGrounds)
         text = self._id_text(partition) if of_ids else self._text(partition)
-        records = receipts_of(text, columns, rows, grounds)
+        receipts = receipts_of(text, columns, rows, grounds)
         out: list[EncodedBatch] = []
-        after = np.cumsum(records.most_bytes())
-        start = 0
-        while start < rows.size:
-            before = int(after[start - 1]) if start else 0
-            stop = max(start + 1, int(np.searchsorted(after, before + RUN_BYTES, side="right")))
-            self._write(
-                records.part(start, stop),
-                columns,
-                rows[start:stop],
-                int(after[stop - 1]) - before,
-                limit_bytes,
-                out,
-            )
-            start = stop
+        for start, stop in cut(receipts.most_bytes()):
+            some = receipts.part(start, stop)
+            out += fit(some.rows, limit_bytes, partial(self._batch, some), partial(self._smaller, some))
         return out
 
     def _text(self, partition: int) -> ReceiptText:
@@ -196,40 +190,19 @@ class ReceiptEncoder:
             self._id_texts[partition] = id_receipt_text(self._pipeline, self._topic, partition)
         return self._id_texts[partition]
 
-    def _write(
-        self,
-        records: Receipts,
-        columns: Columns,
-        rows: NDArray[np.int64],
-        most: int,
-        limit_bytes: int,
-        out: list[EncodedBatch],
-    ) -> None:
-        if self._out.size < most:
-            self._out = np.empty(most, np.uint8)
-        times = columns.timestamp[rows]
-        base = int(times[0])
-        used = records.encode(base, self._out)
+    def _smaller(self, receipts: Receipts, index: int) -> Iterator[EncodedBatch]:
+        """Yield ever smaller batches of one receipt."""
+        left = receipts.part(index, index + 1).smaller()
+        while left is not None:
+            yield self._batch(left, 0, 1)
+            left = left.smaller()
+
+    def _batch(self, receipts: Receipts, start: int, stop: int) -> EncodedBatch:
+        some = receipts.part(start, stop)
+        columns, rows = some.columns, some.rows
+        out = self._out.of(int(some.most_bytes().sum()))
+        used = some.encode(int(columns.timestamp[rows[0]]), out)
+        newest = int(columns.timestamp[rows].max())
         # For messages to people: of a place its offset.
-        bits = PARTITION_BITS if isinstance(records, _OfIds) and records.text.places else 0
-        batch = EncodedBatch(
-            Codec.LZ4,
-            base,
-            int(times.max()),
-            int(rows.size),
-            deflate(Codec.LZ4, self._out[:used]),
-            int(columns.offset[rows[0]]) >> bits,
-            int(columns.offset[rows[-1]]) >> bits,
-        )
-        if batch.size <= limit_bytes:
-            out.append(batch)
-            return
-        if rows.size == 1:
-            smaller = records.smaller()
-            if smaller is None:
-                raise TooLargeError(int(rows[0]), batch.size)
-            self._write(smaller, columns, rows, int(smaller.most_bytes()[0]), limit_bytes, out)
-            return
-        half = rows.size // 2
-        self._write(records.part(0, half), columns, rows[:half], most, limit_bytes, out)
-        self._write(records.part(half, rows.size), columns, rows[half:], most, limit_bytes, out)
+        bits = PARTITION_BITS if isinstance(some, _OfIds) and some.text.places else 0
+        return packed(columns, rows, Codec.LZ4, out[:used], newest, offset_bits=bits)

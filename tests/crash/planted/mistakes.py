@@ -754,8 +754,8 @@ MISTAKES = (
     Mistake(
         "a receipt that its topic does not take stops the pipeline",
         "processor/wire/receipts.py",
-        "            smaller = records.smaller()\n",
-        "            smaller = None\n",
+        "        left = receipts.part(index, index + 1).smaller()\n",
+        "        left = None\n",
         "tests/property/wire/test_receipts.py::"
         "test_a_receipt_that_the_topic_does_not_take_is_written_without_its_records_key_and_says_so",
     ),

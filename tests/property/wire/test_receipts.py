@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -16,10 +16,13 @@ from processor.engine.extract.ids import HeaderPart, IdExtractor, KeyPart, Value
 from processor.engine.id_receipts import IdGrounds, id_lists
 from processor.engine.receipts import Grounds
 from processor.wire.codec import Codec
-from processor.wire.encode import EncodedBatch, TooLargeError
+from processor.wire.fit import TooLargeError
 from processor.wire.receipts import ReceiptEncoder
 from tests.support.wire import batches
 from tests.support.wire.batches import Record, by_hand, chunk
+
+if TYPE_CHECKING:
+    from processor.wire.encode import EncodedBatch
 
 ROOMY = 10_000_000
 WORDS = {1: "duplicate", 2: "late"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,11 +14,14 @@ from processor.engine import repartition
 from processor.engine.extract.ids import HeaderPart, IdExtractor, Ids
 from processor.engine.id_receipts import IdGrounds
 from processor.wire.codec import Codec
-from processor.wire.encode import EncodedBatch, TooLargeError
+from processor.wire.fit import TooLargeError
 from processor.wire.receipts import ANYWHERE, ReceiptEncoder
 from processor.wire.repartition import RouteEncoder, take_off
 from tests.support.wire import batches
 from tests.support.wire.batches import Record, by_hand, chunk, rows
+
+if TYPE_CHECKING:
+    from processor.wire.encode import EncodedBatch
 
 ROOMY = 10_000_000
 OWN = HeaderPart(b"id")

@@ -14,7 +14,8 @@ from processor.engine.batch import columns as kernels
 from processor.wire import decode, encode
 from processor.wire.checked import POISON
 from processor.wire.decode import MAX_INFLATED_BYTES, UndecodableError
-from processor.wire.encode import EncodedBatch, TooLargeError, plain_batch
+from processor.wire.encode import EncodedBatch, plain_batch
+from processor.wire.fit import RUN_BYTES, TooLargeError
 from tests.support.wire import batches
 from tests.support.wire.batches import (
     CODECS,
@@ -137,7 +138,7 @@ def test_tiny_batches_are_joined_up_to_a_well_set_producers_size() -> None:
     source = [by_hand(big(at, 10)) for at in range(0, 1_000, 10)]
     out = encoded(chunk(*source), dropped=(3,))
     assert sum(batch.count for batch in out) == 999
-    assert encode.RUN_BYTES // 2 < max(batch.size for batch in out) <= encode.RUN_BYTES + 10_000
+    assert RUN_BYTES // 2 < max(batch.size for batch in out) <= RUN_BYTES + 10_000
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,10 +13,13 @@ from hypothesis import strategies as st
 from processor.engine.quarantine import QuarantineText
 from processor.engine.verdict import Fault
 from processor.wire.codec import Codec, deflate, squeeze
-from processor.wire.encode import EncodedBatch, TooLargeError
+from processor.wire.fit import TooLargeError
 from processor.wire.quarantine import oversized, quarantine_batches, read_record
 from tests.support.wire import batches
 from tests.support.wire.batches import CODECS, Record, by_hand, chunk, run
+
+if TYPE_CHECKING:
+    from processor.wire.encode import EncodedBatch
 
 ROOMY = 10_000_000
 MISSING = (Fault.HEADER_MISSING, "no such header")
@@ -110,7 +114,7 @@ def test_batches_are_split_until_each_keeps_the_topics_limit() -> None:
 def test_more_than_a_batch_of_bytes_goes_into_several_batches_in_order() -> None:
     some = [Record(n, 1, None, bytes([n]) * 40_000) for n in range(20)]
     out = quarantined(some, list(range(20)), [MISSING] * 20)
-    assert [(batch.first_offset, batch.last_offset) for batch in out] == [(0, 6), (7, 13), (14, 19)]
+    assert [(batch.first_offset, batch.last_offset) for batch in out] == [(0, 5), (6, 11), (12, 17), (18, 19)]
     assert [record.value for record in read(out)] == [record.value for record in some]
 
 
