@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from schemas.changelog.values import CorruptStateError, opened, sealed
+from schemas.changelog.values import CRC, CorruptStateError, opened, sealed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,7 +56,6 @@ _RUN = struct.Struct(">BQQQIHQ")
 _RUN_NAME = struct.Struct(">QQ")
 _RUN_PAGE = struct.Struct(">QQI")
 _FENCE_BYTES, _START_BYTES = 16, 4
-_CRC_BYTES = 4
 _VERSION = 1
 _BIAS = 2**63
 
@@ -102,7 +101,7 @@ class BloomSnapshot(NamedTuple):
         Raises:
             CorruptStateError: It is not one, or not whole.
         """
-        size = len(value) - _CRC_BYTES
+        size = len(value) - CRC.size
         if size < _SNAPSHOT.size or (size - _SNAPSHOT.size) % _FILTER.size:
             raise CorruptStateError(f"the value under {SNAPSHOT_KEY!r} has {len(value)} bytes, and is cut")
         body = opened(SNAPSHOT_KEY, value, size)
@@ -151,7 +150,7 @@ class KeptRun(NamedTuple):
         Raises:
             CorruptStateError: It is not one, or not whole.
         """
-        size = len(value) - _CRC_BYTES
+        size = len(value) - CRC.size
         if size < _RUN.size:
             raise CorruptStateError(f"the value under {key!r} has {len(value)} bytes, and is cut")
         body = opened(key, value, size)

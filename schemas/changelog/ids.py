@@ -31,7 +31,7 @@ import struct
 from dataclasses import dataclass
 
 from schemas.changelog.clock import ClockTrace
-from schemas.changelog.values import CorruptStateError, opened, sealed
+from schemas.changelog.values import CRC, CorruptStateError, opened, sealed
 
 IDS_KEY = b"I"
 ID_BLOCK_KIND = b"B"
@@ -46,7 +46,6 @@ _PLACE = struct.Struct(">Bq")
 _NUMBER = struct.Struct(">Q")
 _VERSION = 1
 _TRACED_VERSION = 2
-_CRC_BYTES = 4
 _NOTHING_SAID = ClockTrace()
 
 
@@ -86,7 +85,7 @@ class IdState:
         if value[:1] != bytes([_TRACED_VERSION]):
             _, *fields = _IDS.unpack(opened(IDS_KEY, value, _IDS.size))
             return cls(*fields)
-        size = max(_IDS.size, len(value) - _CRC_BYTES)
+        size = max(_IDS.size, len(value) - CRC.size)
         body = opened(IDS_KEY, value, size, _TRACED_VERSION)
         try:
             trace = ClockTrace.decode(body[_IDS.size :])
