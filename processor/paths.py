@@ -53,9 +53,7 @@ def make_private(root: Path, *names: str) -> Path:
 def distrust(root: Path, *names: str) -> str | None:
     """Say why nothing in the folder ``names`` below ``root`` is to be run; None: it may be.
 
-    Args:
-        root: Chosen by the user, or by the system.
-        names: Of our folders, each in the one before; what is missing is in order.
+    The root is chosen by the user or by the system, the names are of our folders; what is missing is in order.
 
     Raises:
         OSError: It cannot be looked at.

@@ -1,6 +1,6 @@
 """Ends the JVM when the process that started it is gone, even by kill -9.
 
-This small program, the JVM's parent. It is run by its path (``python -I -S guard.py``) and imports
+This small program is the JVM's parent. It is run by its path (``python -I -S guard.py``) and imports
 nothing of Seqmark, so that it is up in milliseconds. It listens on its stdin, a pipe whose other
 end only the starter holds::
 

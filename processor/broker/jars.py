@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # Kafka's own logging binding is left out of kafka_2.13; slf4j-simple writes to stderr.
 KAFKA_JARS = ("org.apache.kafka:kafka_2.13:4.3.0", "org.slf4j:slf4j-simple:1.7.36")
 
-# About 100 files one after the other took 40 s at 150 ms a request; this is for far slower lines.
+# About 100 files one after the other took 40 s at 150 ms per request; this is for far slower lines.
 _FETCH_TIMEOUT_S = 900
 
 _MANIFEST = "jars.json"

@@ -1,6 +1,6 @@
 """Finds a Java that can run the broker, of the versions that we promise.
 
-Looked for in this order: ``JAVA_HOME``, ``PATH``, the usual folders of the operating systems. The
+It looks in this order: ``JAVA_HOME``, ``PATH``, the usual folders of the operating systems. The
 first that fits wins, so a machine whose default is too new still works with a JDK 17 beside it.
 """
 

@@ -48,13 +48,7 @@ _wanted: list[int] = []
 
 @contextlib.asynccontextmanager
 async def shown(settings: Settings, metrics: Metrics, *, drain: bool) -> AsyncIterator[None]:
-    """Show the status of the worker that the block runs, and what it has done when it has ended.
-
-    Args:
-        settings: The worker's; logging is set up.
-        metrics: Those it counts in.
-        drain: Whether it stops when it is done.
-    """
+    """Show the status of the worker that the block runs, and what it has done when it has ended."""
     console = people()
     # Not by the console alone: FORCE_COLOR makes it take a pipe for a terminal.
     live = sys.stderr.isatty() and console.is_terminal and not console.is_dumb_terminal

@@ -76,11 +76,7 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> Settings:
 
 
 def require_provable(settings: Settings, names: Collection[str]) -> None:
-    """Refuse to prove what cannot be yet: routed pipelines, and unconfirmed Bloom filters.
-
-    Args:
-        settings: The whole config.
-        names: Of the pipelines that are to be proved.
+    """Refuse to prove pipelines that cannot be yet: routed ones, and those of unconfirmed Bloom filters.
 
     Raises:
         ConfigError: With every such pipeline.

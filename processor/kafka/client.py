@@ -56,13 +56,9 @@ class Change(StrEnum):
 class Client:
     """Connections to the brokers, metadata and coordinators, with a deadline on each call.
 
-    Attributes:
-        ids: By name the id that a topic had when it was first heard of; `UNKNOWN_ID` where brokers say none.
-
-    Args:
-        client: Not used by anybody else.
-        ids: See the attribute; given where several clients have to speak of the same topics.
-        changed: Called where a topic is gone or is another one than it was, at each answer that says so.
+    ``ids`` has by name the id that a topic had when it was first heard of, `UNKNOWN_ID` where brokers say none;
+    it is given where several clients have to speak of the same topics. ``changed`` is called where a topic is
+    gone or is another one than it was, at each answer that says so.
     """
 
     def __init__(
@@ -104,12 +100,8 @@ class Client:
     ) -> Client:
         """Connect, and learn where the partitions of ``topics`` are.
 
-        Args:
-            options: Keyword arguments of an aiokafka client: bootstrap_servers and security.
-            client_id: As brokers log it.
-            topics: What metadata is kept about; without any, nothing is known before a `refresh`.
-            ids: As of the class.
-            changed: As of the class.
+        ``options`` are keyword arguments of an aiokafka client: bootstrap_servers and security. Without
+        ``topics`` nothing is known before a `refresh`.
 
         Raises:
             KafkaError: No broker answers.

@@ -58,17 +58,13 @@ class OutOfRangeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a leader has said.
-
-    Attributes:
-        chunks: To be given out.
-        astray: Partitions that it does not lead, or of which nothing is known.
-        error: For the caller, in place of chunks.
-    """
+    """What a leader has said."""
 
     chunks: list[Chunk]
     astray: set[TopicPartition]
+    """Partitions that it does not lead, or of which nothing is known."""
     error: OutOfRangeError | RebuildError | None = None
+    """For the caller, in place of chunks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +87,7 @@ class Fetcher:
     Each leader has a request of its own on its way, from one call to the next where need be: one that says
     nothing, or a partition that has no leader, holds up nobody else. Who leads is asked beside that.
 
-    Args:
-        client: Its connections.
-        seen: Told of partition, last stable offset and end of whatever is answered.
+    ``seen`` is told of partition, last stable offset and end of whatever is answered.
     """
 
     def __init__(

@@ -30,12 +30,7 @@ async def check_same_source(
 ) -> None:
     """Compare the source with what the state remembers of it.
 
-    Args:
-        client: Connections to fetch over.
-        tp: Source partition.
-        position: From its state.
-        limits: Its log's bounds.
-        compacted: Whether the topic is compacted: the cleaner rewrites batches, so CRCs say nothing.
+    Of a compacted topic CRCs say nothing: the cleaner rewrites batches.
 
     Raises:
         StopError: It is another topic by the same name, or has lost its end.

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 import orjson
+from typing_extensions import override
 
 QUIET = ("aiokafka", "faust", "mode", "numba", "asyncio", "aiohttp.access")
 """Libraries that talk at info level about what operators cannot use; their warnings are kept."""
@@ -22,8 +23,8 @@ class JsonFormatter(logging.Formatter):
     Fields are what is logged with ``extra={"fields": {...}}``: the numbers of a message, for programs.
     """
 
+    @override
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -48,8 +49,8 @@ class Sparing(logging.Filter):
         self._every_s = every_s
         self._last: dict[tuple[str, str], float] = {}
 
+    @override
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether the message passes."""
         if not record.name.startswith(
             (*QUIET, "processor.kafka.fetch", "processor.kafka.protocol.connections")
         ):

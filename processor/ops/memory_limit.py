@@ -51,8 +51,8 @@ ARENAS = 2
 def few_arenas() -> None:
     """Let threads share what they allocate from; to be called before there are many, no effect without glibc.
 
-    By default there are eight arenas a core, and what one has free is of no use to the others: restores side by
-    side took 20 to 60 MB more at 3 to 12 million ids, for as long as the worker ran.
+    By default there are eight arenas per core, and what one has free is of no use to the others: restores side
+    by side took 20 to 60 MB more at 3 to 12 million ids, for as long as the worker ran.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -70,12 +70,7 @@ def give_back() -> None:
 
 
 class Pressure:
-    """Compares what is in use with the limit.
-
-    Args:
-        limit_bytes: None: there is none.
-        metrics: Where it shows.
-    """
+    """Compares what is in use with the limit, where there is one."""
 
     def __init__(self, limit_bytes: int | None, metrics: Metrics) -> None:
         self._limit = limit_bytes
@@ -119,11 +114,7 @@ async def watch(
 ) -> None:
     """Look every 100 ms, for ever; call ``end`` with what stops the worker.
 
-    Args:
-        limit_bytes: None: there is none.
-        metrics: Where it shows.
-        end: See above.
-        waiting_bytes: Returns what is held only until something is restored: it does not count.
+    What ``waiting_bytes`` returns does not count: it is held only until something is restored.
     """
     pressure = Pressure(limit_bytes, metrics)
     while True:

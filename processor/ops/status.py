@@ -23,31 +23,23 @@ KEEPS_UP_S = 1.0
 
 @dataclass(slots=True)
 class Reading:
-    """What the metrics say of one pipeline at one moment.
-
-    Attributes:
-        counts: Records by verdict.
-        assigned: Partitions; None before the group has answered for the first time.
-        restored: Share of the changelog, by partition.
-        position: Committed source position, by partition.
-        lag: Records, by partition.
-        scopes: In all partitions.
-        ids: Likewise; None where the pipeline has none.
-        state_bytes: Likewise.
-        commits: How many.
-        commit_s: Seconds that they took.
-    """
+    """What the metrics say of one pipeline at one moment; dicts are by partition, but for the counts."""
 
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
+    """Records by verdict."""
     assigned: int | None = None
+    """Partitions; None before the group has answered for the first time."""
     restored: dict[str, float] = field(default_factory=dict)
+    """Share of the changelog."""
     position: dict[str, int] = field(default_factory=dict)
     lag: dict[str, int] = field(default_factory=dict)
     scopes: int = 0
     ids: int | None = None
+    """None where the pipeline has none."""
     state_bytes: int = 0
     commits: int = 0
     commit_s: float = 0.0
+    """Seconds that all commits took."""
 
     @property
     def records(self) -> int:
@@ -66,54 +58,39 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StatusLine:
-    """One pipeline's status.
-
-    Attributes:
-        pipeline: Its name.
-        state: A word: starting, rebalancing, standing by, restoring, ready or draining.
-        assigned: Partitions.
-        ready: Of these, restored.
-        restored: Share of the changelogs, while restoring.
-        drained: Share of what was there when it was assigned, while draining.
-        records_per_s: Committed.
-        passed_per_s: Of these, passed.
-        counts: Records by verdict since the worker started.
-        lag: Records; None while no position is known.
-        catch_up_s: Until there is no lag; infinite while it does not shrink, None while that is not known.
-        commit_s: What a commit took of late; None where there was none.
-        quiet_s: Since the last commit; None where there was none at all.
-        scopes: With a watermark of their own.
-        ids: Remembered; None in mode watermark.
-        state_bytes: Memory that they take.
-    """
+    """One pipeline's status; what is not known is None."""
 
     pipeline: str
     state: str
+    """A word: starting, rebalancing, standing by, restoring, ready or draining."""
     assigned: int
     ready: int
+    """How many of the assigned partitions are restored."""
     restored: float | None
+    """Share of the changelogs, while restoring."""
     drained: float | None
+    """Share of what was there when it was assigned, while draining."""
     records_per_s: float
     passed_per_s: float
     counts: Mapping[str, int]
+    """Records by verdict since the worker started."""
     lag: int | None
     catch_up_s: float | None
+    """Until there is no lag; infinite while it does not shrink."""
     commit_s: float | None
+    """What a commit took of late."""
     quiet_s: float | None
+    """Since the last commit."""
     scopes: int
     ids: int | None
+    """None in mode watermark."""
     state_bytes: int
 
 
 class Status:
-    """Looks at the metrics from time to time.
+    """Looks at the metrics from time to time; all times are monotonic seconds.
 
-    Args:
-        metrics: The worker's.
-        pipelines: Their names, in the order in which they are shown.
-        now_s: Monotonic seconds, as everywhere here.
-        window_s: Rates are those of the last so many seconds, or since the look before if that is longer ago.
-        drain: Whether the worker stops when it is done.
+    Rates are those of the last ``window_s`` seconds, or since the look before if that is longer ago.
     """
 
     def __init__(

@@ -44,13 +44,7 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """What a member says of itself when it joins.
-
-    Attributes:
-        topics: Sources of its pipelines.
-        slots: Its configured number, by topic.
-        owned: What it had until now.
-    """
+    """What a member says of itself when it joins: its sources, its number of slots by topic, what it had."""
 
     topics: frozenset[str]
     slots: Mapping[str, int]
@@ -66,12 +60,7 @@ class AssignmentOutcome:
 
 
 def balance(members: Mapping[str, GroupMember], partitions: Mapping[str, int]) -> AssignmentOutcome:
-    """Share the slots out: pure, the same for the same input.
-
-    Args:
-        members: By member id.
-        partitions: Partition count by topic.
-    """
+    """Share the slots out, by member id and partition count by topic: the same for the same input."""
     outcome = AssignmentOutcome({member: set() for member in members})
     counts: dict[str, int] = {}
     for topic in sorted(partitions):
@@ -132,11 +121,7 @@ def _share(
 
 
 class SlotAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka is untyped
-    """The assignor as aiokafka's group coordinator calls it; one object per worker.
-
-    Args:
-        slots: Configured number, by source topic.
-    """
+    """The assignor as aiokafka's group coordinator calls it; one per worker, with its slots by source topic."""
 
     name = NAME
 

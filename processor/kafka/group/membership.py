@@ -129,14 +129,9 @@ class _Coordinator(GroupCoordinator):  # type: ignore[misc]  # aiokafka is untyp
 
 
 class Membership:
-    """One worker's place in the consumer group.
+    """One worker's place in the consumer group; it closes the client at the end.
 
-    Args:
-        client: Connections of its own.
-        group_id: The application id.
-        slots: Number of slots by source topic; its keys are what is subscribed.
-        session_timeout_ms: After which a silent member is put out.
-        group_instance_id: Static membership, if set.
+    It subscribes the keys of ``slots``. With a ``group_instance_id`` membership is static.
     """
 
     def __init__(

@@ -33,17 +33,13 @@ NOT_ALLOWED = {KafkaCode.TOPIC_AUTHORIZATION_FAILED, KafkaCode.GROUP_AUTHORIZATI
 
 @dataclass(frozen=True, slots=True)
 class GroupReader:
-    """A member that reads the topic.
-
-    Attributes:
-        member_id: As the group names it.
-        host: Where it runs, as the broker sees it.
-        partitions: Of the topic, assigned to it now; empty for one that stands by.
-    """
+    """A member that reads the topic."""
 
     member_id: str
     host: str
+    """Where it runs, as the broker sees it."""
     partitions: tuple[int, ...]
+    """Assigned to it now; none for one that stands by."""
 
     def __str__(self) -> str:
         numbers = ", ".join(map(str, self.partitions))

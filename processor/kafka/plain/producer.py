@@ -57,17 +57,12 @@ class _Lane:
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """How a stream is sent.
-
-    Attributes:
-        compression: One of `COMPRESSIONS`.
-        batch_bytes: Inflated size of a batch, at least 1,024.
-        rate: Records per second in all; None: as fast as it goes.
-    """
+    """How a stream is sent."""
 
     compression: str = "lz4"
     batch_bytes: int = BATCH_BYTES
     rate: float | None = None
+    """Records per second in all; None: as fast as it goes."""
 
 
 async def open_source(kafka: Kafka, topic: str, partitions: int) -> int:
@@ -100,17 +95,10 @@ async def produce(
     sending: Sending,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[Truth]:
-    """Send a stream; returns when the broker has acknowledged the last record.
+    """Send a stream, by partition number; return the truth of each partition, with the offsets it was given.
 
-    Args:
-        kafka: The cluster.
-        topic: It has at least as many partitions as the stream.
-        stream: By partition number.
-        sending: Compression, batches and rate.
-        progress: Called with the number of records that were added to a batch.
-
-    Returns:
-        The truth of each partition, with the offsets that the broker gave.
+    Returns when the broker has acknowledged the last record. ``progress`` is called with the number of records
+    that were added to a batch.
 
     Raises:
         StopError: The broker refused a batch or cannot be reached.

@@ -118,11 +118,7 @@ class TransactionTimeoutError(StopError):
 class Coordinator:
     """The coordinator of one transactional id, or of none: then only `init` is of use.
 
-    Args:
-        client: For all questions; its owner closes it.
-        transactional_id: None: idempotent only.
-        transaction_timeout_ms: After which the coordinator aborts a transaction by itself.
-        deadline_s: For each question.
+    Each question has the deadline. After the time-out the coordinator aborts a transaction by itself.
     """
 
     def __init__(

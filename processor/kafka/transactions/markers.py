@@ -98,11 +98,7 @@ async def take(
 ) -> None:
     """Take the coordinator's id: ends its last owner's transaction in all partitions, and its right to write.
 
-    Args:
-        client: For all questions; its owner closes it.
-        coordinator: Of the id.
-        written: Partitions that owners of the id write to, all of them.
-        deadline_s: For all of it.
+    ``written`` are all partitions that owners of the id write to.
 
     Raises:
         RebuildError: Not done within the deadline.
@@ -155,12 +151,7 @@ async def settle(
 ) -> None:
     """See the end of a transaction in every partition, and bring it where it is missing.
 
-    Args:
-        client: For all questions; its owner closes it.
-        coordinator: Of the id.
-        first: Offset of the first record that the transaction wrote, by partition.
-        end: Of the transaction.
-        deadline_s: For all of it.
+    ``first`` has the offset of the first record that the transaction wrote, by partition.
 
     Raises:
         RebuildError: It could not be seen or brought.

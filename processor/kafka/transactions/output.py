@@ -41,13 +41,7 @@ class _ProducerOutput:
 
 
 class ExactlyOnceOutput(_ProducerOutput):
-    """Output, changelog and offsets in one transaction of the slot's transactional id.
-
-    Args:
-        producer: Fenced already.
-        group_id: Whose offsets they are.
-        source: Topic of the offsets.
-    """
+    """Output, changelog and offsets in one transaction of the slot's transactional id, which is fenced."""
 
     def __init__(self, producer: Producer, group_id: str, source: str) -> None:
         super().__init__(producer, source)

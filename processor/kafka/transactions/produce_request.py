@@ -16,6 +16,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
 from processor.kafka.protocol.internals import IncompatibleBrokerVersion, ProduceRequest
 
 if TYPE_CHECKING:
@@ -28,14 +30,7 @@ _FIRST_VERSION = 3
 
 
 class BatchesRequest(ProduceRequest):  # type: ignore[misc]  # aiokafka is not typed
-    """A produce request that copies batches once.
-
-    Args:
-        transactional_id: None: without a transaction.
-        acks: -1: of all replicas in sync.
-        timeout_ms: How long the leader waits for those.
-        topics: By topic, numbers of partitions with a batch each, which may come in parts.
-    """
+    """A produce request that copies batches once: by topic, partitions with a batch each, maybe in parts."""
 
     def __init__(
         self,
@@ -46,8 +41,8 @@ class BatchesRequest(ProduceRequest):  # type: ignore[misc]  # aiokafka is not t
     ) -> None:
         super().__init__(transactional_id, acks, timeout_ms, topics)
 
+    @override
     def build(self, request_struct_class: type[Any]) -> Any:
-        """See aiokafka: return a structure of this version."""
         if request_struct_class.API_VERSION < _FIRST_VERSION:
             raise IncompatibleBrokerVersion(f"brokers need ProduceRequest v{_FIRST_VERSION} or later")
         # Its own content is not looked at but by logs.

@@ -59,12 +59,9 @@ def transactional_id(application_id: str, pipeline: str, slot: int, slots: int) 
 class Producer:
     """Sends batches of one slot, with a transactional id or, for at_least_once, without.
 
-    Args:
-        client: Connections of its own.
-        transactional_id: None: idempotent only.
-        transaction_timeout_ms: After which the coordinator aborts a transaction by itself.
-        deadline_s: For each step; below the transaction's time-out.
-        failed: Called when the end of a transaction that is committed cannot be seen: nobody may be waiting.
+    It closes its client. The deadline is for each step, and below the transaction's time-out, after which the
+    coordinator aborts by itself. ``failed`` is called when the end of a transaction that is committed cannot be
+    seen: nobody may be waiting.
     """
 
     def __init__(
