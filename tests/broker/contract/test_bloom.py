@@ -1,7 +1,7 @@
 """What does a worker do with Bloom filters that are not confirmed, by the contract? On a real broker.
 
 A hit is a duplicate; receipts have neither owner nor expiry, and the boundary is exact to one bucket. The rest
-of the contract's sentences is what `test_contract_insert_id.py` asks, for filters that are confirmed too.
+of the contract's sentences is what `test_insert_id.py` asks, for filters that are confirmed too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Does a worker judge as the contract says, sentence by sentence? Mode insert-id, on a real broker.
 
 Each with the exact backend and with Bloom filters that are confirmed; without confirmation see
-`test_contract_bloom.py`.
+`test_bloom.py`.
 
 One test a sentence of "The rules of judging"; times in the stories are within the hour of the worker's clock.
 """

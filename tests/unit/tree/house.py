@@ -1,8 +1,8 @@
 """Measures a checkout against the rules of the house: widths, lengths, cycles, names, words, layers.
 
 `make check` runs it. ``python -m tests.unit.tree.house`` runs it alone and prints nothing where all rules hold.
-With a path it prints the table of `docs/decisions/0018-one-redesign.md` for that checkout, whatever rules it
-breaks. It parses and never imports, so that it measures trees that do not run here.
+With paths it prints the table of `docs/decisions/0018-one-redesign.md`, a column per checkout, whatever rules
+these break. It parses and never imports, so that it measures trees that do not run here.
 
 A rule yields findings; each has a place: a file, a folder or a name. `ALLOWED` says how many may stay where. It
 can only shrink: a place with fewer findings than it allows fails, too.
@@ -508,10 +508,11 @@ def table(house: House) -> list[tuple[str, str]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Check this checkout, or print the table of the one at the path that is given."""
+    """Check this checkout, or print the table of those at the paths that are given, a column for each."""
     if arguments:
-        for measure, value in table(House(Path(arguments[0]))):
-            sys.stdout.write(f"| {measure} | {value} |\n")
+        columns = [dict(table(House(Path(path)))) for path in arguments]
+        for measure in columns[0]:
+            sys.stdout.write(f"| {measure} | {' | '.join(column[measure] for column in columns)} |\n")
         return 0
     found = list(problems(House(ROOT)))
     sys.stdout.writelines(f"{problem}\n" for problem in found)

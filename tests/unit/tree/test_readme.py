@@ -76,3 +76,23 @@ def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
     for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
         if not link.startswith("http"):
             assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        *sorted(set(ROOT.glob("*.md")) - {ROOT / "CHANGELOG.md"}),
+        *sorted(ROOT.glob("docs/**/*.md")),
+        ROOT / "tests/README.md",
+    ],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
+)
+def test_every_file_and_module_that_a_page_names_is_there(page: Path) -> None:
+    """Files of an earlier commit are named with it; those of the changelog are those of its day."""
+    text = page.read_text()
+    for path in re.findall(r"`(\w+(?:/\w+)+\.(?:json|md|py|toml))`(?! of commit)", text):
+        assert any((folder / path).exists() for folder in (ROOT, page.parent)), path
+    for module in re.findall(r"`((?:processor|schemas|spark_sink|tests|benchmarks)(?:\.[a-z_0-9]+)+)", text):
+        assert any((ROOT / module.replace(".", "/")).with_suffix(suffix).exists() for suffix in ("", ".py")), (
+            module
+        )
