@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple
 from typing_extensions import TypeVar
 
 from processor.judges.evidence import Evidence, Judgement
+from processor.state.state_log import NO_BULK, StateLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from processor.engine.batch.columns import Columns
-    from processor.state.state_log import StateLog
     from processor.state.table import Table
     from processor.wire.encode import EncodedBatch
 
@@ -52,9 +52,9 @@ class Judge(ABC, Generic[E]):
     piece_bytes: ClassVar[int | None] = None
 
     @property
-    def log(self) -> StateLog | None:
-        """What the table keeps and restores in bulk; None: everything goes through `load` and `changes`."""
-        return None
+    def log(self) -> StateLog:
+        """State that the table keeps and restores in bulk; all other goes through `load` and `changes`."""
+        return NO_BULK
 
     def load(self, table: Table) -> None:
         """Take the state that is committed."""

@@ -323,11 +323,11 @@ class SlotPipeline:
             )
             partition.changelog_offset = mark.changelog_offset
             partition.judge.committed()
-            if partition.origin is not None and partition.judge.log is not None:
+            if partition.origin is not None:
                 partition.judge.log.note_origin(partition.origin.encode())
             partition.table.hold(changes[partition.number], mark)
             if partition.table.due(self._clock()):
-                _settle(partition, self._clock())
+                _flush(partition, self._clock())
             partition.moved = False
             partition.origin = None
         reached(CommitStep.LOCAL, self.name)  # 6
@@ -356,13 +356,12 @@ class SlotPipeline:
         """Commit, and write what the local states hold back, so that the next start has little to read."""
         await self.commit()
         for partition in self.partitions.values():
-            _settle(partition)
+            _flush(partition)
 
     def take_changelog_trims(self) -> dict[int, int]:
-        """Return, by partition, the offset below which nobody needs its changelog; each is told once."""
-        logs = {number: partition.table.log for number, partition in self.partitions.items()}
-        told = {number: log.expendable() for number, log in logs.items() if log is not None}
-        return {number: offset for number, offset in told.items() if offset is not None}
+        """Return, by partition, the offset below which nobody needs its changelog; each is said once."""
+        taken = {number: each.table.log.take_trim_offset() for number, each in self.partitions.items()}
+        return {number: offset for number, offset in taken.items() if offset is not None}
 
     def take_source_trims(self) -> dict[int, int]:
         """Return, by partition, the offset below which nobody needs an internal topic; each is told once.
@@ -419,7 +418,7 @@ class SlotPipeline:
             metrics.state_bytes.labels(*labels).set(size)
 
 
-def _settle(partition: OpenPartition, now_s: float | None = None) -> None:
+def _flush(partition: OpenPartition, now_s: float | None = None) -> None:
     """Write what is held.
 
     Raises:
@@ -427,7 +426,7 @@ def _settle(partition: OpenPartition, now_s: float | None = None) -> None:
             whole, for not all of it is read then, and fail at the same place, again and again.
     """
     try:
-        partition.table.settle(now_s)
+        partition.table.flush(now_s)
     except CorruptStoreError as error:
         partition.table.clear()
         raise RebuildError("local", f"local state: {error}") from error

@@ -325,7 +325,7 @@ class Reset:
                 self._worker.transaction_timeout_ms / 1000,
                 lambda _done, _total: None,
             )
-            table.settle()
+            table.flush()
             if isinstance(judge, ExactIds):
                 judge.recall(await self._noted(step))
             position = replace(position, batch_offset=before.batch_offset, batch_crc=before.batch_crc)

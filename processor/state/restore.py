@@ -1,18 +1,18 @@
-"""How does a partition's state become what Kafka has committed?
+"""Brings a partition's state to what Kafka has committed.
 
 The changelog is read from where the local state stands to its end. Its end is the last stable offset, and
 that must be the high watermark: an open transaction of a previous owner under another transactional id (the
 number of slots was changed) would otherwise commit behind our back. Its last offset is a control record
 (trap 3): reading is over when the position reaches the end, not when a record with the last offset comes.
 
-A table with state in bulk takes that in as columns. What it has taken in is held, and written with the mark
-only when the caller has seen that the state means what it expects and settles the table: state of another
+The table's log takes its state over from columns, and the table holds the rest. Both are written with the mark
+only when the caller has seen that the state means what it expects and flushes the table: state of another
 definition must not be left there under a mark.
 
 A changelog can hold the state of before a reset too: at an origin all that was read before it is forgotten.
 
-What is found wrong decides: a corrupt local state is thrown away and read anew; a corrupt or cut changelog
-stops the worker, because there is no second copy of what it knew.
+What is found wrong decides: a corrupt local state is thrown away and read again from the changelog; a corrupt
+or cut changelog stops the worker, because there is no second copy of what it knew.
 """
 
 from __future__ import annotations
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WRITE_BYTES = 4 * 1024 * 1024
-"""Local writes while restoring are cut into pieces of this size."""
 NO_STATE = b"\x00" * 16
 FOREIGN = "local state of %s belongs to another changelog, reading anew"
 LOOK_BACK = 64
@@ -69,12 +67,8 @@ class Changelog(Protocol):
         """Return where it begins and ends now."""
         ...
 
-    def read(self, start: int, stop: int) -> AsyncIterator[tuple[list[tuple[bytes, bytes | None]], int]]:
-        """Yield committed records (key, value) and the position after them, until it reaches ``stop``."""
-        ...
-
     def columns(self, start: int, stop: int) -> AsyncIterator[tuple[Columns, int]]:
-        """Yield the same as columns; they are good until the next await."""
+        """Yield committed records, good until the next await, and the position after them, up to ``stop``."""
         ...
 
 
@@ -101,20 +95,16 @@ async def restore(
         RebuildError: A transaction stays open on it, or Kafka does not answer.
     """
     limits = await settled(changelog, transaction_timeout_s)
+    table.rewind()  # restored once already, before somebody else was fenced
     mark = _usable_mark(table, changelog, limits)
     if mark is not None and not await _loaded(table, changelog, limits.start, mark):
         mark = None
     while True:
-        start = limits.start if mark is None else max(limits.start, _resumes(table, mark))
-        if table.log is None:
-            seen = await _take_in(table, changelog, start, limits.stable, mark, progress)
-        else:
-            seen = await _take_in_bulk(table, table.log, changelog, (start, limits.stable), mark, progress)
+        start = limits.start if mark is None else max(limits.start, table.log.resumes(mark.changelog_offset))
+        seen = await _apply(table, changelog, (start, limits.stable), mark, progress)
         try:
-            if mark is not None and table.log is None:
-                _check_all(table)
-            if table.log is not None and seen:
-                await _aside(_checked(table.log))
+            if seen:
+                await _apart(_checked(table.log))
             position = table.position()
         except (CorruptStateError, CorruptStoreError) as error:
             if mark is None and isinstance(error, CorruptStoreError):
@@ -140,11 +130,10 @@ async def _require_whole(table: Table, changelog: Changelog, limits: ChangelogBo
     Raises:
         StopError: It would not.
     """
-    bulk = table.log
-    if bulk is None or not bulk.begins_late(limits.start):
+    if not table.log.begins_late(limits.start):
         return
     async for columns, _ in changelog.columns(limits.start, limits.stable):
-        if bulk.require_begun(columns):
+        if table.log.require_begun(columns):
             return
     raise StopError(_nothing_left(changelog))
 
@@ -186,8 +175,6 @@ async def settled(changelog: Changelog, timeout_s: float) -> ChangelogBounds:
 
 def _usable_mark(table: Table, changelog: Changelog, limits: ChangelogBounds) -> LocalMark | None:
     """Return the local mark if the local state can be caught up from it; clear the table if not."""
-    if table.log is not None and not table.log.empty:
-        table.log.clear()  # restored once already, before somebody else was fenced
     try:
         mark = table.mark()
     except (CorruptStateError, CorruptStoreError):
@@ -228,13 +215,13 @@ async def _same_state(changelog: Changelog, start: int, mark: LocalMark) -> bool
 
 
 async def _loaded(table: Table, changelog: Changelog, start: int, mark: LocalMark) -> bool:
-    """Read the local state that is kept in bulk; clear the table if it is not right or another changelog's."""
+    """Have the log read the local state; clear the table if it is not right or another changelog's."""
     if not await _same_state(changelog, start, mark):
         log.warning(FOREIGN, changelog.name)
         table.clear()
         return False
     try:
-        await _aside(table.load_log())
+        await _apart(table.load_log())
     except (CorruptStateError, CorruptStoreError):
         log.exception("local state of %s is corrupt or of another form, reading it anew", changelog.name)
         table.clear()
@@ -242,12 +229,12 @@ async def _loaded(table: Table, changelog: Changelog, start: int, mark: LocalMar
     return True
 
 
-def _checked(bulk: StateLog) -> Generator[None, None, None]:
-    bulk.check()
+def _checked(state_log: StateLog) -> Generator[None, None, None]:
+    state_log.check()
     yield
 
 
-async def _aside(steps: Generator[None, None, None]) -> None:
+async def _apart(steps: Generator[None, None, None]) -> None:
     """Do work step by step in a thread: heartbeats and health checks go on, and other partitions' loads too.
 
     When cancelled it ends with the step at hand, and not before: the table is closed next.
@@ -272,60 +259,14 @@ async def _aside(steps: Generator[None, None, None]) -> None:
         raise
 
 
-def _resumes(table: Table, mark: LocalMark) -> int:
-    """Return from where on the changelog has to be read; some of it may be known already."""
-    offset = mark.changelog_offset
-    return offset if table.log is None else table.log.resumes(offset)
-
-
-async def _take_in(
+async def _apply(
     table: Table,
-    changelog: Changelog,
-    start: int,
-    stop: int,
-    mark: LocalMark | None,
-    progress: Callable[[int, int], None],
-) -> bool:
-    """Read the changelog into the table. Returns False where it shows another state than ``mark``'s."""
-    state_id = mark.state_id if mark else NO_STATE
-    changes: dict[bytes, bytes | None] = {}
-    size = 0
-    at = start
-    progress(0, stop - start)
-    async for items, after in changelog.read(start, stop):
-        for key, value in items:
-            if value is not None:
-                _check(changelog, key, value)
-            if key == ORIGIN_KEY:
-                # What stands before it is of an earlier state.
-                _forget(table)
-                changes, size = {}, 0
-                continue
-            changes[key] = value
-            size += len(key) + len(value or b"")
-            if key == POSITION_KEY and value is not None:
-                state_id = Position.decode(value).state_id
-        at = after
-        if mark is not None and state_id != mark.state_id:
-            return False
-        if size >= WRITE_BYTES:
-            table.apply(changes, LocalMark(at, state_id))
-            changes, size = {}, 0
-        progress(at - start, stop - start)
-    if changes or (mark is not None and at != mark.changelog_offset):
-        table.apply(changes, LocalMark(max(at, stop), state_id))
-    return True
-
-
-async def _take_in_bulk(
-    table: Table,
-    bulk: StateLog,
     changelog: Changelog,
     span: tuple[int, int],
     mark: LocalMark | None,
     progress: Callable[[int, int], None],
 ) -> bool:
-    """Read the changelog into a table with state in bulk, see `_take_in`; the rest is held in the table."""
+    """Read the changelog into the table. Returns False where it shows another state than ``mark``'s."""
     state_id = mark.state_id if mark else NO_STATE
     start, stop = span
     at = start
@@ -334,10 +275,11 @@ async def _take_in_bulk(
     async for found, after in changelog.columns(start, stop):
         columns, origin = _since_origin(found)
         if origin is not None:
+            _check(changelog, ORIGIN_KEY, origin)
             _forget(table)
-            bulk.note_origin(origin)
+            table.log.note_origin(origin)
             held = {}
-        rest = _bulk_taken(bulk, columns, changelog, mark)
+        rest = _rest_of(table.log, columns, changelog, mark)
         if rest is None:
             return False
         held |= rest
@@ -346,24 +288,24 @@ async def _take_in_bulk(
         at = after
         if mark is not None and state_id != mark.state_id:
             return False
-        if bulk.due(0):
+        if table.log.due(0):
             if mark is None:
                 table.stage()
             else:
                 table.apply(held, LocalMark(at, state_id))
         reached(Restoring.TAKEN_IN)
         progress(at - start, stop - start)
-    if held or bulk.unsaved or (mark is not None and at != mark.changelog_offset):
+    if held or table.log.unsaved or (mark is not None and at != mark.changelog_offset):
         table.hold(held, LocalMark(max(at, stop), state_id))
     return True
 
 
-def _bulk_taken(
-    bulk: StateLog, columns: Columns, changelog: Changelog, mark: LocalMark | None
+def _rest_of(
+    state_log: StateLog, columns: Columns, changelog: Changelog, mark: LocalMark | None
 ) -> dict[bytes, bytes | None] | None:
-    """Take over what is kept in bulk; return the records of other kinds. None: the local state is another's."""
+    """Give the log what is its; return the records of other kinds. None: the local state is another's."""
     try:
-        rest = bulk.take(columns)
+        rest = state_log.apply(columns)
     except CorruptStateError as error:
         if mark is not None and isinstance(error, ForeignStateError):
             log.warning("%s does not go on from the local state: %s", changelog.name, error)
@@ -380,7 +322,7 @@ def _bulk_taken(
 
 def _forget(table: Table) -> None:
     """Clear the table, if there is anything in it: that takes its folder away and makes it anew."""
-    if (table.log is not None and not table.log.empty) or next(table.items(b""), None) is not None:
+    if not table.log.empty or next(table.items(b""), None) is not None:
         table.clear()
 
 
@@ -391,12 +333,6 @@ def _since_origin(columns: Columns) -> tuple[Columns, bytes | None]:
     if not origins.size:
         return columns, None
     return columns.rows(int(origins[-1]) + 1, len(columns)), columns.items(origins[-1:])[0][1]
-
-
-def _check_all(table: Table) -> None:
-    """Look at what was kept locally: a value that is not whole must not wait until it is judged by."""
-    for key, value in table.items(b""):
-        check_entry(key, value)
 
 
 def _check(changelog: Changelog, key: bytes, value: bytes) -> None:

@@ -1,11 +1,11 @@
-"""How do millions of scopes survive a restart, when a few thousand change with each commit?
+"""Keeps millions of scopes locally, of which a few thousand change with each commit.
 
-As a log of blocks beside the other local values: each write appends one block or more with the scopes that
-changed since the last, encoded by the kernel that writes the changelog, and the same kernel reads them: a key
-a scope would cost RocksDB some microseconds each, on both ways. So that the log does not grow for ever,
-writes sweep over a share of all scopes once it holds `LONG` entries a scope; when a sweep has been around,
-what lies before its beginning says nothing new and is deleted. With `SWEEP` scopes swept for each that
-changed, the log holds 1 to 3 entries a scope, 1.8 on average, and 2.3 are written for each that changed.
+They are a log of blocks beside the other local values: each write appends one block or more with the scopes
+that changed since the last, encoded by the kernel that writes the changelog, and the same kernel reads them: a
+key per scope would cost RocksDB some microseconds each, on both ways. So that the log does not grow for ever,
+writes sweep over a share of all scopes once it holds `LONG` entries a scope; when a sweep has been around, what
+lies before its beginning says nothing new and is deleted. With `SWEEP` scopes swept for each that changed, the
+log holds 1 to 3 entries a scope, 1.8 on average, and 2.3 are written for each that changed.
 
 Rejected: pages by hash or number. Few changes, evenly spread, make every page dirty: 10,000 changed scopes of
 10 million would write 160 MB.
@@ -20,9 +20,11 @@ import os
 from typing import TYPE_CHECKING
 
 import numpy as np
+from typing_extensions import override
 
 from processor.engine.batch.scan import scan_run
 from processor.engine.watermark.scope_table import UnreadableScopeError
+from processor.state.state_log import StateLog
 from schemas.changelog.values import BLOCK_KIND, BLOCKS_KEY, CorruptStateError
 from schemas.changelog.watermark import block_key, decode_blocks, encode_block, encode_blocks, open_block
 
@@ -45,7 +47,7 @@ again of the changelog: at 300,000 scopes a second less than a second's work. Ki
 for a local write with each commit, or for none."""
 
 
-class ScopeLog:
+class ScopeLog(StateLog):
     """The blocks of one partition's scopes.
 
     Args:
@@ -63,78 +65,35 @@ class ScopeLog:
         self._entries = self._newer = 0
 
     @property
-    def waiting_bytes(self) -> int:
-        """See `Bulk.waiting_bytes`: what is read is taken over at once."""
-        return 0
-
-    @property
+    @override
     def empty(self) -> bool:
-        """See `Bulk.empty`."""
         return not len(self.scopes)
 
     @property
+    @override
     def unsaved(self) -> bool:
-        """See `Bulk.unsaved`."""
         return bool(self.scopes.unsaved)
 
-    def resumes(self, changelog_offset: int) -> int:
-        """See `Bulk.resumes`."""
-        return changelog_offset
-
-    def check(self) -> None:
-        """See `Bulk.check`: each scope is whole by itself."""
-
-    def begins_late(self, start: int) -> bool:
-        """See `Bulk.begins_late`: nothing is ever deleted in front."""
-        del start
-        return False
-
-    def require_begun(self, columns: Columns) -> bool:
-        """See `Bulk.require_begun`."""
-        del columns
-        return True
-
-    def note_origin(self, value: bytes) -> None:
-        """See `Bulk.note_origin`: compaction keeps it."""
-
-    def reached(self, changelog_offset: int) -> None:
-        """See `Bulk.reached`."""
-
-    def expendable(self) -> int | None:
-        """See `Bulk.expendable`: compaction sees to that."""
-        return None
-
-    def erased(self) -> tuple[bytes, bytes] | None:
-        """See `Bulk.erased`: what is deleted is part of what `write` returns."""
-        return None
-
+    @override
     def clear(self) -> None:
-        """Forget everything, the scopes too."""
         self.scopes.clear()
         self._clear()
 
+    @override
     def due(self, waited_s: float) -> bool:
-        """Whether what has changed is to be written now."""
         return waited_s >= WRITE_EVERY_S or self.scopes.unsaved >= MOST_UNSAVED
 
-    def take(self, columns: Columns) -> list[tuple[bytes, bytes | None]]:
-        """Take scopes over from changelog records; return the records of other kinds.
-
-        Raises:
-            CorruptStateError: A record cannot be taken over.
-        """
+    @override
+    def apply(self, columns: Columns) -> list[tuple[bytes, bytes | None]]:
         try:
             rest = self.scopes.apply(columns, track=True)
         except UnreadableScopeError as error:
             raise CorruptStateError(str(error)) from error
         return columns.items(rest)
 
+    @override
     def load(self, items: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
-        """Take over the blocks among ``items`` (in key order), one a step: a block is some 10 ms of work.
-
-        Raises:
-            CorruptStateError: A block is missing or not whole, or the local state is not of this form.
-        """
+        # One block per step: it is about 10 ms of work.
         wanted: int | None = None
         said: tuple[int, int] | None = None
         for key, value in items:
@@ -169,12 +128,8 @@ class ScopeLog:
         except UnreadableScopeError as error:
             raise CorruptStateError(f"block {key!r}: {error}") from error
 
+    @override
     def write(self, *, sweeping: bool = True) -> dict[bytes, bytes | None]:
-        """Return local values that hold what has changed since the last write, as one change.
-
-        Args:
-            sweeping: False while restoring: what is written then is new anyway.
-        """
         changed = self.scopes.to_save()
         changes: dict[bytes, bytes | None] = {}
         if self._at >= self._until and self._entries > LONG * len(self.scopes):

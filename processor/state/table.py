@@ -1,13 +1,13 @@
-"""What does a partition remember, as Kafka has committed it?
+"""A partition's state as Kafka has committed it.
 
 A `Table` is a partition's changelog-backed state. It is read when a partition is assigned, and written only
 after the transaction that carries the same changes has committed, so it can lag what Kafka knows and never
-lead it. A state that leads loses records: the replayed record would meet its own trace and be dropped.
+lead it. A state that leads loses records: a replayed record would be a duplicate of itself and be dropped.
 
 There is no rollback: when a transaction fails the table is closed, opened again and restored.
 
-What is small is written at each commit. Where there is state in bulk, it says when it is due: until then
-changes are only held, the local state lags the changelog by that, and its mark says so.
+What is small is written at each commit. State in bulk (a `StateLog`) says when it is due: until then changes
+are only held, the local state lags the changelog by that, and its mark says so.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from processor.state.state_log import NO_BULK
 from schemas.changelog.position import LocalMark, Position
-from schemas.changelog.values import BLOCKS_KEY, LOCAL_KEY, POSITION_KEY, CorruptStateError
+from schemas.changelog.values import LOCAL_KEY, POSITION_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -30,10 +31,10 @@ class Table:
 
     Args:
         store: Where it survives; closed with the table.
-        log: State in bulk, where there is some.
+        log: State in bulk.
     """
 
-    def __init__(self, store: Store, log: StateLog | None = None) -> None:
+    def __init__(self, store: Store, log: StateLog = NO_BULK) -> None:
         self._store = store
         self.log = log
         self._held: dict[bytes, bytes | None] = {}
@@ -41,7 +42,7 @@ class Table:
         self._written_at_s: float | None = None
 
     def position(self) -> Position | None:
-        """Return how far the source has been taken in; None: this partition has no state yet.
+        """Return how far the source is judged; None: this partition has no state yet.
 
         Raises:
             CorruptStateError: The stored value is not whole.
@@ -50,7 +51,7 @@ class Table:
         return None if value is None else Position.decode(value)
 
     def mark(self) -> LocalMark | None:
-        """Return how far the changelog has been taken in; None: nothing of it.
+        """Return how far the changelog has been applied; None: nothing of it.
 
         Raises:
             CorruptStateError: The stored value is not whole.
@@ -77,58 +78,55 @@ class Table:
         return self._store.get_many(keys)
 
     def load_log(self) -> Generator[None, None, None]:
-        """Read the log's blocks, one a step; in whatever thread.
+        """Have the log read what is in the store, step by step; in whatever thread.
 
         Raises:
-            CorruptStateError: They are not whole, or there are some and no log or the other way round.
+            CorruptStateError: It is not whole, or of another form.
         """
-        if self.log is not None:
-            # Closed whatever comes: a store cannot be thrown away while somebody reads in it.
-            with closing(self._store.items(b"")) as items:
-                yield from self.log.load(items)
-        elif self._store.get(BLOCKS_KEY) is not None:
-            raise CorruptStateError("there are blocks of scopes")
+        # Closed whatever comes: a store cannot be thrown away while somebody reads in it.
+        with closing(self._store.items(b"")) as items:
+            yield from self.log.load(items)
 
     def apply(self, changes: Mapping[bytes, bytes | None], mark: LocalMark) -> None:
-        """Take in what the changelog has committed, with the mark, in one write."""
+        """Take over what the changelog has committed, with the mark, in one write."""
         self.hold(changes, mark)
-        self.settle()
+        self.flush()
 
     def hold(self, changes: Mapping[bytes, bytes | None], mark: LocalMark) -> None:
-        """Take in what the changelog has committed up to ``mark``; the log has it already. Writes nothing."""
+        """Take over what the changelog has committed up to ``mark``; the log has it already. Writes nothing."""
         self._held.update(changes)
         self._mark = mark
-        if self.log is not None:
-            self.log.reached(mark.changelog_offset)
+        self.log.reached(mark.changelog_offset)
 
     def stage(self) -> None:
-        """Write what the log has so far, without a mark: a crash before `settle` leaves nothing to believe."""
-        if self.log is not None:
-            erased = self.log.erased()
-            self._store.write(self.log.write(sweeping=False), erased)
+        """Write what the log has so far, without a mark: a crash before `flush` leaves nothing to believe."""
+        erased = self.log.erased()
+        self._store.write(self.log.write(sweeping=False), erased)
 
     def due(self, now_s: float) -> bool:
-        """Whether what is held should be written now; without a log it always should."""
+        """Whether what is held should be written now."""
         if self._written_at_s is None:
             self._written_at_s = now_s
-        return self.log is None or self.log.due(now_s - self._written_at_s)
+        return self.log.due(now_s - self._written_at_s)
 
-    def settle(self, now_s: float | None = None) -> None:
+    def flush(self, now_s: float | None = None) -> None:
         """Write all that is held and all that is new in the log, with the mark, in one write."""
         self._written_at_s = now_s
         if self._mark is None:
             return
-        erased = None if self.log is None else self.log.erased()
-        bulk = {} if self.log is None else self.log.write()
+        erased, bulk = self.log.erased(), self.log.write()
         self._store.write({**self._held, **bulk, LOCAL_KEY: self._mark.encode()}, erased)
         self._held, self._mark = {}, None
 
     def clear(self) -> None:
         """Forget everything: the changelog is the authority and can be read again."""
         self._store.clear()
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Forget all that is not in the store: what is held, and what the log has in memory."""
         self._held, self._mark = {}, None
-        if self.log is not None:
-            self.log.clear()
+        self.log.clear()
 
     def close(self) -> None:
         """Release the store."""

@@ -78,17 +78,16 @@ class Context:
 
     def waiting_bytes(self) -> int:
         """Return what all restores together hold only until they are done."""
-        return sum(bulk.waiting_bytes for bulk in self._restoring)
+        return sum(each.waiting_bytes for each in self._restoring)
 
     @contextmanager
-    def restoring(self, bulk: StateLog | None) -> Iterator[None]:
-        """Count what ``bulk`` holds only until it is restored, while the block restores it."""
-        held = {bulk} if bulk is not None else set()
-        self._restoring |= held
+    def restoring(self, state: StateLog) -> Iterator[None]:
+        """Count what ``state`` holds only until it is restored, while the block restores it."""
+        self._restoring.add(state)
         try:
             yield
         finally:
-            self._restoring -= held
+            self._restoring.discard(state)
 
     def rejoin(self) -> None:
         """Ask the group again who owns what."""

@@ -112,7 +112,7 @@ class PartitionOpener:
             if position is not None:
                 self._require_same_topics(tp, position)
             # Not before: under a mark there must be no state that was read as something else than it is.
-            table.settle()
+            table.flush()
             judge.load(table)
             partition = OpenPartition(tp.partition, table, judge, started, stable=limits.stable)
             partition.changelog_offset = table.changelog_offset

@@ -1,8 +1,8 @@
-"""How do the ids of Bloom filters survive a restart?
+"""Keeps the ids of Bloom filters locally.
 
-In the changelog as blocks, as those of the exact backend do, whose places, numbers and checks are used here
+In the changelog they are blocks, as those of the exact backend, whose numbers, offsets and checks are used here
 (`processor.state.ids.id_log`). Locally there are no pages of blocks. There are snapshots of the filters, which
-lag what has been taken in and name the changelog offset from which on the ids have to be put in once more; and
+lag what has been applied and name the changelog offset from which on the ids have to be put in once more; and
 with ``confirm`` runs of ids, by which hits are looked up (`processor.state.ids.runs`). They lag too. A start
 reads the changelog from where the one or the other lacks something. Without ``confirm`` no id is kept locally.
 
@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from typing_extensions import override
 
 from processor.engine.ids.bloom.snapshot import SnapshotReader, UnreadableSnapshotError
 from processor.engine.ids.clock import NEVER
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from processor.engine.ids.bloom.numbering import BloomNumbering
 
 PIECES_A_STEP = 4
-"""Pieces of filters that are read in one go, or runs: 4 MiB, some 10 ms."""
+"""Pieces of filters that are read in one go, or runs: 4 MiB, about 10 ms."""
 
 
 class BloomLog(IdLog):
@@ -55,35 +57,38 @@ class BloomLog(IdLog):
         self._filters = filters
         super().__init__(filters)
 
+    @override
     def _forget(self) -> None:
         super()._forget()
         self._snapshots = Snapshots(self._filters)
         self.runs = Runs(self._filters.window.expected)
         self._erased_bucket: int | None = None
         self._reached = 0
-        # What was found on the disk: how far the changelog was taken in, from where it is to be read again (and
+        # What was found on the disk: how far the changelog was applied, from where it is to be read again (and
         # whether that goes on), and up to which number ids have been read or need not be.
-        self._taken_to = self._from = 0
+        self._applied_to = self._from = 0
         self._again = False
         self._read_to: int | None = None
 
     # ---------------------------------------------------------------- what is committed
 
+    @override
     def committed(self, blocks: Sequence[tuple[bytes, Pages]], clock_ms: int, records: int) -> None:
-        """See `IdLog.committed`."""
         rows = self._filters.staged()
         super().committed(blocks, clock_ms, records)
         self._enter(rows)
 
+    @override
     def reached(self, changelog_offset: int) -> None:
-        """See `Bulk.reached`."""
         super().reached(changelog_offset)
         self._reached = changelog_offset
 
+    @override
     def due(self, waited_s: float) -> bool:
-        """See `Bulk.due`: always, but while that is read again which is known."""
+        # Not while that is read again which is known.
         return super().due(waited_s) and not self._again
 
+    @override
     def _keep(self, block: bytes, pages: Pages) -> None:
         """Keep no pages."""
 
@@ -95,15 +100,15 @@ class BloomLog(IdLog):
 
     # ---------------------------------------------------------------- what is taken over
 
-    def take(self, columns: Columns) -> list[tuple[bytes, bytes | None]]:
-        """See `Bulk.take`."""
-        rest = super().take(columns)
-        if len(columns) and int(columns.offset[-1]) >= self._taken_to:
+    @override
+    def apply(self, columns: Columns) -> list[tuple[bytes, bytes | None]]:
+        rest = super().apply(columns)
+        if len(columns) and int(columns.offset[-1]) >= self._applied_to:
             self._again = False
         return rest
 
+    @override
     def check(self) -> None:
-        """See `Bulk.check`."""
         if self._read_to is not None and self._read_to < self.index.next_number:
             raise CorruptStateError(
                 f"ids from number {self._read_to} on are in no run, and were not found in the changelog"
@@ -111,17 +116,20 @@ class BloomLog(IdLog):
         super().check()
         self._again = False
 
+    @override
     def _note(self, number: int, offset: int, *, inside: bool) -> None:
-        if offset >= self._taken_to:
+        if offset >= self._applied_to:
             super()._note(number, offset, inside=inside)
         else:
-            self._inside = inside  # its place is known
+            self._inside = inside  # where it stands is known
 
+    @override
     def _take_state(self, state: IdState) -> None:
         if self._again and state.next_number < self.index.next_number and state.secret == self.secret:
             return  # it is known
         super()._take_state(state)
 
+    @override
     def _take_rows(self, rows: IdRows, pages: Pages) -> None:
         if not self._again or rows.first >= self.index.next_number:
             super()._take_rows(rows, pages)
@@ -134,8 +142,9 @@ class BloomLog(IdLog):
             self._read_to = max(self._read_to, rows.first + len(rows))
         self._enter(rows)
 
+    @override
     def load(self, items: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
-        """See `Bulk.load`. The pages of runs are not read: each says by itself whether it is whole."""
+        # The pages of runs are not read: each says by itself whether it is whole.
         state: IdState | None = None
         snapshot: BloomSnapshot | None = None
         reader, count = SnapshotReader(), 0
@@ -171,7 +180,7 @@ class BloomLog(IdLog):
         """Note which ids are in no run, and from where on they are read again."""
         self._read_to = max(self.runs.since, state.floor)
         if self._read_to < state.next_number:
-            self._from = min(self._from, self._places.of(self._read_to) or 0)
+            self._from = min(self._from, self._offsets.of(self._read_to) or 0)
 
     def _load_large(self, key: bytes, value: bytes, reader: SnapshotReader) -> None:
         if key.startswith(RUN_KIND):
@@ -179,6 +188,7 @@ class BloomLog(IdLog):
         else:
             _take_piece(reader, value)
 
+    @override
     def _load_other(self, key: bytes, value: bytes) -> None:
         if key.startswith(ENTRY_KIND):
             raise CorruptStateError("its ids are not in runs: it is of an earlier build")
@@ -204,24 +214,26 @@ class BloomLog(IdLog):
         self._snapshots.taken_over(snapshot)
         self._begins, self._from = state.floor, snapshot.changelog_offset
 
+    @override
     def resumes(self, changelog_offset: int) -> int:
-        """See `Bulk.resumes`: from where the snapshot was begun, or the first id lies that is in no run."""
-        self._taken_to = self._reached = changelog_offset
+        # From where the snapshot was begun, or the first id lies that is in no run.
+        self._applied_to = self._reached = changelog_offset
         self._again = self._from < changelog_offset
         return min(changelog_offset, self._from)
 
     # ---------------------------------------------------------------- what is written locally
 
+    @override
     def write(self, *, sweeping: bool = True) -> dict[bytes, bytes | None]:
-        """See `Bulk.write`; filters only together with a mark."""
         changes = super().write(sweeping=sweeping)
         changes |= self.runs.changes()
-        if sweeping:
+        if sweeping:  # filters only together with a mark
             changes |= self._snapshots.changes(self._reached)
         return changes
 
+    @override
     def erased(self) -> tuple[bytes, bytes] | None:
-        """See `Bulk.erased`: the pages of buckets that are dropped."""
+        # The pages of buckets that are dropped.
         if self.clock_ms == NEVER or not self._filters.window.confirm:
             return None
         live = self._filters.window.first_live(self.clock_ms)

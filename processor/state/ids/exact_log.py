@@ -1,12 +1,12 @@
-"""How do the ids of the exact backend survive a restart?
+"""Keeps the ids of the exact backend locally.
 
-As the pages of their blocks, each under the number of its first id: what is written is never changed, and goes
-from the front when it is expired. Pages are also what a candidate is confirmed by, so they are written right
-after each commit; in memory is only the index (`processor.engine.ids.exact.index`), which is made again from
+They are the pages of their blocks, each under the number of its first id: what is written is never changed, and
+goes from the front when it is expired. Pages are also what a candidate is confirmed by, so they are written
+right after each commit; in memory is only the index (`processor.engine.ids.exact.index`), which is rebuilt from
 the pages, or from the changelog's blocks (`processor.state.ids.id_log`).
 
 Invariant: every page that the index knows of, and that is not expired, is in the store whenever the table is
-settled. Pages without a mark say nothing (see `processor.state.restore`).
+flushed. Pages without a mark say nothing (see `processor.state.restore`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from typing_extensions import override
 
 from processor.engine.ids.block import UnreadableBlockError
 from processor.state.ids.id_log import IdLog, Index, refusing_too_many
@@ -35,14 +36,14 @@ if TYPE_CHECKING:
     from processor.engine.ids.block import Pages
 
 PAGES_A_STEP = 256
-"""Pages that are read in one go: 45,000 ids, some 10 ms."""
+"""Pages that are read in one go: 45,000 ids, about 10 ms."""
 ERASED_IDS = 65_536
-"""Expired ids that make it worth while to delete their pages, some 1.5 MB: a range that is deleted costs every
+"""Expired ids that make it worth while to delete their pages, about 1.5 MB: a range that is deleted costs every
 look-up a little until RocksDB has compacted it away."""
 
 
 class PagedIndex(Index, Protocol):
-    """One that is made again from the pages of the local store: `ExactIndex`."""
+    """One that is rebuilt from the pages of the local store: `ExactIndex`."""
 
     def restore_pages(self, pages: Sequence[bytes], first: NDArray[np.int64]) -> None:
         """Take over committed pages as the local state keeps them, each under its first number."""
@@ -73,11 +74,13 @@ class ExactLog(IdLog):
         self._paged = index
         super().__init__(index)
 
+    @override
     def _forget(self) -> None:
         super()._forget()
         self._pages: dict[bytes, bytes] = {}
         self._erased = 0
 
+    @override
     def _keep(self, block: bytes, pages: Pages) -> None:
         at = pages.at.tolist()
         for k, first in enumerate(pages.first.tolist()):
@@ -85,8 +88,9 @@ class ExactLog(IdLog):
 
     # ---------------------------------------------------------------- what is taken over
 
+    @override
     def load(self, items: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
-        """See `Bulk.load`. Every page is read, so one that is not whole is found now."""
+        # Every page is read, so one that is not whole is found now.
         state: IdState | None = None
         some: list[tuple[bytes, bytes]] = []
         for key, value in items:
@@ -110,6 +114,7 @@ class ExactLog(IdLog):
         self.check()
         self._unsaved = False
 
+    @override
     def _load_other(self, key: bytes, value: bytes) -> None:
         if key.startswith(EARLIER_PAGE_KIND):
             raise CorruptStateError("its pages are of an earlier build")
@@ -125,27 +130,29 @@ class ExactLog(IdLog):
             # The last two: a key has a number that cannot be.
             raise CorruptStateError(str(error)) from error
 
+    @override
     def check(self) -> None:
-        """See `Bulk.check`."""
         with refusing_too_many():
             self._paged.pour()
         super().check()
 
     @property
+    @override
     def waiting_bytes(self) -> int:
-        """See `Bulk.waiting_bytes`."""
         return self._paged.waiting_bytes
 
     # ---------------------------------------------------------------- what is written locally
 
+    @override
     def write(self, *, sweeping: bool = True) -> dict[bytes, bytes | None]:
-        """See `Bulk.write`; before a restore has come to a state's record, only pages."""
+        # Before a restore has come to a state's record, only pages.
         changes: dict[bytes, bytes | None] = {**self._pages}
         self._pages = {}
         return changes | super().write(sweeping=sweeping)
 
+    @override
     def erased(self) -> tuple[bytes, bytes] | None:
-        """See `Bulk.erased`: pages whose ids are all expired."""
+        # Pages whose ids are all expired.
         floor = self.index.floor
         if floor - self._erased < ERASED_IDS:
             return None

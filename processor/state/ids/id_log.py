@@ -1,8 +1,7 @@
-"""How do millions of ids survive a restart?
+"""Keeps millions of ids in the changelog, the same for all backends.
 
-In the changelog as one block a commit, or a few: that is the same for all backends and is read and written
-here. What the local store has of them differs (`processor.state.ids.exact_log`,
-`processor.state.ids.bloom_log`).
+They are one block per commit, or a few. What the local store has of them differs
+(`processor.state.ids.exact_log`, `processor.state.ids.bloom_log`).
 
 Numbers have no gaps. So a block that is missing is found, and so is a page: in front by the state's record,
 which says from which number on ids are alive, in between and at the end by the numbers themselves.
@@ -16,12 +15,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from typing_extensions import override
 
 from processor.engine.ids.block import UnreadableBlockError, decode, joined
 from processor.engine.ids.clock import NEVER
 from processor.errors import StopError
 from processor.state.ids.offset_index import OffsetIndex
-from processor.state.state_log import ForeignStateError
+from processor.state.state_log import ForeignStateError, StateLog
 from schemas.changelog.clock import ClockTrace
 from schemas.changelog.ids import (
     ID_BLOCK_KIND,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 NOTHING_BOUND = ClockTrace(0, NEVER)
 """Of a partition that has no state yet: since its first record timestamps alone have moved the clock."""
 SWEPT_RECORDS = 2_000
-"""The index frees one extent of expired ids a so many (see `ExactIndex.commit`)."""
+"""The index frees one segment of expired ids per so many (see `ExactIndex.commit`)."""
 
 
 class Index(Protocol):
@@ -88,7 +88,7 @@ def refusing_too_many() -> Iterator[None]:
         raise StopError(f"the ids of one partition do not fit: {error}") from error
 
 
-class IdLog(ABC):
+class IdLog(StateLog, ABC):
     """The ids of one partition: where they are kept, and the index over them.
 
     Attributes:
@@ -116,12 +116,12 @@ class IdLog(ABC):
         self._floor = 0
         self._inside = False
         # What may be deleted of the changelog, and what the last commit has written.
-        self._places = OffsetIndex()
+        self._offsets = OffsetIndex()
         self._origin: bytes | None = None
         self._written = 0
         self._commit: tuple[int, int] | None = None
         self._promised: tuple[int, int] | None = None
-        self._expendable: int | None = None
+        self._trim_offset: int | None = None
 
     # ---------------------------------------------------------------- what is committed
 
@@ -141,16 +141,16 @@ class IdLog(ABC):
         changes: dict[bytes, bytes | None] = {IDS_KEY: self._state(clock_ms, trace).encode()}
         self.trace = replace(trace, limits=())
         self._promised = None
-        place = self._places.ahead(self.index.floor)
-        if place is not None and self._origin is not None:
+        at = self._offsets.ahead(self.index.floor)
+        if at is not None and self._origin is not None:
             changes[ORIGIN_COPY_KEY] = self._origin
-            self._promised = self.index.floor, place
+            self._promised = self.index.floor, at
         self._written = len(changes) + 1
         return changes
 
     def restated(self) -> None:
         """Take note that what is written next is all there is: of the changelog before it nothing counts."""
-        self._places = OffsetIndex()
+        self._offsets = OffsetIndex()
         self._origin = None
 
     def _state(self, clock_ms: int, trace: ClockTrace) -> IdState:
@@ -169,8 +169,8 @@ class IdLog(ABC):
         first = int(blocks[0][1].first[0]) if blocks else self.index.next_number
         self._commit = first, len(blocks) + self._written
         if self._promised is not None:
-            floor, self._expendable = self._promised
-            self._places.forget_before(floor)
+            floor, self._trim_offset = self._promised
+            self._offsets.forget_before(floor)
             self._promised = None
         for block, pages in blocks:
             self._keep(block, pages)
@@ -178,22 +178,24 @@ class IdLog(ABC):
         self.clock_ms = clock_ms
         self._unsaved = True
 
+    @override
     def reached(self, changelog_offset: int) -> None:
-        """See `Bulk.reached`: a commit's records are the last ones before that, one behind the other."""
+        # A commit's records are the last ones before that, one behind the other.
         if self._commit is not None:
             first, records = self._commit
-            self._places.note(first, changelog_offset - records)
+            self._offsets.note(first, changelog_offset - records)
             self._commit = None
 
+    @override
     def note_origin(self, value: bytes) -> None:
-        """See `Bulk.note_origin`."""
         self._origin = value
         self._unsaved = True
 
-    def expendable(self) -> int | None:
-        """See `Bulk.expendable`: what lies before the first living ids, the origin being behind it too."""
-        expendable, self._expendable = self._expendable, None
-        return expendable
+    @override
+    def take_trim_offset(self) -> int | None:
+        # What lies before the first living ids, the origin being behind it too.
+        offset, self._trim_offset = self._trim_offset, None
+        return offset
 
     @abstractmethod
     def _keep(self, block: bytes, pages: Pages) -> None:
@@ -202,32 +204,22 @@ class IdLog(ABC):
     # ---------------------------------------------------------------- what is taken over
 
     @property
+    @override
     def empty(self) -> bool:
-        """See `Bulk.empty`."""
         return self._begins is None and self.secret is None
 
     @property
+    @override
     def unsaved(self) -> bool:
-        """See `Bulk.unsaved`."""
         return self._unsaved
 
-    @property
-    def waiting_bytes(self) -> int:
-        """See `Bulk.waiting_bytes`: none but where a backend says otherwise."""
-        return 0
-
+    @override
     def clear(self) -> None:
-        """See `Bulk.clear`."""
         self.index.clear()
         self._forget()
 
-    def due(self, waited_s: float) -> bool:
-        """See `Bulk.due`: always, for candidates are confirmed by what is in the store."""
-        del waited_s
-        return True
-
-    def take(self, columns: Columns) -> list[tuple[bytes, bytes | None]]:
-        """See `Bulk.take`."""
+    @override
+    def apply(self, columns: Columns) -> list[tuple[bytes, bytes | None]]:
         rest: list[tuple[bytes, bytes | None]] = []
         items = columns.items(np.arange(len(columns)))
         for offset, (key, value) in zip(columns.offset.tolist(), items, strict=True):
@@ -253,12 +245,12 @@ class IdLog(ABC):
         return rest
 
     def _note(self, number: int, offset: int, *, inside: bool) -> None:
-        """Note the place of a commit's blocks, or of its state without any; ``inside`` false: its last of ours.
+        """Note where a commit's blocks stand, or its state without any; ``inside`` false: its last of ours.
 
         Each block of it, since a reset writes a whole state as one commit.
         """
         if inside or not self._inside:
-            self._places.note(number, offset)
+            self._offsets.note(number, offset)
         self._inside = inside
 
     def _take_state(self, state: IdState) -> None:
@@ -297,22 +289,19 @@ class IdLog(ABC):
         self.index.commit(None, self.clock_ms, 1 + ids // SWEPT_RECORDS)
 
     @abstractmethod
-    def load(self, items: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
-        """See `Bulk.load`."""
+    @override
+    def load(self, items: Iterable[tuple[bytes, bytes]]) -> Iterator[None]: ...
 
     def _load_other(self, key: bytes, value: bytes) -> None:
         """Take what the local store keeps of every backend's log beside the ids."""
         if key == ORIGIN_COPY_KEY:
             self._origin = value
         elif key.startswith(ID_PLACE_KIND):
-            self._places.load(page_number(key), decode_place(key, value))
+            self._offsets.load(page_number(key), decode_place(key, value))
 
-    def resumes(self, changelog_offset: int) -> int:
-        """See `Bulk.resumes`."""
-        return changelog_offset
-
+    @override
     def check(self) -> None:
-        """See `Bulk.check`: from the first living id to the last one all must be there."""
+        # From the first living id to the last one all must be there.
         if self.empty:
             return
         said = self._said
@@ -326,13 +315,15 @@ class IdLog(ABC):
                 "docs/operations.md"
             )
 
+    @override
     def begins_late(self, start: int) -> bool:
-        """See `Bulk.begins_late`: as far as places tell, which are few."""
-        needed = self._places.of(self._floor)
+        # As far as the offset index says, which has few entries.
+        needed = self._offsets.of(self._floor)
         return needed is not None and start > needed
 
+    @override
     def require_begun(self, columns: Columns) -> bool:
-        """See `Bulk.require_begun`: the first block or state there must not be above the first living id."""
+        # The first block or state there must not be above the first living id.
         for key, value in columns.items(np.arange(len(columns))):
             if value is None or not (key == IDS_KEY or key.startswith(ID_BLOCK_KIND)):
                 continue
@@ -349,20 +340,17 @@ class IdLog(ABC):
 
     # ---------------------------------------------------------------- what is written locally
 
+    @override
     def write(self, *, sweeping: bool = True) -> dict[bytes, bytes | None]:
-        """See `Bulk.write`; before a restore has come to a state's record, next to nothing."""
+        # Before a restore has come to a state's record, next to nothing.
         del sweeping
         changes: dict[bytes, bytes | None] = {}
         if self.secret is not None:
             changes[IDS_KEY] = self._state(self.clock_ms, self.trace).encode()
         if self._origin is not None:
             changes[ORIGIN_COPY_KEY] = self._origin
-        for number, offset in self._places.changes().items():
+        for number, offset in self._offsets.changes().items():
             key = id_place_key(number)
             changes[key] = None if offset is None else encode_place(key, offset)
         self._unsaved = False
         return changes
-
-    @abstractmethod
-    def erased(self) -> tuple[bytes, bytes] | None:
-        """See `Bulk.erased`."""

@@ -1,10 +1,10 @@
-"""From which changelog offset on do ids from a number on lie?
+"""Says from which changelog offset on ids from a number on lie.
 
-Asked to delete what is expired from the front of a changelog, and to find that too much has been deleted. One
-place is kept for every so many ids, and for every so many changelog records where ids are rare: the place of
-the first commit in each such stretch. So two workers that have taken over the same changelog have the same.
+It is asked to trim what is expired from the head of a changelog, and to find that too much was deleted. There
+is one entry for every so many ids, and for every so many changelog records where ids are rare: that of the
+first commit in each such stretch. So two workers that have restored the same changelog have the same entries.
 
-Invariant: every block of ids from a place's number on lies at its offset or behind it; both rise.
+Invariant: every block of ids from an entry's number on lies at its offset or behind it; both rise.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 
-PLACE_IDS = int(os.environ.get("SEQMARK_TEST_PLACE_IDS", "16384"))
-"""Ids from one place to the next: some 350 KB of changelog. Tests have fewer."""
-PLACE_RECORDS = 100_000
-"""Changelog records from one place to the next: what a commit writes without ids, 12 MB of it."""
+ENTRY_IDS = int(os.environ.get("SEQMARK_TEST_PLACE_IDS", "16384"))
+"""Ids from one entry to the next: about 350 KB of changelog. Tests have fewer."""
+ENTRY_RECORDS = 100_000
+"""Changelog records from one entry to the next: what a commit writes without ids, 12 MB of it."""
 
 
 class OffsetIndex:
-    """The places of one partition's changelog."""
+    """The entries of one partition's changelog."""
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
@@ -36,7 +36,7 @@ class OffsetIndex:
         """
         if self._numbers:
             last, at = self._numbers[-1], self._offsets[-1]
-            if number // PLACE_IDS == last // PLACE_IDS and offset // PLACE_RECORDS == at // PLACE_RECORDS:
+            if number // ENTRY_IDS == last // ENTRY_IDS and offset // ENTRY_RECORDS == at // ENTRY_RECORDS:
                 return
             if number == last:
                 self._offsets[-1] = self._changed[number] = offset
@@ -45,7 +45,7 @@ class OffsetIndex:
         self._changed[number] = offset
 
     def load(self, number: int, offset: int) -> None:
-        """Take over a place that was kept; they come in order."""
+        """Take over an entry that was kept; they come in order."""
         self._numbers.append(number)
         self._offsets.append(offset)
         if self._first is None:
@@ -59,13 +59,13 @@ class OffsetIndex:
     def ahead(self, number: int) -> int | None:
         """Return `of` where it lies behind what the last `forget_before` has left, else None.
 
-        While no ids come, the last place moves on: then it is ahead of where it was, though it is the first.
+        While no ids come, the last entry moves on: then it is ahead of where it was, though it is the first.
         """
         offset = self.of(number)
         return offset if offset is not None and offset != self._first else None
 
     def forget_before(self, number: int) -> None:
-        """Forget the places that only ids below ``number`` needed."""
+        """Forget the entries that only ids below ``number`` needed."""
         index = max(0, bisect_right(self._numbers, number) - 1)
         for gone in self._numbers[:index]:
             self._changed[gone] = None

@@ -211,8 +211,8 @@ MISTAKES = (
     Mistake(
         "a restore stops one record early",
         "processor/state/restore.py",
-        "in changelog.read(start, stop):",
-        "in changelog.read(start, stop - 1):",
+        "in changelog.columns(start, stop):",
+        "in changelog.columns(start, stop - 1):",
         "tests/unit/state/test_restore.py::test_the_last_committed_record_is_taken_in_wherever_the_changelog_ends",
     ),
     Mistake(

@@ -145,7 +145,7 @@ class Worker:
         self._judge.committed()
         self._table.hold({}, MARK)
         if locally:
-            self._table.settle()
+            self._table.flush()
             self._behind = {}
         self._pending = []
 
@@ -160,7 +160,7 @@ class Worker:
             self._store.clear()
             behind = self._behind = dict(self._changelog)
         if behind:
-            self._judge.log.take(columns_of(list(behind.items()))[0])
+            self._judge.log.apply(columns_of(list(behind.items()))[0])
             self._table.hold({}, MARK)
         return self._said(self._pending)
 

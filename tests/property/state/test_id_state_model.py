@@ -150,7 +150,7 @@ def test_verdicts_owners_and_expiries_are_the_dictionarys_wherever_it_is_killed_
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exact_log, "ERASED_IDS", erased_ids)
-        patch.setattr(offset_index, "PLACE_IDS", 1 + erased_ids // 1000)
+        patch.setattr(offset_index, "ENTRY_IDS", 1 + erased_ids // 1000)
         partition = IdPartition(window=window_ms, refresh=refresh)
         go_through(script, partition, Dictionary(window_ms, refresh=refresh))
 
@@ -175,7 +175,7 @@ def test_bloom_filters_judge_as_the_dictionary_wherever_they_are_killed_and_rest
     run: tuple[int, int],
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(offset_index, "PLACE_IDS", every[0])
+        patch.setattr(offset_index, "ENTRY_IDS", every[0])
         # A snapshot now and then, or with each commit; of several pieces: most are killed in the middle.
         patch.setattr(snapshots, "BYTES_AN_ID", every[1])
         patch.setattr(snapshot, "PIECE_WORDS", 8)

@@ -93,7 +93,7 @@ def rules_of(time: str, *, refresh: bool) -> IdRules:
 def _few_places() -> object:
     """Let each commit have a place of its own, so that what is expired is deleted at once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(offset_index, "PLACE_IDS", 1)
+        patch.setattr(offset_index, "ENTRY_IDS", 1)
         yield
 
 

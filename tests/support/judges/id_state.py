@@ -110,7 +110,7 @@ class IdPartition:
         self.judge: IdJudge = kind(self._dedup, lambda: self.now_ms)
         self.table = Table(self.store, self.judge.log)
         position = asyncio.run(restore(self.table, self.changelog, 60, lambda _done, _total: None))
-        self.table.settle()
+        self.table.flush()
         self.judge.load(self.table)
         self.next_offset = 0 if position is None else position.next_offset
         return position
@@ -143,7 +143,7 @@ class IdPartition:
             if origin:
                 self.judge.log.note_origin(ORIGIN)
             self.table.hold(changes, LocalMark(end, STATE))
-            self.table.settle()
+            self.table.flush()
 
     def restate(self, origin: Origin) -> None:
         """Do what a reset does: restore without any local state, and write all of it behind an origin."""
@@ -169,7 +169,7 @@ class IdPartition:
 
     def trim(self) -> bool:
         """Delete what may be deleted in front; returns whether there was something."""
-        offset = self.judge.log.expendable()
+        offset = self.judge.log.take_trim_offset()
         # An older disk knows places that are deleted already: that may be asked for again.
         if offset is None or offset <= self.changelog.start:
             return False

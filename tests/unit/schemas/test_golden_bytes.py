@@ -396,7 +396,7 @@ def test_a_judge_that_is_restored_from_golden_state_passes_nothing_again(name: s
     table = Table(store, judge.log)
 
     position = asyncio.run(restore(table, changelog, 60, lambda _done, _total: None))
-    table.settle()
+    table.flush()
     judge.load(table)
 
     assert position is not None

@@ -50,7 +50,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bloom_snapshot, "PIECE_WORDS", 128)
     monkeypatch.setattr(snapshots, "BYTES_A_COMMIT", 2048)
     monkeypatch.setattr(snapshots, "LEAST_IDS", 0)
-    monkeypatch.setattr(offset_index, "PLACE_IDS", EACH)
+    monkeypatch.setattr(offset_index, "ENTRY_IDS", EACH)
     # Of two commits and a half, written in two or three portions.
     monkeypatch.setattr(ids_runs, "LEAST_IDS", RUN_IDS)
     monkeypatch.setattr(ids_runs, "MOST_IDS", RUN_IDS)
@@ -351,7 +351,7 @@ def test_a_second_restore_of_the_same_table_is_as_the_first(
     if not disk:
         partition.open(MemoryStore())
     asyncio.run(restore(partition.table, partition.changelog, 60, lambda _done, _total: None))
-    partition.table.settle()
+    partition.table.flush()
     assert not caplog.text
     assert partition.judge.size()[0] == 8 * EACH
     assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}

@@ -42,7 +42,7 @@ def moved_on(partition: IdPartition, commits: int) -> None:
 @pytest.fixture(autouse=True)
 def _few_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each commit have a place of its own, so that every expired one is deleted."""
-    monkeypatch.setattr(offset_index, "PLACE_IDS", EACH)
+    monkeypatch.setattr(offset_index, "ENTRY_IDS", EACH)
 
 
 def test_where_timestamps_alone_move_the_clock_all_is_known_whatever_was_deleted() -> None:

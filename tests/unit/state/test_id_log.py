@@ -58,7 +58,7 @@ def filled(commits: int = 5, window_ms: int = HOUR_MS) -> IdPartition:
 @pytest.fixture
 def few_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each commit have a place of its own."""
-    monkeypatch.setattr(offset_index, "PLACE_IDS", EACH)
+    monkeypatch.setattr(offset_index, "ENTRY_IDS", EACH)
 
 
 def content(partition: IdPartition) -> dict[bytes, bytes]:
@@ -297,7 +297,7 @@ def test_what_commits_without_ids_leave_is_deleted_too(
     monkeypatch: pytest.MonkeyPatch,
     disk: bool,  # noqa: FBT001 - a parameter
 ) -> None:
-    monkeypatch.setattr(offset_index, "PLACE_RECORDS", 10)
+    monkeypatch.setattr(offset_index, "ENTRY_RECORDS", 10)
     partition = IdPartition(window=1, on_missing="pass")
 
     def pass_unjudged() -> int:
@@ -349,7 +349,7 @@ def test_a_second_restore_of_the_same_table_is_as_the_first(
     if not disk:
         partition.open(MemoryStore())
     position = asyncio.run(restore(partition.table, partition.changelog, 60, lambda _done, _total: None))
-    partition.table.settle()
+    partition.table.flush()
     assert position is not None
     assert not caplog.text
     assert verdicts(partition, ids(0, 5 * EACH)) == {Verdict.DUPLICATE}

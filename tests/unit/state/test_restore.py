@@ -82,6 +82,13 @@ def restored(table: Table, changelog: FakeChangelog, timeout_s: float = 60) -> P
     return asyncio.run(restore(table, changelog, timeout_s, lambda _done, _total: None))
 
 
+def written(table: Table, changelog: FakeChangelog) -> Position | None:
+    """Restore, and write it as the worker does that has seen what the state means."""
+    position = restored(table, changelog)
+    table.flush()
+    return position
+
+
 def content(store: MemoryStore) -> dict[bytes, bytes]:
     return dict(store.items(b""))
 
@@ -95,7 +102,7 @@ def holds(store: MemoryStore, next_offset: int, sequence: int, read_to: int, sta
 def caught_up(entries: list[Entry]) -> MemoryStore:
     """Return a store that has taken in ``entries``."""
     store = MemoryStore()
-    restored(Table(store), FakeChangelog(entries))
+    written(Table(store), FakeChangelog(entries))
     return store
 
 
@@ -107,17 +114,17 @@ LOG: list[Entry] = [commit(10, 7), MARKER, commit(20, 17), MARKER, commit(30, 27
 
 def test_a_new_partition_has_no_position() -> None:
     store = MemoryStore()
-    assert restored(Table(store), FakeChangelog([])) is None
+    assert written(Table(store), FakeChangelog([])) is None
     assert content(store) == {}
 
 
 def test_a_changelog_of_aborted_transactions_only_is_that_of_a_new_partition() -> None:
-    assert restored(Table(MemoryStore()), FakeChangelog([MARKER] * 3)) is None
+    assert written(Table(MemoryStore()), FakeChangelog([MARKER] * 3)) is None
 
 
 def test_an_empty_table_takes_in_the_whole_changelog_with_its_control_record_at_the_end() -> None:
     store = MemoryStore()
-    assert restored(Table(store), FakeChangelog(LOG)) == position(30)
+    assert written(Table(store), FakeChangelog(LOG)) == position(30)
     assert holds(store, 30, 27, read_to=6)
 
 
@@ -125,7 +132,7 @@ def test_the_last_committed_record_is_taken_in_wherever_the_changelog_ends() -> 
     for size in range(1, len(LOG) + 1):
         store = MemoryStore()
         last = (size + 1) // 2
-        assert restored(Table(store), FakeChangelog(LOG[:size])) == position(10 * last)
+        assert written(Table(store), FakeChangelog(LOG[:size])) == position(10 * last)
         assert holds(store, 10 * last, 10 * last - 3, read_to=size)
 
 
@@ -133,7 +140,7 @@ def test_a_table_that_lags_is_caught_up_from_where_it_stands() -> None:
     for known in range(1, len(LOG) + 1):
         store = caught_up(LOG[:known])
         changelog = FakeChangelog(LOG)
-        assert restored(Table(store), changelog) == position(30)
+        assert written(Table(store), changelog) == position(30)
         assert holds(store, 30, 27, read_to=6)
         assert changelog.reads == [LOOK, known]
 
@@ -148,34 +155,34 @@ def test_what_stands_before_an_origin_is_of_an_earlier_state_and_forgotten() -> 
     for before in range(3):
         log = [earlier] * before + [MARKER, reset, MARKER]
         store = MemoryStore()
-        assert restored(Table(store), FakeChangelog(log)) == position(4, OTHER)
+        assert written(Table(store), FakeChangelog(log)) == position(4, OTHER)
         assert holds(store, 4, 2, len(log), OTHER)
 
 
 def test_a_local_state_of_before_a_reset_is_read_anew_from_the_origin_on() -> None:
     log = [*LOG, ORIGIN, commit(4, 2, OTHER), MARKER]
     store = caught_up(LOG)
-    assert restored(Table(store), FakeChangelog(log)) == position(4, OTHER)
+    assert written(Table(store), FakeChangelog(log)) == position(4, OTHER)
     assert holds(store, 4, 2, len(log), OTHER)
 
 
 def test_a_corrupt_origin_stops_the_worker() -> None:
     with pytest.raises(StopError, match="restore the topic from a copy"):
-        restored(Table(MemoryStore()), FakeChangelog([{ORIGIN_KEY: b"\x01nonsense"}, commit(4, 2)]))
+        written(Table(MemoryStore()), FakeChangelog([{ORIGIN_KEY: b"\x01nonsense"}, commit(4, 2)]))
 
 
 def test_a_deleted_key_is_deleted() -> None:
     scope = watermark_key(b"scope")
     store = MemoryStore()
     entries: list[Entry] = [{scope: encode_watermark(scope, 1)}, {scope: None}, commit(10, 7)]
-    restored(Table(store), FakeChangelog(entries))
+    written(Table(store), FakeChangelog(entries))
     assert holds(store, 10, 7, read_to=3)
 
 
 def test_a_compacted_changelog_that_has_moved_past_the_table_is_read_anew() -> None:
     store = caught_up(LOG[:2])
     changelog = FakeChangelog([commit(50, 47), MARKER], start=9)
-    assert restored(Table(store), changelog) == position(50)
+    assert written(Table(store), changelog) == position(50)
     assert holds(store, 50, 47, read_to=11)
     assert changelog.reads == [9]
 
@@ -188,7 +195,7 @@ def test_an_open_transaction_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr("processor.state.restore.asyncio.sleep", nap)
     store = MemoryStore()
-    assert restored(Table(store), FakeChangelog(LOG, unstable=3)) == position(30)
+    assert written(Table(store), FakeChangelog(LOG, unstable=3)) == position(30)
     assert len(naps) == 3
     assert holds(store, 30, 27, read_to=6)
 
@@ -208,30 +215,30 @@ def test_a_corrupt_local_value_makes_the_changelog_be_read_anew(key: bytes) -> N
     value[5] ^= 1
     store.write({key: bytes(value)})
     changelog = FakeChangelog(LOG[:4])
-    assert restored(Table(store), changelog) == position(20)
+    assert written(Table(store), changelog) == position(20)
     assert holds(store, 20, 17, read_to=4)
     assert changelog.reads[-1] == 0
 
 
 class TornStore(MemoryStore):
-    """A store whose files are not whole any more once something is in them."""
+    """A store whose files are not whole, though it has just been made."""
 
     def get(self, key: bytes) -> bytes | None:
-        if key == POSITION_KEY and super().get(key) is not None:
+        if key == POSITION_KEY:
             raise CorruptStoreError("block checksum mismatch")
         return super().get(key)
 
 
 def test_a_local_state_that_is_corrupt_as_soon_as_it_is_made_is_not_said_to_be_the_changelog() -> None:
     with pytest.raises(CorruptStoreError):
-        restored(Table(TornStore()), FakeChangelog(LOG))
+        restored(Table(TornStore()), FakeChangelog([MARKER]))
 
 
 def test_local_values_without_a_mark_are_thrown_away() -> None:
     store = MemoryStore()
     scope = watermark_key(b"left over")
     store.write({scope: encode_watermark(scope, 99)})
-    assert restored(Table(store), FakeChangelog(LOG)) == position(30)
+    assert written(Table(store), FakeChangelog(LOG)) == position(30)
     assert holds(store, 30, 27, read_to=6)
 
 
@@ -242,7 +249,7 @@ def test_a_local_state_of_another_changelog_is_thrown_away(
     monkeypatch.setattr(restoring, "LOOK_BACK", look_back)
     store = caught_up([commit(90, 87, OTHER), MARKER])
     changelog = FakeChangelog(LOG)
-    assert restored(Table(store), changelog) == position(30)
+    assert written(Table(store), changelog) == position(30)
     assert holds(store, 30, 27, read_to=6)
     assert changelog.reads == reads
 
@@ -253,12 +260,12 @@ def test_a_local_state_of_another_changelog_is_thrown_away_if_nothing_behind_it_
 ) -> None:
     store = caught_up([commit(90, 87, OTHER), MARKER])
     changelog = FakeChangelog([commit(10, 7), MARKER, *more])
-    assert restored(Table(store), changelog) == position(10)
+    assert written(Table(store), changelog) == position(10)
     assert holds(store, 10, 7, read_to=2 + len(more))
     scopes = MemoryStore()
     table = scoped(scopes)
     restored(table, FakeChangelog([scoped_commit(90, {b"z": 9}, OTHER), MARKER]))
-    table.settle()
+    table.flush()
     again = scoped(scopes)
     assert restored(again, FakeChangelog([*SCOPED[:2], *more])) == position(10)
     assert watermarks(again) == {b"a": 1, b"b": 1}
@@ -270,7 +277,7 @@ def test_a_local_state_is_believed_if_nothing_tells_whose_the_changelog_is(
     monkeypatch.setattr(restoring, "LOOK_BACK", 2)
     store = caught_up([*LOG, *[MARKER] * 3])
     changelog = FakeChangelog([*LOG, *[MARKER] * 5])
-    assert restored(Table(store), changelog) == position(30)
+    assert written(Table(store), changelog) == position(30)
     assert holds(store, 30, 27, read_to=11)
     assert changelog.reads == [7, 9]
 
@@ -278,7 +285,7 @@ def test_a_local_state_is_believed_if_nothing_tells_whose_the_changelog_is(
 def test_a_mark_whose_position_belongs_to_another_state_is_not_believed() -> None:
     store = caught_up(LOG)
     store.write({LOCAL_KEY: LocalMark(6, OTHER).encode()})
-    assert restored(Table(store), FakeChangelog(LOG)) == position(30)
+    assert written(Table(store), FakeChangelog(LOG)) == position(30)
     assert holds(store, 30, 27, read_to=6)
 
 
@@ -286,7 +293,7 @@ def test_a_changelog_shorter_than_the_local_state_stops_with_what_to_do_and_touc
     store = caught_up(LOG)
     before = content(store)
     with pytest.raises(StopError, match=r"ends at 4, .* read it up to 6.*Restore the topic") as caught:
-        restored(Table(store), FakeChangelog(LOG[:4]))
+        written(Table(store), FakeChangelog(LOG[:4]))
     assert str(caught.value).startswith("clicks-changelog:3")
     assert content(store) == before
 
@@ -297,34 +304,41 @@ def test_a_corrupt_value_in_the_changelog_stops_because_there_is_no_second_copy(
     value = entry[key] or b""
     entry[key] = value[:1] + bytes(len(value) - 1)
     with pytest.raises(StopError, match=r"clicks-changelog:3: .* checksum; restore the topic from a copy"):
-        restored(Table(MemoryStore()), FakeChangelog([commit(10, 7), entry]))
+        written(Table(MemoryStore()), FakeChangelog([commit(10, 7), entry]))
 
 
 def test_a_value_of_a_newer_version_stops_and_says_so() -> None:
     with pytest.raises(StopError, match="version 9"):
-        restored(Table(MemoryStore()), FakeChangelog([{KEY: b"\x09whatever"}]))
+        written(Table(MemoryStore()), FakeChangelog([{KEY: b"\x09whatever"}]))
 
 
 @pytest.mark.parametrize("broken_at", range(0, len(LOG), 2))
-def test_an_interrupted_restore_is_finished_by_the_next(
-    broken_at: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(restoring, "WRITE_BYTES", 1)
+def test_an_interrupted_restore_is_finished_by_the_next(broken_at: int) -> None:
     store = MemoryStore()
+    changelog = FakeChangelog(LOG)
+    changelog.break_after = broken_at
+    with pytest.raises(RebuildError):
+        written(Table(store), changelog)
+    changelog.break_after = None
+    assert written(Table(store), changelog) == position(30)
+    assert holds(store, 30, 27, read_to=6)
+    assert changelog.reads == [0, 0]
+
+
+@pytest.mark.parametrize("broken_at", range(3, len(LOG) + 1, 2))
+def test_an_interrupted_restore_of_a_local_state_goes_on_where_it_was(broken_at: int) -> None:
+    store = caught_up(LOG[:1])
     changelog = FakeChangelog(LOG)
     changelog.break_after = broken_at
     with pytest.raises(RebuildError):
         restored(Table(store), changelog)
     changelog.break_after = None
-    assert restored(Table(store), changelog) == position(30)
+    assert written(Table(store), changelog) == position(30)
     assert holds(store, 30, 27, read_to=6)
-    assert changelog.reads == [0, *([LOOK] if broken_at else []), broken_at]
+    assert changelog.reads == [LOOK, 1, LOOK, broken_at]
 
 
-def test_an_interrupted_restore_of_a_compacted_changelog_is_not_taken_for_a_whole_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(restoring, "WRITE_BYTES", 1)
+def test_an_interrupted_restore_of_a_compacted_changelog_is_not_taken_for_a_whole_one() -> None:
     scopes = [watermark_key(b"%d" % n) for n in range(4)]
     # Compaction has left the position in the last record only.
     entries: list[Entry] = [{scope: encode_watermark(scope, 5)} for scope in scopes]
@@ -332,9 +346,9 @@ def test_an_interrupted_restore_of_a_compacted_changelog_is_not_taken_for_a_whol
     changelog.break_after = 2
     store = MemoryStore()
     with pytest.raises(RebuildError):
-        restored(Table(store), changelog)
+        written(Table(store), changelog)
     changelog.break_after = None
-    assert restored(Table(store), changelog) == position(40)
+    assert written(Table(store), changelog) == position(40)
     assert all(store.get(scope) == encode_watermark(scope, 5) for scope in scopes)
 
 
@@ -387,7 +401,7 @@ def test_scopes_are_restored_from_the_changelog_and_from_local_blocks_at_any_poi
         store = MemoryStore()
         table = scoped(store)
         restored(table, FakeChangelog(SCOPED[:known]))
-        table.settle()
+        table.flush()
         changelog = FakeChangelog(SCOPED)
         again = scoped(store)
         assert restored(again, changelog) == position(30)
@@ -403,7 +417,7 @@ def test_scopes_of_before_a_reset_are_forgotten() -> None:
         if first:
             table = scoped(store)
             restored(table, FakeChangelog(first))
-            table.settle()
+            table.flush()
         table = scoped(store)
         assert restored(table, FakeChangelog(log)) == position(4)
         assert watermarks(table) == {b"a": 0}
@@ -427,7 +441,7 @@ def test_a_corrupt_block_makes_the_changelog_be_read_anew() -> None:
     store = MemoryStore()
     table = scoped(store)
     restored(table, FakeChangelog(SCOPED))
-    table.settle()
+    table.flush()
     key, value = next(store.items(BLOCK_KIND))
     store.write({key: value[:-1]})
     again, changelog = scoped(store), FakeChangelog(SCOPED)
@@ -441,7 +455,7 @@ def test_a_local_state_of_the_other_form_is_read_anew() -> None:
     again, changelog = scoped(store), FakeChangelog(SCOPED)
     restored(again, changelog)
     assert watermarks(again) == ALL
-    again.settle()
+    again.flush()
     plain = FakeChangelog(SCOPED)
     restored(Table(store), plain)
     assert (changelog.reads, plain.reads) == ([LOOK, 0], [LOOK, 0])

@@ -34,7 +34,7 @@ class CountingPipeline:
     async def finish(self) -> None:
         self.commits += 1
 
-    def expendable(self) -> dict[int, int]:
+    def take_changelog_trims(self) -> dict[int, int]:
         return {}
 
     def used_up(self) -> dict[int, int]:
