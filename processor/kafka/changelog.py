@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 from typing_extensions import override
 
 from processor.errors import RebuildError
 from processor.kafka.client import TopicPartition
 from processor.kafka.offsets import bounds
 from processor.kafka.reader import PartitionReader, StopReading
-from processor.state.restore import ChangelogBounds
+from processor.state.changelog import ChangelogBounds
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from processor.kafka.client import Client
     from processor.kafka.fetch import OutOfRangeError
     from processor.wire.decode import Decoder
@@ -33,7 +30,7 @@ _POLICY = _OnlyCopy(damage="; restore the topic from a copy", loss="")
 
 
 class ChangelogPartition(PartitionReader):
-    """A `processor.state.restore.Changelog` in Kafka.
+    """A `processor.state.changelog.Changelog` in Kafka.
 
     Args:
         client: Connections of its own: a waiting fetch blocks them.
@@ -48,8 +45,3 @@ class ChangelogPartition(PartitionReader):
     async def bounds(self) -> ChangelogBounds:
         """Return where it begins and ends now."""
         return ChangelogBounds(*(await bounds(self._client, [self._tp]))[self._tp])
-
-    async def read(self, start: int, stop: int) -> AsyncIterator[tuple[list[tuple[bytes, bytes | None]], int]]:
-        """Yield what `columns` does, as items."""
-        async for columns, after in self.columns(start, stop):
-            yield columns.items(np.arange(len(columns))), after

@@ -17,7 +17,7 @@ from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, CorruptStateError
 
 if TYPE_CHECKING:
     from processor.engine.batch.columns import Columns
-    from processor.state.restore import Changelog
+    from processor.state.changelog import Changelog
 
 LAST_RECORDS = 16
 """Offsets at a changelog's end that are read first: the last commit's state, position and end."""

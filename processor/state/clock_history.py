@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from processor.engine.batch.columns import Columns
-    from processor.state.restore import Changelog
+    from processor.state.changelog import Changelog
 
 POLL_S = 0.1
 _KINDS = (ORIGIN_KEY, IDS_KEY, POSITION_KEY)

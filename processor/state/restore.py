@@ -21,7 +21,7 @@ import asyncio
 import logging
 import time
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,9 +35,10 @@ from schemas.changelog.position import LocalMark, Position
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, CorruptStateError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Generator
+    from collections.abc import Callable, Generator
 
     from processor.engine.batch.columns import Columns
+    from processor.state.changelog import Changelog, ChangelogBounds
     from processor.state.state_log import StateLog
     from processor.state.table import Table
 
@@ -47,29 +48,6 @@ NO_STATE = b"\x00" * 16
 FOREIGN = "local state of %s belongs to another changelog, reading anew"
 LOOK_BACK = 64
 """Offsets in front of a mark in which the last position is looked for: only aborted batches take more."""
-
-
-class ChangelogBounds(NamedTuple):
-    """Offsets of a changelog partition."""
-
-    start: int
-    stable: int
-    end: int
-
-
-class Changelog(Protocol):
-    """Reads one changelog partition."""
-
-    name: str
-    """``topic:partition``, for messages."""
-
-    async def bounds(self) -> ChangelogBounds:
-        """Return where it begins and ends now."""
-        ...
-
-    def columns(self, start: int, stop: int) -> AsyncIterator[tuple[Columns, int]]:
-        """Yield committed records, good until the next await, and the position after them, up to ``stop``."""
-        ...
 
 
 async def restore(

@@ -9,9 +9,10 @@ import numpy as np
 
 from processor.judges.bloom import BloomIds
 from processor.judges.exact import ExactIds
+from processor.state.changelog import ChangelogBounds
 from processor.state.clock_history import ClockHistory
 from processor.state.kv.memory import MemoryStore
-from processor.state.restore import ChangelogBounds, restore
+from processor.state.restore import restore
 from processor.state.table import Table
 from processor.wire.encode import plain_batch
 from schemas.changelog.position import LocalMark, Origin, Position

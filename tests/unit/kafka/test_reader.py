@@ -82,7 +82,9 @@ def test_a_gap_that_compaction_has_left_at_the_end_is_read_over_in_any_topic() -
 
     async def of_a_changelog() -> int:
         client: Any = LogClient(GOOD, end=40)
-        return sum([len(rows) async for rows, _ in ChangelogPartition(client, DECODER, "state", 0).read(0, 40)])
+        return sum(
+            [len(rows) async for rows, _ in ChangelogPartition(client, DECODER, "state", 0).columns(0, 40)]
+        )
 
     assert asyncio.run(of_a_changelog()) == 30
 

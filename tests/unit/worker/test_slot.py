@@ -37,7 +37,7 @@ class CountingPipeline:
     def take_changelog_trims(self) -> dict[int, int]:
         return {}
 
-    def used_up(self) -> dict[int, int]:
+    def take_source_trims(self) -> dict[int, int]:
         return {}
 
 
