@@ -72,7 +72,7 @@ class SinkOptions:
         master: Where.
         memory: The driver's heap.
         available_now: Stop when all that is there at the start is done.
-        accept_loss: Go on where retention has removed what was not read yet, or the topic was made anew.
+        accept_loss: Go on where retention has removed what was not read yet, or the topic was created again.
         metrics_host: Address that the metrics are served on.
         metrics_port: 0: none.
         conf: Spark settings beside or instead of ours.
@@ -88,7 +88,7 @@ class SinkOptions:
 
 
 class Audience(Protocol):
-    """Who is told."""
+    """Hears what happens to a query."""
 
     def say(self, text: str) -> None:
         """Tell of a step."""
@@ -237,7 +237,7 @@ class SinkJob:
             topic.require(known)
         self._open_aside(spark, sink, model, forget=anew)
         if anew:
-            checkpoint.begin_anew({sink.topic: topic.earliest()})
+            checkpoint.restart_at({sink.topic: topic.earliest()})
             self._audience.say(
                 f"{sink.name}: topic {sink.topic} was made anew, and is read from its earliest record; what "
                 f"the old one held and was not read is lost"

@@ -67,7 +67,7 @@ class Written(NamedTuple):
 
 
 class SideOutputAudience(NamedTuple):
-    """Who is told."""
+    """Hears what was written aside."""
 
     say: Callable[[str], None]
     """What a person should know."""
@@ -86,7 +86,7 @@ class SideOutput:
         sink: Whose query.
         model: Of its events.
         accept_loss: Whether the query goes on where retention has removed records.
-        audience: Who is told.
+        audience: Hears what was written aside.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 r"""Local state of Bloom filters, byte for byte.
 
 Beside what `schemas.changelog.ids` says of mode insert-id, and by the same rules. The changelog of the bloom
-backend is that of the exact one; without confirmation all owners in its blocks are 0, for nobody asks for
+backend is that of the exact one; without confirmation all owners in its blocks are 0, since nobody asks for
 them::
 
     key       b"\x00E"                    which filters there are, and what they know
@@ -82,7 +82,7 @@ class BloomSnapshot(NamedTuple):
     Attributes:
         changelog_offset: All before it is in them.
         next_number: Of the first id that need not be.
-        filters: Those that were live, by bucket and order.
+        filters: The filters that were live, by bucket and order.
     """
 
     changelog_offset: int
@@ -123,8 +123,8 @@ class KeptRun(NamedTuple):
         ids: How many it has.
         each: Bits of an id in its filter.
         bits: Of the filter.
-        fences: 16 bytes a page.
-        starts: 4 bytes a page.
+        fences: 16 bytes per page.
+        starts: 4 bytes per page.
         words: Of the filter.
     """
 
@@ -171,7 +171,7 @@ def run_name(key: bytes) -> tuple[int, int]:
     """Return bucket and number from the key of a run.
 
     Raises:
-        CorruptStateError: It is none.
+        CorruptStateError: It is no such value, or not whole.
     """
     if len(key) != len(RUN_KIND) + _RUN_NAME.size:
         raise CorruptStateError(f"the key {key!r} is not that of a run")

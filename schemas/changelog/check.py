@@ -35,5 +35,5 @@ def check_entry(key: bytes, value: bytes) -> None:
     elif key == BLOCKS_KEY:
         decode_blocks(value)
     elif not key.startswith(OF_IDS):
-        # Those of ids are looked at by whoever takes them over.
+        # The restore of ids checks their own values.
         raise CorruptStateError(f"the key {key!r} is of no kind that this Seqmark knows")

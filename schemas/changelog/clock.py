@@ -33,7 +33,7 @@ class ClockTrace:
 
     Attributes:
         since: From this source offset up to the commit's end timestamps alone have moved the clock;
-            `NOT_KNOWN` where nobody knows.
+            `NOT_KNOWN` where that is not known.
         before_ms: What it read there.
         limits: Source offset and limit in ms, in order.
     """

@@ -3,7 +3,7 @@ r"""State of mode insert-id in the changelog and the local state, byte for byte.
 Beside the position and the origin (`schemas.changelog.position`), and by the same rules: big-endian, a version
 first and a CRC-32C last::
 
-    key       b"I"            the state of the ids, one a partition, written with every commit
+    key       b"I"            the state of the ids, one per partition, written with every commit
               b"B" u64        changelog only: a block of ids, by the number of its first
               b"o"            the origin once more, as it stands under its own key
               b"\xffP" u64    local state only: a page of ids, by the number of its first
@@ -13,7 +13,7 @@ first and a CRC-32C last::
 
     place     | version u8 = 1 | changelog offset i64 | crc u32 |
 
-Blocks and pages are drawn in `processor.engine.ids.page`. ``secret`` keys the hash that an id is told by; it
+Blocks and pages are drawn in `processor.engine.ids.page`. ``secret`` keys the hash that identifies an id; it
 is made with a partition's first commit and never changes. ``clock`` is the partition's, ms, after the commit's
 last record, and the lowest i64 before the first; ``next number`` is that of the next id to be remembered. All
 ids below ``floor`` are expired: a changelog that begins at or below it is whole. The trace says how the clock

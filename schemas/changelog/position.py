@@ -17,7 +17,7 @@ The envelope is that of `schemas.changelog.values`::
     local     | version u8 = 1 | changelog offset i64 | state id 16 B | crc u32 |
 
 ``batch offset`` and ``batch crc`` are those of the last source batch that was consumed: a source topic that
-was deleted and made anew is told by them. ``definition`` is a hash of what the state means (mode, scope,
+was deleted and created again differs in them. ``definition`` is a hash of what the state means (mode, scope,
 where the sequence comes from). ``state id`` is random, made with the partition's first commit, and again
 with each reset.
 
@@ -78,7 +78,7 @@ class Position:
         slots: The number of slots of the worker that wrote it.
         topics: Which topics the state belongs to.
         application: Whose the state is: the name of the application; empty where that is not known.
-        pipeline: That of the pipeline or hop; empty likewise.
+        pipeline: The name of the pipeline or hop; empty where that is not known.
     """
 
     next_offset: int
@@ -159,7 +159,7 @@ class Origin:
         quarantine_offset: Where the quarantine ended then; `NO_TOPIC` without one.
         known_before: How many source offsets right below ``source_offset`` the state knows all the same: 0 at a
             first commit, what a reset has recomputed or kept otherwise.
-        reset_ms: When the reset was that made it, in ms since 1970; 0: at a first commit, or nobody said.
+        reset_ms: When the reset was that made it, in ms since 1970; 0: at a first commit, or not recorded.
         beginning: Where each partition of the source ended when the pipeline began, if it began there.
     """
 
@@ -173,7 +173,7 @@ class Origin:
 
     @property
     def by_reset(self) -> bool:
-        """Whether a reset made it; one of before they were dated, and that kept nothing, cannot be told."""
+        """Whether a reset made it; one from before resets were dated, that kept nothing, counts as none."""
         return bool(self.reset_ms or self.known_before)
 
     @property

@@ -1,13 +1,13 @@
 """Topics that a state belongs to, by more than their names.
 
-A topic's name is not the topic: it can be deleted and made anew between two fetches, and neither offsets nor
-CRCs tell. Brokers give each topic a random id that a new one by the same name does not have (KIP-516). A
+A topic's name is not the topic: it can be deleted and created again between two fetches, and neither offsets
+nor CRCs tell. Brokers give each topic a random id that a new one by the same name does not have (KIP-516). A
 position record (`schemas.changelog.position`) keeps, for each topic of its pipeline::
 
     topic  | id 16 B, zeros where it is not known | CRC-32C of the name u32, zero where there is none |
 
-The name's checksum tells a topic that was made anew (the same name, another id) from one that the config has
-been changed to (another name), which is taken on.
+The name's checksum tells a topic that was created again (the same name, another id) from one that the config
+has been changed to (another name), which is taken on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TopicId(NamedTuple):
     """One topic.
 
     Attributes:
-        topic_id: 16 bytes as the broker gives them; `UNKNOWN_ID` where nobody knows.
+        topic_id: 16 bytes as the broker gives them; `UNKNOWN_ID` where it is not known.
         name_crc: CRC-32C of its name in UTF-8; 0 where there is no such topic.
     """
 

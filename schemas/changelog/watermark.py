@@ -77,7 +77,7 @@ class ScopeValue:
         epoch: None where the definition has none.
         run: With a window: how many numbers right below the sequence were seen; None where there is a ring.
         window: With a ring: the reorder window.
-        ring: uint64 words, see above.
+        ring: uint64 words; bit n mod ring size is number n.
     """
 
     sequence: int

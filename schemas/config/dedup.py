@@ -68,7 +68,7 @@ class WatermarkDedup(ConfigTable):
         discriminator="from_",
         description="Where the epoch stands: a producer that restarts its count raises it.",
     )
-    # 65,536 bits are 8 KiB of state a scope: what one changed scope costs in the changelog.
+    # 65,536 bits are 8 KiB of state per scope: what one changed scope costs in the changelog.
     reorder_window: Annotated[WholeNumber, Field(ge=0, le=65_536)] = Field(
         default=0,
         description="How many sequence numbers below the watermark are remembered one by one, so "

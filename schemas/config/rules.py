@@ -74,7 +74,7 @@ def _kafka(kafka: Right, written: Mapping[str, Any]) -> Iterator[Violation]:
 
 
 def _unused(protocol: str, written: Mapping[str, Any]) -> Iterator[Violation]:
-    """A credential that is silently left aside looks like protection."""
+    """Name credentials that would be ignored: they look like protection."""
     asked = {
         "sasl_": (protocol.startswith("SASL"), "SASL_SSL or SASL_PLAINTEXT"),
         "ssl_": (protocol.endswith("SSL"), "SSL or SASL_SSL"),
@@ -97,7 +97,7 @@ def _worker(worker: Right) -> Iterator[Violation]:
 def _guarantee(worker: Right, pipelines: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
     with_ids = any(_table(each.get("dedup")).get("mode") == "insert-id" for each in pipelines)
     if with_ids and worker.get("guarantee") == "at_least_once":
-        message = 'at_least_once is not available in this version yet with insert-id: use "exactly_once"'
+        message = 'at_least_once does not work with insert-id yet: use "exactly_once"'
         yield ("worker", "guarantee"), message
 
 

@@ -35,7 +35,7 @@ def sink_violations(
     """Yield every broken rule of the sinks.
 
     Args:
-        sinks: Their right values.
+        sinks: Right values of the sinks.
         written: The same as they were written: a key with a wrong value is not a missing one.
         pipelines: Right values of the pipelines.
     """
@@ -62,7 +62,7 @@ def _windows(sink: Mapping[str, Any], written: Mapping[str, Any]) -> Iterator[Vi
 
 
 def _columns(sink: Mapping[str, Any]) -> Iterator[Violation]:
-    """Output columns are told apart without regard to case: Spark and SQL read them so."""
+    """Compare output columns without regard to case, as Spark and SQL do."""
     taken = dict.fromkeys(WINDOW_COLUMNS, "a column of every output")
     for index, path in enumerate(sink.get("group_by", [])):
         name = output_column(path).lower()

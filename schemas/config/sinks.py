@@ -44,7 +44,7 @@ def _interval(value: str) -> str:
 
 def _positive(value: str) -> str:
     if interval_ms(value) == 0:
-        raise wrong("must be longer than nothing")
+        raise wrong("must be longer than 0")
     return value
 
 
@@ -86,7 +86,7 @@ def aggregate_call(aggregate: str) -> AggregateCall:
     """Take an aggregate such as ``sum:amount`` apart.
 
     Raises:
-        ValueError: It is none; those of a `Sink` always are.
+        ValueError: The text is no aggregate; those of a `Sink` always are.
     """
     match = _AGGREGATE.fullmatch(aggregate)
     if match is None:
@@ -189,7 +189,7 @@ class Sink(ConfigTable):
         "and p0 to p100 for approximate percentiles."
     )
     output: Output = Field(discriminator="kind", description="Where the aggregates go.")
-    checkpoint: Text = Field(description="Folder of the query's progress; one a sink.")
+    checkpoint: Text = Field(description="Folder of the query's progress; each sink needs its own.")
     max_offsets_per_trigger: Annotated[WholeNumber, Field(ge=1)] | None = Field(
         default=None,
         description="Records of one batch at most, of a topic with one partition; not set: all there are. With "

@@ -71,19 +71,19 @@ def _duration(value: Any) -> Any:
         raise wrong('must be a whole number and a unit, s m h or d, such as "90s" or "7d"')
     digits = match[1].lstrip("0")
     if len(digits) > _MOST_DIGITS or int(digits or "0") * _UNIT_MS[match[2]] > _MOST_DURATION_MS:
-        raise wrong(f'is longer than times can be counted: must be at most "{_MOST_DURATION}"')
+        raise wrong(f'is too long: must be at most "{_MOST_DURATION}"')
     return int(digits or "0") * _UNIT_MS[match[2]]
 
 
 def _positive(value: int) -> int:
     if value <= 0:
-        raise wrong("must be longer than nothing")
+        raise wrong("must be longer than 0")
     return value
 
 
 def _positive_size(value: int) -> int:
     if value <= 0:
-        raise wrong("must be more than nothing")
+        raise wrong("must be more than 0")
     return value
 
 
@@ -141,4 +141,4 @@ Servers = Annotated[str, AfterValidator(_servers)]
 SizeBytes = Annotated[int, BeforeValidator(_size), AfterValidator(_positive_size), SizeMark()]
 DurationMs = Annotated[int, BeforeValidator(_duration), AfterValidator(_positive), DurationMark()]
 DurationOrNoneMs = Annotated[int, BeforeValidator(_duration), DurationMark()]
-"""A duration that may be none at all: "0s"."""
+"""A duration that may be 0: "0s"."""

@@ -43,7 +43,7 @@ class WorkerOptions(ConfigTable):
     )
     group_instance_id: Name | None = Field(
         default=None,
-        description="Static membership, one name a worker: a restart within the session time-out "
+        description="Static membership, one name per worker: a restart within the session time-out "
         "moves no partitions.",
     )
     start: Literal["earliest", "latest"] = Field(
@@ -71,7 +71,7 @@ class WorkerOptions(ConfigTable):
         default=6066, description="Port of the same; 0: none."
     )
     log_format: Literal["text", "json"] = Field(
-        default="text", description="Lines for people, or one JSON object a line."
+        default="text", description="Lines for people, or one JSON object per line."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="The least level that is logged."

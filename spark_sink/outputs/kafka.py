@@ -50,7 +50,7 @@ def plain(rows: DataFrame) -> list[SparkColumn]:
 
 
 def keyed(rows: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Return ``key`` and ``value`` (string) of the records, one a row.
+    """Return ``key`` and ``value`` (string) of the records, one per row.
 
     Args:
         rows: The aggregate.

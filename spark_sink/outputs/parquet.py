@@ -1,7 +1,7 @@
 """Writes aggregates as Parquet files, each row exactly once.
 
 By Spark's own file sink: a batch's files count only when the log in `_spark_metadata` names them, and that log
-has one entry a batch. A batch that comes again after a crash finds its entry and writes nothing. Readers that
+has one entry per batch. A batch that comes again after a crash finds its entry and writes nothing. Readers that
 know the log (Spark does) see whole batches only; others may see files of a batch that was never finished.
 
 A file is never changed, so that a window is written once, when the watermark has closed it: mode append.

@@ -111,8 +111,8 @@ class Checkpoint:
         late_by, start = self._plan(number - 1)
         return PlannedBatch(number, start, end, late_by)
 
-    def begin_anew(self, first: Offsets) -> None:
-        """Let the next batch begin at ``first``, the earliest records of a topic that was made anew.
+    def restart_at(self, first: Offsets) -> None:
+        """Let the next batch begin at ``first``, the earliest records of a topic that was created again.
 
         A batch that is planned and not done keeps its number, for its output may have it, and reads nothing.
         Nobody else may use the checkpoint meanwhile. Done again after a crash it comes to the same.

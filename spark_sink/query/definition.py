@@ -78,7 +78,7 @@ def differences(was: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     keys = list(dict.fromkeys((*was, *now)))
     changed = [key for key in keys if was.get(key) != now.get(key)]
     if any(key.startswith(f"{_AGGREGATES}.") for key in set(was) ^ set(now)):
-        # One that came or went is told by its name; here only the order is left to be told.
+        # An aggregate that came or went is named by its own key; this one has only their order.
         changed.remove(_AGGREGATES)
     nothing = "not set"
     return [f"{key} was {was.get(key, nothing)}, is {now.get(key, nothing)}" for key in changed]

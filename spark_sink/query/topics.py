@@ -1,7 +1,7 @@
 """Tells whether a topic is still the one that was read, by Kafka's id of it (KIP-516).
 
-A topic that was deleted and made anew has the same name, and as soon as it has grown the same offsets: going on
-at the old ones would leave out its beginning. Kafka's Java client in Spark's JVM is asked.
+A topic that was deleted and created again has the same name, and as soon as it has grown the same offsets:
+going on at the old ones would leave out its beginning. Kafka's Java client in Spark's JVM is asked.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def _portions(kept: DataFrame, target: Target, count: int) -> Iterator[tuple[Any
     texts = [index for index, field in enumerate(target.fields) if field.type == "text"]
     portions = -(-count // PORTION_ROWS)
     chosen = kept.select(*columns)
-    # One portion needs no shuffle, only one job instead of one a partition.
+    # One portion needs no shuffle, only one job instead of one per partition.
     dealt = chosen.repartition(portions) if portions > 1 else chosen.coalesce(1)
     for row in dealt.toLocalIterator():
         values = list(row)

@@ -50,7 +50,7 @@ _DEFAULTS: dict[str, str] = {
 _TRANSACTION = {
     # A driver that is halted (a paused machine) must not keep the progress row from the one that took over.
     "idle_in_transaction_session_timeout": "60s",
-    # Someone else's lock is waited for in turns, so that it is told.
+    # Someone else's lock is waited for in turns, so that a line says so.
     "lock_timeout": "20s",
 }
 
@@ -81,7 +81,7 @@ _HINTS = {
 
 
 class Failure(NamedTuple):
-    """What a failure asks for, and what may be told of it."""
+    """What a failure asks for, and what may be said of it."""
 
     reaction: Literal["wait", "stop"]
     text: str
@@ -233,6 +233,6 @@ def _parsed(url: str) -> dict[str, Any] | None:
 
 
 def _forms(url: str, password: str | None) -> tuple[str, ...]:
-    """Return every text that must not be told, the longest first."""
+    """Return every text that must not be said, the longest first."""
     forms = {url, *((password, quote(password, safe=""), quote_plus(password)) if password else ())}
     return tuple(sorted(filter(None, forms), key=len, reverse=True))

@@ -1,8 +1,8 @@
 """Creates the table, or refuses one that differs.
 
 Created where it is missing, and otherwise only looked at: a table that differs is refused with every
-difference, never altered. Beside it, in the same schema, lies `seqmark_progress`: a row a table, with the query
-that writes it and the last batch that it holds.
+difference, never altered. Beside it, in the same schema, lies `seqmark_progress`: a row per table, with the
+query that writes it and the last batch that it holds.
 
 The unique key is window and group. Its columns may be null: PostgreSQL 15 can take nulls for equal, an older
 one is given an index over expressions that hold no null.
@@ -151,7 +151,7 @@ def _found(connection: Connection, target: Target) -> int | None:
 
 
 def _require_new(connection: Connection, target: Target) -> None:
-    """Refuse to make a table anew that progress says was written: what is closed would never come again."""
+    """Refuse to create a table again that progress says was written: what is closed would never come again."""
     select = sql.SQL("SELECT batch_id FROM {} WHERE target = %s").format(target.progress)
     row = connection.execute(select, (target.name,)).fetchone()
     if row is not None:

@@ -206,7 +206,7 @@ def test_what_a_truth_of_ids_rests_on_is_said(
             "--start: the stream would end more than pipelines.0.dedup.max_ahead (5m) ahead",
         ),
         (("--span", "7 days"), "'7 days' must be a whole number and a unit"),
-        (("--span", "0h"), "'0h' must be longer than nothing"),
+        (("--span", "0h"), "'0h' must be longer than 0"),
     ],
 )
 def test_what_no_truth_of_ids_can_be_told_of_is_refused(

@@ -205,7 +205,7 @@ def test_check_names_what_this_version_cannot_run() -> None:
     env = {"SEQMARK_PIPELINES__0__DEDUP": ids, "SEQMARK_WORKER__GUARANTEE": "at_least_once"}
     result = seqmark("check", "-c", CLICKS, env=env)
     assert result.exit_code == 2
-    assert "not available in this version yet" in result.stderr
+    assert "does not work with insert-id yet" in result.stderr
 
 
 def test_check_reads_certificates_before_it_calls_anybody() -> None:

@@ -193,7 +193,7 @@ def test_what_is_not_built_yet_is_refused_by_name(file: Path, more: str) -> None
     with pytest.raises(ConfigError) as caught:
         load(file, environ)
     problems = {problem.key: problem.message for problem in caught.value.problems}
-    assert "not available in this version yet" in problems["worker.guarantee"]
+    assert "does not work with insert-id yet" in problems["worker.guarantee"]
     assert problems.keys() == {"worker.guarantee", "worker.web_port"}
 
 
