@@ -109,7 +109,7 @@ def resolve(
 
 
 def _require_trust(*names: str) -> None:
-    """Look who could have written what is in a folder of the cache, or could replace it.
+    """Refuse a folder of the cache that others can write to, or could have.
 
     Raises:
         BrokerError: Others than this user and root.

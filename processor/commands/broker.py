@@ -16,7 +16,7 @@ _LOOK_S = 0.1
 
 
 class _Stopped(BaseException):
-    """SIGTERM or SIGINT came: out of whatever is going on, past every `except Exception`."""
+    """Raised at SIGTERM and SIGINT; passes every `except Exception`."""
 
 
 @click.command()

@@ -88,7 +88,7 @@ def _config(config: Path) -> tuple[list[Finding], int]:
 
 
 def _filters(settings: Settings) -> list[Finding]:
-    """Say for each pipeline with Bloom filters what memory they take, whether ids come or not."""
+    """Say how much memory the Bloom filters of each pipeline take, even while no ids come."""
     found = []
     for index, pipeline in enumerate(settings.pipelines):
         dedup = pipeline.id_dedup
@@ -108,7 +108,7 @@ def _filters(settings: Settings) -> list[Finding]:
 
 
 def _memory(settings: Settings, partitions: Mapping[str, int]) -> list[Finding]:
-    """Warn where what is known to be needed at a start is above the memory limit.
+    """Warn where a worker needs more at its start than the memory limit.
 
     Known are filters, by the config, of all partitions; and ids by what a worker's state folder holds of them.
     """

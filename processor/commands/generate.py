@@ -219,7 +219,7 @@ def _pipeline(settings: Settings, name: str | None) -> int:
 
 
 def _require_scopes(settings: Settings, index: int, scopes: int | None) -> None:
-    """Refuse a number of scopes where there is one for the whole partition, or none."""
+    """Refuse ``--scopes`` for a pipeline without scopes."""
     dedup, key = settings.pipelines[index].dedup, f"pipelines.{index}.dedup"
     if scopes is None:
         return
@@ -229,7 +229,7 @@ def _require_scopes(settings: Settings, index: int, scopes: int | None) -> None:
 
 
 def _require_certain(settings: Settings, index: int, options: StreamOptions, now_ms: int) -> None:
-    """Refuse records of which the clock of whoever reads them decides how far they are believed."""
+    """Refuse a stream whose verdicts would depend on the clock of the worker that reads it."""
     dedup = settings.pipelines[index].id_dedup
     if dedup is None or dedup.time != "record":
         return

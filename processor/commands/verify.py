@@ -153,7 +153,7 @@ def _for_people(reports: list[VerifyReport], seconds: float) -> None:
 
 
 def _since(reports: list[VerifyReport]) -> str:
-    """Say since when all is compared, where a reset has begun it again."""
+    """Say since which reset all is compared; nothing where there was none."""
     begun = [report for report in reports if report.reset_ms is not None]
     if not begun:
         return ""

@@ -126,7 +126,7 @@ def sink_problems(settings: Settings) -> list[Problem]:
 
 
 def require_pipelines(settings: Settings) -> None:
-    """Refuse to run nothing at all.
+    """Refuse a config without pipelines.
 
     Raises:
         ConfigError: There is no pipeline.

@@ -47,7 +47,7 @@ METADATA_MAX_AGE_MS = int(os.environ.get("SEQMARK_TEST_METADATA_MAX_AGE_MS", "60
 
 
 class Change(StrEnum):
-    """What can happen to a topic while somebody has to do with it."""
+    """What can happen to a topic while it is in use."""
 
     GONE = "there is no such topic any more"
     MADE_ANEW = "it was deleted and made anew"
@@ -144,7 +144,7 @@ class Client:
                 await self._client.force_metadata_update()
 
     def leader(self, partition: TopicPartition) -> int | None:
-        """Return the broker that leads ``partition``, None while nobody is known to."""
+        """Return the broker that leads ``partition``, None while none is known."""
         node = self._client.cluster.leader_for_partition(partition)
         return None if node is None or node < 0 else int(node)
 
@@ -175,7 +175,7 @@ class Client:
         return answer
 
     async def any_node(self) -> int:
-        """Return a broker that is known, for requests that any can answer."""
+        """Return a known broker, for requests that any can answer."""
         node = self._client.get_random_node()
         if node is None:
             raise NodeNotReadyError("no broker is known")

@@ -37,7 +37,7 @@ READ_COMMITTED = 1
 DEADLINE_S = 10.0
 """What a leader waits for, 8 MiB at 1 MiB/s, and a second and a half for everything else."""
 LATE_S = 2.0
-"""Well beyond what a leader waits for: after it, somebody else is asked whether it leads still."""
+"""Well beyond what a leader waits for: after it, another broker is asked whether it still leads."""
 BACKOFF_FIRST_S = 0.1
 BACKOFF_LAST_S = 1.0
 CALM_S = 5.0
@@ -77,7 +77,7 @@ class _Asked:
 
     @property
     def late(self) -> bool:
-        """Whether it takes longer than a leader that is well."""
+        """Whether it takes longer than a healthy leader does."""
         return not self.answer.done() and time.monotonic() - self.since > LATE_S
 
 
@@ -139,7 +139,7 @@ class Fetcher:
         return list(chunks.values())
 
     def close(self) -> None:
-        """Take back what is on its way; without it that ends by itself, and logs what becomes of it."""
+        """Cancel what is on its way; without this it ends by itself, and logs how."""
         for asked in self._asked.values():
             asked.answer.cancel()
         self._asked.clear()
@@ -211,7 +211,7 @@ class Fetcher:
     async def _answer(
         self, node: int, topics: list[tuple[str, list[tuple[int, int, int]]]]
     ) -> tuple[list[tuple[str, list[Any]]], int]:
-        """Ask one leader; returns what it says by topic, in the form of a version."""
+        """Ask one leader; returns its answer by topic, and the version whose form that has."""
         head = WAIT_MS, 1, FETCH_BYTES, READ_COMMITTED
         ids = {topic: self._client.ids.get(topic, UNKNOWN_ID) for topic, _ in topics}
         if not self._by_name and UNKNOWN_ID not in ids.values():
@@ -238,7 +238,7 @@ class Fetcher:
 
 
 def _failure(tp: TopicPartition, code: int, position: int) -> OutOfRangeError | RebuildError | None:
-    """Return what the caller has to do something about; None: ask again, maybe somebody else."""
+    """Return the error that the caller has to handle; None: ask again, maybe another broker."""
     if code == KafkaCode.OFFSET_OUT_OF_RANGE:
         return OutOfRangeError(tp, position)
     if code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION or code in _OTHER_ID:

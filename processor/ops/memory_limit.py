@@ -49,7 +49,7 @@ ARENAS = 2
 
 
 def few_arenas() -> None:
-    """Let threads share what they allocate from; to be called before there are many, no effect without glibc.
+    """Let threads share malloc's arenas; called before there are many threads. No effect without glibc.
 
     By default there are eight arenas per core, and what one has free is of no use to the others: restores side
     by side took 20 to 60 MB more at 3 to 12 million ids, for as long as the worker ran.
@@ -60,7 +60,7 @@ def few_arenas() -> None:
 
 
 def give_back() -> None:
-    """Let the C library return to the system what nobody uses any more, where it has a call for that.
+    """Return unused memory to the system, where the C library has a call for that.
 
     Threads that restore leave hundreds of small pieces behind, each in an arena of its own.
     """

@@ -1,4 +1,4 @@
-"""Counts for Prometheus what a worker does.
+"""Counts what a worker does, for Prometheus; each worker has one object.
 
 Names follow Prometheus' conventions: a unit at the end, ``_total`` for counters. docs/operations.md says what
 each means and what to alert on.
@@ -134,7 +134,7 @@ class Metrics:
         self.build.info({"version": _version()})
 
     def expect(self, pipeline: str, codes: Iterable[str]) -> None:
-        """Show counters at 0 that somebody is alerted by: their first event is an increase then."""
+        """Show at 0 the counters of alerts, so that their first event is an increase."""
         self.records_expired.labels(pipeline)
         for code in codes:
             self.quarantined.labels(pipeline, code)

@@ -181,7 +181,7 @@ class Status:
 
 
 def read(metrics: Metrics, pipelines: Sequence[str], now_s: float) -> Look:
-    """Read what is shown out of the metrics."""
+    """Read from the metrics what is shown."""
     readings = {name: Reading() for name in pipelines}
     for labels, value in _samples(metrics.records, "_total"):
         readings[labels["pipeline"]].counts[labels["verdict"]] = int(value)

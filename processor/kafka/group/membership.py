@@ -201,7 +201,7 @@ class Membership:
         )
 
     async def failed(self) -> None:
-        """Wait until the group cannot be kept; raises what is to be done.
+        """Wait until the group cannot be kept; raises the reaction.
 
         Raises:
             StopError: Such as a second worker with the same ``group_instance_id``.
@@ -231,7 +231,7 @@ class Membership:
             self._coordinator.request_rejoin()
 
     async def current(self) -> bool:
-        """Whether the group says now that our generation is its present one: what we were given is ours still.
+        """Whether the group still has our generation, so that what we were assigned is still ours.
 
         Not where it is rebalancing, and not where it cannot be asked.
         """

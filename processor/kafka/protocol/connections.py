@@ -56,7 +56,7 @@ class Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka is untyp
         super().__init__(*args, **kwargs)
         self._renew_at_s = math.inf
         self._answered = asyncio.Event()
-        """Set with the last answer that is owed, or the connection's end."""
+        """Set when no request waits for an answer, or when the connection has ended."""
 
     @override
     def _handle_frame(self, resp: bytes) -> None:
@@ -82,7 +82,7 @@ class Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka is untyp
         return response
 
     async def keep_session(self) -> None:
-        """Authenticate again where it is time to.
+        """Authenticate again when it is time.
 
         Raises:
             KafkaError: It was refused, or the connection broke.
@@ -97,12 +97,12 @@ class Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka is untyp
                     await self._answered.wait()
             await self._do_sasl_handshake()
         except BaseException:
-            self.close(reason=CloseReason.AUTH_FAILURE)  # half of a handshake is of no use to anybody
+            self.close(reason=CloseReason.AUTH_FAILURE)  # half of a handshake is of no use
             raise
 
 
 class BrokerClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
-    """aiokafka's client, but one broker that says nothing holds up nobody else.
+    """aiokafka's client, in which a silent broker holds up nobody else.
 
     What any broker can answer is asked of those first that have not been found silent, with a deadline each;
     connections are made beside each other.
@@ -118,11 +118,11 @@ class BrokerClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
         self.silent: set[Any] = set()
         """Brokers that have let a deadline pass and not answered since."""
         self.seen: Callable[[Mapping[str, bytes], set[str]], None] = lambda _ids, _absent: None
-        """Told with metadata: ids by name, of the topics that there are; and which of those wanted are not."""
+        """Called at each metadata answer: ids of the topics by name, and wanted ones that do not exist."""
 
     @override
     async def bootstrap(self) -> None:
-        """Ask the brokers of the configuration, one after the other; of several each has its own deadline."""
+        """Ask the configured brokers one after the other; of several each has a deadline of its own."""
         self._request_timeout_ms = REQUEST_TIMEOUT_MS if len(self.hosts) == 1 else int(ANSWER_S * 1000)
         try:
             await super().bootstrap()
@@ -135,13 +135,13 @@ class BrokerClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
         return next(iter(self.nodes()), None)
 
     def nodes(self) -> list[Any]:
-        """Return all brokers in the order in which to ask them: by chance, the silent ones last."""
+        """Return all brokers in random order, the silent ones last."""
         found = [broker.nodeId for broker in self.cluster.brokers()]
         random.shuffle(found)
         return sorted(found, key=lambda node: node in self.silent)
 
     def give_up(self, node: Any, group: Any) -> None:
-        """Close a connection over which no answer comes: the next request makes another one."""
+        """Close a connection that does not answer; the next request makes another one."""
         self.silent.add(node)
         connection = self._conns.get((node, group))
         if connection is not None:
@@ -174,7 +174,7 @@ class BrokerClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
                 return None
 
     async def _connect(self, node: Any, group: int) -> Any:
-        """Return a connection, or None: that is logged, and metadata asked for."""
+        """Return a connection; None where it cannot be made, which is logged and has metadata asked for."""
         made = self._conns.pop((node, group), None)
         if made is not None and made.connected():  # by whoever had the turn before
             self._conns[node, group] = made
@@ -242,7 +242,7 @@ class BrokerClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
         return True
 
     async def _ask_any(self, nodes: list[Any], request: Any) -> Any:
-        """Ask one broker after the other until one answers; the last one has all the time of a request."""
+        """Ask one broker after the other until one answers; the last one may take as long as a request."""
         problem: Exception = NodeNotReadyError("no broker is known")
         for node in nodes:
             limit_s = ANSWER_S if node != nodes[-1] else REQUEST_TIMEOUT_MS / 1000

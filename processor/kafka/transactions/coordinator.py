@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 RETRY_FIRST_S = 0.001
 RETRY_LAST_S = 0.05
 LATE_S = 2.0
-"""A coordinator that has not answered for so long may be none any more: another broker is asked who is."""
+"""A coordinator that has not answered for so long may have moved: another broker is asked."""
 
 FENCED = {KafkaCode.INVALID_PRODUCER_EPOCH, KafkaCode.PRODUCER_FENCED, KafkaCode.INVALID_PRODUCER_ID_MAPPING}
 _WAIT = {

@@ -41,8 +41,8 @@ REQUEST_BYTES = 4 * 1024 * 1024
 ACKS_ALL = -1
 SEQUENCES = 2**31
 LATE_S = 2.0
-"""Nothing has been answered for so long: whoever was asked may not lead any more. A leader that is well answers
-within milliseconds, or waits for a follower that is not."""
+"""Without an answer for so long, whoever was asked may not lead any more. A healthy leader answers within
+milliseconds, or waits for a follower that is not healthy."""
 CLOSE_S = 1.0
 """How long closing waits to see the last commit in all partitions; if it is cut off, the next owner looks."""
 
