@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable
 
     from processor.ops.metrics import Metrics
-    from processor.worker.slot import Event
+    from processor.worker.slot_work import Event
     from schemas.config import Settings
 
 log = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class Application:
 
         async def agent(events: AsyncIterable[Event]) -> None:
             async for event in events:
-                await event.run.handle(event)
+                await event.slot.handle(event.work)
 
         self._faust.agent(channel, name=f"{pipeline}.{slot}")(agent)
 

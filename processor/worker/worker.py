@@ -23,12 +23,13 @@ from processor.state.home import Home
 from processor.wire.decode import Decoder
 from processor.wire.encode import Encoder
 from processor.worker.context import Context
-from processor.worker.slot import Event, SlotRun
+from processor.worker.slot import SlotRun
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from processor.ops.metrics import Metrics
+    from processor.worker.slot_work import Event
     from schemas.config import Settings
 
 log = logging.getLogger(__name__)
@@ -241,7 +242,7 @@ class Worker:
         """
         if not self._assigned or self._membership is None or self._membership.unseen():
             return False
-        return all(run.ready and not run.waits for run in self._runs.values())
+        return all(run.ready for run in self._runs.values())
 
     @property
     def reason(self) -> str:
@@ -252,13 +253,12 @@ class Worker:
             return self._group_says or "the group is rebalancing"
         if unseen := self._membership.unseen():
             return _unseen(unseen)
-        idle = [run for run in self._runs.values() if not run.ready or run.waits]
-        return "; ".join(sorted(f"{run.name}: {run.trouble or run.waits or 'restoring'}" for run in idle))
+        return "; ".join(sorted(f"{run.name}: {run.reason}" for run in self._runs.values() if not run.ready))
 
     def _progressed(self) -> None:
         if not self._drain or not self.ready or self._membership is None:
             return
         # Partitions that the leader does not know of yet are nobody's: they would be left.
-        if not self._membership.undealt() and all(run.drained() for run in self._runs.values()):
+        if not self._membership.undealt() and all(run.drained for run in self._runs.values()):
             log.info("drained: %s slots", len(self._runs))
             self.end()

@@ -72,7 +72,7 @@ def assert_only_the_first_slot_was_built_anew(config: WorkerConfig, worker: Work
     assert passed(config)[0] == list(range(6))
     assert ready(worker, 0) > 1, worker.stderr
     assert ready(worker, 1) == 1, worker.stderr
-    assert "joining the group anew" not in worker.stderr
+    assert "joining the group again" not in worker.stderr
 
 
 def test_a_slot_that_was_idle_until_its_id_was_forgotten_is_built_anew_alone(
@@ -120,7 +120,7 @@ def test_a_slot_that_is_fenced_again_soon_is_given_back_to_the_group(broker: Bro
 
     with start_worker(config) as worker:
         worker.wait_ready()
-        for number, said in enumerate(("ours by the group's word, rebuilding", "joining the group anew")):
+        for number, said in enumerate(("ours by the group's word, rebuilding", "joining the group again")):
             asyncio.run(take())
             produce(bootstrap, config.source, [new(number)])
             worker.wait_says(said)

@@ -248,9 +248,9 @@ MISTAKES = (
     ),
     Mistake(
         "the previous owner is not fenced at assignment",
-        "processor/worker/slot.py",
-        "self._producer = await self._fenced(self._id, topics, self._able)",
-        'self._producer = await self._fenced(f"{self._id}-{os.urandom(4).hex()}", topics, self._able)',
+        "processor/worker/open_slot.py",
+        "self._producer = await self._fenced(self._id, self._numbers)",
+        'self._producer = await self._fenced(f"{self._id}-{id(self)}", self._numbers)',
         "tests/crash/test_zombies.py::"
         "test_a_worker_paused_between_two_steps_commits_nothing_afterwards[offsets]",
         broker=True,
@@ -712,8 +712,8 @@ MISTAKES = (
     ),
     Mistake(
         "why a slot failed is a traceback, where it was given up before",
-        "processor/worker/slot.py",
-        "            self._failed.exception()\n",
+        "processor/worker/open_slot.py",
+        "            self.failed.exception()\n",
         "",
         "tests/unit/worker/test_slot.py::test_a_slot_that_fails_after_it_was_given_up_leaves_no_traceback",
     ),

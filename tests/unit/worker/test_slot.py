@@ -1,4 +1,4 @@
-"""Is what was judged and not sent kept from being committed, once a slot has failed?
+"""What was judged and not sent is not committed, once a slot has failed.
 
 With a pipeline that only counts: the moment between a failure and its handling cannot be met for real.
 """
@@ -14,7 +14,12 @@ import pytest
 
 from processor.errors import RebuildError
 from processor.ops.metrics import Metrics
-from processor.worker.slot import Event, SlotRun, Tick
+from processor.worker.drain_goal import DrainGoal
+from processor.worker.open_slot import OpenSlot
+from processor.worker.slot import SlotRun
+from processor.worker.slot_state import SlotState
+from processor.worker.slot_work import Event, SlotWork, Tick
+from processor.worker.standstill import Standstill
 
 
 class CountingPipeline:
@@ -41,32 +46,36 @@ class CountingPipeline:
         return {}
 
 
-def working() -> tuple[Any, CountingPipeline]:
-    """A slot at work; as Any, because its inside is set."""
+async def ignore(event: Event) -> None:
+    """Put an event nowhere."""
+    del event
 
-    async def put(event: Event) -> None:
-        del event
 
+def working() -> tuple[SlotRun, OpenSlot, SlotWork, CountingPipeline]:
+    """A slot at work; its life is set, for no broker is there."""
     context: Any = SimpleNamespace(
         application_id="a", slots=1, commit_interval_s=0.0, metrics=Metrics(), progressed=lambda: None
     )
-    config: Any = SimpleNamespace(name="p")
-    run: Any = SlotRun(context, config, 0, [0], put)
-    pipeline = CountingPipeline()
-    run.ready, run._pipeline = True, pipeline
-    run._failed = asyncio.get_running_loop().create_future()
-    return run, pipeline
+    topics = SimpleNamespace(changelog="p-changelog", source="p")
+    kind: Any = SimpleNamespace(hop=SimpleNamespace(name="p"), topics=topics)
+    pipeline: Any = CountingPipeline()
+    run = SlotRun(context, kind.hop, 0, [0], ignore)
+    slot = run._slot = OpenSlot(context, run.name, kind, [0])
+    slot.pipeline = pipeline
+    for state in (SlotState.WAITING, SlotState.FENCING, SlotState.RESTORING, SlotState.WORKING):
+        run._life.enter(state)
+    goal, standstill = DrainGoal(context, [0]), Standstill("p", context.metrics)
+    return run, slot, SlotWork(context, run._life, slot, goal, standstill, ignore), pipeline
 
 
 @pytest.mark.parametrize("failed", [False, True])
 def test_an_event_behind_a_failure_commits_nothing(*, failed: bool) -> None:
     async def commits() -> int:
-        run, pipeline = working()
+        _, slot, work, pipeline = working()
         if failed:
-            run._fail(RebuildError("produce", "refused"))
-        await run.handle(Event(run, run._epoch, Tick()))
-        if failed:
-            run._failed.exception()
+            slot.fail(RebuildError("produce", "refused"))
+        await work.handle(Tick())
+        assert slot.failed.done() == failed
         return pipeline.commits
 
     assert asyncio.run(commits()) == (0 if failed else 1)
@@ -75,25 +84,33 @@ def test_an_event_behind_a_failure_commits_nothing(*, failed: bool) -> None:
 @pytest.mark.parametrize("failed", [False, True])
 def test_a_slot_that_fails_while_it_is_given_up_commits_nothing(*, failed: bool) -> None:
     async def commits() -> int:
-        run, pipeline = working()
-        async with run._busy:
+        run, slot, _, pipeline = working()
+        async with slot.busy:
             closing = asyncio.create_task(run.close())
             for _ in range(5):  # until it has looked and waits for the lock
                 await asyncio.sleep(0)
             if failed:
-                run._fail(RebuildError("produce", "refused"))
+                slot.fail(RebuildError("produce", "refused"))
         await closing
-        if failed:
-            run._failed.exception()
         return pipeline.commits
 
     assert asyncio.run(commits()) == (0 if failed else 1)
 
 
+def test_an_event_of_a_slot_that_is_given_up_does_nothing() -> None:
+    async def commits() -> int:
+        run, _, work, pipeline = working()
+        run._life.enter(SlotState.CLOSING)
+        await work.handle(Tick())
+        return pipeline.commits
+
+    assert asyncio.run(commits()) == 0
+
+
 def test_a_slot_that_fails_after_it_was_given_up_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
     async def fail() -> None:
-        run, _ = working()
-        run._fail(RebuildError("produce", "refused"))
+        _, slot, _, _ = working()
+        slot.fail(RebuildError("produce", "refused"))
 
     asyncio.run(fail())
     gc.collect()

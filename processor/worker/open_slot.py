@@ -1,0 +1,186 @@
+"""Opens a slot for one try, and gives up what the try holds.
+
+In the order of docs/architecture.md:
+
+    fence     take the transactional id: the previous owner's open transaction ends, it can write no more
+    restore   each partition's table, to the last stable offset of its changelog
+    position  the state says where the source goes on; the source is checked against it
+    (`processor.worker.open_partition`)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from processor.errors import RebuildError
+from processor.kafka.client import Change, Client, TopicPartition
+from processor.kafka.offsets import bounds
+from processor.kafka.transactions.output import AtLeastOnceOutput, ExactlyOnceOutput
+from processor.kafka.transactions.producer import Producer
+from processor.kafka.trim import Trimmer
+from processor.ops.memory_limit import give_back
+from processor.pipeline.slot_pipeline import SlotPipeline
+from processor.worker.open_partition import PartitionOpener
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from processor.kafka.offsets import Bounds
+    from processor.pipeline.hop_kinds import HopKind
+    from processor.worker.context import Context
+
+
+class OpenSlot:
+    """What a slot holds during one try.
+
+    Attributes:
+        kind: Of its hop.
+        pipeline: From `restore` to `drop`.
+        failed: Raises what the try has failed for, from wherever that was noticed.
+        busy: Held by whoever uses the pipeline.
+
+    Args:
+        context: The worker's.
+        identity: The slot's transactional id.
+        kind: See the attribute.
+        numbers: The source partitions that are worked on.
+    """
+
+    def __init__(self, context: Context, identity: str, kind: HopKind, numbers: list[int]) -> None:
+        self._context = context
+        self._id = identity
+        self._numbers = numbers
+        self._clients: list[Client] = []
+        self._ids: dict[str, bytes] = {}
+        self._producer: Producer | None = None
+        self._trimmer = Trimmer()
+        self._trim_client: Client | None = None
+        self.kind = kind
+        self.pipeline: SlotPipeline | None = None
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.busy = asyncio.Lock()
+
+    @property
+    def client(self) -> Client:
+        """The one to fetch with, which is opened first."""
+        return self._clients[0]
+
+    @property
+    def usable(self) -> SlotPipeline | None:
+        """The pipeline until something fails: what was judged and not sent must not be committed."""
+        return None if self.failed.done() else self.pipeline
+
+    def fail(self, error: Exception) -> None:
+        """Make `failed` raise ``error``; the first call counts."""
+        if not self.failed.done():
+            self.failed.set_exception(error)
+            # Nobody waits for it where the slot is being given up: what ended the worker has been said.
+            self.failed.exception()
+
+    async def connect(self, what: str, *topics: str) -> Client:
+        """Open connections that know ``topics``, until `drop`."""
+        client_id = f"{self._id}-{what}"
+        # All connections of a slot speak of the same topics, from when it was opened.
+        client = await Client.open(self._context.options, client_id, topics, self._ids, self._topic_changed)
+        self._clients.append(client)
+        return client
+
+    def _topic_changed(self, topic: str, change: Change) -> None:
+        # The topics and their settings are looked at again, and the state says whether it fits them.
+        self.fail(RebuildError("topics", f"{topic}: {change}"))
+
+    async def fence(self) -> None:
+        """Connect, and take the transactional id: whoever held it can write no more."""
+        topics = self.kind.topics
+        await self.connect("fetch", topics.source, *topics.written)
+        if self.kind.deletes:
+            # Of its own: a leader answers one request of a connection after the other, and one to delete waits
+            # for its followers, which no fetch should.
+            self._trim_client = await self.connect("trim", topics.changelog, topics.source)
+        self._producer = await self._fenced(self._id, self._numbers)
+
+    async def _fenced(self, identity: str, numbers: list[int]) -> Producer:
+        context, topics = self._context, self.kind.topics
+        producer = Producer(
+            await self.connect("produce", *topics.written),
+            identity if context.exactly_once else None,
+            context.transaction_timeout_ms,
+            # Below the transaction's time-out, so that we know of a failure before the coordinator acts.
+            context.transaction_timeout_ms / 1000 * 0.8,
+            self.fail,
+        )
+        await producer.fence([TopicPartition(*each) for each in topics.written_from(numbers)])
+        return producer
+
+    async def restore(self, ends_at: Callable[[Mapping[TopicPartition, Bounds]], None]) -> SlotPipeline:
+        """Open all partitions, commit where they begin, and return what their chunks go through.
+
+        Args:
+            ends_at: Called first, with where a source ends; an internal topic is filled on.
+
+        Raises:
+            RebuildError: The local state is corrupt; it is thrown away.
+            StopError: State and source do not fit each other, or the config.
+        """
+        assert self._producer is not None  # noqa: S101 - of `fence`
+        context, topics = self._context, self.kind.topics
+        pipeline = self.pipeline = SlotPipeline(
+            self.kind,
+            self._output(self._producer),
+            context.decoder,
+            context.encoder,
+            context.metrics,
+            turns=context.turns,
+        )
+        opener = PartitionOpener(context, self.kind.hop.name, self.kind, self.client, self._fenced)
+        limits = await bounds(self.client, [TopicPartition(topics.source, number) for number in self._numbers])
+        if self.kind.upstream is None:
+            ends_at(limits)
+        for tp, found in limits.items():
+            await opener.partition(pipeline, tp, found)
+        # Nobody uses any more what the many small pieces of a restore lay in.
+        await asyncio.to_thread(give_back)
+        async with self.busy:
+            await pipeline.commit()
+        return pipeline
+
+    def _output(self, producer: Producer) -> ExactlyOnceOutput | AtLeastOnceOutput:
+        context, source = self._context, self.kind.topics.source
+        if context.exactly_once:
+            return ExactlyOnceOutput(producer, context.application_id, source)
+        return AtLeastOnceOutput(producer, context.membership, source)
+
+    def trim(self, pipeline: SlotPipeline) -> None:
+        """Have deleted what the committed states need no more, from the changelogs and an internal topic."""
+        topics = self.kind.topics
+        for topic, offsets in (
+            (topics.changelog, pipeline.take_changelog_trims()),
+            (topics.source, pipeline.take_source_trims()),
+        ):
+            for number, offset in offsets.items():
+                assert self._trim_client is not None  # noqa: S101 - of `fence`
+                self._trimmer.want(self._trim_client, TopicPartition(topic, number), offset)
+
+    async def drop(self, reason: str) -> None:
+        """Give up producer, tables and connections; an open transaction is aborted or left to be fenced.
+
+        Args:
+            reason: Why, as the metric of aborted transactions has it.
+        """
+        pipeline, self.pipeline = self.pipeline, None
+        if pipeline is not None and pipeline.begun_at is not None:
+            self._context.metrics.transactions_aborted.labels(self.kind.hop.name, reason).inc()
+        if self._producer is not None:
+            # Only where nobody follows at once: a rebuild fences, which aborts too, and does so when the broker
+            # is well: one that shuts down leaves markers out (see `processor.kafka.transactions.markers`).
+            if reason in {"stop", "revoked"}:
+                await self._producer.abort()
+            await self._producer.close()
+        await self._trimmer.close()
+        # The agent may still be inside `SlotWork.handle`: a closed producer makes it come out.
+        async with self.busy:
+            for partition in (pipeline.partitions if pipeline else {}).values():
+                partition.table.close()
+        for client in self._clients:
+            await client.close()
