@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from processor.commands.console import STYLES, config_option, count, json_option, result, say, say_problems
+from processor.commands.console import STYLES, config_option, json_option, result, say, say_problems
 from processor.config.load import load, sink_problems
 from processor.errors import (
     EXIT_CONFIG,
@@ -18,6 +18,7 @@ from processor.errors import (
     SeqmarkError,
     StopError,
 )
+from processor.ops.status_text import count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

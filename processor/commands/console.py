@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from processor.errors import ConfigError
+from processor.ops.status_text import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -87,8 +88,3 @@ def table_on_stdout(titles: Sequence[str], rows: Iterable[Sequence[str]], right:
 def result(**fields: Any) -> None:
     """Give programs one JSON object on a line of stdout."""
     click.echo(json.dumps(fields, ensure_ascii=False))
-
-
-def count(number: int, word: str) -> str:
-    """Return ``1 problem`` or ``2 problems``."""
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"

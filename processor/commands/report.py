@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from processor.commands.console import config_option, count, json_option, result, say
+from processor.commands.console import config_option, json_option, result, say
 from processor.commands.progress import bar
 from processor.config.load import load, sink_problems
 from processor.errors import EXIT_DONE, EXIT_FAILED, ConfigError, Problem, StopError
+from processor.ops.status_text import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

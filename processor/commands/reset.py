@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from processor.commands.console import config_option, count, json_option, result, say
+from processor.commands.console import config_option, json_option, result, say
 from processor.commands.progress import bar
 from processor.config.load import load, nearest, require_pipelines, require_unrouted
 from processor.errors import ConfigError, Problem
+from processor.ops.status_text import count
 from processor.reset.decide import ResetState, ToEarliest, ToOffsets, ToTime
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import click
 from rich.table import Table
 
-from processor.commands.console import config_option, count, json_option, people, result, say, say_problems
+from processor.commands.console import config_option, json_option, people, result, say, say_problems
 from processor.config.load import load
 from processor.errors import EXIT_DONE, EXIT_FAILED
+from processor.ops.status_text import count
 
 if TYPE_CHECKING:
     from pathlib import Path

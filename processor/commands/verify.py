@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from processor.commands.console import config_option, count, json_option, result, say, table_on_stdout
+from processor.commands.console import config_option, json_option, result, say, table_on_stdout
 from processor.commands.progress import bar
 from processor.config.load import load, require_pipelines, require_provable
 from processor.errors import EXIT_DONE, EXIT_VIOLATION, ConfigError, Problem
+from processor.ops.status_text import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable

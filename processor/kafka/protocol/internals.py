@@ -55,45 +55,6 @@ from processor.errors import StopError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "AIOKafkaClient",
-    "AIOKafkaConnection",
-    "AbstractPartitionAssignor",
-    "AddOffsetsToTxnRequest",
-    "AddPartitionsToTxnRequest",
-    "CloseReason",
-    "ConnectionGroup",
-    "ConsumerProtocolMemberAssignment",
-    "ConsumerProtocolMemberMetadata",
-    "ConsumerRebalanceListener",
-    "CoordinationType",
-    "DeleteRecordsRequest",
-    "DescribeGroupsRequest",
-    "EndTxnRequest",
-    "FetchRequest",
-    "FindCoordinatorRequest",
-    "GroupAuthorizationFailedError",
-    "GroupCoordinator",
-    "GroupCoordinatorNotAvailableError",
-    "HeartbeatRequest",
-    "IncompatibleBrokerVersion",
-    "InitProducerIdRequest",
-    "KafkaError",
-    "NodeNotReadyError",
-    "OffsetCommitRequest",
-    "OffsetFetchRequest",
-    "OffsetRequest",
-    "ProduceRequest",
-    "RequestTimedOutError",
-    "SaslAuthenticateRequest",
-    "StaleMetadata",
-    "SubscriptionState",
-    "TopicPartition",
-    "TxnOffsetCommitRequest",
-    "check_aiokafka",
-    "for_code",
-]
-
 _EXPECTED: Mapping[Any, tuple[str, ...]] = {
     AIOKafkaClient.send: ("self", "node_id", "request", "group"),
     AIOKafkaClient._get_conn: (  # noqa: SLF001 - `BrokerClient` overrides it
