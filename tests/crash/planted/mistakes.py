@@ -1,4 +1,4 @@
-"""Which mistakes would lose or repeat records, and which test catches each?
+"""Mistakes that would lose or repeat records, and the test that catches each.
 
 A planted mistake is a small change to the processor that somebody could make: the list is data, `new` takes the
 place of `old` (which stands in `file` exactly once, or the list is out of date), and `test` must fail then.

@@ -1,4 +1,4 @@
-"""Which planted mistakes are proven to be caught, and how is one proven?
+"""Proves that a planted mistake is caught, and keeps which ones are.
 
 `lock.json` holds a digest for each mistake that was caught when somebody last looked: over the mistake,
 the file it is planted in, the file of the test that catches it, and what that imports of ``tests``. Where the

@@ -1,4 +1,4 @@
-"""What do the contract's rules of mode insert-id say of these records?
+"""The contract's rules of mode insert-id, as a naive model.
 
 The naive model: a dictionary and the partition's clock, record by record, by the sentences of the contract and
 nothing of the engine.

@@ -1,4 +1,4 @@
-"""What do pointers find in these values? Columns made by hand, and what is found as plain Python."""
+"""Scans values made by hand, and gives what pointers find in them as plain Python."""
 
 from __future__ import annotations
 

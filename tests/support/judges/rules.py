@@ -1,4 +1,4 @@
-"""What do the contract's rules of mode watermark say of these records?
+"""The contract's rules of mode watermark, as a naive model.
 
 The naive model that broker and kill tests compare with: record by record, a Python object each, forgetting
 nothing, by the sentences of the contract and nothing of the engine. JSON is what Python's parser takes, made

@@ -1,4 +1,4 @@
-"""Which broker do the tests talk to? One for the whole run, and one of its own for a test that kills it.
+"""Gives the tests their broker: one for the whole run, and one of its own for a test that kills it.
 
 `broker` follows the contract's rules: SEQMARK_KAFKA__BOOTSTRAP_SERVERS, then SEQMARK_BROKER=testcontainers,
 then an embedded one. Its topics are shared by the run, so a test names its own.

@@ -1,4 +1,4 @@
-"""Who is killed at random? Two members of a group that come back, sometimes late."""
+"""Two members of a group that are killed at random and come back, sometimes late."""
 
 from __future__ import annotations
 

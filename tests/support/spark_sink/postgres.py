@@ -1,4 +1,4 @@
-"""Which PostgreSQL do the tests talk to? A real one, of this machine's packages, in a folder of its own.
+"""Gives the tests a real PostgreSQL, of this machine's packages, in a folder of its own.
 
 `postgres` is one server for the whole run, `database` a fresh database in it for each test, `own_postgres`
 a server that a test may stop and start. SEQMARK_TEST_POSTGRES, a URL whose user may create databases, names

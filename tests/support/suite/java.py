@@ -1,4 +1,4 @@
-"""What stands in for Java where a test needs a certain version, or a certain failure? A shell script."""
+"""A shell script that stands in for Java, with a certain version or a certain failure."""
 
 from __future__ import annotations
 

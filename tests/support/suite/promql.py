@@ -1,4 +1,4 @@
-"""Which metrics and labels does a PromQL query ask for? A small reader of the part of the language in use here.
+"""Reads the metrics and labels that a PromQL query asks for; knows the part of the language in use here.
 
 It knows words, not grammar: brackets must balance, a word before a bracket must be a function that Prometheus
 has, labels stand in selectors or after `by` and its kind, and what is left is a metric. Grafana's variables

@@ -1,4 +1,4 @@
-"""What does a person see at a terminal? A pseudo-terminal, and what the escape codes make of its screen.
+"""A pseudo-terminal, and the screen that its escape codes make: what a person sees.
 
 It knows the codes that programs here use, and refuses all others: what is not understood is not seen right.
 """

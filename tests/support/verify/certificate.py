@@ -1,4 +1,4 @@
-"""How does a test ask for a certificate, and plant what must break it?
+"""Asks for a certificate, and plants what must break it.
 
 A corruption is planted into a copy: a topic is read, one thing is changed, the rest is written to a new topic,
 and the config is pointed at that.

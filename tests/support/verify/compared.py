@@ -1,4 +1,4 @@
-"""How is a comparison run without Kafka? Topics are lists of records, judged by the naive model.
+"""Runs a comparison without Kafka: topics are lists of records, judged by the naive model.
 
 topics = Topics.of([numbered(1), numbered(1)])
 topics.sink.pop()

@@ -1,4 +1,4 @@
-"""What can be planted into topics that are right, and what must a certificate say of it?
+"""What can be planted into topics that are right, and what a certificate must say of it.
 
 `STREAM` is the source. One thing is changed in one of its outputs; each entry of `PLANTED` says what, and which
 rule must be found broken at which offset.

@@ -1,4 +1,4 @@
-"""What can be planted into topics of mode insert-id, and what must a certificate say of it?
+"""What can be planted into topics of mode insert-id, and what a certificate must say of it.
 
 `ID_STREAM` is the source, judged by `ID_RULES`. One thing is changed in one of its outputs; each entry of
 `ID_PLANTED` says what, and which rule must be found broken at which offset.

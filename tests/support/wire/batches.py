@@ -1,4 +1,4 @@
-"""How is a record batch made and read without Seqmark's own codec?
+"""Makes and reads record batches without Seqmark's own codec.
 
 Two ways to make one: by aiokafka's builder, and by hand, which also makes what no client writes. Two ways to
 read one: by aiokafka's parser, and from the decoder's columns, span by span.

@@ -1,4 +1,4 @@
-"""Which bytes break a decoder? Real batches, damaged in every way that a seeded generator can think of.
+"""Real batches, damaged in every way that a seeded generator can think of.
 
 ``python -m tests.support.wire.malformed COUNT SEED`` runs the comparisons in a process of its own, which is how
 they run with ``NUMBA_DISABLE_JIT=1``: kernels are plain Python there, and every single read is watched.

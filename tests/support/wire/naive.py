@@ -1,4 +1,4 @@
-"""What does a fetch hold? Read byte by byte from Kafka's description of the format, as slowly as it likes.
+"""Reads a fetch byte by byte from Kafka's description of the format, as slowly as it likes.
 
 The model that the decoder is compared with. It takes nothing from the code under test but the inflating of
 compressed bytes, which is libraries' work.

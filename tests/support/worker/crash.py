@@ -1,4 +1,4 @@
-"""What does a kill test stand on? Workers to kill, and the truth to compare with.
+"""What a kill test stands on: workers to kill, and the truth to compare with.
 
 The truth is not what the producer meant to send, but what the source holds at the end, judged anew here by
 the contract's rules, one record after the other; nothing of Seqmark's engine is used for that.

@@ -1,4 +1,4 @@
-"""What is a disk that is full? A small one of its own, in memory, which the test fills and frees.
+"""A small disk in memory, which the test fills and frees.
 
 Linux and root only: elsewhere the test is skipped. A process of its own mounts it and waits for the end of its
 standard input: so it is unmounted also where the tests are killed.

@@ -1,4 +1,4 @@
-"""What do kill tests send? A stream that keeps coming, with duplicates, late records and spoilt ones.
+"""What kill tests send: a stream that keeps coming, with duplicates, late records and spoilt ones.
 
 What is meant by it does not matter: the source is judged anew at the end (see `tests.support.worker.crash`).
 """

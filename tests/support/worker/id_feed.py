@@ -1,4 +1,4 @@
-"""What do kill tests send in mode insert-id, and what must stand in the changelog afterwards?"""
+"""What kill tests send in mode insert-id, and what must stand in the changelog afterwards."""
 
 from __future__ import annotations
 

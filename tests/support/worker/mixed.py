@@ -1,4 +1,4 @@
-"""How are several pipelines of one application driven and compared? Feeds, ends of topics, and the truth."""
+"""Drives several pipelines of one application and compares them: feeds, ends of topics, and the truth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a test run a worker? As users do: a config file and a process of its own.
+"""Runs a worker as users do: a config file and a process of its own.
 
     config = new_config(broker.bootstrap_servers, tmp_path, partitions=2)
     produce(config.bootstrap_servers, config.source, [new(1), new(2)])

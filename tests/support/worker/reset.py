@@ -1,4 +1,4 @@
-"""How does a test reset a pipeline, and what does the changelog say of it then?
+"""Resets a pipeline, and reads what the changelog says of it then.
 
 ended = run_reset(config, "--to-offset", "0:12")     # as users do: a process of its own
 assert ended.lines == [{"pipeline": "p", "partition": 0, "from": 30, "to": 12, ...}]

@@ -1,4 +1,4 @@
-"""What must stand in the topics of a pipeline with ``route = "by-id"``?
+"""What must stand in the topics of a pipeline with ``route = "by-id"``.
 
 Nothing decides how records of different source partitions fall in between each other, so sink and receipts are
 not compared with one truth but with what holds of all: here for ids that do not expire within the test.

@@ -1,4 +1,4 @@
-"""How does one worker run answer many questions? Each test sends a few records to a partition of its own.
+"""Lets one worker run answer many questions: each test sends a few records to a partition of its own.
 
 State is per source partition, so stories in different partitions do not touch each other; all of a module's are
 judged by one worker, and each test looks at what became of its own records::
