@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from processor.reset.decide import PartitionStep, Target
-    from processor.reset.run import ResetResult
+    from processor.reset.state import ResetResult
     from schemas.config import Pipeline, Settings
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

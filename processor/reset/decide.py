@@ -66,7 +66,8 @@ class PartitionFacts:
         position: From the changelog; None where no worker has run.
         origin: Likewise; None also where the state is of before there were origins.
         lost: There is no position, but the group has committed an offset: a state that was here is gone.
-        spans_window: In mode insert-id: what is retained before the new place lasts for a window, or longer.
+        window_end_ms: In mode insert-id: where a window ends that begins with what is retained, if that lies
+            before the new place; else None.
         renewals_said: False where filters renew ids and nobody confirms them: an id that comes again in its own
             bucket is not written anew. By what is written it would be forgotten up to a bucket too soon.
     """
@@ -76,7 +77,7 @@ class PartitionFacts:
     position: Position | None
     origin: Origin | None
     lost: bool = False
-    spans_window: bool = False
+    window_end_ms: int | None = None
     renewals_said: bool = True
 
 
@@ -91,7 +92,7 @@ class PartitionStep:
         to_offset: Its position from now on.
         judge_from: The records from here to ``to_offset`` are judged, and their output is not written.
         known_from: The first source offset that the state knows afterwards.
-        written_anew: The state is written again even where nothing moves: it does not name the topics of now.
+        rewritten: The state is written again even where nothing moves: it does not name the topics of now.
     """
 
     partition: int
@@ -100,7 +101,7 @@ class PartitionStep:
     to_offset: int
     judge_from: int
     known_from: int
-    written_anew: bool = False
+    rewritten: bool = False
 
     @property
     def offsets(self) -> int:
@@ -110,7 +111,7 @@ class PartitionStep:
     @property
     def stays(self) -> bool:
         """Whether the partition is there already, with the state that it should have: nothing is written."""
-        return self.state is ResetState.KEPT and self.to_offset == self.from_offset and not self.written_anew
+        return self.state is ResetState.KEPT and self.to_offset == self.from_offset and not self.rewritten
 
 
 def wanted(target: ToEarliest | ToOffsets, starts: Mapping[int, int], topic: str) -> dict[int, int]:
@@ -174,7 +175,7 @@ def decide(number: int, known: PartitionFacts, to: int, definition: bytes, *, fo
     if to <= known_from:
         return PartitionStep(number, ResetState.EMPTY, before, to, to, to)
     if known.limits.start > known_from:
-        if not known.spans_window:
+        if known.window_end_ms is None:
             raise StopError(_gone(known, known_from, to))
         known_from = known.limits.start
     return PartitionStep(number, ResetState.RECOMPUTED, before, to, known_from, known_from)

@@ -465,8 +465,8 @@ MISTAKES = (
     ),
     Mistake(
         "a reset writes only what has changed of a state that it keeps",
-        "processor/reset/run.py",
-        "        judge.restate()\n",
+        "processor/reset/state.py",
+        "    judge.restate()\n",
         "",
         "tests/broker/commands/test_reset.py::test_a_kept_state_is_written_whole",
         broker=True,

@@ -97,7 +97,7 @@ def test_what_becomes_of_a_state_follows_from_where_it_goes(
 
 
 def test_ids_of_a_whole_window_are_enough_to_recompute_them() -> None:
-    assert decided(90, replace(limits(40), spans_window=True)) == PartitionStep(
+    assert decided(90, replace(limits(40), window_end_ms=1)) == PartitionStep(
         0, ResetState.RECOMPUTED, 100, 90, 40, 40
     )
     with pytest.raises(StopError, match="holds none before 40"):

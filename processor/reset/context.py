@@ -1,0 +1,99 @@
+"""Holds what all parts of a reset share: the pipeline, its topics and the connections to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from processor.errors import StopError
+from processor.judges.definition import definition
+from processor.kafka.changelog import ChangelogPartition
+from processor.kafka.client import TopicPartition
+from processor.kafka.group.readers import readers
+from processor.pipeline.hop_kinds import topics_for
+from processor.pipeline.hops import Hop
+from processor.wire.decode import Decoder
+
+if TYPE_CHECKING:
+    from processor.kafka.client import Client
+    from processor.kafka.topics.plan import ClusterView
+    from processor.pipeline.ports import Topics
+    from schemas.changelog.topic_ids import TopicIds
+    from schemas.config import Pipeline, Settings
+
+
+@dataclass(frozen=True)
+class ResetContext:
+    """One pipeline that is being reset.
+
+    Attributes:
+        settings: Of the pipeline alone; its topics exist and are right.
+        client: Connections to all its topics.
+        view: Those topics.
+        decoder: Shared by all that is read, one partition after the other.
+    """
+
+    settings: Settings
+    client: Client
+    view: ClusterView
+    decoder: Decoder = field(default_factory=Decoder)
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """The pipeline's config."""
+        (pipeline,) = self.settings.pipelines
+        return pipeline
+
+    @cached_property
+    def topics(self) -> Topics:
+        """Where it reads and writes."""
+        return topics_for(self.settings, Hop(self.pipeline), self.view)
+
+    @cached_property
+    def definition(self) -> bytes:
+        """What it judges by now."""
+        return definition(self.pipeline)
+
+    @property
+    def application(self) -> str:
+        """Whose state it is: the consumer group, too."""
+        return self.settings.worker.application_id
+
+    @property
+    def transaction_timeout_s(self) -> float:
+        """How long a worker's transaction can stay open."""
+        return self.settings.worker.transaction_timeout_ms / 1000
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the source has."""
+        return self.view[self.topics.source].partitions
+
+    def source(self, number: int) -> TopicPartition:
+        """Return a partition of the source."""
+        return TopicPartition(self.topics.source, number)
+
+    def changelog(self, number: int) -> ChangelogPartition:
+        """Return a partition of the changelog."""
+        return ChangelogPartition(self.client, self.decoder, self.topics.changelog, number)
+
+    def topics_now(self) -> TopicIds:
+        """Return which topics there are now."""
+        return self.topics.identified(self.client.ids)
+
+    async def require_stopped(self) -> None:
+        """Look whether nobody in the group reads the source.
+
+        Raises:
+            StopError: Somebody does.
+        """
+        source = self.topics.source
+        found = await readers(self.client, self.application, source)
+        if found:
+            names = "; ".join(map(str, found))
+            raise StopError(
+                f"pipeline {self.pipeline.name} is not stopped: of the group {self.application}, {names} "
+                f"read{'s' if len(found) == 1 else ''} {source}. Stop its workers first; one that was killed, "
+                "or that has a group_instance_id, counts until its session_timeout_ms is over"
+            )

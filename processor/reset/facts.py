@@ -1,0 +1,112 @@
+"""Finds out what is known of a partition before it is reset."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from processor.errors import StopError, reset_command
+from processor.judges.factory import renewals_said
+from processor.kafka.source_identity import check_same_source
+from processor.kafka.topics.ensure import is_compacted
+from processor.reset.decide import PartitionFacts, begin
+from processor.reset.records import window_end_ms
+from processor.state.belonging import SEE, require_own
+from processor.state.changelog_head import ChangelogHead, read_head
+from processor.state.restore import settled
+from schemas.config import InsertIdDedup
+
+if TYPE_CHECKING:
+    from processor.kafka.client import TopicPartition
+    from processor.kafka.offsets import Bounds
+    from processor.reset.context import ResetContext
+    from processor.reset.fences import SlotFences
+    from schemas.changelog.position import Position
+
+
+async def learn(
+    context: ResetContext,
+    fences: SlotFences | None,
+    limits: Bounds,
+    number: int,
+    to: int,
+    *,
+    has_offset: bool,
+) -> PartitionFacts:
+    """Return what is known of partition ``number``, which shall go to offset ``to``.
+
+    Args:
+        context: Of the reset.
+        fences: Fences who wrote the state, so that it cannot change any more; None: it may.
+        limits: Bounds of the source partition.
+        number: Its number.
+        to: Where it shall go.
+        has_offset: The group has committed an offset of it.
+    """
+    head = await _head(context, fences, number)
+    lost = head.position is None and has_offset
+    if _is_part(context, head):
+        head, lost = ChangelogHead(), True
+    tp = context.source(number)
+    said = renewals_said(context.pipeline)
+    facts = PartitionFacts(f"{tp.topic}:{number}", limits, *head, lost, renewals_said=said)
+    if limits.start > begin(facts):
+        facts = replace(facts, window_end_ms=await _window_end_ms(context, tp, limits.start, to))
+    return facts
+
+
+async def _head(context: ResetContext, fences: SlotFences | None, number: int) -> ChangelogHead:
+    """Return position and origin; with ``fences`` after whoever wrote them is fenced and done."""
+    changelog = context.changelog(number)
+    limits = await changelog.bounds()
+    head = await read_head(changelog, limits.start, limits.stable)
+    if head.position is not None:
+        require_own(head.position, context.application, context.pipeline.name, changelog.name)
+    if fences is None:
+        return head
+    if head.position is not None:
+        await fences.fence_former(number, head.position.slots)
+    settling = await settled(changelog, context.transaction_timeout_s)
+    return await read_head(changelog, limits.stable, settling.stable, head)
+
+
+def _is_part(context: ResetContext, head: ChangelogHead) -> bool:
+    """Whether a changelog has a part of a state: created again under a worker without transactions."""
+    now = context.topics_now()
+    other = head.position is not None and head.position.topics.changelog.made_anew(now.changelog)
+    return other and head.origin is None
+
+
+async def _window_end_ms(context: ResetContext, tp: TopicPartition, start: int, to: int) -> int | None:
+    """Return where a window ends that begins at ``start``; None where the records before ``to`` end sooner."""
+    dedup = context.pipeline.dedup
+    # By arrival they are all of now.
+    if not isinstance(dedup, InsertIdDedup) or dedup.time == "arrival" or start >= to:
+        return None
+    return await window_end_ms(context.client, context.decoder, tp, (start, to), dedup.window)
+
+
+def names_now(context: ResetContext, position: Position | None) -> bool:
+    """Whether a position names the topics that there are now, and whose it is."""
+    if position is None:
+        return False
+    return position.topics.kept(context.topics_now()) == position.topics and bool(position.application)
+
+
+async def require_same_source(context: ResetContext, tp: TopicPartition, facts: PartitionFacts) -> None:
+    """Look whether the source is still the one that the state was made from.
+
+    Raises:
+        StopError: It is another, or has lost its end.
+    """
+    position = facts.position
+    if position is None:
+        return
+    if position.topics.source.is_other(context.topics_now().source):
+        raise StopError(
+            f"{facts.name}: topic {tp.topic} was deleted and made anew, or is another than the one that the "
+            "state was made from: nothing of it can be kept. Begin it with an empty state: "
+            f"{reset_command(context.pipeline.name, '--to-earliest')}; {SEE}"
+        )
+    compacted = is_compacted(context.view, tp.topic)
+    await check_same_source(context.client, tp, position, facts.limits, compacted=compacted)

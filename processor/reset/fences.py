@@ -1,0 +1,72 @@
+"""Takes the transactional ids of the slots that are reset, so that nobody else can write."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from processor.kafka.client import Client, TopicPartition
+from processor.kafka.options import client_options
+from processor.kafka.transactions.coordinator import TransactionTimeoutError
+from processor.kafka.transactions.producer import Producer, transactional_id
+
+if TYPE_CHECKING:
+    from processor.reset.context import ResetContext
+
+TIMEOUT_MS = 900_000
+"""A transaction holds the whole state, which may be gigabytes: as long as brokers allow by default
+(transaction.max.timeout.ms), and the worker's own time-out where one allows less."""
+DEADLINE_S = 60.0
+"""For each request, and for each 8 MiB of state."""
+
+
+class SlotFences:
+    """The producers of a pipeline's slots, each with its slot's transactional id.
+
+    Args:
+        context: Of the reset.
+    """
+
+    def __init__(self, context: ResetContext) -> None:
+        self._context = context
+        self._producers: dict[int, Producer] = {}
+
+    async def fence(self, slot: int) -> None:
+        """Take the id of a slot and hold it."""
+        self._producers[slot] = await self._taken(slot, self._context.settings.worker.slots)
+
+    async def fence_former(self, number: int, slots: int) -> None:
+        """Fence who wrote the state of a partition with another number of slots: the id for it is another."""
+        if slots not in {0, self._context.settings.worker.slots}:
+            await (await self._taken(number % slots, slots)).close()
+
+    def producer(self, slot: int) -> Producer:
+        """Return who writes for a slot that has been fenced."""
+        return self._producers[slot]
+
+    async def close(self) -> None:
+        """Abort what is open and give the ids back."""
+        for producer in self._producers.values():
+            await producer.abort()
+            await producer.close()
+
+    async def _taken(self, slot: int, slots: int) -> Producer:
+        context = self._context
+        identity = transactional_id(context.application, context.pipeline.name, slot, slots)
+        # All partitions of the slot, also those that are not reset: its id has written to them.
+        numbers = range(slot, context.partitions, slots)
+        written = [TopicPartition(*each) for each in context.topics.written_from(numbers)]
+        try:
+            return await self._taken_for(identity, written, TIMEOUT_MS)
+        except TransactionTimeoutError:
+            return await self._taken_for(identity, written, context.settings.worker.transaction_timeout_ms)
+
+    async def _taken_for(self, identity: str, written: list[TopicPartition], timeout_ms: int) -> Producer:
+        options = client_options(self._context.settings.kafka)
+        client = await Client.open(options, f"{identity}-reset", self._context.topics.written)
+        producer = Producer(client, identity, timeout_ms, min(DEADLINE_S, 0.8 * timeout_ms / 1000))
+        try:
+            await producer.fence(written)
+        except BaseException:
+            await producer.close()
+            raise
+        return producer
