@@ -130,7 +130,7 @@ def _for_people(reports: list[VerifyReport], seconds: float) -> None:
         if report.judged_from > report.start:
             click.echo(
                 f"{report.pipeline} {report.partition}: verdicts are proved from offset {report.judged_from} "
-                "on; before it what the clock read is not known any more, and receipts were believed"
+                "on; before it what the clock read is no longer known, and receipts were trusted"
             )
     for report in reports:
         if report.unjudged:

@@ -1,7 +1,7 @@
-"""Is what stands in a pipeline's topics what must stand there? The certificate of `seqmark verify`.
+"""The certificate of `seqmark verify`: what stands in a pipeline's topics is what must stand there.
 
 `partition` judges a source partition again and hands each record to what checks the topic it must be in:
-`sink`, `receipts`, `quarantine`; `by_word` helps where not all can be judged again. Those compare in order, and
-find out by `align` what a difference is. None of them knows Kafka: they read a `tape`. `limits` and `reading`
-say what is to be compared and bring it, `run` does it for all partitions.
+`sink`, `receipts`, `quarantine`; `unproved` helps where not all can be judged again. Those compare in order,
+and find out by `align` what a difference is. None of them knows Kafka: they read by a `cursor`. `span` says
+what to compare, `streams` brings it, and `certificate` does it for all partitions.
 """

@@ -1,6 +1,6 @@
-"""Where two sequences differ, what is it: missing, too much, out of order, or changed?
+"""Says how two sequences differ: missing, surplus, out of order, or changed.
 
-What must be there (``expected``) and what is there (``found``) are both looked at some thousand lines ahead,
+Both what must be there (``expected``) and what is there (``found``) are looked at some thousand records ahead,
 and no further: whatever stands in a topic, memory and time stay bounded. While the heads of both agree nothing
 is looked ahead at all. Where they differ::
 
@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 
     from processor.engine.batch.columns import Columns
     from processor.verify.cursor import Cursor
+    from processor.verify.recent import RecentRecords
     from processor.verify.report import VerifyReport
 
 LOOK_AHEAD = 4_096
-"""Lines of each side. A line is some 400 bytes: 3 MB for both."""
+"""Records of each side. One is about 400 bytes: 3 MB for both."""
 LOOK_AHEAD_BYTES = 8 * 1024 * 1024
-"""Of content that lines carry."""
+"""Of content that the records of a side carry."""
 
 
 class AlignedRecord(NamedTuple):
@@ -41,9 +42,9 @@ class AlignedRecord(NamedTuple):
 
     Attributes:
         offset: In the source where it is expected, in its own topic where it is found.
-        key: What tells it from others.
+        key: Identifies it.
         content: What else is compared.
-        size_bytes: What that takes.
+        size_bytes: Of the content.
     """
 
     offset: int
@@ -61,69 +62,71 @@ class Advance(Enum):
 
 
 class Window:
-    """Lines in order, found by key."""
+    """Records in order, found by key."""
 
     def __init__(self) -> None:
-        self._lines: deque[AlignedRecord] = deque()
-        self._places: dict[Hashable, deque[int]] = defaultdict(deque)
+        self._records: deque[AlignedRecord] = deque()
+        self._indices: dict[Hashable, deque[int]] = defaultdict(deque)
         self._gone = 0
         self.size_bytes = 0
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return len(self._records)
 
     def __iter__(self) -> Iterator[AlignedRecord]:
-        return iter(self._lines)
+        return iter(self._records)
 
     @property
     def head(self) -> AlignedRecord:
-        """The first line."""
-        return self._lines[0]
+        """The first record."""
+        return self._records[0]
 
     @property
     def last(self) -> AlignedRecord:
-        """The last line."""
-        return self._lines[-1]
+        """The last record."""
+        return self._records[-1]
 
-    def extend(self, lines: Iterable[AlignedRecord]) -> None:
-        """Append lines."""
-        for line in lines:
-            self._places[line.key].append(self._gone + len(self._lines))
-            self._lines.append(line)
-            self.size_bytes += line.size_bytes
+    def extend(self, records: Iterable[AlignedRecord]) -> None:
+        """Append records."""
+        for record in records:
+            self._indices[record.key].append(self._gone + len(self._records))
+            self._records.append(record)
+            self.size_bytes += record.size_bytes
 
     def pop(self) -> AlignedRecord:
-        """Take the first line."""
-        line = self._lines.popleft()
+        """Take the first record."""
+        record = self._records.popleft()
         self._gone += 1
-        self.size_bytes -= line.size_bytes
-        places = self._places[line.key]
-        places.popleft()
-        if not places:
-            del self._places[line.key]
-        return line
+        self.size_bytes -= record.size_bytes
+        indices = self._indices[record.key]
+        indices.popleft()
+        if not indices:
+            del self._indices[record.key]
+        return record
 
     def find(self, key: Hashable) -> int | None:
-        """Return how many lines stand before the first with this key; None where there is none."""
-        places = self._places.get(key)
-        return places[0] - self._gone if places else None
+        """Return how many records stand before the first with this key; None where there is none."""
+        indices = self._indices.get(key)
+        return indices[0] - self._gone if indices else None
 
     def at(self, index: int) -> AlignedRecord:
-        """Return a line by its place."""
-        return self._lines[index]
+        """Return a record by how many stand before it."""
+        return self._records[index]
 
 
 class Aligner(ABC):
-    """Compares what is expected with a tape, line by line.
+    """Compares what is expected with a topic, record by record.
 
     Args:
-        tape: What is there.
+        cursor: In the topic.
         report: Where violations go.
+        recent: The source near here.
     """
 
-    def __init__(self, tape: Cursor, report: VerifyReport) -> None:
-        self.tape = tape
+    def __init__(self, cursor: Cursor, report: VerifyReport, recent: RecentRecords) -> None:
+        self.cursor = cursor
         self.report = report
+        self.recent = recent
         self.expected = Window()
         self.found = Window()
         self._early: Counter[Hashable] = Counter()
@@ -135,38 +138,38 @@ class Aligner(ABC):
         return not (self.expected or self.found or self._early or self._late)
 
     @abstractmethod
-    def lines(self, columns: Columns, start: int, stop: int) -> Iterable[AlignedRecord]:
-        """Read rows of the tape."""
+    def read(self, columns: Columns, start: int, stop: int) -> Iterable[AlignedRecord]:
+        """Read rows of the topic."""
 
     @abstractmethod
     def count(self, records: int) -> None:
-        """Count records of the tape as compared."""
+        """Count records of the topic as compared."""
 
     @abstractmethod
     def same(self, expected: AlignedRecord, found: AlignedRecord) -> None:
-        """Compare two lines with the same key."""
+        """Compare two records with the same key."""
 
     @abstractmethod
     def missing(self, expected: AlignedRecord) -> None:
-        """Tell of a line that is not there."""
+        """Report a record that is not there."""
 
     @abstractmethod
     def surplus(self, found: AlignedRecord) -> None:
-        """Tell of a line that is not expected."""
+        """Report a record that is not expected."""
 
     @abstractmethod
     def neither(self, expected: AlignedRecord, found: AlignedRecord) -> Advance:
-        """Tell what it is where neither head is to be found on the other side."""
+        """Report what it is where neither head is on the other side; say which of them is done with."""
 
     async def match(self, columns: Columns, rows: NDArray[np.int64]) -> int:
         """Compare ``rows`` with what comes next until something differs or ends; returns how many agree."""
         at = 0
-        while at < rows.size and await self.tape.ready(wait=True):
-            other = self.tape.columns
+        while at < rows.size and await self.cursor.ready(wait=True):
+            other = self.cursor.columns
             assert other is not None  # noqa: S101 - it is ready
-            left = self.tape.left
-            run = equal_run(columns, rows[at:], other, self.tape.row)
-            self.tape.take(run)
+            left = self.cursor.left
+            run = equal_run(columns, rows[at:], other, self.cursor.row)
+            self.cursor.take(run)
             self.count(run)
             at += run
             if run < left and at < rows.size:
@@ -174,7 +177,7 @@ class Aligner(ABC):
         return at
 
     async def settle(self, *, final: bool) -> None:
-        """Compare as far as what is expected can be told from what may come later.
+        """Compare as far as nothing that may come later can change the outcome.
 
         Args:
             final: Nothing more is expected up to the committed position.
@@ -203,43 +206,60 @@ class Aligner(ABC):
                 self._differ(expected, found)
 
     async def exhausted(self) -> bool:
-        """Whether all records below the tape's floor are explained."""
+        """Whether all records below the stream's floor are explained."""
         if self.found:
-            return self.found.head.offset >= self.tape.floor
-        return not await self.tape.ready(wait=False) or self.tape.offset >= self.tape.floor
+            return self.found.head.offset >= self.cursor.floor
+        return not await self.cursor.ready(wait=False) or self.cursor.offset >= self.cursor.floor
 
     async def finish(self) -> None:
-        """Tell of what is left on the tape; nothing explains it."""
+        """Report what is left in the topic; nothing explains it."""
         await self.settle(final=True)
         while not await self.exhausted():
             if self.report.given_up:
                 await self._count_rest()
                 return
             await self._fill(1, wait=False)
-            line = self.found.head
+            found = self.found.head
             self._drop_found()
-            if not self._strike(self._late, line.key):
-                self.surplus(line)
+            if not self._strike(self._late, found.key):
+                self.surplus(found)
 
     async def _count_rest(self) -> None:
         while self.found:
             self._drop_found()
-        while await self.tape.ready(wait=False) and self.tape.offset < self.tape.floor:
-            rows = self.tape.left
+        while await self.cursor.ready(wait=False) and self.cursor.offset < self.cursor.floor:
+            rows = self.cursor.left
             self.count(rows)
-            self.tape.take(rows)
+            self.cursor.take(rows)
+
+    async def _fill_beyond(self, offset: int, records: int) -> None:
+        """Look ahead until a record of the source behind ``offset`` is named, or ``records`` and some more."""
+        while len(self.found) < records + LOOK_AHEAD:
+            if self.found and isinstance(self.found.last.key, int) and self.found.last.key > offset:
+                return
+            before = len(self.found)
+            # Where the topic has no more, that is asked for only once: see `Stream.next`.
+            await self._fill(before + 64, wait=True)
+            if len(self.found) == before:
+                return
+
+    def _place(self) -> str:
+        """Return where the next record of the topic stands, for people."""
+        if self.found:
+            return f"{self.cursor.name}:{self.found.head.offset}"
+        return f"the end of {self.cursor.name}"
 
     async def _fill(self, most: int, *, wait: bool) -> bool:
-        """Look ahead until there are ``most`` lines found, or no more; False where there is none at all."""
+        """Look ahead until ``most`` records are found, or no more; False where there is none at all."""
         while len(self.found) < most and self.found.size_bytes < LOOK_AHEAD_BYTES:
-            if not await self.tape.ready(wait=wait):
+            if not await self.cursor.ready(wait=wait):
                 break
-            columns, row = self.tape.columns, self.tape.row
+            columns, row = self.cursor.columns, self.cursor.row
             assert columns is not None  # noqa: S101 - it is ready
-            # A few at a time: lines may carry a record's content.
-            rows = min(self.tape.left, most - len(self.found), 256)
-            self.found.extend(self.lines(columns, row, row + rows))
-            self.tape.take(rows)
+            # A few at a time: they may carry a record's content.
+            rows = min(self.cursor.left, most - len(self.found), 256)
+            self.found.extend(self.read(columns, row, row + rows))
+            self.cursor.take(rows)
         return bool(self.found)
 
     def _drop_found(self) -> None:
@@ -280,5 +300,5 @@ class Aligner(ABC):
                 self._drop_found()
 
     def _reordered(self, expected: AlignedRecord, found: AlignedRecord, where: str) -> None:
-        detail = f"stands at {self.tape.name}:{found.offset}, {where} than its place in the source's order"
+        detail = f"stands at {self.cursor.name}:{found.offset}, {where} than its place in the source's order"
         self.report.add(Rule.REORDERED, expected.offset, detail)

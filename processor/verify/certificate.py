@@ -1,7 +1,7 @@
-"""How are all partitions of some pipelines proved?
+"""Proves all partitions of some pipelines, two at a time.
 
-Two at a time: while one waits for its bytes the other is compared. Each has its own connections and buffers, so
-that memory does not grow with the number of partitions.
+While one waits for its bytes the other is compared. Each has its own connections and buffers, so that memory
+does not grow with the number of partitions.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ class Certificate:
             self._work += [(pipeline, number, changelog if number < there else None) for number in numbers]
             # Partitions are added to the outputs first; nobody writes to them before the source has them, too.
             # Where pipelines share one, another's source may have them.
-            everybodys = [topic for each in self._settings.pipelines for topic in _outputs(each)]
+            everybodys = [topic for each in self._settings.pipelines for topic in each.outputs]
             self._beyond += [
                 TopicPartition(topic, number)
-                for topic in _outputs(pipeline)
+                for topic in pipeline.outputs
                 if everybodys.count(topic) == 1
                 for number in range(len(numbers), view[topic].partitions)
             ]
@@ -81,7 +81,7 @@ class Certificate:
 
     def _topics(self) -> Iterator[str]:
         for pipeline in self._pipelines:
-            yield from _outputs(pipeline)
+            yield from pipeline.outputs
             yield pipeline.source
             yield changelog_topic(self._settings, pipeline)
 
@@ -103,7 +103,7 @@ class Certificate:
         return sum(max(0, known.get(tp, limits[tp].stable) - limits[tp].start) for tp in sources)
 
     async def _connect(self) -> Client:
-        topics = {topic for pipeline in self._pipelines for topic in (pipeline.source, *_outputs(pipeline))}
+        topics = {topic for pipeline in self._pipelines for topic in (pipeline.source, *pipeline.outputs)}
         topics |= {changelog for _, _, changelog in self._work if changelog is not None}
         try:
             return await Client.open(self._options, CLIENT_ID, topics)
@@ -167,7 +167,7 @@ class Certificate:
             topic: OutputStream(
                 client, decoder, TopicPartition(topic, partition), *span.outputs[topic], shared.get(topic)
             )
-            for topic, decoder in zip(_outputs(pipeline), decoders[1:], strict=False)
+            for topic, decoder in zip(pipeline.outputs, decoders[1:], strict=False)
         }
         outputs = Outputs(
             streams[pipeline.sink],
@@ -175,7 +175,7 @@ class Certificate:
             streams[pipeline.quarantine] if pipeline.quarantine else None,
             span.receipts_begin_late,
         )
-        clock = None if span.recording is None else span.recording.clock
+        clock = None if span.history is None else span.history.clock
         check = PartitionCheck(pipeline, outputs, report, clock, span.clock_known)
         if span.known_from < span.start:
             await _learn(client, decoders[0], pipeline, span, check)
@@ -194,7 +194,7 @@ class Certificate:
             further = await moved_on(client, self._group, source, report.stop)
             if further is None:
                 break
-            if span.recording is not None and not await span.recording.reach(further, PATIENCE_S):
+            if span.history is not None and not await span.history.reach(further, PATIENCE_S):
                 raise StopError(
                     f"{source.topic}:{partition}: offset {further} is committed, and what the partition's "
                     "clock read up to there does not come to be seen in the changelog. Run it again"
@@ -226,21 +226,17 @@ async def _learn(
             check.learn(columns)
 
 
-def _outputs(pipeline: Pipeline) -> list[str]:
-    return [topic for topic in (pipeline.sink, pipeline.duplicates, pipeline.quarantine) if topic is not None]
-
-
 def _require_topics(pipelines: Sequence[Pipeline], view: ClusterView) -> None:
     wrong = []
     for pipeline in pipelines:
-        missing = [topic for topic in (pipeline.source, *_outputs(pipeline)) if topic not in view]
+        missing = [topic for topic in (pipeline.source, *pipeline.outputs) if topic not in view]
         wrong += [f"{topic}: there is no such topic (pipeline {pipeline.name})" for topic in missing]
         if missing:
             continue
         number = view[pipeline.source].partitions
         wrong += [
             f"{topic}: has {view[topic].partitions} partitions, its source {pipeline.source} has {number}"
-            for topic in _outputs(pipeline)
+            for topic in pipeline.outputs
             if view[topic].partitions < number
         ]
     if wrong:

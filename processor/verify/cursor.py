@@ -1,6 +1,6 @@
-"""What comes next in a topic that is compared?
+"""Reads a topic that is compared, forwards only, a piece at a time.
 
-A `Cursor` is read forwards only, a piece at a time; rows that were taken are gone with the next piece.
+Rows that were taken are gone with the next piece.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Stream(Protocol):
-    """Where the pieces of a tape come from; `processor.verify.streams.OutputStream` is one.
+    """Where the pieces of a topic come from; `processor.verify.streams.OutputStream` is one.
 
     Attributes:
         name: ``topic:partition``, for messages.
@@ -33,7 +33,7 @@ class Stream(Protocol):
 
 
 class Cursor:
-    """A cursor on a `Stream`.
+    """A place in a `Stream`.
 
     Attributes:
         columns: The present piece; None before the first.
@@ -52,7 +52,7 @@ class Cursor:
 
     @property
     def floor(self) -> int:
-        """See `Stream`."""
+        """The floor of its stream."""
         return self._stream.floor
 
     @property

@@ -1,6 +1,6 @@
-"""How is one partition proved? The engine judges its source once more, and every record is looked for.
+"""Proves one partition: the engine judges its source again, and every record is looked for.
 
-The judge is a fresh one: what it says rests on the source alone, not on any state that a worker has kept.
+The judge is a new one: its verdicts rest on the source alone, not on any state that a worker has kept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from processor.verify.sink import SinkCheck
 from processor.verify.unproved import ROWS, TrustedReceipts
 from processor.wire.quarantine import mark_named
 from processor.wire.receipts import id_receipt_text, receipt_text
-from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,15 +34,13 @@ if TYPE_CHECKING:
     from processor.engine.ids.recorded_clock import PartitionClock
     from processor.engine.receipts import Grounds
     from processor.judges.evidence import IdEvidence, Judgement
-    from processor.judges.judge import Judge
     from processor.verify.align import Aligner
     from processor.verify.cursor import Stream
     from processor.verify.report import VerifyReport
-    from schemas.config import Pipeline
+    from schemas.config import InsertIdDedup, Pipeline
 
 MOST_ROWS = 65_536
-"""Rows that are judged and compared at a time, whatever a piece holds: bounds what is held a row."""
-
+"""Rows that are judged and compared at a time, whatever a piece holds: bounds what is held per row."""
 
 ABSORBED_RECORDS = 16_384
 """Records of which ids are held as a transaction's, before they are packed into pages."""
@@ -87,33 +84,35 @@ class PartitionCheck:
         known: tuple[int, int] | None = None,
     ) -> None:
         self.partition = report.partition
-        self._judge = _fresh_judge(pipeline, clock, report.partition)
-        self._by_word: TrustedReceipts | None = None
-        if known is not None and isinstance(pipeline.dedup, InsertIdDedup):
-            assert isinstance(self._judge, ExactIds)  # noqa: S101 - in this mode it is
-            self._by_word = TrustedReceipts(self._judge, *known, pipeline.dedup.window)
+        source = f"{pipeline.source}:{report.partition}"
+        self._unproved: TrustedReceipts | None = None
+        dedup = pipeline.id_dedup
+        if dedup is None:
+            self._judge = make_judge(pipeline)
+        else:
+            self._judge = judge = _id_judge(dedup, clock, source)
+            if known is not None:
+                self._unproved = TrustedReceipts(judge, *known, dedup.window)
         self._report = report
-        self._history = RecentRecords()
+        self._recent = RecentRecords()
         self._too_large: set[tuple[int, int]] = set()
-        self._sink = SinkCheck(Cursor(outputs.sink), report, self._history)
+        self._sink = SinkCheck(Cursor(outputs.sink), report, self._recent)
         self._receipts: ReceiptCheck | None = None
         self._quarantine: QuarantineCheck | None = None
         self._all: list[Aligner] = [self._sink]
         if outputs.duplicates is not None:
-            of_ids = isinstance(pipeline.dedup, InsertIdDedup)
-            make_text = id_receipt_text if of_ids else receipt_text
+            make_text = receipt_text if dedup is None else id_receipt_text
             text = make_text(pipeline.name, pipeline.source, report.partition)
             self._receipts = ReceiptCheck(
                 Cursor(outputs.duplicates),
                 report,
-                self._history,
+                self._recent,
                 text,
                 begins_late=outputs.receipts_begin_late,
             )
             self._all.append(self._receipts)
         if outputs.quarantine is not None:
-            source = f"{pipeline.source}:{report.partition}"
-            self._quarantine = QuarantineCheck(Cursor(outputs.quarantine), report, self._history, source)
+            self._quarantine = QuarantineCheck(Cursor(outputs.quarantine), report, self._recent, source)
             self._all.append(self._quarantine)
 
     def recall(self, columns: Columns) -> None:
@@ -125,17 +124,17 @@ class PartitionCheck:
         """Judge source records that the state only remembers: those before a reset. Call `recall` before."""
         evidence = self._judge.extract(columns)
         mark_named(columns, self._too_large, evidence.fault, Fault.TOO_LARGE)
-        if self._by_word is not None:
-            self._by_word.pass_over(evidence)
+        if self._unproved is not None:
+            self._unproved.pass_over(evidence)
             return
         self._judge.judge(evidence)
-        self._forget()
+        self._judge.absorb(ABSORBED_RECORDS)
 
     async def take(self, columns: Columns) -> None:
         """Judge source records, the next ones in offset order, and look for each."""
         start = 0
         while start < len(columns):
-            stop = min(start + (MOST_ROWS if self._by_word is None else ROWS), len(columns))
+            stop = min(start + (MOST_ROWS if self._unproved is None else ROWS), len(columns))
             await self._take(columns.rows(start, stop))
             start = stop
 
@@ -146,30 +145,26 @@ class PartitionCheck:
         evidence = self._judge.extract(columns)
         if self._quarantine is not None:
             evidence.fault[await self._quarantine.too_large(columns)] = Fault.TOO_LARGE
-        if self._by_word is not None:
-            judged = await self._believed(self._by_word, columns, evidence)
+        if self._unproved is not None:
+            judged = await self._trusted(self._unproved, columns, evidence)
         else:
             judged = self._judge.judge(evidence)
-            self._forget()
-        self._history.begin(columns, judged.verdict)
+            self._judge.absorb(ABSORBED_RECORDS)
+        self._recent.begin(columns, judged.verdict)
         await self._sink.expect(columns, np.flatnonzero(judged.verdict == Verdict.PASS))
         await self._dropped(columns, judged, judged.grounds())
         await self._unjudged(columns, judged, evidence.fault)
-        self._history.end(even=all(check.even for check in self._all))
+        self._recent.end(even=all(check.even for check in self._all))
 
-    async def _believed(self, by_word: TrustedReceipts, columns: Columns, evidence: IdEvidence) -> Judgement:
+    async def _trusted(self, receipts: TrustedReceipts, columns: Columns, evidence: IdEvidence) -> Judgement:
         assert self._receipts is not None  # noqa: S101 - see `known`
-        before = by_word.believed
-        judged = by_word.judge(evidence, await self._receipts.words(columns))
-        self._report.unproved += by_word.believed - before
+        before = receipts.trusted
+        judged = receipts.judge(evidence, await self._receipts.claims(columns))
+        self._report.unproved += receipts.trusted - before
         self._report.judged_from = int(columns.offset[-1]) + 1
-        if by_word.over:
-            self._by_word = None
+        if receipts.over:
+            self._unproved = None
         return judged
-
-    def _forget(self) -> None:
-        """Tell the judge that nothing has to be written down: there is no changelog and no local state here."""
-        self._judge.absorb(ABSORBED_RECORDS)
 
     async def _dropped(self, columns: Columns, judged: Judgement, grounds: Grounds | IdGrounds) -> None:
         rows = np.flatnonzero((judged.verdict == Verdict.DUPLICATE) | (judged.verdict == Verdict.LATE))
@@ -200,20 +195,14 @@ class PartitionCheck:
         return not self._report.given_up and all([await check.exhausted() for check in self._all])
 
     async def finish(self) -> None:
-        """Tell of what nothing explains."""
+        """Report what nothing explains."""
         for check in self._all:
             await check.finish()
 
 
-def _fresh_judge(pipeline: Pipeline, clock: PartitionClock | None, number: int) -> Judge:
-    """Return a judge that knows nothing yet.
-
-    Ids are judged by the exact backend, whichever the worker has: one that confirms says the same.
-    """
-    if not isinstance(pipeline.dedup, InsertIdDedup):
-        return make_judge(pipeline)
-    # Of `arrival` something is always known, see `processor.verify.span`.
-    name = f"{pipeline.source}:{number}"
-    judge = ExactIds(pipeline.dedup, recorded=clock or InferredClock(name, pipeline.dedup.max_ahead))
+def _id_judge(dedup: InsertIdDedup, clock: PartitionClock | None, source: str) -> ExactIds:
+    """Return a judge of ids that knows none yet: of the exact backend, for one that confirms says the same."""
+    # With time = "arrival" something is always known, see `processor.verify.span`.
+    judge = ExactIds(dedup, recorded=clock or InferredClock(source, dedup.max_ahead))
     judge.load(Table(MemoryStore(), judge.log))
     return judge

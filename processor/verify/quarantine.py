@@ -1,7 +1,7 @@
-"""Does the quarantine hold exactly what cannot be judged, as it came, with the right code?
+"""Compares what cannot be judged with the quarantine: exactly that, as it came, with the right code.
 
-Its records say themselves which source record they are, so they are told apart by that. There are few of them:
-each is read one by one, and its parts are compared by a digest.
+Its records say which source record they are, and that identifies them. There are few: each is read by itself,
+and its parts are compared by a digest.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
 from processor.engine.verdict import Fault
 from processor.verify.align import LOOK_AHEAD, Advance, AlignedRecord, Aligner
@@ -48,32 +49,23 @@ class QuarantineCheck(Aligner):
     """Compares what cannot be judged with the quarantine.
 
     Args:
-        tape: The quarantine.
+        cursor: In the quarantine.
         report: Where violations go.
-        history: The source near here.
+        recent: The source near here.
         source: ``topic:partition`` of the source.
     """
 
-    def __init__(self, tape: Cursor, report: VerifyReport, history: RecentRecords, source: str) -> None:
-        super().__init__(tape, report)
-        self._history = history
+    def __init__(self, cursor: Cursor, report: VerifyReport, recent: RecentRecords, source: str) -> None:
+        super().__init__(cursor, report, recent)
         self._source = source
 
     async def too_large(self, columns: Columns) -> NDArray[np.int64]:
         """Return the rows that the quarantine says were too large for the sink.
 
-        Which they were depends on what the sink took then, so its word is taken: none is lost there, for each
-        still has to be in the quarantine as it came.
+        Which they were depends on what the sink took then, so the quarantine is trusted: nothing can be lost by
+        that, for each still has to be in it as it came.
         """
-        last = int(columns.offset[-1])
-        while len(self.found) < len(columns) + LOOK_AHEAD:
-            if self.found and isinstance(self.found.last.key, int) and self.found.last.key > last:
-                break
-            before = len(self.found)
-            # Where the quarantine has no more, that is asked for only once: see `Stream.next`.
-            await self._fill(before + 64, wait=True)
-            if len(self.found) == before:
-                break
+        await self._fill_beyond(int(columns.offset[-1]), len(columns))
         return np.flatnonzero(np.isin(columns.offset, np.array(_too_large(self.found), np.int64)))
 
     def called_too_large(self, columns: Columns) -> list[tuple[int, int]]:
@@ -93,8 +85,8 @@ class QuarantineCheck(Aligner):
             )
             await self.settle(final=False)
 
-    def lines(self, columns: Columns, start: int, stop: int) -> Iterator[AlignedRecord]:
-        """See `Aligner.lines`."""
+    @override
+    def read(self, columns: Columns, start: int, stop: int) -> Iterator[AlignedRecord]:
         for row in range(start, stop):
             offset = int(columns.offset[row])
             key, value, timestamp, headers = read_record(columns, row)
@@ -111,12 +103,12 @@ class QuarantineCheck(Aligner):
             held = _held(_text(code), key, value, timestamp, headers[: -len(OURS)], problem)
             yield AlignedRecord(offset, ("unreadable", offset) if where is None else where, held)
 
+    @override
     def count(self, records: int) -> None:
-        """See `Aligner.count`."""
         self.report.quarantine += records
 
+    @override
     def same(self, expected: AlignedRecord, found: AlignedRecord) -> None:
-        """See `Aligner.same`."""
         right, held = expected.content, found.content
         wrong = [f"{part} differs" for part in right.parts if right.parts[part] != held.parts.get(part)]
         if held.code != right.code:
@@ -124,22 +116,22 @@ class QuarantineCheck(Aligner):
         if held.problem:
             wrong = [held.problem]
         if wrong:
-            detail = f"the record at {self.tape.name}:{found.offset} is wrong: {'; '.join(wrong)}"
+            detail = f"the record at {self.cursor.name}:{found.offset} is wrong: {'; '.join(wrong)}"
             self.report.add(Rule.QUARANTINE_WRONG, expected.offset, detail)
 
+    @override
     def missing(self, expected: AlignedRecord) -> None:
-        """See `Aligner.missing`."""
-        place = f"{self.tape.name}:{self.found.head.offset}" if self.found else f"the end of {self.tape.name}"
-        detail = f"cannot be judged ({expected.content.code}), and is not in quarantine; missed before {place}"
+        code = expected.content.code
+        detail = f"cannot be judged ({code}), and is not in quarantine; missed before {self._place()}"
         self.report.add(Rule.QUARANTINE_MISSING, expected.offset, detail)
 
+    @override
     def surplus(self, found: AlignedRecord) -> None:
-        """See `Aligner.surplus`."""
-        here = f"{self.tape.name}:{found.offset}"
+        here = f"{self.cursor.name}:{found.offset}"
         if not isinstance(found.key, int):
             self.report.add(Rule.QUARANTINE_FORGED, found.offset, f"{here}: {found.content.problem}")
             return
-        known = self._history.at(found.key)
+        known = self.recent.at(found.key)
         why = "there is no such record in the source here"
         if known is not None:
             why = f"that record's verdict is {known.verdict.label}"
@@ -148,12 +140,13 @@ class QuarantineCheck(Aligner):
         detail = f"the record at {here} says it is source offset {found.key}: {why}"
         self.report.add(Rule.QUARANTINE_FORGED, found.key if known else found.offset, detail)
 
+    @override
     def neither(self, expected: AlignedRecord, found: AlignedRecord) -> Advance:
-        """See `Aligner.neither`: the same record under another name, or another one."""
+        """Report the same record under another name, or another one."""
         if expected.content.parts == found.content.parts or not isinstance(found.key, int):
             self.same(expected, found)
             if not found.content.problem and expected.key != found.key:
-                here = f"the record at {self.tape.name}:{found.offset}"
+                here = f"the record at {self.cursor.name}:{found.offset}"
                 detail = f"{here} is wrong: its seqmark.source says offset {found.key}"
                 self.report.add(Rule.QUARANTINE_WRONG, expected.offset, detail)
             return Advance.BOTH
@@ -161,9 +154,9 @@ class QuarantineCheck(Aligner):
         return Advance.FOUND
 
 
-def _too_large(lines: Iterable[AlignedRecord]) -> list[int]:
+def _too_large(records: Iterable[AlignedRecord]) -> list[int]:
     code = Fault.TOO_LARGE.code
-    return [line.key for line in lines if isinstance(line.key, int) and line.content.code == code]
+    return [record.key for record in records if isinstance(record.key, int) and record.content.code == code]
 
 
 def _held(

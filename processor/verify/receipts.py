@@ -1,10 +1,10 @@
-"""Has every dropped record its receipt, and does it say what is true?
+"""Compares dropped records with their receipts: each has one, and it says what is true.
 
-The expected receipts are made by the kernel that the worker uses, and compared byte for byte. Where bytes
-differ the JSON is read, strictly and within bounds, and compared field by field: other spaces and another order
-of keys are right as well. So is a receipt that was made smaller, since what the topic took then is not known:
-without its record's key, which a header says, and with digests in place of parts of the id. Receipts that
-differ are told apart by the source offset that they speak of.
+The worker's kernel writes the expected receipts, and they are compared byte for byte. Where bytes differ the
+JSON is read, strictly and within bounds, and compared field by field: other spaces and another order of keys
+are right as well. So is a receipt that was made smaller, since what the topic took then is not known: without
+its record's key, which a header says, and with digests in place of parts of the id. The source offset that they
+speak of identifies receipts that differ.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
 from processor.engine.batch.fingerprints import PARTS
 from processor.engine.batch.scan import scan_run
 from processor.engine.receipts import says_left_out
 from processor.verify.align import LOOK_AHEAD, Advance, AlignedRecord, Aligner
 from processor.verify.report import Rule
-from processor.verify.unproved import Words
+from processor.verify.unproved import ReceiptClaims
 from processor.wire.receipts import receipts_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 MOST_JSON_BYTES = 64 * 1024
 """Of a receipt that has other bytes than expected: longer ones are not looked into, and are wrong. Most take
-some hundred bytes: the longest parts are names of at most 249, and ids."""
+a few hundred bytes: the longest parts are names of at most 249, and ids."""
 _MOST_SHOWN = 60
 _MOST_MS = 2**62
 
@@ -63,9 +64,9 @@ class ReceiptCheck(Aligner):
     """Compares what was dropped with the duplicates topic.
 
     Args:
-        tape: The duplicates topic.
+        cursor: In the duplicates topic.
         report: Where violations go.
-        history: The source near here.
+        recent: The source near here.
         text: The constant parts of the partition's receipts.
         begins_late: The topic was added when the pipeline had run already: what was dropped before its first
             receipt has none.
@@ -73,15 +74,14 @@ class ReceiptCheck(Aligner):
 
     def __init__(
         self,
-        tape: Cursor,
+        cursor: Cursor,
         report: VerifyReport,
-        history: RecentRecords,
+        recent: RecentRecords,
         text: ReceiptText | IdReceiptText,
         *,
         begins_late: bool = False,
     ) -> None:
-        super().__init__(tape, report)
-        self._history = history
+        super().__init__(cursor, report, recent)
         self._text = text
         self._begins_late = begins_late
         self._out = np.empty(0, np.uint8)
@@ -104,21 +104,14 @@ class ReceiptCheck(Aligner):
                 self.expected.extend(self._read(made, at, some.size))
                 await self.settle(final=False)
 
-    async def words(self, columns: Columns) -> Words:
+    async def claims(self, columns: Columns) -> ReceiptClaims:
         """Return what receipts say of the records of ``columns``, as far as they name the owner."""
-        last = int(columns.offset[-1])
-        while len(self.found) < len(columns) + LOOK_AHEAD:
-            if self.found and isinstance(self.found.last.key, int) and self.found.last.key > last:
-                break
-            before = len(self.found)
-            await self._fill(before + 64, wait=True)
-            if len(self.found) == before:
-                break
-        said = {line.key: _word(line) for line in reversed(list(self.found)) if isinstance(line.key, int)}
+        await self._fill_beyond(int(columns.offset[-1]), len(columns))
+        claims = {each.key: _claim(each) for each in reversed(list(self.found)) if isinstance(each.key, int)}
         offsets = columns.offset.tolist()
-        rows = [row for row, offset in enumerate(offsets) if offset in said]
-        told = np.array([said[offsets[row]] for row in rows], np.int64).reshape(-1, 2)
-        return Words(np.array(rows, np.int64), told[:, 0].copy(), told[:, 1].copy())
+        rows = [row for row, offset in enumerate(offsets) if offset in claims]
+        claimed = np.array([claims[offsets[row]] for row in rows], np.int64).reshape(-1, 2)
+        return ReceiptClaims(np.array(rows, np.int64), claimed[:, 0].copy(), claimed[:, 1].copy())
 
     async def _leave_out(
         self, columns: Columns, rows: NDArray[np.int64], made: Columns
@@ -148,7 +141,7 @@ class ReceiptCheck(Aligner):
 
     def _read(self, columns: Columns, start: int, stop: int, *, source: bool = True) -> Iterator[AlignedRecord]:
         """Read receipts; ``source``: the columns' offsets are those of the dropped records."""
-        marks = self._history.marks(columns, start, stop)
+        marks = self.recent.marks(columns, start, stop)
         for row in range(start, stop):
             at, size = int(columns.value[row]), int(columns.value_length[row])
             most = size if source else MOST_JSON_BYTES
@@ -161,37 +154,36 @@ class ReceiptCheck(Aligner):
                 key = said if type(said) is int else ("unreadable", offset)
             yield AlignedRecord(offset, key, content, max(size, 0))
 
-    def lines(self, columns: Columns, start: int, stop: int) -> Iterator[AlignedRecord]:
-        """See `Aligner.lines`."""
+    @override
+    def read(self, columns: Columns, start: int, stop: int) -> Iterator[AlignedRecord]:
         return self._read(columns, start, stop, source=False)
 
+    @override
     def count(self, records: int) -> None:
-        """See `Aligner.count`."""
         self.report.duplicates += records
 
+    @override
     def same(self, expected: AlignedRecord, found: AlignedRecord) -> None:
-        """See `Aligner.same`."""
         wrong = _differences(expected.content, found.content)
         if wrong:
-            detail = f"the receipt at {self.tape.name}:{found.offset} is wrong: {'; '.join(wrong)}"
+            detail = f"the receipt at {self.cursor.name}:{found.offset} is wrong: {'; '.join(wrong)}"
             self.report.add(Rule.RECEIPT_WRONG, expected.offset, detail)
 
+    @override
     def missing(self, expected: AlignedRecord) -> None:
-        """See `Aligner.missing`."""
-        place = f"{self.tape.name}:{self.found.head.offset}" if self.found else f"the end of {self.tape.name}"
-        known = self._history.at(expected.offset)
+        known = self.recent.at(expected.offset)
         what = known.verdict.label if known else "dropped"
-        detail = f"is {what}, and has no receipt; missed before {place}"
+        detail = f"is {what}, and has no receipt; missed before {self._place()}"
         self.report.add(Rule.RECEIPT_MISSING, expected.offset, detail)
 
+    @override
     def surplus(self, found: AlignedRecord) -> None:
-        """See `Aligner.surplus`."""
-        here = f"{self.tape.name}:{found.offset}"
+        here = f"{self.cursor.name}:{found.offset}"
         if not isinstance(found.key, int):
             detail = f"{here} is no receipt: {found.content.problem or 'it names no offset'}"
             self.report.add(Rule.RECEIPT_FORGED, found.offset, detail)
             return
-        known = self._history.at(found.key)
+        known = self.recent.at(found.key)
         if known is None:
             why = "there is no such record in the source here"
         elif known.verdict.label in {"duplicate", "late"}:
@@ -201,9 +193,10 @@ class ReceiptCheck(Aligner):
         detail = f"the receipt at {here} is for source offset {found.key}: {why}"
         self.report.add(Rule.RECEIPT_FORGED, found.key if known else found.offset, detail)
 
+    @override
     def neither(self, expected: AlignedRecord, found: AlignedRecord) -> Advance:
-        """See `Aligner.neither`: the receipt of this record with a wrong offset, or one for nothing."""
-        if not isinstance(found.key, int) or self._history.at(found.key) is None:
+        """Report the receipt of this record with a wrong offset, or one for nothing."""
+        if not isinstance(found.key, int) or self.recent.at(found.key) is None:
             self.same(expected, found)
             return Advance.BOTH
         wrong = _differences(expected.content, found.content)
@@ -214,14 +207,14 @@ class ReceiptCheck(Aligner):
         return Advance.FOUND
 
 
-def _word(line: AlignedRecord) -> tuple[int, int]:
+def _claim(receipt: AlignedRecord) -> tuple[int, int]:
     """Return owner and expiry that a receipt names; -1 and 0 in place of what cannot be."""
-    fields = line.content.fields or {}
+    fields = receipt.content.fields or {}
     owner = fields.get("owner")
     offset = owner.get("offset") if isinstance(owner, dict) else None
     expires_ms = fields.get("expires_at")
     return (
-        offset if type(offset) is int and type(line.key) is int and 0 <= offset < line.key else -1,
+        offset if type(offset) is int and type(receipt.key) is int and 0 <= offset < receipt.key else -1,
         expires_ms if type(expires_ms) is int and abs(expires_ms) < _MOST_MS else 0,
     )
 
@@ -266,17 +259,17 @@ def _differences(expected: _Receipt, found: _Receipt) -> list[str]:
         for name in (("timestamp",) if keyless else ("timestamp", "key", "headers"))
         if expected.mark[PARTS[name]] != found.mark[PARTS[name]]
     ]
-    told = [f"the record's {name} differs from what it must be" for name in wrong]
+    differences = [f"the record's {name} differs from what it must be" for name in wrong]
     if expected.mark[PARTS["value"]] == found.mark[PARTS["value"]]:
-        return told
+        return differences
     if found.fields is None:
-        return [*told, found.problem]
+        return [*differences, found.problem]
     assert expected.fields is not None  # noqa: S101 - our own kernel wrote it
     for name in [*expected.fields, *(found.fields.keys() - expected.fields.keys())]:
         right, said = _shown(expected.fields, name), _shown(found.fields, name)
         if right != said and not (name == "id" and _cut(expected.fields.get(name), found.fields.get(name))):
-            told.append(f"{name[:_MOST_SHOWN]} is {said}, must be {right}")
-    return told
+            differences.append(f"{name[:_MOST_SHOWN]} is {said}, must be {right}")
+    return differences
 
 
 def _cut(expected: object, found: object) -> bool:

@@ -1,7 +1,7 @@
-"""What became of a source record near the place that is compared?
+"""Remembers the source records near the place that is compared, and their verdicts.
 
-Explains a record that should not be where it is: a duplicate that passed is one of the records dropped here.
-What is remembered is bounded: the rows at hand and the last ones before them.
+They explain a record that should not be where it is: a duplicate that passed is one of the records dropped
+here. Memory is bounded: the rows at hand and the last ones before them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from processor.engine.batch.columns import Columns
 
 REMEMBERED_ROWS = 4_096
-"""Source rows kept of those before the present ones while all is well: fingerprints cost 3 % of it all."""
+"""Source rows kept from before the present ones while all is well: fingerprints take 3 % of the time."""
 MOST_ROWS = 65_536
-"""The same while something differs: what is looked at ahead has to be known as well. 80 bytes each, 5 MB."""
+"""The same while something differs: `align` looks ahead, and what it sees has to be known. 80 B each, 5 MB."""
 
 
 class SourceRecord(NamedTuple):
-    """A source record by its offset, and what the judgement says of it."""
+    """A source record by its offset, and its verdict."""
 
     offset: int
     verdict: Verdict
@@ -47,7 +47,7 @@ class RecentRecords:
     """The source near the place that is compared."""
 
     def __init__(self) -> None:
-        # New for each run: nobody can make two records that look the same.
+        # New for each run, so that nobody can construct two records that look the same.
         self.secret = np.frombuffer(os.urandom(32), np.uint64).reshape(2, 2).copy()
         self._before = _NONE
         self._columns: Columns | None = None
@@ -55,11 +55,11 @@ class RecentRecords:
         self._now: _Rows | None = None
 
     def begin(self, columns: Columns, verdict: NDArray[np.uint8]) -> None:
-        """Take rows in; they are looked at until `end`."""
+        """Take the rows at hand; they are looked at until `end`."""
         self._columns, self._verdict, self._now = columns, verdict, None
 
     def end(self, *, even: bool) -> None:
-        """Keep what is remembered of the rows at hand; ``even``: nothing differs here."""
+        """Keep the last of the rows at hand; ``even``: nothing differs here."""
         columns = self._columns
         if columns is None or not len(columns):
             return

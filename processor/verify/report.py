@@ -1,6 +1,6 @@
-"""What did the comparison of one partition find?
+"""Collects what the comparison of one partition has found.
 
-Rule names are stable: they are documented in docs/certificate.md, and programs read them.
+Rule names are stable: docs/certificate.md has them, and programs read them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 MOST_VIOLATIONS = 10
-"""So many are told of a partition: the first ones. The others are counted."""
+"""The first so many of a partition are reported. The others are counted."""
 GIVE_UP_AFTER = 1_000
 """After so many the topics have nothing to do with each other: records are counted, no longer compared."""
 
@@ -57,15 +57,15 @@ class VerifyReport:
         stop: The source offset after the last.
         source: Records in between.
         sink: Records of the sink that were compared.
-        duplicates: Receipts; without a duplicates topic what was dropped by the judgement made again.
+        duplicates: Receipts; without a duplicates topic the records that the certificate's judge drops.
         quarantine: Records of the quarantine; without one those that cannot be judged.
         pending: Offsets of the source that no worker has committed yet.
         unproved: Dropped records of which nobody can say whether they had to be: without a receipt, because the
-            duplicates topic was added later; or whose receipt was believed, see ``judged_from``.
-        judged_from: From this source offset on all verdicts are found again; it lies behind ``start`` where the
-            clock of before is not known any more.
+            duplicates topic was added later; or by a receipt that was trusted, see ``judged_from``.
+        judged_from: From this source offset on all verdicts are proved; it lies behind ``start`` where what the
+            clock read before is no longer known.
         unjudged: Offsets of the source in front of ``start`` that are retained, and that nobody has judged.
-        reset_ms: When the reset was that all begins at, in ms, 0 where that is not known; None: at none.
+        reset_ms: When the reset was that everything begins at, in ms, 0: not known; None: it begins at none.
         other_rules: The worker's state was written under another definition: it judged by other rules.
         total: Violations.
         violations: The first of them.

@@ -1,8 +1,8 @@
-"""Whose is this record, in a topic that several pipelines write to?
+"""Leaves out the records of other pipelines, in a topic that several write to.
 
-Pipelines may share a topic of receipts or of quarantined records: both say where they come from. Of such a
-topic a pipeline's certificate leaves out what another of those pipelines has written, which that one's
-certificate looks at. Only what says clearly that it is another's is left out; all else has to be explained.
+Pipelines may share a topic of receipts or of quarantined records: both say where they come from. A certificate
+leaves out what another pipeline has written, which that one's certificate checks. Only what says clearly that
+it is another's is left out; everything else has to be explained.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SOURCE = b"seqmark.source"
 
 
 class Others(Protocol):
-    """Tells records of other pipelines."""
+    """Finds records of other pipelines."""
 
     def __call__(self, columns: Columns) -> NDArray[np.bool_]:
         """Return bool[n], True where another pipeline has written the record."""
@@ -34,7 +34,7 @@ class Others(Protocol):
 
 
 def others(pipeline: Pipeline, all_pipelines: Iterable[Pipeline]) -> dict[str, Others]:
-    """Return by topic what tells the records of other pipelines; a topic that is not shared is not in it."""
+    """Return by topic what finds the records of other pipelines; a topic that is not shared is not in it."""
     rest = [each for each in all_pipelines if each.name != pipeline.name]
     found: dict[str, Others] = {}
     receipts = [each for each in rest if each.duplicates is not None and each.duplicates == pipeline.duplicates]
@@ -66,7 +66,7 @@ def without(columns: Columns, others: Others) -> Columns:
 
 
 class _Receipts:
-    """Receipts of other pipelines, told by their first bytes: those that a worker writes."""
+    """Finds receipts of other pipelines by their first bytes, as a worker writes them."""
 
     def __init__(self, pipelines: Iterable[Pipeline]) -> None:
         self._begin = [
@@ -83,7 +83,7 @@ class _Receipts:
 
 
 class _Quarantined:
-    """Quarantined records of other pipelines, told by the source that their last header names."""
+    """Finds quarantined records of other pipelines by the source that their last header names."""
 
     def __init__(self, pipelines: Iterable[Pipeline]) -> None:
         self._sources = {each.source.encode() for each in pipelines}

@@ -1,13 +1,13 @@
-"""From where to where is a partition compared?
+"""Finds from where to where a partition is compared.
 
-It begins where the pipeline's state begins: the origin in its changelog says so, for the source and each
-output. Without one everything counts, from the beginning. It ends at the position that stands beside the
-origin; where that is none of this source, at what the group has committed, and without a group at the source's
-last stable offset. A changelog without a position, and outputs that are empty, say that no worker has come to
-the partition yet.
+The span begins where the pipeline's state begins: the origin in its changelog says so, for the source and each
+output. Without an origin everything counts, from the beginning. It ends at the position beside the origin;
+where that is not a position in this source, at what the group has committed, and without a group at the
+source's last stable offset. A changelog without a position and empty outputs say that no worker has come to the
+partition yet.
 
-The position is asked for first and the outputs' ends after it, so that all that belongs to the first is below
-the second.
+The position is read first and the outputs' ends after it, so that all that belongs to the first is below the
+second.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from processor.verify.shared_topics import without
 from processor.verify.streams import PATIENCE_S, reader
 from schemas.changelog.position import NO_TOPIC, Origin, Position
 from schemas.changelog.topic_ids import UNKNOWN_ID, TopicId
-from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.1
 ATTEMPTS = 5
-"""At reading a changelog that a worker deletes from the front meanwhile, at most once a second."""
+"""To read a changelog while a worker deletes from its front, at most once per second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +58,9 @@ class VerifySpan:
         outputs: By topic: where to begin, and the log's bounds.
         receipts_begin_late: The duplicates topic was added after the origin.
         other_rules: The state was written under another definition than the config's.
-        recording: What is known of the partition's clock, in mode insert-id; None where no worker has said.
+        history: What is known of the partition's clock, in mode insert-id; None where no worker has said.
         unjudged: So many source offsets in front of what the state knows are retained: nobody has judged them.
-        reset_ms: When the reset was that the state begins at, 0 where that is not known; None: at none.
+        reset_ms: When the reset was that the state begins at, 0: not known; None: it begins at no reset.
     """
 
     start: int
@@ -72,17 +71,17 @@ class VerifySpan:
     outputs: dict[str, tuple[int, Bounds]]
     receipts_begin_late: bool = False
     other_rules: bool = False
-    recording: ClockHistory | None = None
+    history: ClockHistory | None = None
     unjudged: int = 0
     reset_ms: int | None = None
 
     @property
     def clock_known(self) -> tuple[int, int] | None:
         """From which source offset on the clock is known, and what it read there; None: as far as is needed."""
-        noted = self.recording
-        if noted is None or noted.known_from is None or noted.known_from <= self.known_from:
+        history = self.history
+        if history is None or history.known_from is None or history.known_from <= self.known_from:
             return None
-        return noted.known_from, noted.before_ms
+        return history.known_from, history.before_ms
 
 
 async def find_span(
@@ -103,33 +102,29 @@ async def find_span(
         partition: Its number.
         group: Consumer group.
         changelog: The pipeline's changelog; None where there is none.
-        shared: By topic what tells records of other pipelines, see `processor.verify.shared_topics`.
+        shared: By topic what finds records of other pipelines, see `processor.verify.shared_topics`.
 
     Raises:
         StopError: What has to be compared is not retained any more.
     """
     source = TopicPartition(pipeline.source, partition)
     offset = await committed_offset(client, group, source)
-    state, recording = ChangelogHead(), None
+    state, history = ChangelogHead(), None
     if changelog is not None:
         log = ChangelogPartition(client, decoder, changelog, partition)
-        state, recording = await _said(log, pipeline)
-    outputs = [
-        topic for topic in (pipeline.sink, pipeline.duplicates, pipeline.quarantine) if topic is not None
-    ]
-    wanted = [source, *(TopicPartition(topic, partition) for topic in outputs)]
-    found = await bounds(client, wanted)
+        state, history = await _read_changelog(log, pipeline)
+    outputs = {topic: TopicPartition(topic, partition) for topic in pipeline.outputs}
+    found = await bounds(client, [source, *outputs.values()])
     origin = state.origin
     limits = found[source]
     if (
         changelog is not None
         and state.position is None
         and offset is None
-        and not await _any_record(client, decoder, wanted[1:], found, shared)
+        and not await _any_record(client, decoder, outputs.values(), found, shared)
     ):
         # No worker has come to it yet: a partition that was added, a pipeline that is just starting.
-        ends = {topic: found[TopicPartition(topic, partition)] for topic in outputs}
-        nothing = {topic: (ends[topic].end, ends[topic]) for topic in outputs}
+        nothing = {topic: (found[tp].end, found[tp]) for topic, tp in outputs.items()}
         at = limits.start
         return VerifySpan(at, at, at, committed=False, stable=limits.stable, outputs=nothing)
     ours = state.position is not None and await _is_of(client, source, state.position, limits)
@@ -143,53 +138,55 @@ async def find_span(
         # and it was not read together with the origin.
         stop, known = state.position.next_offset, True
     elif offset is not None:
-        # What follows would be judged by a clock of which nothing is said yet.
-        stop, known = offset, not isinstance(pipeline.dedup, InsertIdDedup) or state.position is None
+        # What follows would be judged by a clock of which nothing is known yet.
+        stop, known = offset, pipeline.id_dedup is None or state.position is None
     if stop > limits.end:
         raise StopError(
             f"{pipeline.source}:{partition} ends at {limits.end}, but {stop} has been committed: the topic was "
-            "made anew, or has lost records"
+            "deleted and created again, or has lost records"
         )
     known_from = start if origin is None else origin.known_from
     late = origin is not None and pipeline.duplicates is not None and origin.duplicates_offset == NO_TOPIC
-    noted = recording if ours else None
-    recording = noted
-    if stop > known_from or noted is not None:
-        recording = _require_clock(pipeline, partition, known_from, noted, receipts_late=late)
+    history = history if ours else None
+    if stop > known_from or history is not None:
+        history = _require_clock(pipeline, partition, known_from, history, receipts_late=late)
     _require(pipeline.source, partition, min(known_from, stop), limits)
     begins = _output_starts(pipeline, origin)
-    for topic in outputs:
-        _require(topic, partition, begins[topic], found[TopicPartition(topic, partition)])
+    for topic, tp in outputs.items():
+        _require(topic, partition, begins[topic], found[tp])
     return VerifySpan(
         start,
         known_from,
         max(start, stop),
         known,
         limits.stable,
-        {topic: (begins[topic], found[TopicPartition(topic, partition)]) for topic in outputs},
+        {topic: (begins[topic], found[tp]) for topic, tp in outputs.items()},
         late,
         state.position is not None and state.position.definition != definition(pipeline),
-        recording,
+        history,
         0 if origin is None else max(0, known_from - limits.start),
         origin.reset_ms if origin is not None and origin.by_reset else None,
     )
 
 
-async def _said(log: ChangelogPartition, pipeline: Pipeline) -> tuple[ChangelogHead, ClockHistory | None]:
+async def _read_changelog(
+    log: ChangelogPartition, pipeline: Pipeline
+) -> tuple[ChangelogHead, ClockHistory | None]:
     """Return what a changelog says; None: this mode has no clock."""
+    dedup = pipeline.id_dedup
     for attempt in range(1, ATTEMPTS + 1):
         there = await log.bounds()
         try:
             head = await read_head(log, there.start, there.stable)
-            if not isinstance(pipeline.dedup, InsertIdDedup):
+            if dedup is None:
                 return head, None
-            recording = ClockHistory(log, there.start, arrival=pipeline.dedup.time == "arrival")
-            await recording.read(there.stable)
+            history = ClockHistory(log, there.start, arrival=dedup.time == "arrival")
+            await history.read(there.stable)
         except RebuildError:
             if attempt == ATTEMPTS or (await log.bounds()).start == there.start:
                 raise
         else:
-            return head, recording
+            return head, history
     raise AssertionError("the last attempt has returned or raised")
 
 
@@ -197,7 +194,7 @@ def _require_clock(
     pipeline: Pipeline,
     partition: int,
     known_from: int,
-    recording: ClockHistory | None,
+    history: ClockHistory | None,
     *,
     receipts_late: bool,
 ) -> ClockHistory | None:
@@ -206,28 +203,29 @@ def _require_clock(
     Raises:
         StopError: Neither, and timestamps alone do not say it.
     """
-    if not isinstance(pipeline.dedup, InsertIdDedup):
+    dedup = pipeline.id_dedup
+    if dedup is None:
         return None
     name = f"{pipeline.source}:{partition}"
-    if recording is None:
-        if pipeline.dedup.time == "arrival":
+    if history is None:
+        if dedup.time == "arrival":
             raise StopError(f"{name}: nothing says when its records arrived: there is no changelog of them")
         return None
-    if recording.known_from is not None and recording.known_from > known_from:
+    if history.known_from is not None and history.known_from > known_from:
         reason = ""
         if pipeline.duplicates is None:
             reason = "there are no receipts to go by: the pipeline has no duplicates topic"
         elif receipts_late:
             reason = "there are no receipts of before the duplicates topic was added"
-        elif pipeline.dedup.refresh:
+        elif dedup.refresh:
             reason = "with refresh ids may still be remembered from then"
         if reason:
             raise StopError(
-                f"{name}: what the partition's clock read before source offset {recording.known_from} is no "
-                "longer known: a worker's clock came in there, and what the changelog said of that was deleted "
+                f"{name}: what the partition's clock read before source offset {history.known_from} is no "
+                "longer known: a worker's clock mattered there, and what the changelog said of it was deleted "
                 f"with the ids that have expired; and {reason}. So nothing can be proved"
             )
-    return recording
+    return history
 
 
 async def _any_record(

@@ -1,16 +1,16 @@
-"""What can be proved of records where nobody knows any more what the partition's clock read?
+"""Judges records by their receipts where what the partition's clock read is no longer known.
 
-What a worker's clock came in for is written down (`processor.state.clock_history`), and deleted with the ids
-that have expired. Then, from the beginning on::
+The changelog says where a worker's clock mattered (`processor.state.clock_history`), and that is deleted with
+the ids that have expired. Then, from the beginning on::
 
-    before what is known     no verdict can be found again: that of the receipts is believed
+    before what is known     no verdict can be proved: receipts are trusted
     for a window after that  an id may have passed before what is known. One that has passed since is known: its
-                             duplicates must have been dropped, with the right owner and expiry. Of another the
-                             word of its receipt is taken, as far as it speaks of what was before; without a
-                             receipt it must have passed
+                             duplicates must have been dropped, with the right owner and expiry. Of another one
+                             the receipt is trusted, as far as it speaks of what was before; without a receipt
+                             it must have passed
     from then on             all that is remembered is known
 
-Believed or not, each record has to be in its one place as it came, and a receipt to be that of its record.
+Trusted or not, each record has to be in its one place as it came, and a receipt to be that of its record.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROWS = 1_024
 """Records that are judged at a time: their receipts have to be held."""
 
 
-class Words(NamedTuple):
+class ReceiptClaims(NamedTuple):
     """What receipts say of some records.
 
     Attributes:
@@ -51,7 +51,7 @@ class TrustedReceipts:
 
     Attributes:
         over: Whether all is known now: the judge alone goes on.
-        believed: Duplicates whose receipts were believed so far.
+        trusted: Duplicates whose receipts were trusted so far.
 
     Args:
         judge: Empty.
@@ -67,7 +67,7 @@ class TrustedReceipts:
         self._certain_ms = before_ms + window_ms
         self._unseen_before = known_from
         self.over = False
-        self.believed = 0
+        self.trusted = 0
         judge.set_clock(before_ms)
 
     def pass_over(self, evidence: IdEvidence) -> None:
@@ -77,36 +77,38 @@ class TrustedReceipts:
         if evidence.offset.size:
             self._unseen_before = max(self._unseen_before, int(evidence.offset[-1]) + 1)
 
-    def judge(self, evidence: IdEvidence, words: Words) -> InsertIdJudgement:
-        """Judge the next records, of which receipts say ``words``."""
+    def judge(self, evidence: IdEvidence, claims: ReceiptClaims) -> InsertIdJudgement:
+        """Judge the next records, of which receipts say ``claims``."""
         known = self._known(evidence)
         rows = evidence.fault.size
         verdict = np.where(evidence.fault != 0, np.uint8(Verdict.QUARANTINE), np.uint8(Verdict.PASS))
         owner, expires_ms = np.full(rows, -1, np.int64), np.zeros(rows, np.int64)
         claimed = np.zeros(rows, np.bool_)
-        claimed[words.row] = (evidence.fault[words.row] == 0) & ~evidence.ids.unjudged[words.row]
-        believed = claimed.copy()
-        said = self._possible(words, known)
+        claimed[claims.row] = (evidence.fault[claims.row] == 0) & ~evidence.ids.unjudged[claims.row]
+        trusted = claimed.copy()
+        possible = self._possible(claims, known)
         if known < rows:
             judged, doubtful = self._judged(evidence.after(known), claimed[known:])
             verdict[known:], owner[known:], expires_ms[known:] = judged.verdict, judged.owner, judged.expires_ms
-            believed[known:] = doubtful
-        told = believed[words.row]
-        verdict[words.row[told]] = Verdict.DUPLICATE
-        owner[words.row[told]] = said.owner[told]
-        expires_ms[words.row[told]] = said.expires_ms[told]
-        self.believed += int(np.count_nonzero(told))
+            trusted[known:] = doubtful
+        taken = trusted[claims.row]
+        verdict[claims.row[taken]] = Verdict.DUPLICATE
+        owner[claims.row[taken]] = possible.owner[taken]
+        expires_ms[claims.row[taken]] = possible.expires_ms[taken]
+        self.trusted += int(np.count_nonzero(taken))
         self.over = self._judge.log.clock_ms >= self._certain_ms and known < rows
         return InsertIdJudgement(verdict, evidence.ids, owner, expires_ms)
 
-    def _possible(self, words: Words, known: int) -> Words:
+    def _possible(self, claims: ReceiptClaims, known: int) -> ReceiptClaims:
         """Return what receipts say, without what cannot be of records whose clock is known.
 
-        What they are believed in has passed unseen, so it cannot expire later than that can, nor have expired.
+        What they are trusted in has passed unseen, so it cannot expire later than that can, nor have expired.
         """
-        unseen = (words.owner < self._unseen_before) & (words.expires_ms <= self._certain_ms)
-        can_be = (words.row < known) | (unseen & (words.expires_ms > self._judge.log.clock_ms))
-        return Words(words.row, np.where(can_be, words.owner, -1), np.where(can_be, words.expires_ms, 0))
+        unseen = (claims.owner < self._unseen_before) & (claims.expires_ms <= self._certain_ms)
+        can_be = (claims.row < known) | (unseen & (claims.expires_ms > self._judge.log.clock_ms))
+        return ReceiptClaims(
+            claims.row, np.where(can_be, claims.owner, -1), np.where(can_be, claims.expires_ms, 0)
+        )
 
     def _known(self, evidence: IdEvidence) -> int:
         """Return the first row at which the clock is known."""
@@ -127,7 +129,7 @@ class TrustedReceipts:
                 evidence.ids.unjudged[:] = before
                 self._judge.absorb()
                 return judged, doubtful
-            # What was remembered of them is wrong, and so may be what was said of later ones with the same id.
+            # What was remembered of them is wrong, and so may be the receipts of later ones with the same id.
             self._judge.undo()
             for each in np.unique(which[passed]):
                 rows = np.flatnonzero(which == each)

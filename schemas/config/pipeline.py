@@ -25,3 +25,8 @@ class Pipeline(ConfigTable):
     def id_dedup(self) -> InsertIdDedup | None:
         """`dedup` where records are judged by ids."""
         return self.dedup if isinstance(self.dedup, InsertIdDedup) else None
+
+    @property
+    def outputs(self) -> list[str]:
+        """The topics that it writes to and users read."""
+        return [self.sink, *filter(None, (self.duplicates, self.quarantine))]

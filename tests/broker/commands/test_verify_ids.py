@@ -180,7 +180,7 @@ def test_by_arrival_the_certificate_says_from_where_on_it_is_proved(broker: Brok
     (line,) = told.partitions
     assert 0 < line["judged_from"] <= line["to"]
     assert 0 < line["unproved"] <= line["duplicates"]
-    assert "receipts were believed" in run_verify(config).stdout
+    assert "receipts were trusted" in run_verify(config).stdout
     told = certificate(corrupted(config, "sink", without(3)))
     assert [rule for _, _, rule in told.violations] == ["lost"]
     (pipeline,) = config.pipelines

@@ -118,7 +118,7 @@ def test_where_nothing_says_how_far_records_were_believed_none_may_be_far_ahead(
     for late in ([*near, of(b"g", 598_999)], [of(b"a", 600_000), *near]):
         at = len(near) if late[0] == near[0] else 1
         for piece in (1, 2, 100):
-            with pytest.raises(StopError, match=rf"offset {at} .* whether the worker believed"):
+            with pytest.raises(StopError, match=rf"offset {at} .* whether the worker's clock followed"):
                 compared(id_topics(late, rules), piece, pipeline=id_pipeline(rules))
 
 

@@ -20,7 +20,7 @@ from processor.verify import span
 from schemas.changelog.position import Origin, Position
 from schemas.changelog.topic_ids import TopicId, TopicIds
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
-from schemas.config import InsertIdDedup
+from schemas.config import InsertIdDedup, Pipeline
 from tests.support.judges.scopes import columns_of
 
 if TYPE_CHECKING:
@@ -52,19 +52,17 @@ def test_a_recording_of_the_state_of_a_source_before_is_not_in_the_certificate(
     async def at_0(*_: object) -> int:
         return 0
 
-    monkeypatch.setattr(span, "_said", said)
+    monkeypatch.setattr(span, "_read_changelog", said)
     monkeypatch.setattr(span, "bounds", bounds)
     monkeypatch.setattr(span, "committed_offset", at_0)
-    pipeline: Any = SimpleNamespace(
-        name="p", source="raw", sink="clean", duplicates=None, quarantine=None, dedup=DEDUP
-    )
+    pipeline = Pipeline(name="p", source="raw", sink="clean", dedup=DEDUP)
     monkeypatch.setattr(span, "definition", lambda _: bytes(16))
     client: Any = SimpleNamespace(ids={"raw": NOW})
     decoder: Any = None
 
     found = asyncio.run(span.find_span(client, decoder, pipeline, 0, "a", "changelog", {}))
 
-    assert (found.recording is noted) is taken
+    assert (found.history is noted) is taken
     # Nor is the group followed: what comes next would be judged by a clock that nobody knows.
     assert found.committed is taken
 
