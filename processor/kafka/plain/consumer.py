@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -21,27 +21,21 @@ if TYPE_CHECKING:
 
 Seen = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int, int]
 """Key, value, headers, timestamp in ms, offset."""
-Isolation = Literal["read_committed", "read_uncommitted"]
 
 _STALL_S = 60.0
 _POLL_MS = 500
 _FETCH_BYTES = 8 * 1024 * 1024
 
 
-async def read_partition(
-    options: Mapping[str, Any],
-    topic: str,
-    partition: int,
-    isolation: Isolation = "read_committed",
-) -> list[Seen]:
-    """Return all records of a partition up to the end that it has now.
+async def read_partition(options: Mapping[str, Any], topic: str, partition: int) -> list[Seen]:
+    """Return all committed records of a partition up to the end that it has now.
 
     Raises:
         StopError: The broker cannot be read, or gives nothing for a minute.
     """
     tp = TopicPartition(topic, partition)
     seen: list[Seen] = []
-    async with _consumer(options, isolation) as consumer:
+    async with _consumer(options) as consumer:
         consumer.assign([tp])
         await consumer.seek_to_beginning(tp)
         end = (await consumer.end_offsets([tp]))[tp]
@@ -93,10 +87,10 @@ class GroupPosition:
 
 
 @asynccontextmanager
-async def _consumer(options: Mapping[str, Any], isolation: Isolation) -> AsyncIterator[AIOKafkaConsumer]:
+async def _consumer(options: Mapping[str, Any]) -> AsyncIterator[AIOKafkaConsumer]:
     consumer = AIOKafkaConsumer(
         **options,
-        isolation_level=isolation,
+        isolation_level="read_committed",
         enable_auto_commit=False,
         auto_offset_reset="none",
         max_partition_fetch_bytes=_FETCH_BYTES,

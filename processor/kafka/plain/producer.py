@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from processor.generator import StreamPartition
     from schemas.config import Kafka
 
-COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 BATCH_BYTES = 262_144
 """Inflated bytes of a batch: what a producer set for throughput makes (256 KB and 50 ms of linger)."""
 
