@@ -2,7 +2,7 @@
 
 Invariants: every call to a broker has a deadline of ours (trap 7); a `Client` speaks of one topic by a name as
 long as it lives (trap 18), and never has one created. Nothing outside of this folder imports aiokafka; inside,
-`processor.kafka.protocol.internals` alone names its internals.
+`processor.kafka.protocol` alone stands on its internals.
 """
 
 from __future__ import annotations

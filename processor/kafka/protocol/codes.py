@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from aiokafka.errors import for_code
+from processor.kafka.protocol.internals import for_code
 
 
 class KafkaCode(IntEnum):
