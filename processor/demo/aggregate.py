@@ -1,4 +1,4 @@
-"""What should Spark have made of the stream, and is that what it made, window by window and group by group?
+"""Compares what Spark made of the stream with the truth, window by window and group by group.
 
 Pure. The truth is counted from the columns that the stream was generated from: neither Kafka nor Spark, nor the
 JSON of an event, has a part in it.

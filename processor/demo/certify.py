@@ -1,4 +1,4 @@
-"""What does the certificate say of the demo's topics? Asked for as a user would: by the command line."""
+"""Asks for the certificate of the demo's topics as a user would: by the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does what came out of a partition equal what should have?
+"""Compares what came out of a partition with what should have.
 
 Pure: sequences of records as a plain consumer sees them go in, counts and differences come out. The
 sink must hold each record that passes exactly as it came, in the source's order, and nothing else; the
@@ -35,7 +35,7 @@ Grounds = Callable[[int], Mapping[str, object]]
 
 _DROPS = ("duplicate", "late")
 _EXAMPLES = 2  # of a kind and partition
-_SHOWN = 5  # differences a partition: one fault can follow from another a thousand times
+_SHOWN = 5  # differences per partition: one fault can follow from another a thousand times
 
 
 class Receipt(NamedTuple):
@@ -55,7 +55,7 @@ class CheckOutcome:
         receipts: Found in the duplicates topic as they should be.
         quarantined: Found in the quarantine as it should be.
         examples: Receipts as they were read, a few of each kind, in the source's order.
-        fate: uint8[n], a row a source record: `PASSED`, `DROPPED` or `QUARANTINED`.
+        fate: uint8[n], a row per source record: `PASSED`, `DROPPED` or `QUARANTINED`.
         differences: For people; empty where all is as it should be.
     """
 

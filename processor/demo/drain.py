@@ -1,4 +1,4 @@
-"""How does the demo run a worker? As a user would: a process of its own, by the command line."""
+"""Runs a worker as a user would: in a process of its own, by the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does the cleaning look like over event time? Raw against clean above, what was dropped below."""
+"""Draws the cleaning over event time: raw against clean above, what was dropped below."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 BIN_MS = 5 * 60_000
 
 _RAW, _CLEAN, _INK = "#c2410c", "#1d6fa5", "#333333"
-# From the palette of Okabe and Ito: told apart by people who see few colours, and in print.
+# From the palette of Okabe and Ito: people who see few colours can tell them apart, also in print.
 _KINDS = {RecordKind.RESEND: "#e69f00", RecordKind.TAIL: "#cc79a7", RecordKind.LATE: "#009e73"}
 _NAMES = {
     RecordKind.RESEND: "immediate resend",

@@ -1,4 +1,4 @@
-"""Under which names does one run of the demo work, and with which config?
+"""The names, files and config of one run of the demo.
 
 Every run has topics and an application of its own, so that it can run again on a broker that is kept.
 Its config is a file that stays in the folder: what a reader may copy from, and what the worker reads.
@@ -78,7 +78,7 @@ _RUN = re.compile(r"demo-[0-9]{6}-[0-9a-f]{6}")
 
 @dataclass(frozen=True, slots=True)
 class DemoPlan:
-    """One run: how duplicates are told, its files, its settings and the environment of its worker."""
+    """One run: how duplicates are found, its files, its settings and the environment of its worker."""
 
     mode: Mode
     config: Path

@@ -1,4 +1,4 @@
-"""What does the demo do, step by step?
+"""The steps of the demo.
 
 1. produce a stream with known duplicates, 2. let a worker make it clean, 3. read everything with a plain
 consumer and compare it with the truth, record by record. Then come Spark (`processor.demo.sinks`), and the
@@ -93,7 +93,7 @@ async def run(plan: DemoPlan, records: int, seed: int, audience: DemoAudience) -
 async def _check(
     plan: DemoPlan, partition: int, stream: StreamPartition, truth: Truth, progress: Callable[[int], None]
 ) -> DemoChecks:
-    """Read one partition of the three topics and compare; a partition at a time bounds the memory."""
+    """Read one partition of the three topics and compare; one partition at a time bounds the memory."""
     options, pipeline = client_options(plan.settings.kafka), plan.pipeline
     topics = (pipeline.source, pipeline.sink, pipeline.duplicates or "", pipeline.quarantine or "")
     source, sink, receipts, quarantine = await asyncio.gather(

@@ -1,4 +1,4 @@
-"""How does the demo run the Spark job? The job of ``seqmark sink --available-now``, in this process.
+"""Runs the job of ``seqmark sink --available-now`` in this process.
 
 A JVM takes seconds to start. Here one JVM runs the job, reads its output back and serves the report.
 """

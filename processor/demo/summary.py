@@ -1,4 +1,4 @@
-"""What came in, what became of it, and what should have? One line a question, found against truth."""
+"""Counts what came in and what became of it, each beside the truth."""
 
 from __future__ import annotations
 
@@ -91,12 +91,12 @@ class DemoSummary:
 
     @property
     def rate(self) -> float:
-        """Records a second, the worker's start included."""
+        """Records per second, the worker's start included."""
         return self.records / max(self.drained.seconds, 1e-9)
 
     @property
     def working_rate(self) -> float | None:
-        """Records a second from the first commit on; None where it was too short to be seen."""
+        """Records per second from the first commit on; None where it was too short to be seen."""
         return self.records / self.drained.working_s if self.drained.working_s > 0.1 else None
 
     def fields(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How are the demo's findings shown to people? Tables beside the truth."""
+"""Tables of the demo's findings beside the truth."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def aggregate_told(aggregated: Aggregated, watermark: str) -> list[str]:
 
 
 def counts_table(lines: Sequence[SummaryLine]) -> Table:
-    """Return what came in and what became of it, a line a question."""
+    """Return what came in and what became of it, a line per question."""
     table = Table("records", "found", "truth", "")
     for column in table.columns[1:3]:
         column.justify = "right"

@@ -1,4 +1,4 @@
-"""Which records does a source get that sends some of them again, and what do the rules say of each?
+"""Streams of clicks in which some records are sent again, and what the rules say of each record.
 
 Pure: arrays and bytes, no Kafka. A stream is determined by its `StreamOptions` and the pipeline's dedup: the
 same ones give the same bytes. A partition is a `Layout` (which original stands where, and why) and the
@@ -50,7 +50,7 @@ __all__ = [
 
 HOUR_MS = 3_600_000
 SCOPES = 1_000
-"""Scopes of a partition, if nothing else is asked for: enough to interleave, few enough to have copies."""
+"""Scopes per partition, if nothing else is asked for: enough to interleave, few enough to have copies."""
 
 # Copies of a partition that come at the very end of a window: ten that pass, and ten a millisecond too early.
 _EDGES = 20
@@ -71,7 +71,7 @@ class StreamOptions:
         start_ms: Event time of the first records.
         span_ms: Event time that the stream covers.
         malformed: Share of the originals that cannot be judged, 0 to 1; at least one where it is not 0.
-        scopes: How many a partition has, where the definition has scopes; fewer where it has fewer originals.
+        scopes: Per partition, where the definition has scopes; fewer where there are fewer originals.
     """
 
     records: int
@@ -191,7 +191,7 @@ def make_stream(dedup: Dedup, options: StreamOptions, key: str = "dedup") -> lis
 
     Args:
         dedup: How the pipeline judges; decides what the records carry.
-        options: What to generate.
+        options: The size and shape of the stream.
         key: Where ``dedup`` stands in the config, for messages.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What is in the originals of one partition? Keys, values and times, and what they are judged by."""
+"""The originals of one partition: keys, values and times, and what they are judged by."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Marks(Protocol):
 
 
 class Clicks:
-    """Content of one partition's originals, as columns of about 30 bytes a record.
+    """Content of one partition's originals, as columns of about 30 bytes per record.
 
     Args:
         rng: Drawn from by columns: another count gives other records.
@@ -135,7 +135,7 @@ def with_parts(
     fields: Fields,
     slots: Sequence[Sequence[bytes]],
 ) -> list[Record]:
-    """Return clicks as records with what a definition asks for; columns have a row a click.
+    """Return clicks as records with what a definition asks for; columns have a row per click.
 
     Args:
         rendered: The clicks.
@@ -186,12 +186,12 @@ class SequenceHeaders:
 
     @property
     def passes(self) -> NDArray[np.bool_]:
-        """See `Marks.passes`: sequences rise, so all that can be judged."""
+        """bool[originals]: sequences rise, so all pass that can be judged."""
         passes: NDArray[np.bool_] = self.faults == 0
         return passes
 
     def records(self, rows: NDArray[np.int32], rendered: Sequence[Rendered]) -> list[Record]:
-        """See `Marks.records`."""
+        """Return the records of these originals, each with its sequence in the header."""
         headers = self._headers
         return [
             Record(key, value, headers(original), time)

@@ -1,4 +1,4 @@
-"""How do records carry an id of any definition, with parts in headers, key and value?
+"""Records that carry an id of any definition, with parts in headers, key and value.
 
 An id that the generator makes is a row of digits, cut into as many pieces as there are parts to fill::
 
@@ -7,7 +7,7 @@ An id that the generator makes is a row of digits, cut into as many pieces as th
     written     "471182"  471182                         in a value: as a string, and as a number
 
 Originals that follow each other share their digits and differ in the cut or in how they are written: they are
-other ids by the contract, and a mistake in joining parts or in telling their types drops one of them.
+other ids by the contract, and a mistake in joining parts or in their types drops one of them.
 
 What clicks have anyway is used as it is: their members, which a pointer of one step may name, and their key,
 where something else of the id tells records apart.
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _MEMBERS = {f"/{name}": name for name in ClickEvent.model_fields}
 _TELLS_APART = "/event_id"
 
-# 9^10 originals in a topic, and as many streams as a seed tells apart: 18 digits are a number of 64 bits.
+# 9^10 originals in a topic, and as many streams as there are seeds: 18 digits are a number of 64 bits.
 _COUNT_DIGITS, _STREAM_DIGITS = 10, 8
 _PIECE_LEAST = 3  # with one digit fewer in the other cut there are still two
 
@@ -163,7 +163,7 @@ class IdMarks:
         self.unjudged: NDArray[np.bool_] = (self._broken > 0) & (self.faults == 0)
 
     def records(self, rows: NDArray[np.int32], rendered: Sequence[Rendered]) -> list[Record]:
-        """See `Marks.records`."""
+        """Return the records of these originals, each with the parts of its id."""
         form = self._form
         headers: dict[str, list[bytes]] = {}
         slots: list[list[bytes]] = []

@@ -1,4 +1,4 @@
-"""Which original stands where in a partition, and why is it there again?"""
+"""The order of a partition: which original stands where, and why some stand there again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RecordKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What stands where in one partition; both columns have a row a record, in offset order.
+    """What stands where in one partition; both columns have a row per record, in offset order.
 
     Attributes:
         original: int32[n], index among the partition's originals.

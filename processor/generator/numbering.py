@@ -1,4 +1,4 @@
-"""Which scope, epoch and sequence has each original of a partition, and which of them pass?
+"""Scope, epoch and sequence of each original of a partition, and which originals pass.
 
 Invariant: in each scope epochs never fall from one original to the next, and within an epoch no sequence occurs
 twice. So a copy, which stands behind its original, is a duplicate or late whatever lies between them, and only
@@ -36,7 +36,7 @@ _BEYOND_MOST = 20
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Columns with a row an original, in the order in which they come.
+    """Columns with a row per original, in the order in which they come.
 
     Attributes:
         scope: int32[n], within the partition.
@@ -83,7 +83,7 @@ def draw_numbers(rng: np.random.Generator, scope: NDArray[np.int32], *, epochs: 
     Args:
         rng: Drawn from by columns.
         scope: int32[n], from `draw_scopes`.
-        epochs: Whether producers restart: a higher epoch, and the count begins anew.
+        epochs: Whether producers restart: a higher epoch, and the count begins again.
         window: The reorder window; where it is not 0 some originals are overtaken by later ones.
     """
     count = scope.size

@@ -1,4 +1,4 @@
-"""How does a JSON value get a field that a pointer leads to?
+"""Writes fields into a JSON value so that pointers lead to them.
 
     pointer /meta/seq          {...the click..., "meta": {"seq": 17}}
     pointer /meta/counts/2     {...the click..., "meta": {"counts": [null, null, 17]}}
@@ -31,7 +31,7 @@ _Node = dict[str, "_Node | int"]
 
 
 class Fields:
-    """What is written behind a click's members so that each pointer finds its field.
+    """The text behind a click's members in which each pointer finds its field.
 
     Args:
         pointers: As the config has them, with the keys they stand under there, for messages.
@@ -57,7 +57,7 @@ class Fields:
                 self._texts.append(b"")
 
     def put(self, value: bytes, shown: Sequence[bytes]) -> bytes:
-        """Return a click's ``value`` with ``shown``, JSON a pointer, where the pointers lead."""
+        """Return a click's ``value`` with ``shown``, one JSON text per pointer, where the pointers lead."""
         parts = [value[:-1], self._texts[0]]
         for slot, text in zip(self._slots, self._texts[1:], strict=True):
             parts += (shown[slot], text)

@@ -1,4 +1,4 @@
-"""How do records carry any watermark definition: a scope, a sequence and an epoch, in key, headers or value?"""
+"""Records that carry any watermark definition: scope, sequence and epoch, in key, headers or value."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class ScopedMarks:
         self.passes: NDArray[np.bool_] = self.numbers.passes(self.faults == 0, window)
 
     def records(self, rows: NDArray[np.int32], rendered: Sequence[Rendered]) -> list[Record]:
-        """See `Marks.records`."""
+        """Return the records of these originals, each with scope, sequence and epoch."""
         form = self._form
         headers, slots = self._shown(rows)
         records = with_parts(rendered, headers, form.fields, slots)

@@ -1,6 +1,6 @@
-"""What must come out of a generated source?
+"""The truth file: what must come out of a generated source.
 
-A `Truth` a partition: for every record that was produced its offset and what the rules say of it. As a
+One `Truth` per partition: for every record that was produced its offset and what the rules say of it. As a
 file, JSON lines by the contract: ``{"partition", "offset", "passes", "kind"}``, and ``"quarantine"`` with
 the code where the record cannot be judged; partition after partition, offsets rising. The kind says why a
 record was sent, not what becomes of it: in mode ``insert-id`` a copy passes when its window is over.
@@ -28,7 +28,7 @@ _LINES_AT_ONCE = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """One partition; all columns have a row a record, in offset order.
+    """One partition; all columns have a row per record, in offset order.
 
     Attributes:
         offset: int64[n].
@@ -47,7 +47,7 @@ class Truth:
 
 
 def write(path: Path, truths: Sequence[Truth]) -> None:
-    """Write the file anew; whoever looks sees the whole of it or what was there before."""
+    """Replace the file; whoever looks sees the whole of it or what was there before."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

@@ -1,9 +1,9 @@
-"""Which records of a partition pass by the rules of mode ``insert-id``, and which come at a window's very end?
+"""Judges a partition by the rules of mode ``insert-id``, and puts copies at a window's very end.
 
 `judge` is the contract, sentence by sentence, in plain Python: the partition's clock, and for each name the
 record that passed with it and the reading it is remembered with. It shares no code with the engine, which is
-compared with it. Names are the numbers of originals, so that what is remembered lies in two arrays: 16 bytes an
-original, and nothing is ever thrown away.
+compared with it. Names are the numbers of originals, so that what is remembered lies in two arrays: 16 bytes
+per original, and nothing is ever thrown away.
 
 Invariant: pure; no record is judged by what comes after it.
 """
@@ -69,7 +69,7 @@ class WindowRows:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What the rules say of them; columns with a row a record.
+    """What the rules say of them; columns with a row per record.
 
     Attributes:
         passes: bool[n].
@@ -86,8 +86,8 @@ def judge(rules: Rules, rows: WindowRows, now_ms: int) -> Judged:
     """Judge one partition from its first record on.
 
     Args:
-        rules: How.
-        rows: What.
+        rules: Of the definition.
+        rows: The partition's records.
         now_ms: The worker's clock, taken to stand still. Where the rules go by the records' timestamps, and
             none is further ahead of it than they allow, any later clock gives the same.
     """
@@ -103,8 +103,7 @@ def judge(rules: Rules, rows: WindowRows, now_ms: int) -> Judged:
         for row, (name, timestamp_ms, bad, unjudged) in enumerate(records, start):
             if bad:
                 continue
-            believed = now_ms if rules.arrival else min(timestamp_ms, now_ms + rules.max_ahead_ms)
-            clock = max(clock, believed)
+            clock = max(clock, now_ms if rules.arrival else min(timestamp_ms, now_ms + rules.max_ahead_ms))
             if unjudged:
                 judged.passes[row] = True
             elif owner[name] == NOBODY or clock >= reading[name] + rules.window_ms:

@@ -1,6 +1,6 @@
-"""What holds the worker together while it runs? The Faust application. The only importer of faust.
+"""The Faust application that holds a worker together. The only importer of faust.
 
-Faust supervises: the agents (one a pipeline and slot, each on a channel of its own, so that a slot that waits
+Faust supervises: the agents (one per hop and slot, each on a channel of its own, so that a slot that waits
 for its commit does not hold up another), the worker's service, the web server. Its own Kafka path is switched
 off (docs/decisions/0006): per record, it is a hundred times slower, and its tables lead what Kafka committed.
 """
@@ -73,8 +73,8 @@ class Application:
 
     Args:
         settings: Checked already; topics exist.
-        metrics: Where it counts.
-        drain: See `Worker`.
+        metrics: The worker counts in them.
+        drain: Whether it ends once everything assigned is committed up to where it ended when assigned.
     """
 
     def __init__(self, settings: Settings, metrics: Metrics, *, drain: bool = False) -> None:
@@ -95,7 +95,7 @@ class Application:
             web_port=worker.web_port or None,
         )
         self._faust.boot_strategy = _NoKafka(self._faust)
-        # Faust's own pages tell of its tables and routes, which are not used, and of its settings.
+        # Faust's own pages show its tables, routes and settings, which are not ours.
         self._faust.web.blueprints = BlueprintManager()
         self._channels: dict[tuple[str, int], Any] = {}
         for hop in hops(settings):
@@ -142,7 +142,7 @@ class Application:
             page(path, name=f"seqmark{path}")(view)
 
     async def run(self) -> None:
-        """Run until told to stop, drained, or something cannot go on.
+        """Run until asked to stop, drained, or something cannot go on.
 
         Raises:
             SeqmarkError: What ended it.
@@ -189,7 +189,7 @@ async def run_worker(settings: Settings, metrics: Metrics, *, drain: bool = Fals
     if any(isinstance(pipeline.dedup, InsertIdDedup) for pipeline in settings.pipelines):
         warm_ids()
     # What the libraries have made stays until the end. Each full collection would walk through all of it, for
-    # some 50 ms in which no record moves.
+    # about 50 ms in which no record moves.
     gc.collect()
     gc.freeze()
     try:

@@ -1,4 +1,4 @@
-"""What do all slots of a worker share?"""
+"""What all slots of a worker share."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Context:
         settings: Checked already.
         options: Keyword arguments of an aiokafka client.
         membership: The worker's place in the group.
-        home: Its state folder.
-        metrics: Its metrics.
+        home: The worker's state folder.
+        metrics: All slots count in them.
         decoder: One buffer for all slots.
-        encoder: Likewise.
+        encoder: One buffer for all slots.
         fail: Called with what ends the worker.
         progressed: Called when a slot got further: a commit, an empty fetch, ready.
         drain: Whether the worker ends once it is drained.
@@ -94,7 +94,7 @@ class Context:
         self.membership.rejoin()
 
     def look_again(self) -> None:
-        """Ask the broker anew at the next `work`: at an assignment, and when a slot is rebuilt."""
+        """Ask the broker at the next `work`: at an assignment, and when a slot is rebuilt."""
         self._looked = None
 
     async def work(self, hop: Hop) -> HopKind:

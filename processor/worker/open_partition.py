@@ -1,9 +1,9 @@
-"""How does a partition come to its state, and where does its source go on?
+"""Opens a partition: restores its state, and finds where its source goes on.
 
 The owner has fenced all others when this begins (docs/architecture.md, "restore" and "position"): the table is
 restored to the last stable offset of its changelog, the state in it says the position, and the source is
-checked against that. A partition without state begins where the config says; what cannot be gone on with by
-anybody's state stops the worker, and says how to go on.
+checked against that. A partition without state begins where the config says. Where no state fits, the worker
+stops and says how to go on.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SOME_OFFSETS = 1000
-"""At the end of a topic of positions: some 500 commits, of which one that has not been aborted is enough."""
+"""At the end of a topic of positions: about 500 commits, of which one that has not been aborted is enough."""
 
 FRONT_OFFSETS = 16
 """In front of a changelog: the first commit begins with the origin."""
@@ -57,9 +57,9 @@ class PartitionOpener:
 
     Args:
         context: The worker's.
-        name: Of the hop.
-        work: On it.
-        client: Knows the topics of ``work``.
+        name: The hop's.
+        work: What differs from hop to hop.
+        client: Knows the topics of the hop.
         fence: Fences the owners of a transactional id, which wrote to the outputs of these source partitions.
     """
 
@@ -86,8 +86,8 @@ class PartitionOpener:
 
         Args:
             pipeline: The slot's.
-            tp: Of the source.
-            limits: Its.
+            tp: Source partition.
+            limits: Where the source partition begins and ends now.
 
         Raises:
             RebuildError: The local state is corrupt; it is thrown away.
@@ -102,7 +102,7 @@ class PartitionOpener:
         table = Table(store, judge.log)
         try:
             if damage:
-                log.error("local state of %s:%s is damaged, reading it anew: %s", name, tp.partition, damage)
+                log.error("local state of %s:%s is damaged, reading it again: %s", name, tp.partition, damage)
             self._forget_foreign(table, tp)
             with context.restoring(judge.log):
                 position = await self._restored(table, changelog, gauge.set)
@@ -142,7 +142,7 @@ class PartitionOpener:
                 pipeline.begin_at(partition)
 
     def _of_now(self, position: Position) -> Position:
-        """Return a position that says whose it is and of which topics; one of before that is taken over so."""
+        """Return a position that says whose it is and of which topics; old ones do not."""
         context = self._context
         topics = position.topics.kept(self._topics.identified(self._client.ids))
         named = replace(position, topics=topics, application=context.application_id, pipeline=self._name)
@@ -194,12 +194,12 @@ class PartitionOpener:
         group = self._context.application_id
         known = await committed(self._client, group, [tp])
         if tp in known:
-            anew = self._work.reset(f"--to-offset {tp.partition}:{known[tp]}")
+            again = self._work.reset(f"--to-offset {tp.partition}:{known[tp]}")
             raise StopError(
                 f"{tp.topic}:{tp.partition}: the group {group} has committed offset {known[tp]}, but the "
                 "changelog holds no state: it was deleted, or the pipeline was renamed. Going on would "
                 "judge without memory. Restore the changelog, or set the name back; or have the state "
-                f"recomputed from the source: {anew}; to begin anew at worker.start see 'Beginning anew' in "
+                f"recomputed from the source: {again}; to begin anew at worker.start see 'Beginning anew' in "
                 "docs/operations.md."
             )
         if self._work.only_positions:
@@ -278,10 +278,10 @@ class PartitionOpener:
 
     def _check_definition(self, tp: TopicPartition, position: Position) -> None:
         if position.definition != self._meaning:
-            anew = self._work.reset("--to-earliest")
+            again = self._work.reset("--to-earliest")
             raise StopError(
                 f"pipeline {self._name}: its dedup definition differs from the one that its state of "
                 f"{tp.topic}:{tp.partition} was made with ({self._work.judged_by}). State of one definition "
-                "means nothing under another: set the definition back, or have the state made anew: "
-                f"{anew}; see 'Reprocessing' and 'Beginning anew' in docs/operations.md."
+                "means nothing under another: set the definition back, or rebuild the state: "
+                f"{again}; see 'Reprocessing' and 'Beginning anew' in docs/operations.md."
             )

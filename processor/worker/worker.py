@@ -1,7 +1,7 @@
-"""Which slots run here now, and when is the worker done?
+"""Runs the slots that the group assigns to this worker.
 
-Joins the group, makes a `SlotRun` for each slot it is given, gives them up at each rebalance, and ends when it
-is told to, when something cannot go on, or when it is drained.
+It joins the group, makes a `SlotRun` for each slot it is given, gives them up at each rebalance, and ends when
+it is asked to, when something cannot go on, or when it is drained.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Worker:
 
     Args:
         settings: Checked already; topics exist.
-        metrics: Where it counts.
+        metrics: All slots count in them.
         put: Puts an event into the channel of (pipeline name, slot number).
         drain: End once everything assigned is committed up to where it ended when it was assigned.
     """
@@ -142,7 +142,7 @@ class Worker:
             self.end(error)
 
     async def _say_why_idle(self, membership: Membership) -> None:
-        """Say why the group gives no work, within seconds, then sparingly: aiokafka asks on in silence."""
+        """Log why the group gives no work, within seconds, then sparingly: aiokafka asks on in silence."""
         said, said_at, idle_since = "", 0.0, time.monotonic()
         while True:
             await asyncio.sleep(IDLE_LOOK_S)

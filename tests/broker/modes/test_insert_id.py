@@ -226,7 +226,7 @@ def test_a_local_state_that_is_damaged_is_rebuilt_from_the_changelog(
     if damage in {lose_a_page, spoil_a_page}:
         assert "is corrupt" in said
     if damage is spoil_the_list:
-        assert "is damaged, reading it anew" in said
+        assert "is damaged, reading it again" in said
     if damage is remove:
         assert "there is no local state" in said
     # A log that is cut leaves an earlier state, whole: what came since is read, as after every kill.
@@ -262,7 +262,7 @@ def test_files_that_go_bad_while_they_are_judged_by_are_found_and_rebuilt(
         # All that it had was read when it started, and nothing of it is in RocksDB's cache.
         spoil_values(folder)
         produce(config.bootstrap_servers, config.source, some(0, 20_005))
-        worker.wait_says("the local state is corrupt, reading it anew from the changelog")
+        worker.wait_says("the local state is corrupt, reading it again from the changelog")
         until(lambda: len(read_topic(config.bootstrap_servers, config.sink)) >= 20_005, "new ids pass")
         worker.terminate()
         assert worker.wait() == 0
@@ -501,7 +501,7 @@ def test_filters_and_runs_that_are_damaged_are_rebuilt_from_the_changelog(
     if damage in {spoil_a_page_of_a_run, spoil_a_run, lose_a_piece}:
         assert "is corrupt" in said
     if damage is spoil_the_list:
-        assert "is damaged, reading it anew" in said
+        assert "is damaged, reading it again" in said
 
 
 def test_without_confirmation_no_id_is_kept_on_the_disk(broker: Broker, tmp_path: Path) -> None:
