@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from benchmarks import peers
 from benchmarks.peers import BLOOM, BOTH, COMMIT_MS, RECEIPTS, SEQMARK, WINDOW_DAYS, Peer
 from processor.pipeline.warm import warm
-from processor.pipeline.warm_ids import warm_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +62,6 @@ class Seqmark(Peer):
         """Compile the kernels: once per machine and version, as in anybody's installation."""
         say("compiling kernels, once")
         warm()
-        warm_ids()
         return None
 
     def supports(self, job: Job) -> bool:

@@ -1,84 +1,235 @@
-"""Are all kernels compiled? ``python -m processor.pipeline.warm`` makes it so.
+"""Compiles all kernels by working on made-up records: ``python -m processor.pipeline.warm``.
 
 Run when an image is built and at the worker's start, before anything is assigned: nothing may be compiled
-inside a commit. The kernels of ids are in `processor.pipeline.warm_ids`: a worker that has no pipeline of that
-mode does not compile or load them, but an image has them.
+inside a commit. There is no list of kernels. A few configs that have every mode and scope between them are
+worked on as a slot works, in memory, with the real decoder, judges and encoder; on the way each partition is
+restored, from its local state and from its changelog.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from processor.engine import quarantine, receipts
-from processor.engine.batch import columns as batch_columns
-from processor.engine.batch import encode as batch_encode
-from processor.engine.batch import fingerprints, small
-from processor.engine.batch import scan as batch_scan
-from processor.engine.extract import sequence as extract_sequence
-from processor.engine.watermark import partition
-from processor.engine.watermark.scope_table import ScopeTable
+from processor.engine.batch import fingerprints
+from processor.kafka.topics.plan import TopicView, names
+from processor.ops.metrics import Metrics
+from processor.pipeline.hop_kinds import kind_of
+from processor.pipeline.hops import hops
+from processor.pipeline.ports import OpenPartition, new_position
+from processor.pipeline.slot_pipeline import SlotPipeline
+from processor.state.changelog import ChangelogBounds
+from processor.state.ids.runs import LEAST_IDS
+from processor.state.kv.memory import MemoryStore
+from processor.state.restore import restore
+from processor.state.table import Table
+from processor.wire.codec import Codec
+from processor.wire.decode import PIECE_ROWS, Chunk, Decoder
+from processor.wire.encode import Encoder, plain_batch
+from schemas.changelog.position import NO_TOPIC, Origin
+from schemas.config import Settings
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+
+    from processor.engine.batch.columns import Columns
+    from processor.pipeline.hop_kinds import HopKind
+    from processor.wire.encode import EncodedBatch
+
+    _Record = tuple[bytes, bytes | None, int, tuple[tuple[bytes, bytes | None], ...]]
+
+_NUMBER = {"from": "header", "name": "n", "format": "int64"}
+_ID = {"from": "header", "name": "id"}
+_HOUR_MS = 3_600_000
+_IDS: dict[str, Any] = {"mode": "insert-id", "window": "1h", "id": [_ID]}
+_BLOOM: dict[str, Any] = {"expected_per_bucket": 20_000, "bucket": "1h"}
+MANY = max(PIECE_ROWS, LEAST_IDS) + 8
+DEDUPS: dict[str, list[dict[str, Any]]] = {
+    "watermark": [
+        {"mode": "watermark", "sequence": _NUMBER},
+        {"mode": "watermark", "sequence": {"from": "value", "pointer": "/n"}, "scope": "header:id"},
+        {"mode": "watermark", "sequence": _NUMBER, "scope": "key", "epoch": _NUMBER},
+        {"mode": "watermark", "sequence": _NUMBER, "scope": "partition", "reorder_window": 64},
+    ],
+    "insert-id": [
+        {**_IDS, "refresh": True, "id": [_ID, {"from": "key"}, {"from": "value", "pointer": "/n"}]},
+        {**_IDS, "route": "by-id"},
+        {**_IDS, "backend": "bloom", "bloom": _BLOOM},
+        {**_IDS, "backend": "bloom", "bloom": {**_BLOOM, "confirm": False}},
+    ],
+}
+"""By mode: between them every way to judge, to keep state and to write."""
 
 
-def warm() -> None:
-    """Call every kernel once with the argument types that the worker uses."""
-    data = np.zeros(batch_columns.HEADER_BYTES, np.uint8)
-    data.flags.writeable = False  # fetched bytes are read-only, which is a type of its own to numba
-    table = np.zeros((1, batch_columns.BATCH_COLUMNS), np.int64)
-    batch_scan.walk(data, table)
-    table[0, batch_columns.SIZE] = data.size  # a batch of no records
-    scratch = np.zeros(64, np.uint8)
-    columns = batch_columns.Columns.empty(1, scratch)
-    batch_scan.scan(scratch, 0, 0, table[0], 0, columns.table)
-    none = columns.rows(0, 0)
-    spans, intact = np.zeros((1, 3), np.int64), np.zeros(1, np.uint8)
-    small.check_small(data, table, batch_columns.HEADER_BYTES, intact)
-    small.open_small(data, table, intact, 0, scratch, 0, 0, 0, spans, 0)
-    batch_scan.cut_records(scratch, 0, 0, 0, 1, spans[0])
-    batch_scan.scan_spans(scratch, spans[:0], table, 0, columns.table, *np.zeros((3, 1), np.int64))
-    sequence, fault = extract_sequence.HeaderSequence(b"seq", extract_sequence.SequenceFormat.INT64).extract(
-        none
+def warm(modes: Collection[str] = tuple(DEDUPS)) -> None:
+    """Compile the kernels that pipelines of these modes use; those of ids take about 20 s to compile."""
+    asyncio.run(_work([dedup for mode in DEDUPS if mode in modes for dedup in DEDUPS[mode]]))
+
+
+async def _work(dedups: list[dict[str, Any]]) -> None:
+    """Work on the same records by each of these configs."""
+    sides = "source", "sink", "duplicates", "quarantine"
+    pipelines = [
+        {"name": f"p{n}", **{side: f"{side}{n}" for side in sides}, "dedup": dedup}
+        for n, dedup in enumerate(dedups)
+    ]
+    settings = Settings.model_validate(
+        {
+            "kafka": {"bootstrap_servers": "localhost:9092"},
+            "worker": {"application_id": "warm", "state_dir": str(Path.cwd())},
+            "pipelines": pipelines,
+        }
     )
-    extract_sequence.ValueSequence("/seq", text=False).extract(none)
-    judged = partition.judge(partition.WatermarkState(), sequence, fault)
-    rows = np.zeros(0, np.int64)
-    batch_encode.encode(scratch, none.table, rows, 0, np.zeros(1, np.uint8))
-    grounds = receipts.Grounds(judged.verdict, sequence, judged.watermark)
-    receipts.encode(receipts.ReceiptText(b"{}"), none, rows, grounds, 0, np.zeros(1, np.uint8))
-    quarantine.encode(quarantine.QuarantineText({}, b""), none, rows, fault, 0, np.zeros(1, np.uint8))
-    batch_encode.summarise(
-        judged.verdict, none.timestamp, np.zeros(2, np.int64), rows[:0].copy(), rows[:0].copy()
+    limits = TopicView(1, 1, {"max.message.bytes": "1000000"})
+    view = dict.fromkeys(names(settings), limits)
+    topics = _Memory()
+    records = _records()
+    for pipeline in settings.pipelines:
+        await topics.send(pipeline.source, 0, records)
+    for hop in hops(settings):
+        await _hop(kind_of(settings, hop, view), topics)
+    for chunk in topics.chunks(settings.pipelines[0].source):
+        _compare(chunk)
+
+
+def _records() -> list[EncodedBatch]:
+    """Return batches of records, with ids and sequences by ``n``.
+
+    In all but the large one each stands twice, and one lacks what it is judged by. The large one has more than
+    go into a piece, or into what is grown or written in parts. The last one ends the window of all before it.
+    """
+    begin_ms = int(time.time() * 1000) - 100 * _HOUR_MS
+
+    def record(n: int, more: int = 0, at_ms: int = begin_ms) -> _Record:
+        name, value = b"%d" % n, b'{"n": %d, "more": "%s"}' % (n, b"x" * more)
+        return name, value, at_ms, ((b"n", n.to_bytes(8, "big")), (b"id", name))
+
+    def batch(n: int, codec: Codec, more: int = 0, at_ms: int = begin_ms) -> EncodedBatch:
+        return plain_batch([record(n, more, at_ms), record(n, more, at_ms), (b"0", None, at_ms, ())], codec)
+
+    return [
+        batch(1, Codec.NONE),
+        batch(2, Codec.LZ4),
+        batch(3, Codec.ZSTD, 10_000),
+        plain_batch([record(n) for n in range(4, MANY)], Codec.LZ4),
+        batch(3, Codec.LZ4),
+        batch(MANY, Codec.NONE, at_ms=begin_ms + 9 * _HOUR_MS),
+        batch(MANY, Codec.LZ4, at_ms=begin_ms + 9 * _HOUR_MS),
+    ]
+
+
+async def _hop(kind: HopKind, topics: _Memory) -> None:
+    """Work on a hop's source; restore twice on the way, from the local state and from the changelog."""
+    chunks = topics.chunks(kind.topics.source)
+    local = MemoryStore()
+    for store, some in ((local, chunks[:-2]), (local, chunks[-2:-1]), (MemoryStore(), chunks[-1:])):
+        slot = await _slot(kind, topics, store)
+        for chunk in some:
+            await slot.take(chunk)
+            await slot.finish()
+
+
+def _compare(chunk: Chunk) -> None:
+    """Compare records as a certificate does: an image has its kernels, too."""
+    for piece in Decoder().pieces(chunk):
+        columns, count = piece.columns, len(piece.columns)
+        fingerprints.equal_run(columns, np.arange(count), columns, 0)
+        fingerprints.fingerprints(columns, 0, count, np.zeros((2, 2), np.uint64))
+
+
+async def _slot(kind: HopKind, topics: _Memory, store: MemoryStore) -> SlotPipeline:
+    """Return a slot with one partition, restored or new."""
+    judge = kind.judge()
+    table = Table(store, judge.log)
+    position = await restore(table, topics.changelog(kind.topics.changelog), 0, lambda *_: None)
+    judge.load(table)
+    slot = SlotPipeline(kind, topics, Decoder(), Encoder(), Metrics())
+    slot.partitions[0] = OpenPartition(
+        0,
+        table,
+        judge,
+        position or new_position(0, kind.definition, bytes(range(16)), 1),
+        origin=None if position else Origin(0, NO_TOPIC),
     )
-    fingerprints.equal_run(none, rows, none, 0)
-    fingerprints.fingerprints(none, 0, 0, np.zeros((2, 2), np.uint64))
-    at = size = np.zeros(0, np.int64)
-    for scope in (
-        extract_sequence.PartitionScope(),
-        extract_sequence.KeyScope(),
-        extract_sequence.HeaderScope(b"scope"),
-    ):
-        at, size, _ = scope.extract(none)
-    for epoch, window in ((False, 0), (True, 1)):
-        _warm_scopes(ScopeTable(bytes(16), epoch=epoch, window=window), at, size)
+    return slot
 
 
-def _warm_scopes(table: ScopeTable, at: NDArray[np.int64], size: NDArray[np.int64]) -> None:
-    """Call the kernels of scopes by what calls them."""
-    data, none = np.zeros(64, np.uint8), np.zeros(0, np.int64)
-    table.judge(data, at, size, none, none, np.zeros(0, np.uint8))
-    table.warm()
-    table.apply(batch_columns.Columns.empty(0, data), track=True)
-    table.committed()
-    table.saved()
-    table.sweep(0, 0, 1)
+class _Memory:
+    """Topics of one partition; a `TransactionOutput` into them."""
+
+    def __init__(self) -> None:
+        self._batches: dict[str, list[bytes]] = {}
+        self._ends: dict[str, int] = {}
+
+    def begin(self) -> None:
+        """Do nothing: what is sent is committed."""
+
+    def expect(self, topic: str, partition: int) -> None:
+        """Do nothing likewise."""
+
+    async def send(self, topic: str, partition: int, batches: Iterable[EncodedBatch]) -> None:
+        """Append batches."""
+        for batch in batches:
+            end = self.next_offset(topic, partition)
+            data = batch.build(-1, -1, -1, transactional=True)
+            self._batches.setdefault(topic, []).append(end.to_bytes(8, "big") + data[8:])
+            self._ends[topic] = end + batch.count
+
+    async def flush(self) -> None:
+        """Do nothing: everything is acknowledged."""
+
+    def next_offset(self, topic: str, partition: int) -> int:
+        """Return where a topic ends."""
+        del partition
+        return self._ends.get(topic, 0)
+
+    async def commit(self, offsets: Mapping[int, int], between: Callable[[], None]) -> None:
+        """Do nothing between either."""
+        del offsets
+        between()
+
+    def chunks(self, topic: str) -> list[Chunk]:
+        """Return a chunk per batch."""
+        firsts = [int.from_bytes(batch[:8], "big") for batch in self._batches.get(topic, ())]
+        return [
+            Chunk(topic, 0, at, batch) for at, batch in zip(firsts, self._batches.get(topic, ()), strict=True)
+        ]
+
+    def changelog(self, topic: str) -> _Changelog:
+        """Return a topic as the restore reads it."""
+        return _Changelog(f"{topic}:0", self.chunks(topic), self.next_offset(topic, 0))
+
+
+class _Changelog:
+    """A `processor.state.changelog.Changelog` in memory."""
+
+    def __init__(self, name: str, chunks: list[Chunk], end: int) -> None:
+        self.name = name
+        self._chunks = chunks
+        self._end = end
+
+    async def bounds(self) -> ChangelogBounds:
+        """Return its bounds: no transaction is open."""
+        return ChangelogBounds(0, self._end, self._end)
+
+    async def read(self, start: int, stop: int) -> AsyncIterator[tuple[list[tuple[bytes, bytes | None]], int]]:
+        """Yield keys and values."""
+        async for columns, after in self.columns(start, stop):
+            yield columns.items(np.arange(len(columns))), after
+
+    async def columns(self, start: int, stop: int) -> AsyncIterator[tuple[Columns, int]]:
+        """Yield columns."""
+        del stop
+        decoder = Decoder()
+        for chunk in self._chunks:
+            for piece in decoder.pieces(replace(chunk, position=max(start, chunk.position))):
+                yield piece.columns, piece.next_offset
 
 
 if __name__ == "__main__":
-    from processor.pipeline.warm_ids import warm_ids
-
     warm()
-    warm_ids()

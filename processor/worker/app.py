@@ -19,9 +19,7 @@ from processor.errors import SeqmarkError, StopError
 from processor.kafka.client import KafkaError
 from processor.pipeline.hops import hops
 from processor.pipeline.warm import warm
-from processor.pipeline.warm_ids import warm_ids
 from processor.worker.worker import Worker
-from schemas.config import InsertIdDedup
 
 with contextlib.ExitStack() as _restored:
     # `import faust` reads --datadir, -L and --loop from sys.argv: ours are none of its business.
@@ -185,9 +183,7 @@ async def run_worker(settings: Settings, metrics: Metrics, *, drain: bool = Fals
         SeqmarkError: It could not go on.
     """
     # Before anything is assigned: nothing is compiled inside a commit.
-    warm()
-    if any(isinstance(pipeline.dedup, InsertIdDedup) for pipeline in settings.pipelines):
-        warm_ids()
+    await asyncio.to_thread(warm, {pipeline.dedup.mode for pipeline in settings.pipelines})
     # What the libraries have made stays until the end. Each full collection would walk through all of it, for
     # about 50 ms in which no record moves.
     gc.collect()

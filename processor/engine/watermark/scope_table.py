@@ -333,19 +333,6 @@ class ScopeTable:
             yield out[:used].tobytes(), int(after - at)
             at = int(after)
 
-    def warm(self) -> None:
-        """Compile the kernels that are not called while there is little to do."""
-        scope_kernels.move(self._slots, self._old, self._meta, 0)
-        scope_codec.encode_scopes(
-            self._words,
-            self._words.view(np.uint8),
-            self._pool,
-            self._layout,
-            np.zeros(0, np.uint32),
-            0,
-            np.zeros(1, np.uint8),
-        )
-
 
 def _grown(array: NDArray[N], size: int) -> NDArray[N]:
     """Return the array with room for ``size`` elements, moved and not copied where it was large."""

@@ -1,0 +1,72 @@
+"""After the warm-up no kernel compiles when the work of a mode begins, in a process of its own."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import subprocess
+import sys
+from typing import get_args
+
+import pytest
+from numba.core.dispatcher import Dispatcher
+
+import processor.engine
+from processor.pipeline.hops import SecondHop
+from processor.pipeline.warm import DEDUPS, warm
+from schemas.config import InsertIdDedup, WatermarkDedup
+from tests.unit.schemas import test_golden_bytes as golden
+
+KINDS = WatermarkDedup, InsertIdDedup
+
+
+def kernels() -> dict[str, int]:
+    """Return of each kernel for how many kinds of arguments it is compiled, or loaded from the cache."""
+    found: dict[str, int] = {}
+    for module in pkgutil.walk_packages(processor.engine.__path__, "processor.engine."):
+        for value in vars(importlib.import_module(module.name)).values():
+            if isinstance(value, Dispatcher):
+                found[f"{value.py_func.__module__}.{value.py_func.__name__}"] = len(value.signatures)
+    return found
+
+
+def compiled_by_work(warmed: str, worked: str) -> list[str]:
+    """Warm one mode up, then do the work of another; return the kernels that were compiled for it."""
+    warm([warmed])
+    before = kernels()
+    for hop in golden.HOPS.values():
+        if hop.pipeline.dedup.mode == worked and not isinstance(hop, SecondHop):
+            golden.run(hop)
+    return [name for name, count in kernels().items() if count > before[name]]
+
+
+def say(warmed: str, worked: str) -> None:
+    """Print `compiled_by_work`, for the process that asks."""
+    sys.stdout.write(json.dumps(compiled_by_work(warmed, worked)))
+
+
+def in_a_process(warmed: str, worked: str) -> list[str]:
+    program = f"import {__name__} as test; test.say({warmed!r}, {worked!r})"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    return list(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("mode", DEDUPS)
+def test_the_work_of_a_mode_compiles_nothing_once_it_is_warm(mode: str) -> None:
+    assert in_a_process(mode, mode) == []
+
+
+def test_the_work_of_a_mode_that_is_not_warm_is_noticed() -> None:
+    assert "processor.engine.extract.ids._hash" in in_a_process("watermark", "insert-id")
+
+
+def test_every_mode_backend_and_scope_that_a_config_can_have_is_warmed() -> None:
+    assert set(DEDUPS) == {mode for kind in KINDS for mode in get_args(kind.model_fields["mode"].annotation)}
+    ids = DEDUPS["insert-id"]
+    backends = get_args(InsertIdDedup.model_fields["backend"].annotation)
+    assert {each.get("backend", "exact") for each in ids} == set(backends)
+    assert {each.get("bloom", {}).get("confirm", True) for each in ids} == {True, False}
+    assert "by-id" in {each.get("route") for each in ids}
+    scopes = {each.get("scope", "partition").partition(":")[0] for each in DEDUPS["watermark"]}
+    assert scopes == {"partition", "key", "header"}
