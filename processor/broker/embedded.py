@@ -36,8 +36,6 @@ from processor.errors import BrokerError, ConfigError, Problem
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["EmbeddedBroker", "Java", "find_broker", "find_java", "new_cluster_id"]
-
 _LOGGING = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss,SSS",

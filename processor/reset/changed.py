@@ -14,8 +14,8 @@ from processor.judges.definition import definition, judged_by
 from processor.kafka.changelog import ChangelogPartition
 from processor.kafka.client import Client, KafkaError
 from processor.kafka.options import client_options
-from processor.kafka.topics.ensure import changelog_topic, connected, describe
-from processor.kafka.topics.plan import names
+from processor.kafka.topics.ensure import connected, describe
+from processor.kafka.topics.plan import changelog_topic, names
 from processor.pipeline.hop_kinds import how_to_reset
 from processor.pipeline.hops import hops_of
 from processor.state.belonging import foreign, refusal

@@ -15,7 +15,8 @@ from processor.kafka.client import Client, KafkaError, TopicPartition, check_aio
 from processor.kafka.offsets import bounds, committed
 from processor.kafka.options import client_options
 from processor.kafka.reader import PartitionReader, StepOver
-from processor.kafka.topics.ensure import changelog_topic, connected, describe
+from processor.kafka.topics.ensure import connected, describe
+from processor.kafka.topics.plan import changelog_topic
 from processor.verify.partition import Outputs, PartitionCheck
 from processor.verify.report import VerifyReport
 from processor.verify.shared_topics import others
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from processor.kafka.topics.ensure import ClusterView
+    from processor.kafka.topics.plan import ClusterView
     from processor.verify.span import VerifySpan
     from schemas.config import Pipeline, Settings
 

@@ -34,10 +34,8 @@ from processor.kafka.topics.plan import (
     Purpose,
     TopicPlan,
     TopicView,
-    changelog_topic,
     names,
     plan,
-    repartition_topic,
 )
 from processor.kafka.transactions.admin_requests import DescribeTransactionsRequest
 from processor.kafka.transactions.coordinator import TOO_OLD
@@ -47,22 +45,6 @@ if TYPE_CHECKING:
 
     from processor.errors import Problem
     from schemas.config import Kafka, Settings
-
-__all__ = [
-    "ClusterView",
-    "TopicRow",
-    "TopicState",
-    "TopicsReport",
-    "UnreachableError",
-    "changelog_topic",
-    "connected",
-    "describe",
-    "ensure",
-    "is_compacted",
-    "look",
-    "plan",
-    "repartition_topic",
-]
 
 _NOT_ALLOWED = (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)
 # A broker that is well answers in milliseconds; one that has just started may take seconds to elect leaders.

@@ -24,7 +24,7 @@ from schemas.config import Kafka, Settings
 if TYPE_CHECKING:
     from click.testing import Result
 
-    from processor.kafka.topics.ensure import ClusterView
+    from processor.kafka.topics.plan import ClusterView
 
 pytestmark = pytest.mark.broker
 EXAMPLE = Path(__file__).parents[3] / "examples" / "clicks.toml"
