@@ -1,11 +1,11 @@
 """Runs the sinks of a config: one query per sink, several in one process, until they end or are stopped.
 
-The steps of a start, a sink at a time: 1. the checkpoint's lock; 2. what it has counted is compared with the
-config, and its topic with the one that is there; 3. what was left to be written aside, which also finds a
-checkpoint that is gone; 4. the output is prepared; 5. what is counted is written down, and the query starts.
-After the last query has ended: 6. what is still to be written aside (with `available_now`), 7. Spark stops.
-Where one query fails the others are stopped, and the process ends with its error: an operator sees a process
-that is down, not a sink that is quiet.
+The steps of a start, one sink after the other: 1. the checkpoint's lock; 2. what it has counted is compared
+with the config, and its topic with the one that is there; 3. what was left to be written aside, which also
+finds a checkpoint that is gone; 4. the output is prepared; 5. what is counted is written down, and the query
+starts. After the last query has ended: 6. what is still to be written aside (with `available_now`), 7. Spark
+stops. Where one query fails the others are stopped, and the process ends with its error: an operator sees a
+process that is down, not a sink that is quiet.
 
 Signals and Spark's threads talk to the main thread by one queue, whose `put` may be called from a handler.
 """
@@ -45,8 +45,7 @@ from spark_sink.query.progress import OBSERVED, Progress, Reports, SinkMetrics, 
 from spark_sink.query.sources import stream_topic
 from spark_sink.query.topics import SourceTopic, is_another
 from spark_sink.session import spark_session
-from spark_sink.side_output import SideOutput, Why, Written
-from spark_sink.side_output import SideOutputAudience as AsideAudience
+from spark_sink.side_output import SideOutput, SideOutputAudience, Why, Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -69,7 +68,7 @@ class SinkOptions:
     """How the job runs.
 
     Attributes:
-        master: Where.
+        master: Where Spark runs.
         memory: The driver's heap.
         available_now: Stop when all that is there at the start is done.
         accept_loss: Go on where retention has removed what was not read yet, or the topic was created again.
@@ -203,7 +202,7 @@ class SinkJob:
             output = open_output(place)
             output.prepare(aggregate_columns(sink, model))
             write_definition(Files(spark, sink.checkpoint), known)
-            # A pool a query: otherwise a long batch of one holds up the others.
+            # A pool per query: otherwise a long batch of one holds up the others.
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", sink.name)
             query = output.start(self._writer(spark, sink, model, output, bound))
         except (PySparkException, Py4JError) as error:
@@ -227,8 +226,8 @@ class SinkJob:
         require_same(sink, means, before, checkpoint)
         if before is None and checkpoint.query() is not None:
             self._audience.say(
-                f"{sink.name}: {sink.checkpoint} is of a build that did not write down what it counts: what "
-                f"the config says now is taken for it, and written to {NAME}"
+                f"{sink.name}: {sink.checkpoint} is of a build that did not write down what it counts: this "
+                f"start takes what the config says now, and writes it to {NAME}"
             )
         found = topic.now().id
         known = None if before is None else before.topic_id
@@ -259,7 +258,7 @@ class SinkJob:
             sink,
             model,
             accept_loss=self._options.accept_loss,
-            audience=AsideAudience(self._audience.say, wrote, self._news.put),
+            audience=SideOutputAudience(self._audience.say, wrote, self._news.put),
         )
         aside.open(forget=forget)
         # Before the query starts: its first batch may be reported before `start` returns.

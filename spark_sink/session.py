@@ -50,7 +50,7 @@ def connector_jars(say: Callable[[str], None]) -> list[Path]:
     """Return Kafka's connector and what it needs, fetched at the first call (an image's build makes that).
 
     Raises:
-        BrokerError: There is no suitable Java, or they are not to be had.
+        BrokerError: There is no suitable Java, or the jars cannot be fetched.
     """
     return resolve(
         [f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:{pyspark.__version__}"],
@@ -72,19 +72,19 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     """Give a session that can read Kafka, and stop it at exit.
 
-    A session that this process has already is given instead, and left to whoever made it. The JVM stays
+    If this process has a session already, give that one, and do not stop it. The JVM stays
     until the process ends: PySpark uses it again.
 
     Args:
-        name: Of the application.
-        master: Where it runs.
+        name: Name of the application.
+        master: Where Spark runs.
         memory: The driver's heap, which with a local master is all there is.
-        jvm_flags: More of them, for the driver's JVM.
+        jvm_flags: Flags for the driver's JVM.
         settings: Spark settings beside or instead of ours.
-        say: Told of what takes long, for a person to read.
+        say: Called with what takes long, for a person to read.
 
     Raises:
-        BrokerError: There is no suitable Java, or the connector's jars are not to be had.
+        BrokerError: There is no suitable Java, or the connector's jars cannot be fetched.
         StopError: Spark does not start.
     """
     launch: dict[str, str] = {}

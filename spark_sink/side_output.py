@@ -83,8 +83,8 @@ class SideOutput:
     Args:
         spark: The session.
         kafka: How the cluster is reached.
-        sink: Whose query.
-        model: Of its events.
+        sink: The query's sink.
+        model: The events' model.
         accept_loss: Whether the query goes on where retention has removed records.
         audience: Hears what was written aside.
     """

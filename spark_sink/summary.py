@@ -22,10 +22,10 @@ class SummaryRow:
     """One row of the output.
 
     Attributes:
-        start_ms: Of its window, since 1970.
-        end_ms: Likewise.
+        start_ms: Begin of its window, ms since 1970.
+        end_ms: End of its window, ms since 1970.
         group: Values of the ``group_by`` columns.
-        values: Of the aggregates.
+        values: Values of the aggregates.
     """
 
     start_ms: int
@@ -83,8 +83,8 @@ class SinkPart:
     """One sink in the report.
 
     Attributes:
-        name: Of the sink.
-        topic: That it reads.
+        name: Name of the sink.
+        topic: Topic that it reads.
         window: How its windows are cut, in words.
         output: Where it writes, in words without secrets.
         summary: What is there; None where it could not be looked at.

@@ -80,8 +80,8 @@ class BloomSnapshot(NamedTuple):
     """Which filters there are, and what they know.
 
     Attributes:
-        changelog_offset: All before it is in them.
-        next_number: Of the first id that need not be.
+        changelog_offset: All ids before it are in the filters.
+        next_number: Number of the first id that need not be.
         filters: The filters that were live, by bucket and order.
     """
 
@@ -122,10 +122,10 @@ class KeptRun(NamedTuple):
         since: All ids with lower numbers are.
         ids: How many it has.
         each: Bits of an id in its filter.
-        bits: Of the filter.
-        fences: 16 bytes per page.
-        starts: 4 bytes per page.
-        words: Of the filter.
+        bits: Size of its filter.
+        fences: First hash of each page, 16 bytes per page.
+        starts: Place of that id in the run, 4 bytes per page.
+        words: Its filter.
     """
 
     below: int

@@ -56,7 +56,7 @@ class IdState:
     Attributes:
         secret: 16 bytes, the key of the hash; not shown.
         clock_ms: The partition's clock.
-        next_number: Of the next id that is remembered.
+        next_number: Number of the next id that is remembered.
         floor: All ids below this number are expired.
         trace: How the clock came to that.
     """

@@ -54,7 +54,7 @@ def keyed(rows: DataFrame, key: Sequence[str]) -> DataFrame:
 
     Args:
         rows: The aggregate.
-        key: Columns that tell a row from all others.
+        key: Columns that identify a row.
     """
     columns = dict(zip(rows.columns, plain(rows), strict=True))
     return rows.select(
@@ -93,7 +93,7 @@ class CompactedTopic:
         except Py4JJavaError as error:
             cause = error.java_exception.getMessage()
             raise StopError(
-                f"sink {self._place.sink.name}: topic {self._topic} cannot be seen to: {cause}"
+                f"sink {self._place.sink.name}: topic {self._topic} cannot be checked or created: {cause}"
             ) from None
         finally:
             admin.close()

@@ -60,11 +60,11 @@ class OutputPlace(NamedTuple):
     sink: Sink
     kafka: Kafka
     create_topics: bool
-    """``worker.create_topics``: whether a missing topic may be made."""
+    """``worker.create_topics``: whether to create a missing topic."""
     say: Callable[[str], None]
     stopping: SimpleQueue[None] | None = None
-    """Something is put here when the process is to end: who waits for something outside gives up then. What is
-    taken from it is put back, for the others."""
+    """Something is put here when the process is to end: whoever waits for something outside gives up then, and
+    puts back what it took, for the others."""
     require_topic: Callable[[], None] = lambda: None
     """Refuses a topic that is not the one that the query began with. Asked before and after a batch is written:
     a batch that was planned or read across the change must not come into the commit log."""

@@ -53,16 +53,16 @@ class ParquetFiles:
         self._checkpoint = Checkpoint(place.spark, place.sink.checkpoint)
 
     def prepare(self, columns: Sequence[Column]) -> None:
-        """See that nobody else's files lie there, and that the log is this query's.
+        """Check that the folder holds no files of others, and that the log is this query's.
 
         Raises:
-            StopError: Spark would leave the strange files out of what it reads; and with a new checkpoint it
+            StopError: Spark would not read files that its log does not name; and with a new checkpoint it
                 would take the first batches for written, because the log has their numbers, and lose them.
         """
         clash = [column.name for column in columns if column.name == DATE]
         if clash:
             raise StopError(
-                f"sink {self._name}: {DATE} names the folders of its files; call the column otherwise"
+                f"sink {self._name}: {DATE} names the folders of its files; give the column another name"
             )
         if self._checkpoint.committed() >= 0:
             self._require_all_there()
@@ -77,7 +77,7 @@ class ParquetFiles:
             )
 
     def _require_all_there(self) -> None:
-        """See that log and checkpoint reach equally far, and that the log's newest files are there."""
+        """Check that log and checkpoint reach equally far, and that the log's newest files are there."""
         # Of every tenth batch on, one entry holds all before it: "9.compact".
         names = [name.removesuffix(".compact") for name in self._files.names(LOG)]
         last = max((int(name) for name in names if name.isdecimal()), default=-1)

@@ -53,9 +53,9 @@ def aggregate(events: DataFrame, sink: Sink, model: EventModel) -> DataFrame:
     """Return the aggregates of right events.
 
     Args:
-        events: With the columns ``event`` (struct) and ``seqmark_time`` (timestamp, never null).
+        events: Right events: columns ``event`` (struct) and ``seqmark_time`` (timestamp, never null).
         sink: What to make of them.
-        model: Of the events.
+        model: The events' model.
 
     Returns:
         The columns of `schemas.event.aggregate_columns`, with their types.

@@ -117,10 +117,10 @@ def require_same(
 ) -> None:
     """Refuse a sink whose checkpoint has counted something else.
 
-    Of a checkpoint without the file the topic is compared; groups and types are by Spark, when it starts.
+    For a checkpoint without the file only the topic is compared here; Spark compares groups and types.
 
     Raises:
-        StopError: With every difference.
+        StopError: They differ; the message has every difference.
     """
     if written is not None:
         found = differences(written.means, means)

@@ -33,7 +33,7 @@ def judged(records: DataFrame, sink: Sink, model: EventModel, *, max_ahead_ms: i
     Args:
         records: Kafka's columns.
         sink: Which field holds the time.
-        model: That the values follow.
+        model: The model that the values follow.
         max_ahead_ms: How far an event may be ahead of its record's Kafka timestamp; None: any way. The
             timestamp is the record's own, and no clock: a batch that is read again judges the same.
 
@@ -78,9 +78,9 @@ def late_events(judged_records: DataFrame, sink: Sink, watermark_ms: int) -> Dat
     Spark drops a row when its window ends at or below the watermark.
 
     Args:
-        judged_records: Of one batch.
-        sink: Its windows.
-        watermark_ms: By which the batch's rows were late.
+        judged_records: The records of one batch, as `judged` returns them.
+        sink: The sink, for its windows.
+        watermark_ms: The watermark by which the batch's rows were late.
 
     Returns:
         The records as they are written aside, with ``reason`` (``late``), ``event_time``, ``watermark``,

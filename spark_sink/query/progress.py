@@ -35,12 +35,12 @@ class Progress:
     """One batch of one query, when it is done.
 
     Attributes:
-        sink: Its name.
-        batch: Its number.
+        sink: Name of the sink.
+        batch: Number of the batch.
         input_rows: Records it read.
-        input_rate: Records a second since the batch before.
-        processed_rate: Records a second of the time it took.
-        seconds: That it took.
+        input_rate: Records per second since the batch before.
+        processed_rate: Records per second of the time it took.
+        seconds: How long it took.
         state_rows: Open windows and groups.
         state_bytes: Memory of the state.
         state_disk_bytes: Files of the state.

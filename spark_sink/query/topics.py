@@ -67,7 +67,7 @@ class SourceTopic:
         """Return the first offset that is there, by partition, as Spark writes it down.
 
         Raises:
-            StopError: As `now`.
+            StopError: Kafka does not answer, or the topic is gone.
         """
         specs = self._jvm.java.util.HashMap()
         for number in range(self.now().partitions):
@@ -80,11 +80,11 @@ class SourceTopic:
         """Refuse a topic that is not the one that is known.
 
         Args:
-            known: Its id; None: any.
+            known: Id of the topic that was read; None: any.
             partitions: How many it may have; None: any number.
 
         Raises:
-            StopError: It is another one or has more, or as `now`.
+            StopError: It is another one, has more partitions or is gone, or Kafka does not answer.
         """
         found, number = self.now()
         if partitions is not None and number > partitions:

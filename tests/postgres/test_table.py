@@ -156,19 +156,19 @@ def test_without_nulls_in_the_groups_the_key_is_the_primary_key(database: str) -
         (
             RIGHT,
             [
-                "no unique key that takes nulls for equal: (window_start, window_end, campaign, country)",
+                "no unique key that treats nulls as equal: (window_start, window_end, campaign, country)",
             ],
         ),
         (
             RIGHT + KEY.replace("NULLS NOT DISTINCT ", ""),
             [
-                "no unique key that takes nulls for equal: (window_start, window_end, campaign, country)",
+                "no unique key that treats nulls as equal: (window_start, window_end, campaign, country)",
             ],
         ),
         (
             RIGHT + KEY.replace(", country", ""),
             [
-                "no unique key that takes nulls for equal: (window_start, window_end, campaign, country)",
+                "no unique key that treats nulls as equal: (window_start, window_end, campaign, country)",
             ],
         ),
         (
@@ -233,7 +233,7 @@ def test_a_key_under_a_collation_that_takes_different_texts_for_equal_is_refused
         "CREATE COLLATION loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
         f"CREATE TABLE hourly ({RIGHT.replace('campaign text', 'campaign text COLLATE loose') + KEY})",
     )
-    with pytest.raises(StopError, match="collation: campaign takes different texts for equal"):
+    with pytest.raises(StopError, match="collation: campaign treats different texts as equal"):
         ensured(database)
 
 

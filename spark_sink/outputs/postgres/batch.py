@@ -52,9 +52,9 @@ def write_batch(connection: Connection, target: Target, batch: Batch, rows: Iter
     Args:
         connection: In a transaction, which the caller commits.
         target: The table.
-        batch: Its name.
-        rows: With the table's fields in order; instants as microseconds since 1970 (an `int`), so that neither
-            Python's range of years nor a time zone comes in between. Read once, and not kept.
+        batch: Which batch of which query.
+        rows: Rows with the table's fields in order; instants as microseconds since 1970 (an `int`), so that
+            neither Python's range of years nor a time zone comes in between. Read once, and not kept.
 
     Raises:
         StopError: Checkpoint and table do not belong together; nothing was written.

@@ -115,8 +115,8 @@ class PostgresTable:
         """Make a batch part of the table, unless it is already; says whether it was written.
 
         Args:
-            rows: With the columns that `prepare` was given, in any order.
-            batch: Its name.
+            rows: Rows with the columns that `prepare` was given, in any order.
+            batch: Which batch of which query.
 
         Raises:
             StopError: Checkpoint and table do not belong together, or the database refuses or is away for too

@@ -75,7 +75,7 @@ _WRONG_URL = (
 
 _HINTS = {
     "54000": "; a group's text is too long for the unique key: its limit is about 2,700 bytes",
-    "42501": "; who writes needs SELECT, INSERT and UPDATE on table and seqmark_progress, and TEMPORARY on the "
+    "42501": "; grant this user SELECT, INSERT and UPDATE on table and seqmark_progress, and TEMPORARY on the "
     "database",
 }
 
@@ -93,7 +93,7 @@ class Server:
     Args:
         url: What libpq takes: a URL or ``key=value`` words.
         sink: Name of the sink, for messages and for ``pg_stat_activity``.
-        say: Told of what takes long, for a person to read.
+        say: Called with what takes long, for a person to read.
         stopping: Something is put here when the process is to end: a wait for the database ends then. A
             queue and no event, because a signal's handler may put into one at any time.
         patience_s: How long a database that is away is waited for.

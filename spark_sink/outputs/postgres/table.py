@@ -4,7 +4,7 @@ Created where it is missing, and otherwise only looked at: a table that differs 
 difference, never altered. Beside it, in the same schema, lies `seqmark_progress`: a row per table, with the
 query that writes it and the last batch that it holds.
 
-The unique key is window and group. Its columns may be null: PostgreSQL 15 can take nulls for equal, an older
+The unique key is window and group. Its columns may be null: PostgreSQL 15 can treat nulls as equal, an older
 one is given an index over expressions that hold no null.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PROGRESS = "seqmark_progress"
 NULLS_EQUAL = 150_000
-"""From this server version on a unique key may take nulls for equal."""
+"""From this server version on a unique key may treat nulls as equal."""
 LONGEST_NAME_BYTES = 63
 """NAMEDATALEN - 1: PostgreSQL cuts what is longer, without a word."""
 # Any number: who creates tables waits for who does so already (CREATE TABLE IF NOT EXISTS alone can collide).
@@ -101,9 +101,9 @@ def ensure(connection: Connection, schema: str | None, name: str, fields: Sequen
 
     Args:
         connection: In a transaction, which the caller commits.
-        schema: Of both; None: where the table is found, or else the first of the search path.
-        name: Of the table.
-        fields: Its columns, in order.
+        schema: Schema of both; None: where the table is found, or else the first of the search path.
+        name: Name of the table.
+        fields: The table's columns, in order.
 
     Raises:
         StopError: A table is there and differs; the message has every difference.
@@ -210,14 +210,14 @@ def _differences(connection: Connection, target: Target, oid: int) -> Iterator[s
         if made:
             yield f"generated: {field.name} is written by PostgreSQL, should be by Seqmark"
         if field.in_key and not exact:
-            yield f"collation: {field.name} takes different texts for equal"
+            yield f"collation: {field.name} treats different texts as equal"
     for name in there.keys() - wanted.keys():
         # An aggregate that the config no longer has would keep old values beside new ones.
         yield f"extra: {name} {there[name][0]}"
     asks = wanted.keys() <= there.keys() and not any(there[name][2] for name in wanted)
     if asks and not _key(connection, target):
         keys = ", ".join(field.name for field in target.fields if field.in_key)
-        equal = " that takes nulls for equal" if any(f.nullable and f.in_key for f in target.fields) else ""
+        equal = " that treats nulls as equal" if any(f.nullable and f.in_key for f in target.fields) else ""
         yield f"no unique key{equal}: ({keys})"
 
 
