@@ -90,22 +90,14 @@ def _config(config: Path) -> tuple[list[Finding], int]:
 
 def _filters(settings: Settings) -> list[Finding]:
     """Say how much memory the Bloom filters of each pipeline take, even while no ids come."""
-    found = []
-    for index, pipeline in enumerate(settings.pipelines):
-        dedup = pipeline.id_dedup
-        if dedup is None or dedup.backend != "bloom":
-            continue
-        from processor.judges.bloom import window_of  # noqa: PLC0415 - as above
+    from processor.judges.factory import mode_of  # noqa: PLC0415 - as above
 
-        window = window_of(dedup)
-        size = window.sized(0, 0).bits // 8
-        note = (
-            f"a partition has up to {window.most_live} filters of {size / 1e6:,.1f} MB, "
-            f"{window.most_live * size / 1e6:,.0f} MB together, each made ready while the bucket before fills; "
-            "more of them if more ids come than expected_per_bucket"
-        )
-        found.append(Finding("info", Problem(f"pipelines.{index}.dedup.bloom", note)))
-    return found
+    notes = [mode_of(pipeline).memory().note for pipeline in settings.pipelines]
+    return [
+        Finding("info", Problem(f"pipelines.{index}.dedup.{note[0]}", note[1]))
+        for index, note in enumerate(notes)
+        if note is not None
+    ]
 
 
 def _memory(settings: Settings, partitions: Mapping[str, int]) -> list[Finding]:
@@ -116,19 +108,12 @@ def _memory(settings: Settings, partitions: Mapping[str, int]) -> list[Finding]:
     limit = settings.worker.memory_limit
     if limit is None:
         return []
-    from processor.judges.bloom import window_of  # noqa: PLC0415 - as above
+    from processor.judges.factory import mode_of  # noqa: PLC0415 - as above
     from processor.state.home import sizes  # noqa: PLC0415 - as above
 
-    filters, exact = 0, []
-    for pipeline in settings.pipelines:
-        dedup = pipeline.id_dedup
-        if dedup is None:
-            continue
-        if dedup.backend == "bloom":
-            window = window_of(dedup)
-            filters += partitions.get(pipeline.name, 0) * window.most_live * window.sized(0, 0).bits // 8
-        else:
-            exact.append(pipeline.name)
+    needs = {pipeline.name: mode_of(pipeline).memory() for pipeline in settings.pipelines}
+    filters = sum(partitions.get(name, 0) * need.filter_bytes for name, need in needs.items())
+    exact = [name for name, need in needs.items() if need.follows_state]
     worker = settings.worker
     ids = int(max(sizes(worker.state_dir, str(worker.application_id), exact), default=0) * INDEX_SHARE)
     found = []

@@ -224,7 +224,11 @@ def check_supported(dedup: Dedup, key: str = "dedup") -> ScopeForm | IdForm:
     Raises:
         ConfigError: Streams for this dedup cannot be generated; ``key`` says where it stands.
     """
-    return ScopeForm(dedup, key) if isinstance(dedup, WatermarkDedup) else IdForm(dedup, key)
+    if dedup.mode == "watermark":
+        return ScopeForm(dedup, key)
+    if dedup.mode == "insert-id":
+        return IdForm(dedup, key)
+    raise ConfigError([Problem(f"{key}.mode", f'streams for mode "{dedup.mode}" cannot be generated')])
 
 
 def _with_sequences(form: ScopeForm, part: _Part) -> StreamPartition:

@@ -1,45 +1,42 @@
-"""The choice of a judge: the one place that knows all modes."""
+"""The choice of a mode: the one place that knows them all."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from processor.judges.bloom import BloomIds
-from processor.judges.exact import ExactIds
-from processor.judges.watermark import make_watermark_judge
+from processor.judges.insert_id import InsertIdMode
+from processor.judges.watermark import WatermarkMode
 from schemas.config import InsertIdDedup, WatermarkDedup
 
 if TYPE_CHECKING:
     from processor.judges.judge import Judge
+    from processor.judges.mode import Mode
     from schemas.config import Pipeline
 
 
-def make_judge(pipeline: Pipeline) -> Judge:
-    """Return a judge for one partition of ``pipeline``, with no state yet.
+def mode_of(pipeline: Pipeline) -> Mode:
+    """Return how the records of a pipeline are judged.
 
     The config has been checked: what this version cannot do was refused before.
     """
     match pipeline.dedup:
         case WatermarkDedup() as dedup:
-            return make_watermark_judge(dedup, f"the changelog of pipeline {pipeline.name}")
-        case InsertIdDedup(backend="exact") as dedup:
-            return ExactIds(dedup)
+            return WatermarkMode(dedup, pipeline.name)
         case InsertIdDedup() as dedup:
-            return BloomIds(dedup)
+            return InsertIdMode(dedup)
+
+
+def make_judge(pipeline: Pipeline) -> Judge:
+    """Return a judge for one partition of a pipeline, with no state yet."""
+    return mode_of(pipeline).judge()
 
 
 def make_reset_judge(pipeline: Pipeline) -> Judge:
-    """Return a judge by which a state is recomputed, with no state yet.
-
-    Ids are judged by the exact backend whichever the worker has: the changelog of all is one, and a filter does
-    not know whose ids it holds, which are to be written anew.
-    """
-    return ExactIds(pipeline.dedup) if isinstance(pipeline.dedup, InsertIdDedup) else make_judge(pipeline)
+    """Return a judge by which a state is recomputed, with no state yet."""
+    mode = mode_of(pipeline)
+    return mode.clocked_judge() or mode.judge()
 
 
 def renewals_said(pipeline: Pipeline) -> bool:
     """Whether the stored state says of each id when it was last renewed."""
-    dedup = pipeline.dedup
-    if not isinstance(dedup, InsertIdDedup) or dedup.backend == "exact" or not dedup.refresh:
-        return True
-    return dedup.bloom_options.confirm
+    return mode_of(pipeline).dates_renewals

@@ -23,6 +23,7 @@ from processor.engine.watermark.scope_table import ScopeTable
 from processor.errors import StopError
 from processor.judges.evidence import SequenceEvidence, SequenceJudgement
 from processor.judges.judge import Judge
+from processor.judges.mode import Mode
 from processor.state.scope_log import ScopeLog
 from processor.wire.codec import Codec, deflate
 from processor.wire.encode import EncodedBatch
@@ -43,15 +44,23 @@ CHANGELOG_BATCH_BYTES = 1024 * 1024
 """Records of scopes are written in batches of at most this, whatever larger ones the changelog takes."""
 
 
-def make_watermark_judge(dedup: WatermarkDedup, changelog: str) -> PartitionWatermark | ScopedWatermark:
-    """Return a judge with no state yet; ``changelog`` names its changelog in messages."""
-    sequence = make_extractor(dedup.sequence)
-    if dedup.scope == "partition" and dedup.epoch is None and not dedup.reorder_window:
-        return PartitionWatermark(sequence)
-    epoch = None if dedup.epoch is None else make_extractor(dedup.epoch)
-    # Secret and new for each table: nobody can choose scopes that slow it down.
-    table = ScopeTable(os.urandom(16), epoch=epoch is not None, window=dedup.reorder_window)
-    return ScopedWatermark(_scope(dedup.scope), sequence, epoch, table, changelog)
+class WatermarkMode(Mode):
+    """Sequences that grow: what is not above the last one seen is dropped."""
+
+    def __init__(self, dedup: WatermarkDedup, pipeline: str) -> None:
+        super().__init__(dedup)
+        self._dedup = dedup
+        self._changelog = f"the changelog of pipeline {pipeline}"
+
+    @override
+    def judge(self) -> PartitionWatermark | ScopedWatermark:
+        dedup, sequence = self._dedup, make_extractor(self._dedup.sequence)
+        if dedup.scope == "partition" and dedup.epoch is None and not dedup.reorder_window:
+            return PartitionWatermark(sequence)
+        epoch = None if dedup.epoch is None else make_extractor(dedup.epoch)
+        # Secret and new for each table: nobody can choose scopes that slow it down.
+        table = ScopeTable(os.urandom(16), epoch=epoch is not None, window=dedup.reorder_window)
+        return ScopedWatermark(_scope(dedup.scope), sequence, epoch, table, self._changelog)
 
 
 class PartitionWatermark(Judge[SequenceEvidence]):

@@ -31,7 +31,6 @@ from processor.pipeline.routed import RouteJudge, RouteTopics, first_topics
 from processor.wire.fit import TooLargeError
 from processor.wire.quarantine import mark_too_large, oversized, surely_fits
 from processor.wire.repartition import RouteEncoder, take_off
-from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,7 +67,7 @@ class HopKind:
     @property
     def deletes(self) -> bool:
         """Whether what it needs no more is deleted: of its changelog, or of a source that is its own."""
-        return isinstance(self.hop.pipeline.dedup, InsertIdDedup)
+        return self.hop.pipeline.dedup.trims_changelog
 
     @property
     def definition(self) -> bytes:

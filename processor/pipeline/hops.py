@@ -19,10 +19,9 @@ import orjson
 from typing_extensions import override
 
 from processor.kafka.topics.plan import repartition_topic
-from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
-    from schemas.config import Pipeline, Settings
+    from schemas.config import InsertIdDedup, Pipeline, Settings
 
 SUFFIX = ".route"
 
@@ -75,8 +74,9 @@ class FirstHop(Hop):
     @property
     def dedup(self) -> InsertIdDedup:
         """The only mode that there is with route."""
-        assert isinstance(self.pipeline.dedup, InsertIdDedup)  # noqa: S101 - `hops_of` made the hop of one
-        return self.pipeline.dedup
+        dedup = self.pipeline.id_dedup
+        assert dedup is not None  # noqa: S101 - `hops_of` made the hop of one
+        return dedup
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def hops_of(settings: Settings, pipeline: Pipeline) -> list[Hop]:
 
 def is_routed(pipeline: Pipeline) -> bool:
     """Whether a pipeline has two hops."""
-    return isinstance(pipeline.dedup, InsertIdDedup) and pipeline.dedup.route is not None
+    return pipeline.id_dedup is not None and pipeline.id_dedup.route is not None
 
 
 def route_definition(hop: FirstHop, partitions: int) -> bytes:

@@ -1,6 +1,6 @@
 """The two modes of a pipeline, and what each reads from a record."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -51,7 +51,14 @@ class ValueSource(ConfigTable):
 SequenceSource = HeaderSource | ValueSource
 
 
-class WatermarkDedup(ConfigTable):
+class DedupTable(ConfigTable):
+    """What the table ``dedup`` of every mode says of its mode, with the defaults of a new one."""
+
+    trims_changelog: ClassVar[bool] = False
+    """Whether its changelog is a log that is trimmed at the head, and not compacted."""
+
+
+class WatermarkDedup(DedupTable):
     """Sequences that grow: what is not above the last one seen is dropped."""
 
     mode: Literal["watermark"] = Field(description="Judge by a sequence that the producer counts up.")
@@ -119,8 +126,10 @@ class BloomOptions(ConfigTable):
     )
 
 
-class InsertIdDedup(ConfigTable):
+class InsertIdDedup(DedupTable):
     """Ids that are repeated when a record is sent again: dropped within a window of time."""
+
+    trims_changelog = True
 
     mode: Literal["insert-id"] = Field(
         description="Judge by an id that the producer repeats when it sends again."

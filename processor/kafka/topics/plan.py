@@ -197,7 +197,7 @@ def wanted_configs(purpose: Purpose, pipeline: Pipeline, source: TopicView) -> d
     configs |= _like(source, "min.insync.replicas")
     source_bytes = _number(source, "max.message.bytes", CHANGELOG_BYTES)
     if purpose in INTERNAL:
-        blocks = purpose is Purpose.CHANGELOG and pipeline.id_dedup is not None
+        blocks = purpose is Purpose.CHANGELOG and pipeline.dedup.trims_changelog
         compact = purpose is not Purpose.REPARTITION and not blocks
         # Never by time: retention goes by record timestamps, a replayed stream would lose live state.
         configs |= {

@@ -1,0 +1,66 @@
+"""Mode ``insert-id``: which backend judges, and what its state is bound to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from processor.judges.bloom import BloomIds, window_of
+from processor.judges.exact import ExactIds
+from processor.judges.ids import worker_clock_ms
+from processor.judges.mode import MemoryNeed, Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from processor.engine.ids.recorded_clock import PartitionClock
+    from processor.judges.ids import IdJudge
+    from schemas.config import InsertIdDedup
+
+
+class InsertIdMode(Mode):
+    """Ids that are repeated when a record is sent again."""
+
+    # What the clock read before is written down (`schemas.changelog.clock`).
+    free_keys = frozenset({"max_ahead"})
+
+    def __init__(self, dedup: InsertIdDedup) -> None:
+        super().__init__(dedup)
+        self._dedup = dedup
+        self._bloom = dedup.backend == "bloom"
+        self.dates_renewals = not (self._bloom and dedup.refresh) or dedup.bloom_options.confirm
+
+    @override
+    def judge(self) -> IdJudge:
+        return BloomIds(self._dedup) if self._bloom else ExactIds(self._dedup)
+
+    @override
+    def clocked_judge(self, clock: Callable[[int | None], PartitionClock] | None = None) -> ExactIds:
+        # By the exact backend whichever the worker has: the changelog of all is one, and a filter does not know
+        # whose ids it holds, which a reset has to write again.
+        recorded = None if clock is None else clock(self._dedup.max_ahead)
+        return ExactIds(self._dedup, worker_clock_ms, recorded)
+
+    @override
+    def meaning(self) -> dict[str, Any]:
+        fields = super().meaning()
+        if self._bloom:
+            # As it is meant, however much of it is written down.
+            options = self._dedup.bloom_options.model_dump(mode="json", exclude_defaults=True)
+            fields.pop("bloom", None)
+            fields |= {"bloom": options} if options else {}
+        return fields
+
+    @override
+    def memory(self) -> MemoryNeed:
+        if not self._bloom:
+            return MemoryNeed(follows_state=True)
+        window = window_of(self._dedup)
+        size = window.sized(0, 0).bits // 8
+        note = (
+            f"a partition has up to {window.most_live} filters of {size / 1e6:,.1f} MB, "
+            f"{window.most_live * size / 1e6:,.0f} MB together, each made ready while the bucket before fills; "
+            "more of them if more ids come than expected_per_bucket"
+        )
+        return MemoryNeed(window.most_live * size, ("bloom", note))

@@ -1,0 +1,67 @@
+"""The base class of a mode: all that differs by mode, for one pipeline, with the defaults of a new one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from processor.engine.ids.recorded_clock import PartitionClock
+    from processor.judges.exact import ExactIds
+    from processor.judges.judge import Judge
+    from schemas.config import Dedup
+
+
+class MemoryNeed(NamedTuple):
+    """What one partition takes of a worker's memory, as far as that is known before it runs.
+
+    Attributes:
+        filter_bytes: Taken whether records come or not.
+        note: A key of ``dedup``, and what to say of it to people; None: nothing to say.
+        follows_state: Whether the rest is a share of what the local state takes.
+    """
+
+    filter_bytes: int = 0
+    note: tuple[str, str] | None = None
+    follows_state: bool = False
+
+
+class Mode(ABC):
+    """How the records of one pipeline are judged; `processor.judges.factory` makes it.
+
+    Attributes:
+        free_keys: Keys of ``dedup`` that may change over an existing state: what is remembered means the same.
+        dates_renewals: Whether the stored state says of each id when it was last renewed.
+    """
+
+    free_keys: ClassVar[frozenset[str]] = frozenset()
+    dates_renewals: bool = True
+
+    def __init__(self, dedup: Dedup) -> None:
+        self._table = dedup
+
+    @abstractmethod
+    def judge(self) -> Judge:
+        """Return a judge for one partition, with no state yet."""
+
+    def clocked_judge(self, clock: Callable[[int | None], PartitionClock] | None = None) -> ExactIds | None:
+        """Return a judge by which records are judged again, with no state yet; None: `judge` does for that too.
+
+        Args:
+            clock: Makes what says how the partition's clock went, given ``max_ahead``; None: a worker's.
+        """
+        del clock
+        return None
+
+    def meaning(self) -> dict[str, Any]:
+        """Return what the stored state is bound to, as JSON: another one makes the state foreign."""
+        # Without defaults: a field that a later version adds must not make old state foreign.
+        return self._table.model_dump(
+            mode="json", by_alias=True, exclude_defaults=True, exclude=set(self.free_keys)
+        )
+
+    def memory(self) -> MemoryNeed:
+        """Return what is known of the memory that one partition takes."""
+        return MemoryNeed()
