@@ -141,8 +141,12 @@ def quarantine_batches(
     for begin, end in equal_runs(codecs):
         for start, stop in cut(size[begin:end]):
             some = rows[begin + start : begin + stop]
-            write = partial(_batch, columns, some, fault, text, int(codecs[begin]))
-            batches += fit(some, limit_bytes, write, partial(_squeezed, columns, some, fault, text))
+            codec = int(codecs[begin])
+            write = partial(_batch, columns, some, fault, text, codec)
+            if codec == Codec.NONE:
+                batches += fit(some, limit_bytes, write)
+            else:
+                batches += fit(some, limit_bytes, write, partial(_squeezed, columns, some, fault, text))
     return batches
 
 
