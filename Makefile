@@ -60,12 +60,12 @@ format: $(STAMP) ## format, and mend what ruff can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(STAMP) ## write docs/configuration.md anew from the config model
+docs: $(STAMP) ## write docs/configuration.md from the config model
 	$(BIN)/python -m processor.config.reference_page
 
 # Needs uv (any recent one; `make lock UV=/path/to/uv`). Only who changes a dependency needs it.
 # UV_CUSTOM_COMPILE_COMMAND is what the lock's header says; index and machine stay out of it.
-lock: ## write requirements.lock and the benchmark's anew (needs uv; UPGRADE=--upgrade for newer ones)
+lock: ## write requirements.lock and that of the benchmark (needs uv; UPGRADE=--upgrade for newer ones)
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile pyproject.toml --quiet \
 		--group dev --universal --python-version 3.11 --generate-hashes $(UPGRADE) \
 		--no-emit-index-url --no-emit-find-links --output-file requirements.lock
@@ -78,7 +78,7 @@ clean: ## remove what was made here: environment, caches, state under var/
 		.import_linter_cache spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# 1. An environment that works and belongs to this folder is kept, any other is made anew.
+# 1. An environment that works and belongs to this folder is kept, any other is replaced.
 # 2. setuptools first: pyspark ships as source, and a build in isolation would fetch tools that no hash holds.
 # 3. Everything else, every file held by its hash. 4. Seqmark itself, from this folder.
 $(STAMP):
