@@ -10,9 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from contextlib import asynccontextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from processor.errors import StopError
+from processor.kafka.options import client_options
 from processor.kafka.protocol.codes import KafkaCode, error_name
 from processor.kafka.protocol.connections import REQUEST_TIMEOUT_MS, BrokerClient
 from processor.kafka.protocol.internals import (
@@ -29,7 +32,9 @@ from processor.kafka.protocol.internals import (
 from schemas.changelog.topic_ids import UNKNOWN_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+
+    from schemas.config import Kafka
 
 __all__ = [
     "METADATA_MAX_AGE_MS",
@@ -40,6 +45,7 @@ __all__ = [
     "TopicPartition",
     "check_aiokafka",
     "error_name",
+    "open_client",
 ]
 
 METADATA_MAX_AGE_MS = int(os.environ.get("SEQMARK_TEST_METADATA_MAX_AGE_MS", "60000"))
@@ -192,3 +198,30 @@ class Client:
     async def _coordinator(self, kind: int, key: str) -> int:
         async with asyncio.timeout(10):
             return await self._client.coordinator_lookup(kind, key)
+
+
+@asynccontextmanager
+async def open_client(
+    kafka: Kafka, client_id: str, topics: Iterable[str], advice: str = ""
+) -> AsyncIterator[Client]:
+    """Give a command connections to the brokers, and close them at its end.
+
+    Args:
+        kafka: Where they are.
+        client_id: For the brokers' logs.
+        topics: What it will speak of.
+        advice: What to do where no broker answers; ends the message.
+
+    Raises:
+        StopError: No broker answers, at the beginning or later.
+        ConfigError: Files of certificates or keys are wrong.
+    """
+    options = client_options(kafka)
+    try:
+        client = await Client.open(options, client_id, topics)
+        try:
+            yield client
+        finally:
+            await client.close()
+    except (KafkaError, TimeoutError) as error:
+        raise StopError(f"cannot reach Kafka at {kafka.bootstrap_servers}: {error!r}{advice}") from error

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.errors import RebuildError, StopError
-from processor.kafka.client import Client, KafkaError, TopicPartition
+from processor.kafka.client import Client, TopicPartition, open_client
 from processor.kafka.offsets import Bounds, bounds, committed
-from processor.kafka.options import client_options
 from processor.kafka.topics.ensure import connected, describe
 from processor.report.hours import Fate, Flow, Hours, Stretch
 from processor.report.scan import Scanner
@@ -85,11 +84,7 @@ async def read_flows(settings: Settings, total: Callable[[int], Callable[[int], 
     wanted = [topic for pipeline in settings.pipelines for topic in _topics(pipeline)]
     async with connected(settings.kafka) as admin:
         existing = frozenset(await describe(admin, wanted))
-    try:
-        client = await Client.open(client_options(settings.kafka), "seqmark-report", existing)
-    except KafkaError as error:
-        raise StopError(f"{settings.kafka.bootstrap_servers}: {error!r}") from error
-    try:
+    async with open_client(settings.kafka, "seqmark-report", existing) as client:
         group = settings.worker.application_id
         taken = [await _snapshot(client, group, pipeline, existing) for pipeline in settings.pipelines]
         scanner, progress = Scanner(client), total(sum(each.offsets for each in taken))
@@ -97,8 +92,6 @@ async def read_flows(settings: Settings, total: Callable[[int], Callable[[int], 
             await _flow(scanner, pipeline, at, progress)
             for pipeline, at in zip(settings.pipelines, taken, strict=True)
         ]
-    finally:
-        await client.close()
 
 
 async def _snapshot(client: Client, group: str, pipeline: Pipeline, existing: frozenset[str]) -> TopicSnapshot:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from processor.errors import Problem, StopError
+from processor.errors import Problem
 from processor.judges.definition import definition, judged_by
 from processor.kafka.changelog import ChangelogPartition
-from processor.kafka.client import Client, KafkaError
-from processor.kafka.options import client_options
+from processor.kafka.client import Client, open_client
 from processor.kafka.topics.ensure import connected, describe
 from processor.kafka.topics.plan import changelog_topic, names
 from processor.pipeline.hop_kinds import how_to_reset
@@ -45,18 +44,12 @@ async def changed(settings: Settings) -> list[Problem]:
         view = await describe(admin, topics)
     if not view:
         return []
-    try:
-        client = await Client.open(client_options(settings.kafka), CLIENT_ID, names(settings))
-        try:
-            return [
-                problem
-                for index, (pipeline, topic) in enumerate(zip(settings.pipelines, topics, strict=True))
-                for problem in await _of_pipeline(client, view, settings, (index, pipeline, topic))
-            ]
-        finally:
-            await client.close()
-    except KafkaError as error:
-        raise StopError(f"{settings.kafka.bootstrap_servers}: {error!r}") from error
+    async with open_client(settings.kafka, CLIENT_ID, names(settings)) as client:
+        return [
+            problem
+            for index, (pipeline, topic) in enumerate(zip(settings.pipelines, topics, strict=True))
+            for problem in await _of_pipeline(client, view, settings, (index, pipeline, topic))
+        ]
 
 
 async def _of_pipeline(

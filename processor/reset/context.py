@@ -13,12 +13,14 @@ from processor.kafka.client import TopicPartition
 from processor.kafka.group.readers import readers
 from processor.pipeline.hop_kinds import topics_for
 from processor.pipeline.hops import Hop
+from processor.state.belonging import named
 from processor.wire.decode import Decoder
 
 if TYPE_CHECKING:
     from processor.kafka.client import Client
     from processor.kafka.topics.plan import ClusterView
     from processor.pipeline.ports import Topics
+    from schemas.changelog.position import Position
     from schemas.changelog.topic_ids import TopicIds
     from schemas.config import Pipeline, Settings
 
@@ -81,6 +83,10 @@ class ResetContext:
     def topics_now(self) -> TopicIds:
         """Return which topics there are now."""
         return self.topics.identified(self.client.ids)
+
+    def named(self, position: Position) -> Position:
+        """Return a position that names the topics that there are now, and whose it is."""
+        return named(position, self.topics_now(), self.application, self.pipeline.name)
 
     async def require_stopped(self) -> None:
         """Look whether nobody in the group reads the source.

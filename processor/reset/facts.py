@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from processor.kafka.offsets import Bounds
     from processor.reset.context import ResetContext
     from processor.reset.fences import SlotFences
-    from schemas.changelog.position import Position
 
 
 async def learn(
@@ -84,13 +83,6 @@ async def _window_end_ms(context: ResetContext, tp: TopicPartition, start: int, 
     if not isinstance(dedup, InsertIdDedup) or dedup.time == "arrival" or start >= to:
         return None
     return await window_end_ms(context.client, context.decoder, tp, (start, to), dedup.window)
-
-
-def names_now(context: ResetContext, position: Position | None) -> bool:
-    """Whether a position names the topics that there are now, and whose it is."""
-    if position is None:
-        return False
-    return position.topics.kept(context.topics_now()) == position.topics and bool(position.application)
 
 
 async def require_same_source(context: ResetContext, tp: TopicPartition, facts: PartitionFacts) -> None:

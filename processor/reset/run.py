@@ -20,14 +20,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from processor.errors import FencedError, RebuildError, StopError
-from processor.kafka.client import Client, KafkaError, check_aiokafka
+from processor.kafka.client import check_aiokafka, open_client
 from processor.kafka.offsets import bounds, committed, offsets_at
-from processor.kafka.options import client_options
 from processor.kafka.topics.ensure import ensure, look
 from processor.reset.commit import commit
 from processor.reset.context import ResetContext
 from processor.reset.decide import ResetState, ToTime, decide, touched, wanted
-from processor.reset.facts import learn, names_now, require_same_source
+from processor.reset.facts import learn, require_same_source
 from processor.reset.fences import SlotFences
 from processor.reset.replay import Replayed
 from processor.reset.state import ResetResult, make_state
@@ -83,7 +82,8 @@ class Reset:
                 refused.append(str(error))
                 continue
             self._facts[number] = facts
-            steps.append(replace(step, rewritten=not names_now(context, facts.position)))
+            position = facts.position
+            steps.append(replace(step, rewritten=position is None or context.named(position) != position))
         if refused:
             raise StopError("nothing was changed:\n" + "\n".join(refused))
         return steps
@@ -123,9 +123,8 @@ class Reset:
                 yield state.result
 
     async def close(self) -> None:
-        """Abort what is open and close all connections."""
+        """Abort what is open and give the slots up."""
         await self._fences.close()
-        await self._context.client.close()
 
     async def _wanted(self, target: Target, limits: Mapping[TopicPartition, Bounds]) -> dict[int, int]:
         if not isinstance(target, ToTime):
@@ -163,16 +162,10 @@ async def opened(settings: Settings, pipeline: Pipeline, *, create: bool) -> Asy
     report = await ensure(alone, create=create)
     report.require()
     view = await look(alone)
-    try:
-        client = await Client.open(
-            client_options(settings.kafka), f"{settings.worker.application_id}-reset", list(view)
-        )
-    except KafkaError as error:
-        raise StopError(f"{settings.kafka.bootstrap_servers}: {error!r}") from error
-    reset = Reset(ResetContext(alone, client, view))
-    try:
-        yield reset
-    except (KafkaError, TimeoutError) as error:
-        raise StopError(f"{settings.kafka.bootstrap_servers}: {error!r}; run the same reset again") from error
-    finally:
-        await reset.close()
+    client_id = f"{settings.worker.application_id}-reset"
+    async with open_client(settings.kafka, client_id, view, "; run the same reset again") as client:
+        reset = Reset(ResetContext(alone, client, view))
+        try:
+            yield reset
+        finally:
+            await reset.close()

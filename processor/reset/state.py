@@ -64,12 +64,8 @@ async def make_state(
         RebuildError: The broker does not answer.
     """
     judge = make_reset_judge(context.pipeline)
-    position = replace(
-        new_position(step.to_offset, context.definition, os.urandom(16), context.settings.worker.slots),
-        topics=context.topics_now(),
-        application=context.application,
-        pipeline=context.pipeline.name,
-    )
+    slots = context.settings.worker.slots
+    position = context.named(new_position(step.to_offset, context.definition, os.urandom(16), slots))
     table = Table(MemoryStore(), judge.log)
     kept = step.state is ResetState.KEPT
     if kept and facts.position is not None:

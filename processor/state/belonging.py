@@ -7,6 +7,7 @@ be skipped, or judged by what somebody else remembers.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from processor.errors import StopError
@@ -46,6 +47,12 @@ def require_own(position: Position, application: str, pipeline: str, changelog: 
     text = foreign(position, application, pipeline)
     if text is not None:
         raise StopError(f"{changelog} {text}; see 'Names that run together' in docs/operations.md.")
+
+
+def named(position: Position, now: TopicIds, application: str, pipeline: str) -> Position:
+    """Return a position that says whose it is, and of which topics; one without names gets them."""
+    topics = position.topics.kept(now)
+    return replace(position, topics=topics, application=application, pipeline=pipeline)
 
 
 def made_anew(then: TopicIds, now: TopicIds) -> list[str]:

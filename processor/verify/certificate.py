@@ -11,9 +11,8 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from processor.errors import StopError
-from processor.kafka.client import Client, KafkaError, TopicPartition, check_aiokafka
+from processor.kafka.client import TopicPartition, check_aiokafka, open_client
 from processor.kafka.offsets import bounds, committed
-from processor.kafka.options import client_options
 from processor.kafka.reader import PartitionReader, StepOver
 from processor.kafka.topics.ensure import connected, describe
 from processor.kafka.topics.plan import changelog_topic
@@ -25,9 +24,10 @@ from processor.verify.streams import LOST, PATIENCE_S, OutputStream, reader
 from processor.wire.decode import Decoder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractAsyncContextManager
 
+    from processor.kafka.client import Client
     from processor.kafka.topics.plan import ClusterView
     from processor.verify.span import VerifySpan
     from schemas.config import Pipeline, Settings
@@ -49,7 +49,6 @@ class Certificate:
         self._settings = settings
         self._group = settings.worker.application_id
         self._pipelines = pipelines
-        self._options: Mapping[str, Any] = {}
         self._work: list[tuple[Pipeline, int, str | None]] = []
         self._beyond: list[TopicPartition] = []
 
@@ -60,7 +59,6 @@ class Certificate:
             StopError: No broker answers, or a topic is missing or does not fit its source.
         """
         check_aiokafka()
-        self._options = client_options(self._settings.kafka)
         async with connected(self._settings.kafka) as admin:
             view = await describe(admin, sorted(set(self._topics())))
         _require_topics(self._pipelines, view)
@@ -88,13 +86,10 @@ class Certificate:
 
     async def _offsets(self) -> int:
         sources = [TopicPartition(pipeline.source, number) for pipeline, number, _ in self._work]
-        client = await self._connect()
-        try:
+        async with self._connected() as client:
             known = await committed(client, self._group, sources)
             limits = await bounds(client, sources)
             beyond = await bounds(client, self._beyond)
-        finally:
-            await client.close()
         foreign = [f"{tp.topic}:{tp.partition}" for tp, each in beyond.items() if each.end > each.start]
         if foreign:
             raise StopError(
@@ -103,13 +98,10 @@ class Certificate:
             )
         return sum(max(0, known.get(tp, limits[tp].stable) - limits[tp].start) for tp in sources)
 
-    async def _connect(self) -> Client:
+    def _connected(self) -> AbstractAsyncContextManager[Client]:
         topics = {topic for pipeline in self._pipelines for topic in (pipeline.source, *pipeline.outputs)}
         topics |= {changelog for _, _, changelog in self._work if changelog is not None}
-        try:
-            return await Client.open(self._options, CLIENT_ID, topics)
-        except KafkaError as error:
-            raise StopError(f"the broker does not answer: {error!r}") from error
+        return open_client(self._settings.kafka, CLIENT_ID, topics)
 
     async def run(
         self, done: Callable[[VerifyReport], None], advance: Callable[[int], None]
@@ -129,16 +121,13 @@ class Certificate:
 
         async def work() -> None:
             nonlocal reported
-            client = await self._connect()
-            try:
+            async with self._connected() as client:
                 decoders = [Decoder() for _ in range(4)]
                 for index in turn:
                     reports[index] = await self._compare(client, decoders, *self._work[index], advance)
                     while reported < len(reports) and (report := reports[reported]) is not None:
                         done(report)
                         reported += 1
-            finally:
-                await client.close()
 
         tasks = [asyncio.create_task(work()) for _ in range(min(AT_ONCE, len(self._work)))]
         try:

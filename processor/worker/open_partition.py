@@ -22,7 +22,7 @@ from processor.kafka.origin import origin_at
 from processor.kafka.source_identity import check_same_source
 from processor.kafka.transactions.producer import transactional_id
 from processor.pipeline.ports import OpenPartition, new_position
-from processor.state.belonging import refusal, require_own
+from processor.state.belonging import named, refusal, require_own
 from processor.state.changelog_head import last_position, read_head
 from processor.state.kv.rocks import open_store
 from processor.state.kv.store import CorruptStoreError
@@ -144,10 +144,10 @@ class PartitionOpener:
     def _of_now(self, position: Position) -> Position:
         """Return a position that says whose it is and of which topics; old ones do not."""
         context = self._context
-        topics = position.topics.kept(self._topics.identified(self._client.ids))
-        named = replace(position, topics=topics, application=context.application_id, pipeline=self._name)
+        now = self._topics.identified(self._client.ids)
+        position = named(position, now, context.application_id, self._name)
         # Whose ids wrote this state: the next to restore it has to fence them, and no others.
-        return replace(named, slots=context.slots) if context.exactly_once else named
+        return replace(position, slots=context.slots) if context.exactly_once else position
 
     async def _restored(
         self, table: Table, changelog: ChangelogPartition, show: Callable[[float], None]
