@@ -13,14 +13,16 @@ from __future__ import annotations
 import ast
 import os
 import re
-import subprocess
 import sys
 import tomllib
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from tests.unit.tree.gone_words import GONE_CLASSES, GONE_FUNCTIONS, GONE_MODULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,88 +89,6 @@ class Finding(NamedTuple):
     place: str
     message: str
 
-
-class Word(NamedTuple):
-    """A name that has gone, and what is written in its place."""
-
-    was: str
-    now: str
-    below: str = ""  # the folder it is forbidden in; elsewhere it means something else
-
-
-GONE_MODULES = (
-    Word("gathered", "bulk_load"),
-    Word("extents", "hash_table"),
-    Word("id_table", "memtable"),
-    Word("run_pages", "sorted_run"),
-    Word("run_shelf", "run_index"),
-    Word("bloom_index", "numbering"),
-    Word("id_places", "offset_index"),
-    Word("bulk", "state_log"),
-    Word("head", "changelog_head"),
-    Word("recording", "clock_history"),
-    Word("clock_trace", "recorded_clock"),
-    Word("words", "loads", "processor/engine"),
-    Word("compare", "fingerprints", "processor/engine"),
-    Word("route", "repartition", "processor"),
-    Word("router", "routed"),
-    Word("hop_work", "hop_kinds"),
-    Word("opening", "open_partition"),
-    Word("seam", "client"),
-    Word("kip516", "topic_id_requests"),
-    Word("kip664", "admin_requests"),
-    Word("upstream", "drain"),
-    Word("source", "source_identity", "processor"),
-    Word("produce", "plain/producer", "processor"),
-    Word("consume", "plain/consumer", "processor"),
-    Word("faults", "fault_points", "processor"),
-    Word("tape", "cursor"),
-    Word("history", "recent"),
-    Word("limits", "span", "processor/verify"),
-    Word("by_word", "unproved"),
-    Word("believed", "inferred_clock"),
-    Word("sharing", "shared_topics"),
-    Word("aside", "side_output"),
-    Word("direct", "fast_parse"),
-)
-GONE_CLASSES = (
-    Word("Gathered", "BulkLoad"),
-    Word("IdTable", "Memtable"),
-    Word("Shelf", "RunIndex"),
-    Word("Places", "OffsetIndex"),
-    Word("Bulk", "StateLog"),
-    Word("Head", "ChangelogHead"),
-    Word("Recording", "ClockHistory"),
-    Word("HopWork", "HopKind"),
-    Word("Opening", "PartitionOpener"),
-    Word("Link", "Client"),
-    Word("Tape", "Cursor"),
-    Word("History", "RecentRecords"),
-    Word("Limits", "VerifySpan"),
-    Word("ByWord", "TrustedReceipts"),
-    Word("BelievedClock", "InferredClock"),
-    Word("Aside", "SideOutput"),
-    Word("Made", "a noun, such as PieceOutcome,"),
-    Word("Done", "a noun, such as ResetResult,"),
-    Word("Found", "a noun, such as JsonMatches,"),
-    Word("Known", "a noun, such as PartitionFacts,"),
-    Word("Said", "a noun"),
-    Word("Wrong", "PageError"),
-    Word("Checked", "a noun, such as DemoChecks,"),
-    Word("Confirmed", "CandidateRows"),
-    Word("Remembered", "StagedIds"),
-    Word("Step", "CommitStep, PartitionStep or Advance"),
-)
-GONE_FUNCTIONS = (
-    Word("times", "take_clock_stats", "processor/judges"),
-    Word("times", "take_clock_stats", "processor/pipeline"),
-    Word("expendable", "take_trim_offset"),
-    Word("settle", "flush", "processor/pipeline"),
-    Word("settle", "flush", "processor/state"),
-    Word("take_in", "apply"),
-    Word("pour", "insert"),
-    Word("skim", "insert"),
-)
 
 # Kinds of judge: configuration of a mode, judge, evidence, grounds, and the log that keeps a state.
 _KINDS = re.compile(
@@ -285,16 +205,20 @@ class House:
 
 
 def _files(root: Path) -> Iterator[str]:
-    """Yield each file that is tracked, or that git would add; all files where there is no repository."""
-    if (root / ".git").exists():
-        command = ["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard"]
-        listed = subprocess.run(command, check=True, capture_output=True, text=True)
-        yield from (path for path in listed.stdout.splitlines() if (root / path).exists())
-        return
-    for folder, _, names in os.walk(root):
-        yield from (
-            Path(folder, name).relative_to(root).as_posix() for name in names if "__pycache__" not in folder
-        )
+    """Yield each file of a checkout that `.gitignore` does not name; whose checkout it is, git is not asked."""
+    ignored = {".git"}
+    if (root / ".gitignore").exists():
+        lines = (root / ".gitignore").read_text().splitlines()
+        ignored |= {line.strip("/") for line in lines if line and not line.startswith("#")}
+    for folder, folders, names in os.walk(root):
+        inside = Path(folder).relative_to(root)
+        folders[:] = [name for name in folders if not _matches(inside / name, ignored)]
+        yield from ((inside / name).as_posix() for name in names if not _matches(inside / name, ignored))
+
+
+def _matches(path: Path, patterns: set[str]) -> bool:
+    """Return whether a path is ignored: by its name, or from the root on."""
+    return any(fnmatch(path.name, pattern) or path.as_posix() == pattern for pattern in patterns)
 
 
 def _imports(module: Module, modules: dict[str, Module]) -> Iterator[str]:

@@ -136,3 +136,12 @@ def test_the_table_counts_what_breaks_the_rules_too(tmp_path: Path) -> None:
     assert numbers["questions which kind a judge is"] == "7, 6 of them where judges are made"
     assert numbers["class names used in more than one module"] == "10, 9 of them private"
     assert numbers["layers in the import contract"] == "2"
+
+
+def test_what_git_ignores_is_not_looked_at(tmp_path: Path) -> None:
+    ignored = {f"processor/engine/__pycache__/m{number}.pyc": "" for number in range(20)}
+    ignored |= {f"processor/made/m{number}.py": "" for number in range(20)}
+
+    house = built(tmp_path, TREE, ignored, {".gitignore": "# made\n__pycache__/\n/processor/made/\n"})
+
+    assert list(problems(house, {})) == []
