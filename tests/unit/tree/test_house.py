@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STATEMENT = '"""Says what it is."""\n'
-GLOSSARY = "# A\n\n## Words\n| word | meaning |\n|---|---|\n| slot | a |\n| `hop` | b |\n\n## Next\n"
+GLOSSARY = "# A\n\n## Glossary\n| word | meaning |\n|---|---|\n| slot | a |\n| `hop` | b |\n\n## Next\n"
 CONTRACTS = """
 [[tool.importlinter.contracts]]
 id = "layers"
@@ -69,7 +69,8 @@ CASES = {
     "spark_allow_list": [{"processor/wire/__init__.py": STATEMENT}],
     "glossary": [
         {"docs/architecture.md": GLOSSARY.replace("| slot", "| **Hop**")},
-        {"docs/architecture.md": "# A\n\n## Words\n\nNone.\n"},
+        {"docs/architecture.md": GLOSSARY.replace("| slot", "| tape")},
+        {"docs/architecture.md": "# A\n\n## Glossary\n\nNone.\n"},
     ],
 }
 
