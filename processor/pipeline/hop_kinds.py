@@ -49,8 +49,8 @@ class HopKind:
     Attributes:
         hop: The hop.
         topics: Its topics, with what they take.
-        upstream: The topic that another hop takes in for this one; None: none does. What lies in this one's
-            source was taken out of there, so no part of it is passed over.
+        upstream: The pipeline's source, where another hop reads it for this one; None: this one reads it. The
+            records of an internal topic are nowhere else, so no part of it is passed over.
         only_positions: Whether its state is one position per partition and nothing else, and means the same
             in all.
     """
@@ -66,7 +66,7 @@ class HopKind:
 
     @property
     def deletes(self) -> bool:
-        """Whether what it needs no more is deleted: of its changelog, or of a source that is its own."""
+        """Whether the slot deletes what nobody needs: of its changelog, and of an internal topic."""
         return self.hop.pipeline.dedup.trims_changelog
 
     @property
@@ -76,7 +76,7 @@ class HopKind:
 
     @property
     def judged_by(self) -> str:
-        """What the definition is made of, as people know it."""
+        """The keys of the config that the definition is made of, for messages."""
         return ", ".join(judged_by(self.hop.pipeline))
 
     def judge(self) -> Judge:
@@ -150,7 +150,6 @@ class FirstHopKind(HopKind):
     @property
     @override
     def definition(self) -> bytes:
-        # It says where ids go.
         return route_definition(self._hop, self._topics.internal_partitions)
 
     @property

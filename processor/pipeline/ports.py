@@ -29,7 +29,7 @@ class TransactionOutput(Protocol):
         """Begin a transaction."""
 
     def expect(self, topic: str, partition: int) -> None:
-        """Say that the transaction will write there as well: announced along with what is written first."""
+        """Announce that the transaction will write there: it goes along with the first write."""
 
     async def send(self, topic: str, partition: int, batches: Iterable[EncodedBatch]) -> None:
         """Queue batches."""
@@ -49,7 +49,7 @@ class Topics:
     """Where a hop reads and writes, and what those topics take.
 
     Attributes:
-        width: Partitions of the source below this number have one of their own wherever that is needed.
+        width: Source partitions below this number have a place in each topic that needs one.
     """
 
     source: str
@@ -88,12 +88,12 @@ class Topics:
         return number
 
     def identified(self, ids: Mapping[str, bytes]) -> TopicIds:
-        """Return which topics these are, ``ids`` being by name."""
+        """Return which topics these are; ``ids`` has topic ids by name."""
         names = map(self.named, TopicIds._fields)
         return TopicIds(*(TopicId.of(name, ids.get(name or "", UNKNOWN_ID)) for name in names))
 
     def written_from(self, numbers: Iterable[int]) -> list[tuple[str, int]]:
-        """Return the partitions that are written to by whoever works on the source partitions ``numbers``."""
+        """Return the partitions that the work on the source partitions ``numbers`` writes to."""
         return [(topic, number) for topic in self.written for number in numbers]
 
 
@@ -102,16 +102,15 @@ class OpenPartition:
     """One source partition at work: its committed table, its judge, and how far it has been taken in.
 
     Attributes:
-        number: Of the partition.
-        table: Committed state.
-        judge: Staged state.
-        position: As it will be committed next.
+        table: The committed state.
+        judge: The staged state.
+        position: As the next commit writes it.
         counts: Records by verdict since the last commit.
-        faults: Of those in quarantine, by what is wrong with them.
+        faults: Those in quarantine, by fault code.
         moved: Whether the position differs from the committed one.
-        stable: The source's last stable offset, as it was last heard of.
-        origin: Where this state begins, as long as that is not committed.
-        changelog_offset: So far the changelog is known: what is written next lands at or behind it.
+        stable: The source's last stable offset, as of the last fetch.
+        origin: Where this state begins; None once that is committed.
+        changelog_offset: Up to here the changelog is known: what is written next lands at or behind it.
     """
 
     number: int

@@ -25,9 +25,8 @@ from __future__ import annotations
 import logging
 import math
 import time
-from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,8 +34,8 @@ from processor.engine.batch.columns import BASE_OFFSET, CRC
 from processor.engine.verdict import Fault, Verdict
 from processor.errors import RebuildError, StopError
 from processor.ops.fault_points import CommitStep, reached
-from processor.pipeline.piece import PieceOutcome, PieceWork
-from processor.pipeline.turns import Rest, Turns
+from processor.pipeline.piece import PieceWork
+from processor.pipeline.turns import ChunkSteps, Mark, Turns
 from processor.state.kv.store import CorruptStoreError
 from processor.wire.decode import UndecodableError
 from processor.wire.encode import plain_batch
@@ -44,78 +43,21 @@ from schemas.changelog.position import NO_BATCH, LocalMark, Position
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
 
     from processor.ops.metrics import Metrics
     from processor.pipeline.hop_kinds import HopKind
+    from processor.pipeline.piece import PieceOutcome
     from processor.pipeline.ports import OpenPartition, TransactionOutput
     from processor.wire.decode import Chunk, Decoder, Piece
     from processor.wire.encode import EncodedBatch, Encoder
 
 log = logging.getLogger(__name__)
 
-Result = TypeVar("Result")
-
 COMMIT_ROWS = 256 * 1024
-"""A commit has at most about so many records, whatever the interval: 50 to 100 ms to write their state down."""
-
-
-class _Mark(Enum):
-    """In place of a piece."""
-
-    LONG = 1
-    """The next step takes long."""
-    END = 2
-    """There is none any more."""
-
-
-class _Taking:
-    """A chunk that is being taken in, step by step.
-
-    Args:
-        steps: As the decoder yields them.
-        judge: Judges a piece.
-        is_long: Whether judging one may take long.
-        clock: Monotonic seconds.
-
-    Attributes:
-        long: Whether the next step is done in a thread, and all that follow in this chunk: at most one fetch.
-        worked: Seconds that its steps have taken so far.
-    """
-
-    def __init__(
-        self,
-        steps: Iterator[Piece | None],
-        judge: Callable[[Piece], PieceOutcome],
-        is_long: Callable[[Piece], bool],
-        clock: Callable[[], float],
-    ) -> None:
-        self._steps = steps
-        self._judge = judge
-        self._is_long = is_long
-        self._clock = clock
-        self.long = False
-        self.worked = 0.0
-
-    def step(self) -> PieceOutcome | _Mark | Rest[PieceOutcome | _Mark]:
-        """Open and judge the next piece."""
-        piece = self._timed(lambda: next(self._steps, _Mark.END))
-        if piece is None:
-            self.long = True
-            return _Mark.LONG
-        if isinstance(piece, _Mark):
-            return piece
-        judge = partial(self._timed, partial(self._judge, piece))
-        return Rest(judge) if not self.long and self._is_long(piece) else judge()
-
-    def _timed(self, work: Callable[[], Result]) -> Result:
-        started = self._clock()
-        try:
-            return work()
-        finally:
-            self.worked += self._clock() - started
+"""A commit has about so many records at most, whatever the interval: 50 to 100 ms to write their state down."""
 
 
 class SlotPipeline:
@@ -162,8 +104,8 @@ class SlotPipeline:
         """Return when the open transaction is to be committed, on the clock; None where none is open.
 
         The interval is counted from the start of the commit before: what comes in during a commit does not wait
-        for the rest of it and for a whole interval as well. Half an interval is left for gathering, or commits
-        that are slower than the interval would follow each other with a chunk each.
+        for the rest of it and for a whole interval as well. Half an interval is left to gather chunks: commits
+        slower than the interval would otherwise follow each other with one chunk each.
         """
         if self.begun_at is None:
             return None
@@ -188,19 +130,19 @@ class SlotPipeline:
         self._metrics.bytes_in.labels(self.name).inc(len(chunk.data))
         stop: StopError | None = None
         routed = self._kind.upstream is not None
-        taking = _Taking(
+        steps = ChunkSteps(
             self._decoder.steps(chunk, partition.judge.piece_bytes, routed=routed),
             partial(self._judge, partition),
             self._work.is_long,
             self._clock,
         )
-        made: PieceOutcome | _Mark
+        made: PieceOutcome | Mark
         try:
             while True:
-                made = await self._turns.take(taking.step, long=taking.long)
-                if made is _Mark.END:
+                made = await self._turns.take(steps.step, long=steps.long)
+                if made is Mark.END:
                     break
-                if made is _Mark.LONG:
+                if made is Mark.LONG:
                     continue
                 self._begin()
                 await self._send(partition, made)
@@ -215,7 +157,7 @@ class SlotPipeline:
                 f"step over it: "
                 f"{self._kind.step_over(chunk.partition, error.next_offset or '<next readable offset>')}"
             )
-        self._metrics.chunk_seconds.labels(self.name).observe(taking.worked)
+        self._metrics.chunk_seconds.labels(self.name).observe(steps.worked)
         if stop is not None:
             await self.commit()
             raise stop
@@ -237,7 +179,7 @@ class SlotPipeline:
             reached(CommitStep.BEGUN, self.name)
 
     def skip(self, number: int, to_offset: int) -> None:
-        """Move a partition's position without reading: retention has removed what was there."""
+        """Move a partition's position without reading: retention has deleted what was there."""
         partition = self.partitions[number]
         self._begin()
         lost = to_offset - partition.position.next_offset
@@ -252,10 +194,10 @@ class SlotPipeline:
         self._move(partition, to_offset, None)
 
     def begin_at(self, partition: OpenPartition) -> None:
-        """Take a partition in at the position it has been given, which differs from the committed one.
+        """Have the position that a partition was opened at committed, for it differs from the committed one.
 
-        It is committed at once: without state, so that ``start = "latest"`` means the same place after a crash;
-        with its origin, where it has one.
+        A partition without state is committed before its first record, so that ``start = "latest"`` means the
+        same offset after a crash.
         """
         self._begin()
         partition.moved = True
@@ -292,7 +234,7 @@ class SlotPipeline:
         """Make everything taken in since the last commit last: steps 2 to 6.
 
         Raises:
-            RebuildError, FencedError, StopError: It has not committed, or that is not known; or it has, and the
+            RebuildError, FencedError, StopError: It has not committed, or nobody knows; or it has, and the
                 local state, which is not whole, is thrown away.
         """
         if self.begun_at is None:
@@ -337,7 +279,7 @@ class SlotPipeline:
         self._count(moved)
 
     def _require_same_changelog(self, moved: Iterable[OpenPartition]) -> None:
-        """Look whether this commit's part of the changelog landed behind all that is known of it.
+        """Check that this commit's part of the changelog landed behind all that is known of it.
 
         Raises:
             StopError: It did not: what was there before is gone, and a part of a state is no state.
@@ -364,9 +306,9 @@ class SlotPipeline:
         return {number: offset for number, offset in taken.items() if offset is not None}
 
     def take_source_trims(self) -> dict[int, int]:
-        """Return, by partition, the offset below which nobody needs an internal topic; each is told once.
+        """Return, by partition, the offset below which nobody needs an internal topic; each is said once.
 
-        A source of somebody else's is not ours to trim. The last batch taken in stays: by it the topic is
+        Only the source of a second hop is ours to trim. The last batch taken in stays: by it the topic is
         identified when the slot comes back (`processor.kafka.source_identity`).
         """
         found: dict[int, int] = {}
