@@ -102,6 +102,11 @@ class IdJudge(Judge[IdEvidence]):
     def log(self) -> IdLog:
         return self._log
 
+    @property
+    def window_ms(self) -> int:
+        """How long an id is remembered."""
+        return self._dedup.window
+
     @override
     def load(self, table: Table) -> None:
         """Take over what the restore has put into the log; a new partition gets its secret.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
@@ -10,24 +10,34 @@ from processor.judges.bloom import BloomIds, window_of
 from processor.judges.exact import ExactIds
 from processor.judges.ids import worker_clock_ms
 from processor.judges.mode import MemoryNeed, Mode
+from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from processor.engine.ids.recorded_clock import PartitionClock
     from processor.judges.ids import IdJudge
-    from schemas.config import InsertIdDedup
+
+_ID = {"from": "header", "name": "id"}
+_IDS: dict[str, Any] = {"mode": "insert-id", "window": "1h", "id": [_ID]}
+_BLOOM: dict[str, Any] = {"expected_per_bucket": 20_000, "bucket": "1h"}
 
 
-class InsertIdMode(Mode):
+class InsertIdMode(Mode[InsertIdDedup]):
     """Ids that are repeated when a record is sent again."""
 
     # What the clock read before is written down (`schemas.changelog.clock`).
     free_keys = frozenset({"max_ahead"})
 
-    def __init__(self, dedup: InsertIdDedup) -> None:
-        super().__init__(dedup)
-        self._dedup = dedup
+    examples: ClassVar[list[dict[str, Any]]] = [
+        {**_IDS, "refresh": True, "id": [_ID, {"from": "key"}, {"from": "value", "pointer": "/n"}]},
+        {**_IDS, "route": "by-id"},
+        {**_IDS, "backend": "bloom", "bloom": _BLOOM},
+        {**_IDS, "backend": "bloom", "bloom": {**_BLOOM, "confirm": False}},
+    ]
+
+    def __init__(self, dedup: InsertIdDedup, pipeline: str) -> None:
+        super().__init__(dedup, pipeline)
         self._bloom = dedup.backend == "bloom"
         self.dates_renewals = not (self._bloom and dedup.refresh) or dedup.bloom_options.confirm
 
@@ -36,7 +46,7 @@ class InsertIdMode(Mode):
         return BloomIds(self._dedup) if self._bloom else ExactIds(self._dedup)
 
     @override
-    def clocked_judge(self, clock: Callable[[int | None], PartitionClock] | None = None) -> ExactIds:
+    def clocked_judge(self, clock: Callable[[int], PartitionClock] | None = None) -> ExactIds:
         # By the exact backend whichever the worker has: the changelog of all is one, and a filter does not know
         # whose ids it holds, which a reset has to write again.
         recorded = None if clock is None else clock(self._dedup.max_ahead)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+
+from schemas.config.dedup import DedupTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -11,7 +13,8 @@ if TYPE_CHECKING:
     from processor.engine.ids.recorded_clock import PartitionClock
     from processor.judges.exact import ExactIds
     from processor.judges.judge import Judge
-    from schemas.config import Dedup
+
+D = TypeVar("D", bound=DedupTable)
 
 
 class MemoryNeed(NamedTuple):
@@ -28,25 +31,35 @@ class MemoryNeed(NamedTuple):
     follows_state: bool = False
 
 
-class Mode(ABC):
+class Mode(ABC, Generic[D]):
     """How the records of one pipeline are judged; `processor.judges.factory` makes it.
 
     Attributes:
         free_keys: Keys of ``dedup`` that may change over an existing state: what is remembered means the same.
         dates_renewals: Whether the stored state says of each id when it was last renewed.
+        examples: Tables ``dedup`` that between them use each kernel of the mode, for records that have the
+            headers ``n`` (int64) and ``id``, a key, and a JSON value with ``n``: a worker works on some before
+            it begins, so that nothing is compiled inside a commit.
+
+    Args:
+        dedup: The table ``dedup``.
+        pipeline: Its pipeline's name, for messages.
     """
+
+    examples: ClassVar[list[dict[str, Any]]]
 
     free_keys: ClassVar[frozenset[str]] = frozenset()
     dates_renewals: bool = True
 
-    def __init__(self, dedup: Dedup) -> None:
-        self._table = dedup
+    def __init__(self, dedup: D, pipeline: str) -> None:
+        self._dedup = dedup
+        self._pipeline = pipeline
 
     @abstractmethod
     def judge(self) -> Judge:
         """Return a judge for one partition, with no state yet."""
 
-    def clocked_judge(self, clock: Callable[[int | None], PartitionClock] | None = None) -> ExactIds | None:
+    def clocked_judge(self, clock: Callable[[int], PartitionClock] | None = None) -> ExactIds | None:
         """Return a judge by which records are judged again, with no state yet; None: `judge` does for that too.
 
         Args:
@@ -58,7 +71,7 @@ class Mode(ABC):
     def meaning(self) -> dict[str, Any]:
         """Return what the stored state is bound to, as JSON: another one makes the state foreign."""
         # Without defaults: a field that a later version adds must not make old state foreign.
-        return self._table.model_dump(
+        return self._dedup.model_dump(
             mode="json", by_alias=True, exclude_defaults=True, exclude=set(self.free_keys)
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, ClassVar, assert_never
 
 import numpy as np
 from typing_extensions import override
@@ -29,7 +29,7 @@ from processor.wire.codec import Codec, deflate
 from processor.wire.encode import EncodedBatch
 from schemas.changelog.values import WATERMARK_KIND
 from schemas.changelog.watermark import decode_watermark, encode_watermark, watermark_key
-from schemas.config import HeaderSource, ValueSource
+from schemas.config import HeaderSource, ValueSource, WatermarkDedup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,20 +37,22 @@ if TYPE_CHECKING:
     from processor.engine.batch.columns import Columns
     from processor.engine.extract.sequence import ScopeExtractor, SequenceExtractor
     from processor.state.table import Table
-    from schemas.config import WatermarkDedup
     from schemas.config.dedup import SequenceSource
 
 CHANGELOG_BATCH_BYTES = 1024 * 1024
 """Records of scopes are written in batches of at most this, whatever larger ones the changelog takes."""
+_NUMBER = {"from": "header", "name": "n", "format": "int64"}
 
 
-class WatermarkMode(Mode):
+class WatermarkMode(Mode[WatermarkDedup]):
     """Sequences that grow: what is not above the last one seen is dropped."""
 
-    def __init__(self, dedup: WatermarkDedup, pipeline: str) -> None:
-        super().__init__(dedup)
-        self._dedup = dedup
-        self._changelog = f"the changelog of pipeline {pipeline}"
+    examples: ClassVar[list[dict[str, Any]]] = [
+        {"mode": "watermark", "sequence": _NUMBER},
+        {"mode": "watermark", "sequence": {"from": "value", "pointer": "/n"}, "scope": "header:id"},
+        {"mode": "watermark", "sequence": _NUMBER, "scope": "key", "epoch": _NUMBER},
+        {"mode": "watermark", "sequence": _NUMBER, "scope": "partition", "reorder_window": 64},
+    ]
 
     @override
     def judge(self) -> PartitionWatermark | ScopedWatermark:
@@ -60,7 +62,8 @@ class WatermarkMode(Mode):
         epoch = None if dedup.epoch is None else make_extractor(dedup.epoch)
         # Secret and new for each table: nobody can choose scopes that slow it down.
         table = ScopeTable(os.urandom(16), epoch=epoch is not None, window=dedup.reorder_window)
-        return ScopedWatermark(_scope(dedup.scope), sequence, epoch, table, self._changelog)
+        changelog = f"the changelog of pipeline {self._pipeline}"
+        return ScopedWatermark(_scope(dedup.scope), sequence, epoch, table, changelog)
 
 
 class PartitionWatermark(Judge[SequenceEvidence]):

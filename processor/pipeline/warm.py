@@ -1,9 +1,9 @@
 """Compiles all kernels by working on made-up records: ``python -m processor.pipeline.warm``.
 
 Run when an image is built and at the worker's start, before anything is assigned: nothing may be compiled
-inside a commit. There is no list of kernels. A few configs that have every mode and scope between them are
-worked on as a slot works, in memory, with the real decoder, judges and encoder; on the way each partition is
-restored, from its local state and from its changelog.
+inside a commit. There is no list of kernels. The examples that each mode gives are worked on as a slot works,
+in memory, with the real decoder, judges and encoder; on the way each partition is restored, from its local
+state and from its changelog.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from processor.engine.batch import fingerprints
+from processor.judges.factory import MODES
 from processor.kafka.topics.plan import TopicView, names
 from processor.ops.metrics import Metrics
 from processor.pipeline.hop_kinds import kind_of
@@ -43,32 +44,13 @@ if TYPE_CHECKING:
 
     _Record = tuple[bytes, bytes | None, int, tuple[tuple[bytes, bytes | None], ...]]
 
-_NUMBER = {"from": "header", "name": "n", "format": "int64"}
-_ID = {"from": "header", "name": "id"}
 _HOUR_MS = 3_600_000
-_IDS: dict[str, Any] = {"mode": "insert-id", "window": "1h", "id": [_ID]}
-_BLOOM: dict[str, Any] = {"expected_per_bucket": 20_000, "bucket": "1h"}
 MANY = max(PIECE_ROWS, LEAST_IDS) + 8
-DEDUPS: dict[str, list[dict[str, Any]]] = {
-    "watermark": [
-        {"mode": "watermark", "sequence": _NUMBER},
-        {"mode": "watermark", "sequence": {"from": "value", "pointer": "/n"}, "scope": "header:id"},
-        {"mode": "watermark", "sequence": _NUMBER, "scope": "key", "epoch": _NUMBER},
-        {"mode": "watermark", "sequence": _NUMBER, "scope": "partition", "reorder_window": 64},
-    ],
-    "insert-id": [
-        {**_IDS, "refresh": True, "id": [_ID, {"from": "key"}, {"from": "value", "pointer": "/n"}]},
-        {**_IDS, "route": "by-id"},
-        {**_IDS, "backend": "bloom", "bloom": _BLOOM},
-        {**_IDS, "backend": "bloom", "bloom": {**_BLOOM, "confirm": False}},
-    ],
-}
-"""By mode: between them every way to judge, to keep state and to write."""
 
 
-def warm(modes: Collection[str] = tuple(DEDUPS)) -> None:
+def warm(modes: Collection[str] = tuple(MODES)) -> None:
     """Compile the kernels that pipelines of these modes use; those of ids take about 20 s to compile."""
-    asyncio.run(_work([dedup for mode in DEDUPS if mode in modes for dedup in DEDUPS[mode]]))
+    asyncio.run(_work([dedup for mode in MODES if mode in modes for dedup in MODES[mode].examples]))
 
 
 async def _work(dedups: list[dict[str, Any]]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from processor.errors import StopError, reset_command
-from processor.judges.factory import renewals_said
+from processor.judges.factory import mode_of
 from processor.kafka.source_identity import check_same_source
 from processor.kafka.topics.ensure import is_compacted
 from processor.reset.decide import PartitionFacts, begin
@@ -14,7 +14,6 @@ from processor.reset.records import window_end_ms
 from processor.state.belonging import SEE, require_own
 from processor.state.changelog_head import ChangelogHead, read_head
 from processor.state.restore import settled
-from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
     from processor.kafka.client import TopicPartition
@@ -47,7 +46,7 @@ async def learn(
     if _is_part(context, head):
         head, lost = ChangelogHead(), True
     tp = context.source(number)
-    said = renewals_said(context.pipeline)
+    said = mode_of(context.pipeline).dates_renewals
     facts = PartitionFacts(f"{tp.topic}:{number}", limits, *head, lost, renewals_said=said)
     if limits.start > begin(facts):
         facts = replace(facts, window_end_ms=await _window_end_ms(context, tp, limits.start, to))
@@ -78,9 +77,9 @@ def _is_part(context: ResetContext, head: ChangelogHead) -> bool:
 
 async def _window_end_ms(context: ResetContext, tp: TopicPartition, start: int, to: int) -> int | None:
     """Return where a window ends that begins at ``start``; None where the records before ``to`` end sooner."""
-    dedup = context.pipeline.dedup
+    dedup = context.pipeline.id_dedup
     # By arrival they are all of now.
-    if not isinstance(dedup, InsertIdDedup) or dedup.time == "arrival" or start >= to:
+    if dedup is None or dedup.time == "arrival" or start >= to:
         return None
     return await window_end_ms(context.client, context.decoder, tp, (start, to), dedup.window)
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from processor.errors import StopError
-from processor.judges.exact import ExactIds
-from processor.judges.factory import make_reset_judge
+from processor.judges.factory import mode_of
 from processor.kafka.client import TopicPartition
 from processor.pipeline.ports import new_position
 from processor.reset.decide import ResetState
@@ -63,7 +62,9 @@ async def make_state(
         StopError: The state cannot be made; says what can be done.
         RebuildError: The broker does not answer.
     """
-    judge = make_reset_judge(context.pipeline)
+    mode = mode_of(context.pipeline)
+    clocked = mode.clocked_judge()
+    judge = clocked or mode.judge()
     slots = context.settings.worker.slots
     position = context.named(new_position(step.to_offset, context.definition, os.urandom(16), slots))
     table = Table(MemoryStore(), judge.log)
@@ -72,8 +73,8 @@ async def make_state(
         changelog = context.changelog(step.partition)
         await restore(table, changelog, context.transaction_timeout_s, lambda _done, _total: None)
         table.flush()
-        if isinstance(judge, ExactIds):
-            judge.recall(await _clock_limits(context, step))
+        if clocked is not None:
+            clocked.recall(await _clock_limits(context, step))
         before = facts.position
         position = replace(position, batch_offset=before.batch_offset, batch_crc=before.batch_crc)
     judge.load(table)

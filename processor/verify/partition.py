@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.engine.verdict import Fault, Verdict
-from processor.judges.exact import ExactIds
-from processor.judges.factory import make_judge
+from processor.judges.factory import mode_of
 from processor.state.kv.memory import MemoryStore
 from processor.state.table import Table
 from processor.verify.cursor import Cursor
@@ -34,10 +33,11 @@ if TYPE_CHECKING:
     from processor.engine.ids.recorded_clock import PartitionClock
     from processor.engine.receipts import Grounds
     from processor.judges.evidence import IdEvidence, Judgement
+    from processor.judges.judge import Judge
     from processor.verify.align import Aligner
     from processor.verify.cursor import Stream
     from processor.verify.report import VerifyReport
-    from schemas.config import InsertIdDedup, Pipeline
+    from schemas.config import Pipeline
 
 MOST_ROWS = 65_536
 """Rows that are judged and compared at a time, whatever a piece holds: bounds what is held per row."""
@@ -86,13 +86,13 @@ class PartitionCheck:
         self.partition = report.partition
         source = f"{pipeline.source}:{report.partition}"
         self._unproved: TrustedReceipts | None = None
-        dedup = pipeline.id_dedup
-        if dedup is None:
-            self._judge = make_judge(pipeline)
-        else:
-            self._judge = judge = _id_judge(dedup, clock, source)
-            if known is not None:
-                self._unproved = TrustedReceipts(judge, *known, dedup.window)
+        mode = mode_of(pipeline)
+        # With time = "arrival" something is always known, see `processor.verify.span`.
+        clocked = mode.clocked_judge(lambda max_ahead: clock or InferredClock(source, max_ahead))
+        self._judge: Judge = clocked or mode.judge()
+        self._judge.load(Table(MemoryStore(), self._judge.log))
+        if clocked is not None and known is not None:
+            self._unproved = TrustedReceipts(clocked, *known, clocked.window_ms)
         self._report = report
         self._recent = RecentRecords()
         self._too_large: set[tuple[int, int]] = set()
@@ -101,7 +101,7 @@ class PartitionCheck:
         self._quarantine: QuarantineCheck | None = None
         self._all: list[Aligner] = [self._sink]
         if outputs.duplicates is not None:
-            make_text = receipt_text if dedup is None else id_receipt_text
+            make_text = receipt_text if clocked is None else id_receipt_text
             text = make_text(pipeline.name, pipeline.source, report.partition)
             self._receipts = ReceiptCheck(
                 Cursor(outputs.duplicates),
@@ -198,11 +198,3 @@ class PartitionCheck:
         """Report what nothing explains."""
         for check in self._all:
             await check.finish()
-
-
-def _id_judge(dedup: InsertIdDedup, clock: PartitionClock | None, source: str) -> ExactIds:
-    """Return a judge of ids that knows none yet: of the exact backend, for one that confirms says the same."""
-    # With time = "arrival" something is always known, see `processor.verify.span`.
-    judge = ExactIds(dedup, recorded=clock or InferredClock(source, dedup.max_ahead))
-    judge.load(Table(MemoryStore(), judge.log))
-    return judge

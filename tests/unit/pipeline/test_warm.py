@@ -13,12 +13,13 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 import processor.engine
+from processor.judges.factory import MODES
 from processor.pipeline.hops import SecondHop
-from processor.pipeline.warm import DEDUPS, warm
-from schemas.config import InsertIdDedup, WatermarkDedup
+from processor.pipeline.warm import warm
+from schemas.config import Dedup, InsertIdDedup
 from tests.unit.schemas import test_golden_bytes as golden
 
-KINDS = WatermarkDedup, InsertIdDedup
+KINDS = get_args(Dedup)
 
 
 def kernels() -> dict[str, int]:
@@ -52,7 +53,7 @@ def in_a_process(warmed: str, worked: str) -> list[str]:
     return list(json.loads(done.stdout))
 
 
-@pytest.mark.parametrize("mode", DEDUPS)
+@pytest.mark.parametrize("mode", MODES)
 def test_the_work_of_a_mode_compiles_nothing_once_it_is_warm(mode: str) -> None:
     assert in_a_process(mode, mode) == []
 
@@ -62,11 +63,11 @@ def test_the_work_of_a_mode_that_is_not_warm_is_noticed() -> None:
 
 
 def test_every_mode_backend_and_scope_that_a_config_can_have_is_warmed() -> None:
-    assert set(DEDUPS) == {mode for kind in KINDS for mode in get_args(kind.model_fields["mode"].annotation)}
-    ids = DEDUPS["insert-id"]
+    assert set(MODES) == {mode for kind in KINDS for mode in get_args(kind.model_fields["mode"].annotation)}
+    ids = MODES["insert-id"].examples
     backends = get_args(InsertIdDedup.model_fields["backend"].annotation)
     assert {each.get("backend", "exact") for each in ids} == set(backends)
     assert {each.get("bloom", {}).get("confirm", True) for each in ids} == {True, False}
     assert "by-id" in {each.get("route") for each in ids}
-    scopes = {each.get("scope", "partition").partition(":")[0] for each in DEDUPS["watermark"]}
+    scopes = {each.get("scope", "partition").partition(":")[0] for each in MODES["watermark"].examples}
     assert scopes == {"partition", "key", "header"}

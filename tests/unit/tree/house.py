@@ -74,7 +74,6 @@ ALLOWED: dict[str, dict[str, int]] = {
         "processor/wire": 6,
     },
     "judged_by_kind": {
-        "processor/reset": 1,
         "processor/wire": 5,
     },
 }
