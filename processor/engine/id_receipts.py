@@ -1,4 +1,4 @@
-"""What does the receipt of a record look like that was dropped for its id?
+"""Writes the receipts of records that were dropped for their id.
 
 As that of `processor.engine.receipts`, but for what it was judged by::
 

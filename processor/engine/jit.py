@@ -1,4 +1,4 @@
-"""Where compiled kernels live, and what makes a function one.
+"""Compiles kernels, and keeps them on disk where nobody else can write.
 
 Invariants: a kernel on disk was compiled from exactly the sources that run. numba's cache looks at the file of
 the compiled function only and misses a change in a callee that lives elsewhere (trap 15), so the cache folder

@@ -1,4 +1,4 @@
-"""Writes records for quarantine: as they came, with three headers after their own, without leaving the kernel.
+"""Writes quarantined records with the headers that say why.
 
 The headers are the same for all records of a partition and a fault but for the offset, so the constant parts
 are given once, by fault, and the kernel copies them and prints the offset behind::

@@ -1,4 +1,4 @@
-"""What does a dropped record's receipt look like, written without leaving the kernel?
+"""Writes the receipts of records that were dropped for their sequence.
 
 A receipt is a record of the duplicates topic: the dropped record's key and timestamp, no headers, and a JSON
 object as its value. Where the topic does not take it so it is written without the key, and one header says

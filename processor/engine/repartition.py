@@ -1,4 +1,4 @@
-"""Which partition do equal ids share, and how does a record carry where it came from on its way there?
+"""Sends equal ids to one partition; records carry where they came from.
 
 A partition is told by the id's keyed hash (`processor.engine.extract.ids`), its first word modulo the number of
 partitions. The key is `ROUTE_KEY`, the same for all partitions of the source, at all times: equal ids must meet

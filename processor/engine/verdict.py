@@ -1,4 +1,4 @@
-"""What can become of a record, and what can make it impossible to judge?
+"""What can become of a record, and what makes it impossible to judge.
 
 Codes are stable: they stand in receipts, in quarantine headers and in metrics.
 """

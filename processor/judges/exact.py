@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from processor.engine.extract.ids import Ids
     from processor.engine.ids.block import IdRows
-    from processor.engine.ids.exact.index import Candidates
+    from processor.engine.ids.exact.kernels import Candidates
     from processor.engine.ids.judgement import IdJudgement
     from processor.engine.ids.recorded_clock import PartitionClock
     from processor.judges.evidence import IdEvidence

@@ -1,4 +1,4 @@
-"""How are a batch's records compressed, and how much memory may inflating them take?
+"""Inflates and compresses the records of a batch within bounded memory.
 
 Invariant: nothing is inflated beyond the buffer it is given, so a 32 KB batch that would make 1 GB
 (trap 12) costs an error and no memory. Formats as Kafka's Java client writes and reads them: gzip, the

@@ -16,33 +16,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import google_crc32c
 import numpy as np
 
 from processor.engine.batch.columns import (
-    ATTRIBUTES,
     BASE_OFFSET,
     BATCH_COLUMNS,
-    CODEC_MASK,
-    CONTROL,
     COUNT,
-    CRC,
-    CRC_FROM,
     HEADER_BYTES,
     LAST_DELTA,
-    LOG_APPEND_TIME,
     MIN_RECORD_BYTES,
-    PRODUCER_ID,
-    SIZE,
-    START,
-    TRANSACTIONAL,
     Columns,
 )
-from processor.engine.batch.scan import Malformed, cut_records, scan, scan_spans, walk
-from processor.engine.batch.small import check_small, open_small
+from processor.engine.batch.scan import Malformed, cut_records, scan_spans, walk
+from processor.engine.batch.small import open_small
 from processor.engine.repartition import MORE_BYTES
+from processor.wire.batch_run import BatchRun, LongBatchError, forwardable, is_gzip
 from processor.wire.checked import CHECKED, POISON, CheckedColumns, poison
-from processor.wire.codec import Codec, CodecError, inflate
+from processor.wire.codec import CodecError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,10 +54,6 @@ LONG_BYTES = 4 * 1024 * 1024
 """A batch that inflates to more is opened and judged apart from the event loop."""
 GZIP_BYTES = 1024 * 1024
 """Both with gzip, by which records are written again ten times as slowly as by other codecs."""
-SMALL_BYTES = 2048
-SMALL_COUNT = 4096
-"""Batches up to this size, and of so many records, are checked and opened by one call for many of them, as far
-as kernels can."""
 
 
 class UndecodableError(Exception):
@@ -128,38 +114,6 @@ class Piece:
     first_row: NDArray[np.int64]
     whole: NDArray[np.bool_]
     next_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """The batches of a chunk.
-
-    Attributes:
-        raw: uint8[n], the chunk's bytes.
-        table: int64[b, BATCH_COLUMNS].
-        wanted: bool[b].
-        intact: uint8[b], 1 where the CRC is known to be right.
-        small: uint8[b], 1 where a kernel opens it: wanted, intact, and not compressed or by LZ4.
-        most: Bytes that one batch may inflate to.
-    """
-
-    raw: NDArray[np.uint8]
-    table: NDArray[np.int64]
-    wanted: NDArray[np.bool_]
-    intact: NDArray[np.uint8]
-    small: NDArray[np.uint8]
-    most: int
-
-    @classmethod
-    def of(cls, chunk: Chunk, raw: NDArray[np.uint8], table: NDArray[np.int64], most: int) -> _Run:
-        """Look at a chunk's batches."""
-        wanted = _wanted(table, chunk, raw)
-        intact = np.empty(len(table), np.uint8)
-        check_small(raw, table, SMALL_BYTES, intact)
-        codec = table[:, ATTRIBUTES] & CODEC_MASK
-        small = wanted & ((codec == Codec.NONE) | (codec == Codec.LZ4))
-        small &= (table[:, COUNT] >= 0) & (table[:, COUNT] <= SMALL_COUNT)
-        return cls(raw, table, wanted, intact, small.astype(np.uint8) & intact, most)
 
 
 class Decoder:
@@ -226,7 +180,9 @@ class Decoder:
         self._table = _roomy(self._table, raw)
         count, stop, wrong = walk(raw, self._table)
         table = self._table[:count].copy()
-        run = _Run.of(chunk, raw, table, MAX_INFLATED_BYTES + (ROUTED_BYTES if routed else 0))
+        run = BatchRun.of(
+            raw, table, chunk.position, chunk.aborted, MAX_INFLATED_BYTES + (ROUTED_BYTES if routed else 0)
+        )
         at = 0
         while at < count:
             if run.wanted[at] and int(table[at, COUNT]) > PIECE_ROWS:
@@ -253,7 +209,7 @@ class Decoder:
             raise UndecodableError(chunk.position, f"its length leaves the {raw.size:,} bytes that came")
 
     def _piece(
-        self, position: int, run: _Run, start: int, most_bytes: int, *, long: bool = False
+        self, position: int, run: BatchRun, start: int, most_bytes: int, *, long: bool = False
     ) -> tuple[Piece, int, UndecodableError | None] | None:
         """Open batches from ``start`` on until the piece is full; returns it and the next batch.
 
@@ -278,10 +234,9 @@ class Decoder:
             if batch and _overflows(batch, used, rows):
                 break
             try:
-                if not run.intact[at]:
-                    _check_crc(raw, table[at])
+                run.check_crc(at)
                 size = self._open(run, batch, used, long=long and not used) if batch else 0
-            except _LongError:
+            except LongBatchError:
                 if not used:
                     return None
                 break  # it begins the next piece
@@ -299,12 +254,12 @@ class Decoder:
         piece, failed = self._scan(position, run, spans[:filled], rows, (start, at))
         return piece, at, failed or error
 
-    def _open(self, run: _Run, batch: list[int], used: int, *, long: bool) -> int:
+    def _open(self, run: BatchRun, batch: list[int], used: int, *, long: bool) -> int:
         """Inflate a batch behind the first ``used`` bytes of the buffer."""
-        most = run.most if long else GZIP_BYTES if _gzip(batch) else LONG_BYTES
-        return _inflated(run, batch, self._scratch[used : used + most + 1], most)
+        most = run.most if long else GZIP_BYTES if is_gzip(batch) else LONG_BYTES
+        return run.inflate(batch, self._scratch[used : used + most + 1], most)
 
-    def _parts(self, position: int, run: _Run, at: int) -> Iterator[Piece]:
+    def _parts(self, position: int, run: BatchRun, at: int) -> Iterator[Piece]:
         """Yield the records of one batch of many, some at a time.
 
         Its bytes lie in memory of its own: the buffer serves others while it is at work. Before the first part
@@ -316,9 +271,8 @@ class Decoder:
         batch = run.table[at]
         space = np.empty(run.most + 1, np.uint8)
         try:
-            if not run.intact[at]:
-                _check_crc(run.raw, batch)
-            size = _inflated(run, batch.tolist(), space, run.most)
+            run.check_crc(at)
+            size = run.inflate(batch.tolist(), space, run.most)
         except CodecError as failure:
             raise _undecodable(run.table, at, str(failure)) from failure
         count = int(batch[COUNT])
@@ -378,7 +332,7 @@ class Decoder:
         return CheckedColumns.of(columns, self, self.generation) if self._checked else columns
 
     def _malformed(
-        self, position: int, run: _Run, at: int, space: NDArray[np.uint8], size: int
+        self, position: int, run: BatchRun, at: int, space: NDArray[np.uint8], size: int
     ) -> UndecodableError:
         """Return the error for a batch of many records, read as a whole to find it."""
         rows = max(0, min(int(run.table[at, COUNT]), size // MIN_RECORD_BYTES))
@@ -389,7 +343,7 @@ class Decoder:
         return _undecodable(run.table, at, f"{Malformed(wrong).text} (record {record} of the batch)")
 
     def _scan(
-        self, position: int, run: _Run, spans: NDArray[np.int64], rows: int, batches: tuple[int, int]
+        self, position: int, run: BatchRun, spans: NDArray[np.int64], rows: int, batches: tuple[int, int]
     ) -> tuple[Piece, UndecodableError | None]:
         """Read the inflated ``spans`` into columns; a malformed batch ends the piece before it."""
         if len(self._columns) < rows:
@@ -413,14 +367,10 @@ class Decoder:
             run.raw,
             found,
             first_row[: kept + 1],
-            _forwardable(found) & (skipped[:kept] == 0),
+            forwardable(found) & (skipped[:kept] == 0),
             max(next_offset, position),
         )
         return piece, error
-
-
-def _gzip(batch: list[int]) -> bool:
-    return batch[ATTRIBUTES] & CODEC_MASK == Codec.GZIP
 
 
 def _overflows(batch: list[int], used: int, rows: int) -> bool:
@@ -429,46 +379,13 @@ def _overflows(batch: list[int], used: int, rows: int) -> bool:
     Such a one is opened in parts, and comes here only behind what holds no records, such as a marker.
     """
     many = batch[COUNT] > PIECE_ROWS
-    return many or (used > 0 and (rows + batch[COUNT] > PIECE_ROWS or (used >= GZIP_BYTES and _gzip(batch))))
-
-
-class _LongError(Exception):
-    """A batch inflates to more than was allowed here, or is broken: it is opened apart, which tells."""
-
-
-def _inflated(run: _Run, batch: list[int], space: NDArray[np.uint8], most_bytes: int) -> int:
-    """Inflate a batch into ``space``, which has a byte more than ``most_bytes``; returns the bytes.
-
-    Raises:
-        CodecError: It cannot be inflated, within what one batch may have.
-        _LongError: Not within ``most_bytes``, which are less.
-    """
-    if batch[COUNT] < 0:
-        raise CodecError("its record count is negative")
-    start, stop = batch[START], batch[START] + batch[SIZE]
-    try:
-        size = inflate(batch[ATTRIBUTES] & CODEC_MASK, run.raw[start + HEADER_BYTES : stop], space)
-    except CodecError as failure:
-        if most_bytes < run.most:
-            raise _LongError from failure
-        raise
-    if size <= most_bytes:
-        return size
-    if most_bytes < run.most:
-        raise _LongError
-    raise CodecError(f"it inflates to more than {most_bytes:,} bytes")
+    return many or (used > 0 and (rows + batch[COUNT] > PIECE_ROWS or (used >= GZIP_BYTES and is_gzip(batch))))
 
 
 def _roomy(table: NDArray[np.int64], raw: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Return a table for all batches that so many bytes can hold: this one, where it is large enough."""
     most = raw.size // HEADER_BYTES + 1
     return table if len(table) >= most else np.empty((most, BATCH_COLUMNS), np.int64)
-
-
-def _check_crc(raw: NDArray[np.uint8], batch: NDArray[np.int64]) -> None:
-    start, stop = int(batch[START]), int(batch[START] + batch[SIZE])
-    if google_crc32c.value(raw[start + CRC_FROM : stop]) != int(batch[CRC]):
-        raise CodecError("its CRC-32C does not match its bytes")
 
 
 def _undecodable(table: NDArray[np.int64], index: int, detail: str) -> UndecodableError:
@@ -480,53 +397,3 @@ def _undecodable(table: NDArray[np.int64], index: int, detail: str) -> Undecodab
 
 def _after(batch: NDArray[np.int64]) -> int:
     return int(batch[BASE_OFFSET] + batch[LAST_DELTA]) + 1
-
-
-def _forwardable(batches: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return bool[b]: whether the broker takes a batch's bytes as they are (trap 9).
-
-    Gaps, as compaction leaves them, make it refuse; with LogAppendTime consumers would see the
-    producer's times.
-    """
-    gapless: NDArray[np.bool_] = batches[:, COUNT] == batches[:, LAST_DELTA] + 1
-    created: NDArray[np.bool_] = batches[:, ATTRIBUTES] & LOG_APPEND_TIME == 0
-    return gapless & created
-
-
-def _wanted(table: NDArray[np.int64], chunk: Chunk, raw: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Tell data that counts from control batches, aborted transactions and what lies below."""
-    attributes = table[:, ATTRIBUTES]
-    control = (attributes & CONTROL) != 0
-    wanted: NDArray[np.bool_] = ~control & (table[:, BASE_OFFSET] + table[:, LAST_DELTA] >= chunk.position)
-    if not chunk.aborted:
-        return wanted
-    # Aborted transactions apply per fetch response, by batch base offset: a producer's batches are
-    # aborted from the listed first offset on until its abort marker.
-    pending = sorted(chunk.aborted, key=lambda transaction: transaction[1])
-    active: set[int] = set()
-    for index in range(len(table)):
-        batch = table[index]
-        while pending and pending[0][1] <= batch[BASE_OFFSET]:
-            active.add(pending.pop(0)[0])
-        producer = int(batch[PRODUCER_ID])
-        if control[index]:
-            if is_abort_marker(raw, batch):
-                active.discard(producer)
-        elif attributes[index] & TRANSACTIONAL and producer in active:
-            wanted[index] = False
-    return wanted
-
-
-def is_abort_marker(raw: NDArray[np.uint8], batch: NDArray[np.int64]) -> bool:
-    """Whether a control batch ends a transaction by aborting it.
-
-    A control record's key is version int16, type int16 (0 abort, 1 commit); the record before it is
-    length, attributes and two deltas, all of one byte in a marker, then the key's length.
-    """
-    # A copy, because a kernel is compiled anew for read-only bytes.
-    body = raw[int(batch[START]) + HEADER_BYTES : int(batch[START] + batch[SIZE])].copy()
-    columns = Columns.empty(1, body)
-    if batch[COUNT] != 1 or scan(body, 0, int(body.size), batch, 0, columns.table)[0]:
-        return False
-    key = int(columns.key[0])
-    return bool(columns.key_length[0] >= 4 and not body[key + 2] and not body[key + 3])

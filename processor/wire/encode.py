@@ -1,4 +1,4 @@
-"""Which batches carry what passed?
+"""Writes what passed as batches; those of which all passed go on as they are.
 
 A batch of which all records pass goes on with its compressed bytes untouched; only its header is new.
 The others are written again with their source's codec, neighbours together, so that a producer of tiny

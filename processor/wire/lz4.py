@@ -1,4 +1,4 @@
-"""How is a batch's LZ4 frame read and written, a block at a time?
+"""Reads and writes LZ4 frames a block at a time.
 
 The frame format (lz4_Frame_format.md 1.6.3), of which Kafka's clients use the smallest part::
 

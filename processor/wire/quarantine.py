@@ -1,4 +1,4 @@
-"""What does a quarantined record look like?
+"""Writes quarantined records as batches, and reads them again.
 
 As it came (key, value, timestamp, headers), with three headers after its own: ``seqmark.error`` (a stable
 code), ``seqmark.detail`` (for people), ``seqmark.source`` (``topic:partition:offset``).

@@ -1,4 +1,4 @@
-"""Which batches tell what was dropped?
+"""Writes receipts of dropped records as batches.
 
 One receipt a dropped record, in the duplicates topic's partition of the same number and in the transaction
 that drops it. The kernel writes the records; here they are cut into batches. They are compressed with LZ4

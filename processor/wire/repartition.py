@@ -1,4 +1,4 @@
-"""Which batches carry a piece's records to the partitions of their ids, and what came with them?
+"""Writes records for the partitions of their ids, and takes off what they carried.
 
 The records of a piece go, in their order, into a batch for each partition, with their source's codec: a record
 that fits the sink by it still does when it gets there. A batch is cut where the codec changes, or it

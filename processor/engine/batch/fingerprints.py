@@ -1,4 +1,4 @@
-"""Are these two records the same, and if not, in which part do they differ?
+"""Compares records, and tells in which part two of them differ.
 
 Two questions for the certificate. `equal_run` compares bytes and is all that a clean topic needs.
 `fingerprints` serves where something differs: records are then looked for ahead, told apart by 128 keyed bits a

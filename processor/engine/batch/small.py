@@ -1,4 +1,4 @@
-"""How are batches of a few records checked and opened, many in one call?
+"""Checks and opens batches of a few records, many in one call.
 
 A producer that does not wait sends a batch a record. What is done once a batch then costs more than all that is
 done once a record: so nothing of it is done in Python.

@@ -1,4 +1,4 @@
-"""How does a CRC-32C go on by one word, or one byte?
+"""Continues a CRC-32C by one word or one byte.
 
 By the processor's own instruction where there is one: x86 has it since 2008 (SSE 4.2), 64-bit Arm in most since
 2013 (CRC). Elsewhere, and where kernels run as plain Python, by tables, eight bytes at a time.

@@ -1,4 +1,4 @@
-"""How are bytes read eight at a time, hashed and checksummed inside kernels?
+"""Loads, hashes and checksums bytes eight at a time inside kernels.
 
 Three things that have to look at every byte of a scope or a page: loads of 8 bytes, a keyed hash, a checksum
 (whose step is in `processor.engine.bytes.crc32c`). numba has no fast one of any of them.

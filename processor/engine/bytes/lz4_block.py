@@ -1,4 +1,4 @@
-"""What does a small LZ4 frame hold?
+"""Inflates small LZ4 frames inside kernels.
 
 For batches of a record or a few, of which a producer that does not wait makes a great many: a call of the
 codec library for each costs more than all else that is done with them. The format, and the frames that are left

@@ -1,4 +1,4 @@
-"""What are the 128 bits by which an id is told, that nobody can choose who does not know the secret?
+"""SipHash-2-4-128 identifies an id; without the key nobody can construct a collision.
 
 SipHash-2-4 with 128 bits of output (Aumasson and Bernstein; the variant of their reference implementation with
 ``outlen = 16``). Two rounds a word and four at the end are what its authors call secure as a keyed hash; the

@@ -1,4 +1,4 @@
-"""How are numbers of variable length, and runs of bytes, read and written inside kernels?
+"""Reads and writes numbers of variable length, and runs of bytes, inside kernels.
 
 Nearly every number in a record is of one byte; the loops over records are made for those, and call a function
 for what is longer.

@@ -1,4 +1,4 @@
-"""What is a record's id, or why can it not be told?
+"""Reads and hashes a record's id, or says why it has none.
 
 An id has one or more parts: a header's bytes, the key's bytes, a JSON string by its unescaped text, a JSON
 number by its text as written. Of it only the keyed hash is kept (`processor.engine.bytes.siphash`), over all
@@ -26,8 +26,9 @@ import numpy as np
 
 from processor.engine.bytes.loads import le64, le_tail
 from processor.engine.bytes.siphash import absorb, begin, end, words_of_key
-from processor.engine.extract.json_scan import JsonKind, Pointers, look_up
+from processor.engine.extract.json_scan import JsonKind, look_up
 from processor.engine.extract.json_text import unescape
+from processor.engine.extract.pointers import Pointers
 from processor.engine.extract.sequence import header_span
 from processor.engine.jit import Int, inlined, kernel
 from processor.engine.verdict import Fault

@@ -1,4 +1,4 @@
-"""Is this string of a JSON value valid, and what is its text?
+"""Validates and unescapes the strings of JSON values.
 
 RFC 8259, section 7: UTF-8 that is well-formed (Unicode, table 3-7: no overlong forms, no surrogates, nothing
 above U+10FFFF), control characters only as escapes. A surrogate that is an escape needs its other half.

@@ -1,4 +1,4 @@
-"""Which sequence does a record carry, or why can it not be told?
+"""Reads a record's sequence and scope, or says why it has none.
 
 An extractor turns columns into two arrays: what the engine judges by, and a `Fault` code a record where
 it cannot be judged. Extractors are the seam for other sources: a header, a value's field (JSON pointer).
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from processor.engine.bytes.varints import VARINT_BYTES, varint
-from processor.engine.extract.json_scan import Pointers, look_up
+from processor.engine.extract.json_scan import look_up
 from processor.engine.extract.json_text import unescape
+from processor.engine.extract.pointers import Pointers
 from processor.engine.jit import inlined, kernel
 from processor.engine.verdict import Fault
 

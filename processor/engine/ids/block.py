@@ -1,4 +1,4 @@
-"""How are the ids of one commit written down, and read again?
+"""Writes the ids of one commit as a block of pages, and reads them again.
 
 The layout is drawn in `processor.engine.ids.page`. A block is what one commit adds to the changelog; its
 pages are what the local state keeps, each under its first number.

@@ -1,4 +1,4 @@
-"""What time is it in this partition, at each of these records?
+"""Reads a partition's clock at each of its records.
 
 The rules of the contract: the clock is the highest record timestamp so far, this record's included, and never
 further ahead of the worker's clock than ``max_ahead_ms``; or, by arrival, the worker's clock. It never goes

@@ -1,4 +1,4 @@
-"""What is said of records that are judged by their ids, whichever backend says it?"""
+"""What any backend says of records that it judged by their ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where in these bytes does which part of an id stand?
+"""Lays out blocks and pages of ids; the kernels that write and read them.
 
 A block is what one commit adds to the changelog, at most 24 bytes an id. It is a head and pages, and each page
 is whole by itself: the local state keeps pages, so that looking one id up reads 4 KB. All integers are

@@ -1,4 +1,4 @@
-"""What has the worker's clock to do with a partition's, and how is that told to whoever judges again?
+"""Notes where the worker's clock moved a partition's, and reads it again from the notes.
 
 A `WorkerClock` reads the partition's clock for a worker, and notes where the worker's own clock came in. A
 `RecordedClock` reads it again from those notes. Both give the same readings for the same records, however they

@@ -1,4 +1,4 @@
-"""In mode ``watermark``: is this record's sequence new?
+"""Judges the sequences of one partition by one watermark (mode ``watermark``).
 
 The rules of the contract: the first record of a scope passes whatever its number; then a record passes if
 its sequence is greater than the watermark; an equal one is a duplicate, a lower one is late. Gaps are

@@ -1,4 +1,4 @@
-"""Which of the W numbers below a watermark have been seen?
+"""Remembers which of the W numbers below a watermark have been seen.
 
 A scope's window is one int64, `state`, and a bitmap only where the numbers need one::
 

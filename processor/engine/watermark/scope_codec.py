@@ -1,4 +1,4 @@
-"""How do scopes become records of a changelog, and records scopes again?
+"""Writes scopes as records of a changelog, and reads them again.
 
 The layout is drawn in `schemas.changelog.watermark` (versions 1 and 2); here the same is written and
 read by the hundred thousand. Records are whole Kafka records (see `processor.engine.batch.columns`), one behind
@@ -18,7 +18,7 @@ import numpy as np
 from processor.engine.bytes.loads import crc32c
 from processor.engine.bytes.varints import put_bytes, put_varint, varint_bytes
 from processor.engine.jit import Int, inlined, kernel
-from processor.engine.watermark.scope_kernels import (
+from processor.engine.watermark.scope_arrays import (
     BLOCK,
     EPOCH,
     HEAD,
@@ -31,8 +31,8 @@ from processor.engine.watermark.scope_kernels import (
     WANT,
     WINDOW,
     W,
-    _hash32,
     give_row,
+    hash32,
     put,
     room,
     row_free,
@@ -43,6 +43,9 @@ from processor.engine.watermark.scope_kernels import (
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from processor.engine.batch.columns import RecordTable
+    from processor.engine.watermark.scope_arrays import ScopeArrays
 
 KIND = 87  # "W"
 WITH_EPOCH, WITH_RUN, WITH_BITMAP = 1, 2, 4
@@ -103,7 +106,7 @@ def encode_scopes(
     """Write scopes as records of one batch, with offset deltas 0, 1, 2 and so on and timestamp delta 0.
 
     Args:
-        words: The arena of `processor.engine.watermark.scope_kernels`.
+        words: The arena of `processor.engine.watermark.scope_arrays`.
         raw: The same memory as bytes.
         pool: Bitmaps.
         layout: HEAD, EPOCH, WINDOW, W.
@@ -219,20 +222,10 @@ def check_value(
 
 @kernel
 def apply(
-    words: NDArray[np.int64],
-    slots: NDArray[np.uint64],
-    old: NDArray[np.uint64],
-    meta: NDArray[np.int64],
+    scopes: ScopeArrays,
     unsaved: NDArray[np.uint32],
-    pool: NDArray[np.uint64],
-    free: NDArray[np.int64],
-    key: NDArray[np.uint64],
-    layout: NDArray[np.int64],
     data: NDArray[np.uint8],
-    names: NDArray[np.int64],
-    name_sizes: NDArray[np.int64],
-    values: NDArray[np.int64],
-    lengths: NDArray[np.int64],
+    table: RecordTable,
     start: Int,
     track: bool,
     other: NDArray[np.bool_],
@@ -240,20 +233,10 @@ def apply(
     """Take scopes over from records; the last of a scope counts.
 
     Args:
-        words: The arena of `processor.engine.watermark.scope_kernels`.
-        slots: The hash table.
-        old: The one before it.
-        meta: Counters.
-        unsaved: uint32[m]; with ``track`` m leaves a place a row.
-        pool: Bitmaps.
-        free: Pool rows that were given back.
-        key: The hash's key and mask.
-        layout: HEAD, EPOCH, WINDOW, W.
+        scopes: All of them.
+        unsaved: uint32[m]; with ``track`` m leaves a place per row.
         data: uint8[m], where the records are.
-        names: int64[n], where their keys begin.
-        name_sizes: int64[n]; -1 is null.
-        values: int64[n], where their values begin.
-        lengths: int64[n]; -1 is null.
+        table: Their columns.
         start: First row.
         track: Whether what is taken is unsaved. If not, it comes from blocks whose checksum is right.
         other: bool[n], written: keys of another kind, which are left out.
@@ -261,6 +244,8 @@ def apply(
     Returns:
         The row that it stopped at, or n; an `Unreadable` code (0 and a row below n: see ``meta[WANT]``).
     """
+    words, slots, old, meta, pool, free, key, layout = scopes
+    names, name_sizes, values, lengths = table.key, table.key_length, table.value, table.value_length
     head, epoch_at, window_at = layout[HEAD], layout[EPOCH], layout[WINDOW]
     tags = np.empty(BLOCK, np.uint64)
     rows = names.size
@@ -272,9 +257,7 @@ def apply(
             hashed = min(row + BLOCK, rows)
             for k in range(row, hashed):
                 other[k] = name_sizes[k] < 1 or data[names[k]] != KIND
-                tags[k - row] = (
-                    np.uint64(0) if other[k] else _hash32(data, names[k] + 1, name_sizes[k] - 1, key)
-                )
+                tags[k - row] = np.uint64(0) if other[k] else hash32(data, names[k] + 1, name_sizes[k] - 1, key)
             touch(words, slots, meta, tags, hashed - row)
         if other[row]:
             continue

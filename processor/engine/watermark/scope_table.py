@@ -1,4 +1,4 @@
-"""Where do the scopes of one partition live, and who makes room for them?
+"""Owns the scopes of one partition, and makes room for them.
 
 A `ScopeTable` owns the arrays that the kernels of `processor.engine.watermark.scope_kernels` and
 `processor.engine.watermark.scope_codec` work on, and grows them when a kernel asks. Nothing else happens here.
@@ -11,14 +11,24 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.watermark import scope_codec, scope_kernels
+from processor.engine.arrays import grown
+from processor.engine.watermark import scope_arrays, scope_codec, scope_kernels
 from processor.engine.watermark.reorder_window import ring_bits
+from processor.engine.watermark.scope_arrays import (
+    COUNT,
+    DIRTIED,
+    LIMIT,
+    MOVED,
+    UNSAVED_COUNT,
+    USED,
+    WANT,
+    ScopeArrays,
+)
 from processor.engine.watermark.scope_codec import Unreadable
-from processor.engine.watermark.scope_kernels import COUNT, DIRTIED, LIMIT, MOVED, UNSAVED_COUNT, USED, WANT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,8 +37,6 @@ if TYPE_CHECKING:
 
     from processor.engine.batch.columns import Columns
     from processor.engine.jit import Int
-
-N = TypeVar("N", np.int64, np.uint32)
 
 FIRST_WORDS = 512
 FIRST_SLOTS = 256
@@ -98,7 +106,7 @@ class ScopeTable:
 
     def clear(self) -> None:
         """Forget everything."""
-        self._meta = np.zeros(scope_kernels.META, np.int64)
+        self._meta = np.zeros(scope_arrays.META, np.int64)
         self._words: NDArray[np.int64] = np.zeros(FIRST_WORDS, np.int64)
         self._slots: NDArray[np.uint64] = np.zeros(FIRST_SLOTS, np.uint64)
         self._old: NDArray[np.uint64] = np.zeros(0, np.uint64)
@@ -106,7 +114,7 @@ class ScopeTable:
         self._zeroed = 0
         self._dirty: NDArray[np.uint32] = np.zeros(0, np.uint32)
         self._unsaved: NDArray[np.uint32] = np.zeros(0, np.uint32)
-        rows = FIRST_ROWS if self._layout[scope_kernels.W] else 0
+        rows = FIRST_ROWS if self._layout[scope_arrays.W] else 0
         self._pool = np.zeros((rows, self._row_words), np.uint64)
         self._free = np.zeros(rows, np.int64)
         self._meta[LIMIT] = int(FULL * FIRST_SLOTS)
@@ -157,22 +165,15 @@ class ScopeTable:
             np.empty(rows, np.int64),
             np.empty(rows, np.int64),
         )
-        self._dirty = _grown(self._dirty, int(self._meta[DIRTIED]) + rows)
+        self._dirty = grown(self._dirty, int(self._meta[DIRTIED]) + rows, GROWTH)
         self._move(rows)
         row: Int = 0
         # Integers wrap on purpose; only uncompiled kernels would warn of it.
         with np.errstate(over="ignore"):
             while row < rows:
                 row = scope_kernels.judge_scopes(
-                    self._words,
-                    self._slots,
-                    self._old,
-                    self._meta,
+                    self._arrays(),
                     self._dirty,
-                    self._pool,
-                    self._free,
-                    self._key,
-                    self._layout,
                     data,
                     at,
                     size,
@@ -206,26 +207,16 @@ class ScopeTable:
         rows = len(columns)
         other = np.empty(rows, np.bool_)
         if track:
-            self._unsaved = _grown(self._unsaved, int(self._meta[UNSAVED_COUNT]) + rows)
+            self._unsaved = grown(self._unsaved, int(self._meta[UNSAVED_COUNT]) + rows, GROWTH)
         self._move(rows)
         row: Int = 0
         with np.errstate(over="ignore"):
             while row < rows:
                 row, wrong = scope_codec.apply(
-                    self._words,
-                    self._slots,
-                    self._old,
-                    self._meta,
+                    self._arrays(),
                     self._unsaved,
-                    self._pool,
-                    self._free,
-                    self._key,
-                    self._layout,
                     columns.data,
-                    columns.key,
-                    columns.key_length,
-                    columns.value,
-                    columns.value_length,
+                    columns.table,
                     row,
                     track,
                     other,
@@ -237,6 +228,19 @@ class ScopeTable:
                     self._make_room(int(columns.key_length[row]), rows - row)
         return np.flatnonzero(other)
 
+    def _arrays(self) -> ScopeArrays:
+        """Return what kernels work on: until an array is resized."""
+        return ScopeArrays(
+            self._words,
+            self._slots,
+            self._old,
+            self._meta,
+            self._pool,
+            self._free,
+            self._key,
+            self._layout,
+        )
+
     def _move(self, rows: int) -> None:
         """Do a share of what growing takes: zero the slots to come, move the old ones."""
         if self._meta[COUNT] >= NEARLY * self._meta[LIMIT]:
@@ -246,7 +250,7 @@ class ScopeTable:
             self._next[self._zeroed : stop] = 0
             self._zeroed = min(stop, self._next.size)
         if self._old.size:
-            scope_kernels.move(self._slots, self._old, self._meta, max(scope_kernels.MOVES * rows, FIRST_SLOTS))
+            scope_arrays.move(self._slots, self._old, self._meta, max(scope_arrays.MOVES * rows, FIRST_SLOTS))
             if self._meta[MOVED] == self._old.size:
                 self._old = np.zeros(0, np.uint64)
                 self._meta[MOVED] = 0
@@ -254,13 +258,13 @@ class ScopeTable:
     def _make_room(self, size: int, rows: int) -> None:
         """Give a kernel what it asked for in ``meta[WANT]``."""
         match int(self._meta[WANT]):
-            case scope_kernels.ARENA:
-                self._words = _grown(
-                    self._words, self.used + int(self._layout[scope_kernels.HEAD]) + (size + 7) // 8
+            case scope_arrays.ARENA:
+                self._words = grown(
+                    self._words, self.used + int(self._layout[scope_arrays.HEAD]) + (size + 7) // 8, GROWTH
                 )
                 if self._words.size > MOST_WORDS:
                     raise MemoryError("the scopes of one partition need more than 32 GiB: use more partitions")
-            case scope_kernels.SLOTS:
+            case scope_arrays.SLOTS:
                 while self._old.size:
                     self._move(rows)
                 while self._zeroed < self._next.size or not self._next.size:
@@ -268,7 +272,7 @@ class ScopeTable:
                 self._old, self._slots, self._next = self._slots, self._next, np.zeros(0, np.uint64)
                 self._meta[LIMIT] = int(FULL * self._slots.size)
                 self._move(rows)
-            case scope_kernels.POOL:
+            case scope_arrays.POOL:
                 count = self._pool.shape[0] + max(FIRST_ROWS, self._pool.shape[0] // GROWTH)
                 self._pool.resize((count, self._row_words), refcheck=False)
                 self._free.resize(count, refcheck=False)
@@ -283,8 +287,8 @@ class ScopeTable:
 
     def committed(self) -> None:
         """Note that what has changed is committed; from now on it is unsaved."""
-        self._unsaved = _grown(self._unsaved, self.unsaved + int(self._meta[DIRTIED]))
-        scope_kernels.settle(self._words, self._meta, self._dirty, self._unsaved)
+        self._unsaved = grown(self._unsaved, self.unsaved + int(self._meta[DIRTIED]), GROWTH)
+        scope_kernels.commit(self._words, self._meta, self._dirty, self._unsaved)
         # One chunk in a million may be large: its room is given back.
         if self._dirty.size > 8 * FIRST_SLOTS:
             self._dirty = np.zeros(0, np.uint32)
@@ -307,7 +311,7 @@ class ScopeTable:
     def sweep(self, start: int, stop: int, most: int) -> tuple[NDArray[np.uint32], int]:
         """Return up to ``most`` scopes between two words of the arena, and the word after them."""
         out = np.empty(most, np.uint32)
-        count, after = scope_kernels.sweep(self._words, start, stop, int(self._layout[scope_kernels.HEAD]), out)
+        count, after = scope_kernels.sweep(self._words, start, stop, int(self._layout[scope_arrays.HEAD]), out)
         return out[:count], int(after)
 
     def all(self) -> NDArray[np.uint32]:
@@ -328,14 +332,7 @@ class ScopeTable:
                     self._words, self._words.view(np.uint8), self._pool, self._layout, which, at, out
                 )
             if after == at:
-                size = int(self._words[which[at]]) & scope_kernels.SIZE_MASK
+                size = int(self._words[which[at]]) & scope_arrays.SIZE_MASK
                 raise ValueError(f"a scope of {size:,} bytes does not fit {limit_bytes:,}")
             yield out[:used].tobytes(), int(after - at)
             at = int(after)
-
-
-def _grown(array: NDArray[N], size: int) -> NDArray[N]:
-    """Return the array with room for ``size`` elements, moved and not copied where it was large."""
-    if array.size < size:
-        array.resize(max(size, array.size + array.size // GROWTH), refcheck=False)
-    return array

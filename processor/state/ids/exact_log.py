@@ -58,7 +58,7 @@ class PagedIndex(Index, Protocol):
         """Take note how many living rows will be taken over."""
         ...
 
-    def pour(self) -> None:
+    def insert(self) -> None:
         """Put what was taken over where it is looked up: nothing more comes."""
         ...
 
@@ -133,7 +133,7 @@ class ExactLog(IdLog):
     @override
     def check(self) -> None:
         with refusing_too_many():
-            self._paged.pour()
+            self._paged.insert()
         super().check()
 
     @property

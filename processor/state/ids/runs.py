@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from processor.engine.ids.bloom import sorted_run
+from processor.engine.ids.bloom.filter import Filter
 from processor.engine.ids.bloom.memtable import Memtable
 from processor.engine.ids.bloom.run_index import NOWHERE, RunIndex
 from processor.engine.ids.bloom.sorted_run import RunWriter, SortedRun
-from processor.engine.ids.bloom.window import BloomLookup, Filter
+from processor.engine.ids.bloom.window import BloomLookup
 from schemas.changelog.bloom import KeptRun, run_key, run_name, run_page_key, run_page_keys
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from schemas.changelog.bloom import SNAPSHOT_KEY, BloomSnapshot, KeptFilter, pie
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from processor.engine.ids.bloom.filter import Filter
     from processor.engine.ids.bloom.numbering import BloomNumbering
-    from processor.engine.ids.bloom.window import Filter
 
 BYTES_AN_ID = 64
 """Written for each new id at most. A restart puts the ids since the last snapshot in once more, some 0.8 us

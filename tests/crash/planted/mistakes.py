@@ -124,7 +124,7 @@ MISTAKES = (
     ),
     Mistake(
         "an aborted transaction of the source is forgotten",
-        "processor/wire/decode.py",
+        "processor/wire/batch_run.py",
         "            wanted[index] = False\n",
         "            pass\n",
         "tests/unit/wire/test_decode.py::test_an_aborted_transaction_is_left_out_and_its_producers_next_one_is_not",
@@ -264,7 +264,7 @@ MISTAKES = (
     ),
     Mistake(
         "a batch with gaps, as compaction leaves it, goes on as it is",
-        "processor/wire/decode.py",
+        "processor/wire/batch_run.py",
         "= batches[:, COUNT] == batches[:, LAST_DELTA] + 1\n",
         "= batches[:, COUNT] >= 0\n",
         "tests/property/wire/test_batches.py::"
@@ -272,7 +272,7 @@ MISTAKES = (
     ),
     Mistake(
         "a batch with the broker's append times goes on as it is",
-        "processor/wire/decode.py",
+        "processor/wire/batch_run.py",
         "    return gapless & created\n",
         "    return gapless\n",
         "tests/unit/wire/test_decode.py::test_append_time_becomes_the_records_time",
@@ -287,7 +287,7 @@ MISTAKES = (
     ),
     Mistake(
         "a batch's CRC is not checked",
-        "processor/wire/decode.py",
+        "processor/wire/batch_run.py",
         "    if google_crc32c.value(raw[start + CRC_FROM : stop]) != int(batch[CRC]):\n",
         "    if int(batch[CRC]) < 0:\n",
         "tests/unit/wire/test_decode.py::"
@@ -374,7 +374,7 @@ MISTAKES = (
     ),
     Mistake(
         "a tilde of a JSON pointer is unescaped in the wrong order",
-        "processor/engine/extract/json_scan.py",
+        "processor/engine/extract/pointers.py",
         '.replace("~1", "/").replace("~0", "~")',
         '.replace("~0", "~").replace("~1", "/")',
         "tests/unit/engine/test_json_scan.py::test_tilde_01_is_tilde_1_and_no_slash",

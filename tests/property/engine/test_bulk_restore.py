@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from processor.engine.ids.block import IdRows, Pages, UnreadableBlockError, decode
 from processor.engine.ids.exact import index as exact_index
 from processor.engine.ids.exact.bulk_load import GROUP_BITS, GROUPS
-from processor.engine.ids.exact.hash_table import DEPTH, EXTENTS, LINE, OCCUPIED
+from processor.engine.ids.exact.hash_table import DEPTH, LINE, OCCUPIED, SEGMENTS
 from processor.engine.ids.exact.index import ExactIndex
 from processor.engine.ids.exact.renewed_index import RenewedIndex
 from processor.engine.verdict import Verdict
@@ -45,14 +45,14 @@ def cut(block: bytes, pages: Pages) -> list[bytes]:
 
 def looked_over(index: ExactIndex) -> None:
     """Look that all ids can be found: a bucket that one was passed over for has no empty slot."""
-    count, buckets = int(index._meta[EXTENTS]), index._form[0]
-    slots = index._slots[: count * buckets * LINE].reshape(count, buckets, LINE)
+    count, buckets = int(index._meta[SEGMENTS]), index._form[0]
+    slots = index._table.slots[: count * buckets * LINE].reshape(count, buckets, LINE)
     full = (slots != 0).all(axis=2)
     hops = ((slots >> np.uint64(32)) & np.uint64(15)).astype(np.int64)
     for hop in range(1, 16):
-        extent, bucket, _ = np.nonzero((hops >= hop) & (slots != 0))
-        assert full[extent, (bucket - hop) % buckets].all()
-    assert index._used[:count].tolist() == np.count_nonzero(slots, axis=(1, 2)).tolist()
+        segment, bucket, _ = np.nonzero((hops >= hop) & (slots != 0))
+        assert full[segment, (bucket - hop) % buckets].all()
+    assert index._table.used[:count].tolist() == np.count_nonzero(slots, axis=(1, 2)).tolist()
     assert index._meta[OCCUPIED] == np.count_nonzero(slots)
 
 
@@ -68,14 +68,14 @@ def test_a_restored_index_lists_the_candidates_that_the_stream_has_left(
     waiting: int,
     data: st.DataObject,
 ) -> None:
-    partition = ExactPartition(window, refresh=refresh, bucket_bits=form[0], tag_bits=form[1])
+    partition = ExactPartition(window, refresh=refresh, line_bits=form[0], tag_bits=form[1])
     offset, clock = 0, 0
     for names, later, sweeping in script:
         clock += later
         partition.judge(ids_of(NAMES[names]), offset + np.arange(len(names)), np.full(len(names), clock))
         offset += len(names)
         partition.commit(clock, 100 if sweeping else 0)
-    restored = ExactIndex(window, refresh=refresh, bucket_bits=form[0], tag_bits=form[1])
+    restored = ExactIndex(window, refresh=refresh, line_bits=form[0], tag_bits=form[1])
     blocks = [decode(block, KEY) for block in partition.blocks]
     # What is expired may be gone in front, as far as somebody has deleted it.
     dead = sum(
@@ -110,7 +110,7 @@ def test_ids_of_more_extents_than_groups_find_their_places_at_once(
     hashes = np.random.default_rng(11).integers(0, 2**64, (4_000, 2), np.uint64)
     if groups == 2:  # blocks one behind the other in each, and more than one of what finds no room
         hashes[:, 0] &= np.uint64(0x80FFFFFFFFFFFFFF)
-    partition = ExactPartition(100, refresh=True, bucket_bits=1)
+    partition = ExactPartition(100, refresh=True, line_bits=1)
     for start in range(0, 4_000, 500):
         clock = 0 if start < expired else 60 + start // 500
         partition.judge(ids_of(hashes[start : start + 500]), start + np.arange(500), np.full(500, clock))
@@ -123,12 +123,12 @@ def test_ids_of_more_extents_than_groups_find_their_places_at_once(
     now = 101 if expired else 71
     partition.commit(now)
     assert (partition.index.floor > 1) == bool(expired)
-    index = ExactIndex(100, refresh=True, bucket_bits=1)
+    index = ExactIndex(100, refresh=True, line_bits=1)
     for block in partition.blocks:
         pages = decode(block, KEY)[2]
         index.restore_pages(cut(block, pages), pages.first)
     if groups == 2:
-        assert index._gathered.chains()[1].size > 2 + GROUPS
+        assert index._waiting.chains()[1].size > 2 + GROUPS
     index.commit(None, now)
     assert len(index) == (4_000 if not expired else 3_000)
     assert index._meta[DEPTH] > GROUP_BITS
@@ -180,7 +180,7 @@ def test_many_ids_are_poured_without_a_split_and_grow_on_as_ever(monkeypatch: py
         index.restore(rows, Pages(np.array([1 + start]), np.zeros(1, np.int64), np.zeros(0, np.int64)))
     # 8 bytes each wait, and a started block for each group.
     assert index.size_bytes < 16 * count
-    index.pour()
+    index.insert()
     assert (len(index), index.splits) == (count, 0)
     assert index.size_bytes < 24 * count
     looked_over(index)
@@ -188,7 +188,7 @@ def test_many_ids_are_poured_without_a_split_and_grow_on_as_ever(monkeypatch: py
     for start in range(count, count + more, 70_000):
         rows = IdRows(1 + start, hashes[start : start + 70_000], *_columns(start, 70_000))
         index.restore(rows, Pages(np.array([1 + start]), np.zeros(1, np.int64), np.zeros(0, np.int64)))
-        index.pour()
+        index.insert()
     assert index.splits > 0
     looked_over(index)
     assert {(k, k + 1) for k in range(count + more)} <= candidates(index, hashes, 0)
@@ -209,7 +209,7 @@ def test_rows_renewed_time_and_again_take_the_room_of_their_ids_while_they_wait(
         rows, clock, pages = decode(block, KEY)
         index.restore(rows, pages)
         index.commit(None, clock, 1)
-        sizes.append(len(index._gathered))
+        sizes.append(len(index._waiting))
     # 14,340 entries in all.
     assert max(sizes) <= 1_000 + 11 * 60 + 2 * 60
     assert candidates(index, NAMES, 119) == candidates(partition.index, NAMES, 119)

@@ -1,7 +1,7 @@
 """Mode insert-id against a naive dictionary with the partition's clock.
 
 The dictionary has what the contract says: an id is remembered with the reading at which it passed, and passes
-again from that reading + window on. Everything else, blocks and pages, extents and fingerprints, commits, drops
+again from that reading + window on. Everything else, blocks and pages, segments and tags, commits, drops
 and restarts, must not show.
 """
 
@@ -108,7 +108,7 @@ steps = st.lists(
     max_size=12,
 )
 windows = st.sampled_from([1, 2, 10, 100, 1_000_000])
-# Buckets of an extent and bits of the hash that are kept: few of both make ids meet, chains and splits.
+# Buckets of an segment and bits of the hash that are kept: few of both make ids meet, chains and splits.
 forms = st.sampled_from([(0, 28), (1, 28), (1, 4), (2, 3), (3, 2), (4, 1), (10, 28)])
 
 
@@ -132,7 +132,7 @@ def test_verdicts_are_the_models_with_a_commit_drop_or_restart_anywhere(
     arrival: bool,  # noqa: FBT001 - the same
     form: tuple[int, int],
 ) -> None:
-    partition = ExactPartition(window, refresh=refresh, bucket_bits=form[0], tag_bits=form[1])
+    partition = ExactPartition(window, refresh=refresh, line_bits=form[0], tag_bits=form[1])
     model = Model(window, refresh, arrival)
     committed = model.copy()
     offset, clock, now = 0, NEVER, NOW

@@ -30,7 +30,8 @@ import pytest
 
 from processor.engine import jit
 from processor.engine.extract import json_scan, json_text
-from processor.engine.extract.json_scan import MOST_DEPTH, JsonKind, JsonMatches, Pointers, look_up
+from processor.engine.extract.json_scan import MOST_DEPTH, JsonKind, JsonMatches, look_up
+from processor.engine.extract.pointers import Pointers
 from processor.engine.extract.sequence import sequence_of
 from processor.engine.verdict import Fault
 from tests.support.judges.json_values import MISSING, Finding, columns, finding

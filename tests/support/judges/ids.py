@@ -13,13 +13,14 @@ from processor.engine.ids.bloom import snapshot as bloom_snapshot
 from processor.engine.ids.bloom.bits import NOWHERE
 from processor.engine.ids.bloom.window import BloomLookup, BloomWindow
 from processor.engine.ids.clock import NEVER
-from processor.engine.ids.exact.index import Candidates, ExactIndex
+from processor.engine.ids.exact.index import ExactIndex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from processor.engine.ids.exact.kernels import Candidates
     from processor.engine.ids.judgement import IdJudgement
     from processor.engine.verdict import Fault
 
@@ -59,12 +60,12 @@ class ExactPartition:
     Args:
         window_ms: Of the index.
         refresh: Of the index.
-        bucket_bits: Of the index.
+        line_bits: Of the index.
         tag_bits: Of the index.
     """
 
-    def __init__(self, window_ms: int, *, refresh: bool, bucket_bits: int = 10, tag_bits: int = 28) -> None:
-        self._form = (window_ms, refresh, bucket_bits, tag_bits)
+    def __init__(self, window_ms: int, *, refresh: bool, line_bits: int = 10, tag_bits: int = 28) -> None:
+        self._form = (window_ms, refresh, line_bits, tag_bits)
         self.index = self._new()
         self.clock = NEVER
         self.pages: dict[int, bytes] = {}
@@ -72,8 +73,8 @@ class ExactPartition:
         self.fetched = 0
 
     def _new(self) -> ExactIndex:
-        window_ms, refresh, bucket_bits, tag_bits = self._form
-        return ExactIndex(window_ms, refresh=refresh, bucket_bits=bucket_bits, tag_bits=tag_bits)
+        window_ms, refresh, line_bits, tag_bits = self._form
+        return ExactIndex(window_ms, refresh=refresh, line_bits=line_bits, tag_bits=tag_bits)
 
     def judge(self, ids: Ids, offset: NDArray[np.int64], reading_ms: NDArray[np.int64]) -> IdJudgement:
         """Judge a chunk, and fetch what that takes."""

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from processor.engine.batch.columns import Columns
-from processor.engine.extract.json_scan import JsonKind, JsonMatches, Pointers, look_up
+from processor.engine.extract.json_scan import JsonKind, JsonMatches, look_up
 from processor.engine.extract.json_text import unescape
+from processor.engine.extract.pointers import Pointers
 from processor.engine.extract.sequence import ValueSequence
 from processor.engine.verdict import Fault
 

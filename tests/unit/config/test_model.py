@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from processor.config.reference_page import _COMPLETE, page
-from processor.engine.extract.json_scan import MOST_POINTERS
+from processor.engine.extract.pointers import MOST_POINTERS
 from processor.judges.definition import definition
 from schemas.config import InsertIdDedup, Settings, ValueSource, WatermarkDedup
 from schemas.config.dedup import MOST_VALUE_PARTS

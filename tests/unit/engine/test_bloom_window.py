@@ -10,8 +10,9 @@ import pytest
 
 from processor.engine.bytes.siphash import siphash128, words_of_key
 from processor.engine.ids.bloom import bits, snapshot
+from processor.engine.ids.bloom.filter import Filter, mixed_bits
 from processor.engine.ids.bloom.snapshot import UnreadableSnapshotError
-from processor.engine.ids.bloom.window import BloomWindow, Filter, mixed_bits
+from processor.engine.ids.bloom.window import BloomWindow
 from tests.support.judges.ids import ids_of
 
 if TYPE_CHECKING:

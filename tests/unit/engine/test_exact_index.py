@@ -12,7 +12,7 @@ from processor.engine.bytes.siphash import siphash128, words_of_key
 from processor.engine.ids.block import CandidateRows, IdRows, Pages, decode, encode
 from processor.engine.ids.exact import index as exact_index
 from processor.engine.ids.exact.bulk_load import SHARE
-from processor.engine.ids.exact.hash_table import EXTENTS, FULL, LINE, OCCUPIED, SPREAD
+from processor.engine.ids.exact.hash_table import FULL, LINE, OCCUPIED, SEGMENTS, SPREAD
 from processor.engine.ids.exact.index import ExactIndex
 from processor.engine.verdict import Verdict
 from tests.support.judges.ids import KEY, ExactPartition, ids_of
@@ -48,14 +48,14 @@ def fill(index: ExactIndex, hashes: NDArray[np.uint64], chunk: int = 20_000) -> 
 
 def chains(index: ExactIndex) -> NDArray[np.int64]:
     """Return how many buckets away from home each id lies, having looked that all buckets between are full."""
-    count = int(index._meta[EXTENTS])
-    slots = index._slots[: count * index._form[0] * LINE].reshape(count, index._form[0], LINE)
+    count = int(index._meta[SEGMENTS])
+    slots = index._table.slots[: count * index._form[0] * LINE].reshape(count, index._form[0], LINE)
     full = (slots != 0).all(axis=2)
     hops = ((slots >> np.uint64(32)) & np.uint64(15)).astype(np.int64)
     for hop in range(1, 16):
-        extent, bucket, _ = np.nonzero((hops >= hop) & (slots != 0))
-        assert full[extent, (bucket - hop) % index._form[0]].all()
-    assert index._used[:count].sum() == np.count_nonzero(slots) == index._meta[OCCUPIED]
+        segment, bucket, _ = np.nonzero((hops >= hop) & (slots != 0))
+        assert full[segment, (bucket - hop) % index._form[0]].all()
+    assert index._table.used[:count].sum() == np.count_nonzero(slots) == index._meta[OCCUPIED]
     found: NDArray[np.int64] = hops[slots != 0]
     return found
 
@@ -73,17 +73,17 @@ def test_a_million_ids_take_at_most_24_bytes_each_and_never_32() -> None:
 def test_a_restart_makes_the_slots_of_the_run_and_lets_little_wait(
     monkeypatch: pytest.MonkeyPatch, *, by_pages: bool
 ) -> None:
-    # As many as there are when extents begin to be split: with room to spare for all there were twice as many.
+    # As many as there are when segments begin to be split: with room to spare for all there were twice as many.
     ids, bits, waiting = int((8 << 5 << 3) * (FULL - SPREAD)), 5, 300
     monkeypatch.setattr(exact_index, "WAITING", waiting)
-    partition = ExactPartition(10, refresh=False, bucket_bits=bits)
+    partition = ExactPartition(10, refresh=False, line_bits=bits)
     hashes = random_hashes(ids)
     for start in range(0, ids, 100):
         some = hashes[start : start + 100]
         partition.judge(ids_of(some), start + np.arange(len(some)), np.zeros(len(some), np.int64))
         partition.commit(0)
 
-    restored = ExactIndex(10, refresh=False, bucket_bits=bits)
+    restored = ExactIndex(10, refresh=False, line_bits=bits)
     if by_pages:
         restored.expect(ids)
     waited = []
@@ -94,13 +94,13 @@ def test_a_restart_makes_the_slots_of_the_run_and_lets_little_wait(
             restored.restore_pages([block[a:b] for a, b in pairwise(ends)], pages.first)
         else:
             restored.restore(rows, pages)
-        waited.append(len(restored._gathered))
-    restored.pour()
+        waited.append(len(restored._waiting))
+    restored.insert()
 
     assert len(restored) == ids
     assert max(waited) < waiting + ids // SHARE
-    extents = [int(index._meta[EXTENTS]) for index in (partition.index, restored)]
-    assert extents[1] <= extents[0] * 1.4, extents
+    segments = [int(index._meta[SEGMENTS]) for index in (partition.index, restored)]
+    assert segments[1] <= segments[0] * 1.4, segments
 
 
 def test_growing_moves_nothing_but_the_extent_that_is_full() -> None:
@@ -109,38 +109,38 @@ def test_growing_moves_nothing_but_the_extent_that_is_full() -> None:
     fill(index, hashes[:300_000])
     size = LINE * index._form[0]
     for start in range(300_000, 350_000, 500):
-        before, splits = index._slots.copy(), index.splits
+        before, splits = index._table.slots.copy(), index.splits
         fill(index, hashes[start : start + 500], 500)
-        moved = np.count_nonzero(index._slots[: before.size] != before)
+        moved = np.count_nonzero(index._table.slots[: before.size] != before)
         assert moved <= 500 + (index.splits - splits) * size
     assert index.splits > 10
-    assert index.splits + 2 == index._meta[EXTENTS]
+    assert index.splits + 2 == index._meta[SEGMENTS]
 
 
-@pytest.mark.parametrize("bucket_bits", [1, 4, 10])
-def test_all_ids_are_found_while_extents_split_and_join(bucket_bits: int) -> None:
-    partition = ExactPartition(HOUR, refresh=False, bucket_bits=bucket_bits)
+@pytest.mark.parametrize("line_bits", [1, 4, 10])
+def test_all_ids_are_found_while_extents_split_and_join(line_bits: int) -> None:
+    partition = ExactPartition(HOUR, refresh=False, line_bits=line_bits)
     hashes = random_hashes(6_000)
     old, new = ids_of(hashes[:5_000]), ids_of(hashes[5_000:])
     offset, zero = np.arange(5_000), np.zeros(5_000, np.int64)
     assert (partition.judge(old, offset, zero).verdict == Verdict.PASS).all()
     partition.commit(0)
     assert (partition.judge(old, offset, zero).verdict == Verdict.DUPLICATE).all()
-    many = partition.index._meta[EXTENTS]
-    # The first 5,000 expire; what came half a window later stays, in fewer extents.
+    many = partition.index._meta[SEGMENTS]
+    # The first 5,000 expire; what came half a window later stays, in fewer segments.
     partition.judge(new, offset[:1_000], zero[:1_000] + HOUR // 2)
     partition.commit(HOUR // 2)
     for _ in range(10):
         partition.index.commit(None, HOUR, sweep=10_000)
         chains(partition.index)
     assert len(partition.index) == 1_000
-    assert partition.index._meta[EXTENTS] == 2 or partition.index._meta[EXTENTS] < many / 2
+    assert partition.index._meta[SEGMENTS] == 2 or partition.index._meta[SEGMENTS] < many / 2
     assert (partition.judge(new, offset[:1_000], zero[:1_000] + HOUR).verdict == Verdict.DUPLICATE).all()
     assert (partition.judge(old, offset, zero + HOUR).verdict == Verdict.PASS).all()
 
 
 def test_a_stream_that_goes_on_for_many_windows_takes_the_room_of_one() -> None:
-    partition = ExactPartition(HOUR, refresh=False, bucket_bits=4)
+    partition = ExactPartition(HOUR, refresh=False, line_bits=4)
     sizes = []
     for step in range(60):
         ids = ids_of(random_hashes(1_000, seed=step))
@@ -154,7 +154,7 @@ def test_a_stream_that_goes_on_for_many_windows_takes_the_room_of_one() -> None:
 
 
 def test_a_dropped_transaction_leaves_no_trace() -> None:
-    partition = ExactPartition(HOUR, refresh=True, bucket_bits=2)
+    partition = ExactPartition(HOUR, refresh=True, line_bits=2)
     known, new = ids_of(random_hashes(300)), ids_of(random_hashes(300, seed=2))
     partition.judge(known, np.arange(300), np.zeros(300, np.int64))
     partition.commit(0)
@@ -172,7 +172,7 @@ def test_a_dropped_transaction_leaves_no_trace() -> None:
 
 
 def test_a_renewed_id_takes_one_slot_however_often_it_is_renewed_and_after_a_restart() -> None:
-    partition = ExactPartition(HOUR, refresh=True, bucket_bits=1)
+    partition = ExactPartition(HOUR, refresh=True, line_bits=1)
     ids = ids_of(random_hashes(50))
     for reading in range(100):
         partition.judge(ids, np.arange(50), np.full(50, reading))
@@ -226,12 +226,12 @@ def chosen(count: int, secret: bytes) -> tuple[NDArray[np.uint64], NDArray[np.ui
 
 def test_ids_chosen_by_who_knows_the_code_but_not_the_secret_make_no_chains() -> None:
     plain, keyed = chosen(500, b"a secret of 16 B")
-    attacked, guarded, other = (ExactIndex(HOUR, refresh=False, bucket_bits=6) for _ in range(3))
+    attacked, guarded, other = (ExactIndex(HOUR, refresh=False, line_bits=6) for _ in range(3))
     fill(attacked, plain)
     fill(guarded, keyed)
     fill(other, random_hashes(len(keyed)))
     # They work against an index whose hash has no secret, or this test would show nothing.
-    assert attacked._meta[EXTENTS] >= 2 * guarded._meta[EXTENTS]
+    assert attacked._meta[SEGMENTS] >= 2 * guarded._meta[SEGMENTS]
     assert chains(attacked).mean() > 1
     assert chains(guarded).mean() < 0.5
-    assert guarded._meta[EXTENTS] <= other._meta[EXTENTS] + 1
+    assert guarded._meta[SEGMENTS] <= other._meta[SEGMENTS] + 1

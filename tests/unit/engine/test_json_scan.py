@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from processor.engine.extract.json_scan import MOST_POINTERS, JsonKind, Pointers, look_up
+from processor.engine.extract.json_scan import JsonKind, look_up
+from processor.engine.extract.pointers import MOST_POINTERS, Pointers
 from processor.engine.extract.sequence import sequence_of
 from processor.engine.verdict import Fault
 from processor.judges.definition import definition

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processor.engine.verdict import Verdict
-from processor.engine.watermark import scope_kernels
+from processor.engine.watermark import scope_arrays
 from processor.engine.watermark.reorder_window import ring_bits as engine_ring_bits
 from processor.engine.watermark.scope_codec import Unreadable
 from processor.engine.watermark.scope_table import ScopeTable, UnreadableScopeError
@@ -119,7 +119,7 @@ def test_a_bitmap_is_given_back_when_the_gap_has_left_the_window() -> None:
         judged(table, [(b"%d" % scope, number) for scope in range(20) if number != 10 + scope])
     assert {value.run for value in values(changelog(table)).values()} == {64}
     judged(table, [(b"%d" % scope, 502) for scope in range(20)])
-    assert int(table._meta[scope_kernels.ROWS]) <= 20, "rows are used again"
+    assert int(table._meta[scope_arrays.ROWS]) <= 20, "rows are used again"
 
 
 @pytest.mark.parametrize("window", [1, 63, 64, 65, 1000, 65_536])

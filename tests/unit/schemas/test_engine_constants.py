@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from processor.engine.bytes import siphash
-from processor.engine.extract import json_scan
+from processor.engine.extract import pointers
 from processor.engine.ids import page, recorded_clock
 from processor.engine.ids.bloom import snapshot
 from processor.engine.watermark import reorder_window, scope_codec
@@ -25,7 +25,7 @@ SHARED: dict[str, tuple[object, object]] = {
     "bytes of the secret": (siphash.KEY_BYTES, ids.SECRET_BYTES),
     "bytes of a page's fence": (page.HASH_BYTES, bloom._FENCE_BYTES),
     "bytes of a piece's checksum": (snapshot._CRC.size, values.CRC.size),
-    "parts of an id in the value": (json_scan.MOST_POINTERS, dedup.MOST_VALUE_PARTS),
+    "parts of an id in the value": (pointers.MOST_POINTERS, dedup.MOST_VALUE_PARTS),
 }
 
 

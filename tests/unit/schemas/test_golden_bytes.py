@@ -20,7 +20,7 @@ import pytest
 
 from processor.engine.ids.block import IdRows, decode, decode_page, encode
 from processor.engine.ids.bloom import snapshot
-from processor.engine.ids.bloom.window import Filter
+from processor.engine.ids.bloom.filter import Filter
 from processor.engine.verdict import Verdict
 from processor.judges.bloom import BloomIds
 from processor.judges.definition import definition

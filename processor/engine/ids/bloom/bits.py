@@ -1,4 +1,4 @@
-"""Is this id in a filter?
+"""Places the bits of ids in a Bloom filter, and judges by what the filters say.
 
 A Bloom filter (Bloom, 1970) of m bits, as words of 64: an id sets k of them, and is said to be in it if all k
 are set. The classic form: for one in 10^10 it takes 48 bits an id, one whose bits of an id lie in one cache

@@ -1,4 +1,4 @@
-"""Which of the ids that are in no run yet is this one, and whose?
+"""Holds the ids that are in no run yet.
 
 With ``confirm`` the ids of a partition's Bloom filters are written locally in runs, some 100,000 at a time
 (`processor.engine.ids.bloom.sorted_run`). Until then they are in tables like this one: open addressing by the

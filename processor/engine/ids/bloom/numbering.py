@@ -1,4 +1,4 @@
-"""Under which numbers do the ids of Bloom filters stand in the changelog?
+"""Numbers the ids of Bloom filters as they stand in the changelog.
 
 Ids are numbered as they are remembered, as those of the exact backend are (`processor.engine.ids.exact.index`):
 the changelog holds the same blocks, and is deleted in front by the same numbers. Filters know no numbers; it
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from processor.engine.ids.block import Pages
-    from processor.engine.ids.bloom.window import BloomWindow, Filter
+    from processor.engine.ids.bloom.filter import Filter
+    from processor.engine.ids.bloom.window import BloomWindow
 
 _NO_HASHES = np.zeros((0, 2), np.uint64)
 _NO_READINGS = np.zeros(0, np.int64)

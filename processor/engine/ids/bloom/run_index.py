@@ -1,4 +1,4 @@
-"""In which run of a bucket, and on which page of it, may this id be?
+"""Finds the run of a bucket, and the page of it, that may have an id.
 
 Of all runs of one bucket there are in memory the filters, 1.26 B an id, and of each page the fence
 (`processor.engine.ids.bloom.sorted_run`), one behind the other, so that one call asks all of them. A bucket of
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from processor.engine.arrays import grown
 from processor.engine.ids.bloom.bits import is_set, position
 from processor.engine.ids.bloom.sorted_run import PLACE_BITS
 from processor.engine.jit import kernel
@@ -58,11 +59,9 @@ class RunIndex:
         """Put a run behind the others."""
         word, page = int(self._runs[-1, FILTER]), int(self._runs[-1, PAGES])
         words, pages = word + run.filter.words.size, page + run.starts.size
-        if words > self._words.size:
-            self._words.resize(words + words // GROWTH, refcheck=False)
-        if pages > self._starts.size:
-            self._fences.resize((pages + pages // GROWTH, 2), refcheck=False)
-            self._starts.resize(pages + pages // GROWTH, refcheck=False)
+        self._words = grown(self._words, words, GROWTH)
+        self._fences = grown(self._fences, pages, GROWTH)
+        self._starts = grown(self._starts, pages, GROWTH)
         self._words[word:words] = run.filter.words
         self._fences[page:pages] = run.fences
         self._starts[page:pages] = run.starts

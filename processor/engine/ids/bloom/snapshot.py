@@ -1,4 +1,4 @@
-"""How is a filter written down in pieces, and read again?
+"""Writes a filter in pieces while it grows, and reads it again.
 
 A filter can have hundreds of megabytes, and nothing may stop the flow for so long as that takes to be written.
 So a snapshot is pieces of at most 1 MiB, a millisecond each, between which the filter may grow. Integers are
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.engine.bytes.loads import crc32c
-from processor.engine.ids.bloom.window import Filter
+from processor.engine.ids.bloom.filter import Filter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

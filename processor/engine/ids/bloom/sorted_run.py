@@ -1,4 +1,4 @@
-"""How are the ids of a run written down, and found again by one read?
+"""Writes sorted runs of ids as pages; one read finds an id again.
 
 A run is some 100,000 ids of one bucket in the order of their hashes, on pages as those of blocks are
 (`processor.engine.ids.page`), each whole by itself. A page's number is ``run << 32 | place``: its run's
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.engine.ids.block import IdRows, PageError, UnreadableBlockError, encode
-from processor.engine.ids.bloom.window import Filter
+from processor.engine.ids.bloom.filter import Filter
 from processor.engine.ids.page import PAGE_HEAD_BYTES, count_ids, get
 from processor.engine.jit import Int, inlined, kernel
 

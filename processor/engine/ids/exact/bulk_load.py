@@ -1,9 +1,9 @@
-"""How are the ids of a whole window put into an empty index, faster than one after the other?
+"""Puts the ids of a whole window into an empty index, faster than one by one.
 
-One after the other, each waits for memory: its bucket may be anywhere. Here ids are first gathered by the first
-8 bits of their hash, in 8 bytes each: what a slot needs, but for those 8 bits. Then they are poured, one such
-group after the other, into extents of which as many are there from the start as will be needed. A group's
-extents fit into the cache, and none is split while it is filled. An entry is::
+One by one, each waits for memory: its line may be anywhere. Here ids are first collected by the first 8 bits of
+their hash, in 8 bytes each: what a slot needs, but for those 8 bits. Then they are inserted, one such group
+after the other, into as many segments as will be needed. A group's segments fit into the cache, and none is
+split while it is filled. An entry is::
 
       63      62    61              42 41         32 31                 0
     | row    | 0 | next 20 bits of   | last 10 bits | number, low 32 bits |
@@ -12,29 +12,32 @@ extents fit into the cache, and none is split while it is filled. An entry is::
 Bit 63 set: it says no more than that the entry behind it takes the place of the row of this number.
 
 Groups are chains of blocks in one array, so nobody has to know how many ids there will be. In a group they are
-in the order in which they came, so what is poured is what `processor.engine.ids.exact.kernels` would have put:
-of several rows of an id the highest number counts, and a slot is given to one only.
+in the order in which they came, so the slots are those that `processor.engine.ids.exact.kernels` would have
+filled: of several rows of an id the highest number counts, and a slot is given to one only.
 
-Invariant: an entry is poured once. What is expired by then is left out.
+Invariant: an entry is inserted once. What is expired by then is left out.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from processor.engine.arrays import grown
 from processor.engine.bytes.loads import be64
 from processor.engine.ids.exact.hash_table import (
-    BUCKETS,
     DEPTH,
     FLOOR,
     FULL,
     LINE,
+    LINES,
     LOW,
     MOST_DEPTH,
     NEXT,
     OCCUPIED,
+    SEGMENTS,
+    HashTable,
     full_of,
     glance,
     home_of,
@@ -49,11 +52,12 @@ if TYPE_CHECKING:
 
 GROUP_BITS = 8
 GROUPS = 1 << GROUP_BITS
-"""256 groups of 12.5 million ids have a megabyte of extents each, half a second-level cache; and 256 lines that
-are written to at a time fit into the first-level cache."""
+"""256 groups of 12.5 million ids have a megabyte of segments each, half a second-level cache; and the 256 lines
+that are written to at a time fit into the first-level cache."""
 BLOCK = 512
 """Entries of a block: a page of memory."""
 HOME_BITS = 10
+GROWTH = 8
 BEFORE = np.uint64(1) << np.uint64(63)
 NONE = -1
 WAITING = 1 << 18
@@ -63,9 +67,20 @@ SHARE = 4
 2.3 bytes an id with the array's slack, a fifth of what its slot takes. Each time the table is a quarter larger
 than before, so that all of it is gone through some five times as often as in one go, in order."""
 
-Tables: TypeAlias = (
-    "tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint8], NDArray[np.uint32], NDArray[np.int32]]"
-)
+
+class Chains(NamedTuple):
+    """Chains of blocks, one per group.
+
+    Attributes:
+        arena: uint64[blocks * BLOCK], the entries.
+        following: int32[blocks], the block after each.
+        chain: int64[GROUPS + 1, 3], of each group its first block, its last, entries in that; in the last row
+            blocks used, entries.
+    """
+
+    arena: NDArray[np.uint64]
+    following: NDArray[np.int32]
+    chain: NDArray[np.int64]
 
 
 class BulkLoad:
@@ -74,7 +89,6 @@ class BulkLoad:
     def __init__(self) -> None:
         self._arena: NDArray[np.uint64] = np.zeros(0, np.uint64)
         self._following: NDArray[np.int32] = np.zeros(0, np.int32)
-        # Of each group: its first block, its last, entries in that. The last row: blocks used, entries.
         self._chain: NDArray[np.int64] = np.full((GROUPS + 1, 3), NONE, np.int64)
         self._chain[GROUPS] = 0
 
@@ -88,7 +102,7 @@ class BulkLoad:
         return self._arena.nbytes + self._following.nbytes + self._chain.nbytes
 
     def take(self, hashes: NDArray[np.uint64], supersedes: NDArray[np.int64], number: int, floor: int) -> None:
-        """Gather the ids of consecutive rows.
+        """Collect the ids of consecutive rows.
 
         Args:
             hashes: uint64[n, 2].
@@ -98,7 +112,7 @@ class BulkLoad:
         """
         self._make_room_for(len(hashes))
         with np.errstate(over="ignore"):
-            gather(*self.chains(), hashes, supersedes, number, floor)
+            collect(self.chains(), hashes, supersedes, number, floor)
 
     def take_pages(
         self,
@@ -108,7 +122,7 @@ class BulkLoad:
         floor: int,
         last_ms: NDArray[np.int64],
     ) -> int:
-        """Gather the ids of consecutive pages; of owners nothing is read.
+        """Collect the ids of consecutive pages; of owners nothing is read.
 
         Args:
             data: The pages, one behind the other.
@@ -118,40 +132,40 @@ class BulkLoad:
             last_ms: int64[p], written: each one's highest reading.
 
         Returns:
-            A `Wrong` code. If that is not 0, some ids have been gathered all the same.
+            A `Wrong` code. If that is not 0, some ids have been collected all the same.
         """
         self._make_room_for(rows)
         with np.errstate(over="ignore"):
-            return int(gather_pages(*self.chains(), data, rows, number, floor, last_ms))
+            return int(collect_pages(self.chains(), data, rows, number, floor, last_ms))
 
     def _make_room_for(self, rows: int) -> None:
         # Each group may begin a block, and be left with an unfilled one.
         most = int(self._chain[GROUPS, 0]) + GROUPS + -(-2 * rows // BLOCK)
-        if self._following.size < most:
-            most += most // 8
-            self._arena.resize(most * BLOCK, refcheck=False)
-            self._following.resize(most, refcheck=False)
+        self._arena = grown(self._arena, most * BLOCK, GROWTH)
+        self._following = grown(self._following, most, GROWTH)
 
-    def chains(self) -> tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.int64]]:
+    def chains(self) -> Chains:
         """Return what kernels work on."""
-        return self._arena, self._following, self._chain
+        return Chains(self._arena, self._following, self._chain)
 
 
-def tables_for(ids: int, buckets: int, tag_bits: int) -> tuple[int, Tables]:
-    """Return a directory's depth, and empty slots, directory, depth, prefix and used for so many ids."""
-    size = buckets * LINE
+def table_for(ids: int, lines: int, tag_bits: int, meta: NDArray[np.int64]) -> HashTable:
+    """Return an empty table for so many ids; its depth and segments are noted in ``meta``."""
+    size = lines * LINE
     # As deep as those are that the stream has split: where bounds differ, some are split while they are filled.
     # With room to spare for all, a restored index would be twice as large as the one that it is made after.
     deep = 1
     while deep < min(MOST_DEPTH, tag_bits) and ids > (size << deep) * FULL:
         deep += 1
     count = 1 << deep
-    return deep, (
+    meta[[DEPTH, SEGMENTS]] = deep, count
+    return HashTable(
         np.zeros(count * size, np.uint64),
         np.arange(count, dtype=np.uint32),
         np.full(count, deep, np.uint8),
         np.arange(count, dtype=np.uint32),
         np.zeros(count, np.int32),
+        meta,
     )
 
 
@@ -193,25 +207,22 @@ def _first_of(of_group, of_entry):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def gather(
-    arena: NDArray[np.uint64],
-    following: NDArray[np.int32],
-    chain: NDArray[np.int64],
+def collect(
+    chains: Chains,
     hashes: NDArray[np.uint64],
     supersedes: NDArray[np.int64],
     number: Int,
     floor: Int,
 ) -> None:
     """Add rows to their groups; there are blocks enough."""
+    arena, following, chain = chains.arena, chains.following, chains.chain
     for row in range(hashes.shape[0]):
         _add(arena, following, chain, hashes[row, 0], number + row, supersedes[row], floor)
 
 
 @kernel
-def gather_pages(
-    arena: NDArray[np.uint64],
-    following: NDArray[np.int32],
-    chain: NDArray[np.int64],
+def collect_pages(
+    chains: Chains,
     data: NDArray[np.uint8],
     rows: Int,
     number: NDArray[np.int64],
@@ -219,6 +230,7 @@ def gather_pages(
     last_ms: NDArray[np.int64],
 ) -> Int:
     """Add the rows of pages, see `BulkLoad.take_pages`; there are blocks enough for so many."""
+    arena, following, chain = chains.arena, chains.following, chains.chain
     at: Int = np.int64(0)
     row: Int = np.int64(0)
     for page in range(number.size):
@@ -247,46 +259,36 @@ def gather_pages(
 
 
 @kernel
-def skim(
-    slots: NDArray[np.uint64],
-    directory: NDArray[np.uint32],
-    prefix: NDArray[np.uint32],
-    used: NDArray[np.int32],
-    meta: NDArray[np.int64],
-    arena: NDArray[np.uint64],
-    following: NDArray[np.int32],
-    chain: NDArray[np.int64],
+def insert_at_home(
+    table: HashTable,
+    chains: Chains,
 ) -> None:
-    """Put of what was gathered what finds room at its home in empty extents, and leave the rest for `pour`.
+    """Put of what was collected what finds room at its home in empty segments, and leave the rest for `insert`.
 
-    Here nothing has to be read of a bucket but how many it has, which is counted in the first-level cache: a
+    Here nothing has to be read of a line but how many it has, which is counted in the first-level cache: a
     slot is only written, and nobody waits for its memory. A row that takes the place of another is left, whose
-    slot may be anywhere, and so is everything where there are fewer extents than groups.
+    slot may be anywhere, and so is everything where there are fewer segments than groups.
 
     Args:
-        slots: As in `processor.engine.ids.exact.hash_table`, all empty, each extent as deep as the directory.
-        directory: The same.
-        prefix: The same.
-        used: The same.
-        meta: The same.
-        arena: Of `BulkLoad`, written.
-        following: The same.
-        chain: The same, written.
+        table: All empty, each segment as deep as the directory.
+        chains: What was collected, written.
     """
+    arena, following, chain = chains.arena, chains.following, chains.chain
+    slots, directory, prefix, used, meta = table.slots, table.directory, table.prefix, table.used, table.meta
     if meta[DEPTH] < GROUP_BITS:
         return
     floor = np.uint64(meta[FLOOR])
     span = np.uint64(meta[NEXT] - meta[FLOOR])
-    buckets = meta[BUCKETS]
-    extents = np.int64(1) << (meta[DEPTH] - GROUP_BITS)
-    counts = np.zeros(extents * buckets, np.uint8)
-    full = np.zeros(extents, np.int64)
+    lines = meta[LINES]
+    segments = np.int64(1) << (meta[DEPTH] - GROUP_BITS)
+    counts = np.zeros(segments * lines, np.uint8)
+    full = np.zeros(segments, np.int64)
     for group in range(GROUPS):
         if chain[group, 0] < 0:
             continue
         counts[:] = 0
-        for k in range(extents):
-            full[k] = full_of(prefix[group * extents + k], buckets * LINE)
+        for k in range(segments):
+            full[k] = full_of(prefix[group * segments + k], lines * LINE)
         block, kept_block, kept = chain[group, 0], chain[group, 0], np.int64(0)
         renews = False
         while block >= 0:
@@ -300,13 +302,13 @@ def skim(
                     if ((low - floor) & LOW) >= span:
                         continue
                     first = _first_of(group, entry)
-                    extent, bucket = home_of(first, directory, meta)
-                    here = np.uint64((extent - group * extents) * buckets + bucket)
+                    segment, home = home_of(first, directory, meta)
+                    here = np.uint64((segment - group * segments) * lines + home)
                     count = np.int64(counts[here])
-                    if count < LINE and used[extent] < full[extent - group * extents]:
-                        slots[np.uint64((extent * buckets + bucket) * LINE + count)] = tag_of(first, meta) | low
+                    if count < LINE and used[segment] < full[segment - group * segments]:
+                        slots[np.uint64((segment * lines + home) * LINE + count)] = tag_of(first, meta) | low
                         counts[here] = np.uint8(count + 1)
-                        used[extent] += 1
+                        used[segment] += 1
                         continue
                 if kept == BLOCK:
                     kept_block, kept = np.int64(following[kept_block]), np.int64(0)
@@ -314,43 +316,31 @@ def skim(
                 kept += 1
             block = np.int64(NONE) if last else np.int64(following[block])
         chain[group, 1], chain[group, 2] = kept_block, kept
-    for extent in range(GROUPS * extents):
-        meta[OCCUPIED] += np.int64(used[extent])
+    for segment in range(GROUPS * segments):
+        meta[OCCUPIED] += np.int64(used[segment])
 
 
 @kernel
-def pour(
-    slots: NDArray[np.uint64],
-    directory: NDArray[np.uint32],
-    depth: NDArray[np.uint8],
-    prefix: NDArray[np.uint32],
-    used: NDArray[np.int32],
-    meta: NDArray[np.int64],
-    arena: NDArray[np.uint64],
-    following: NDArray[np.int32],
-    chain: NDArray[np.int64],
+def insert(
+    table: HashTable,
+    chains: Chains,
     at: NDArray[np.int64],
 ) -> bool:
-    """Put what was gathered into slots.
+    """Put what was collected into slots.
 
     Args:
-        slots: As in `processor.engine.ids.exact.hash_table`.
-        directory: The same.
-        depth: The same.
-        prefix: The same.
-        used: The same.
-        meta: The same.
-        arena: Of `BulkLoad`.
-        following: The same.
-        chain: The same.
+        table: All ids that are in slots already.
+        chains: What was collected.
         at: int64[3], group, block and place in it to go on from, written; first 0, `NONE` and 0.
 
     Returns:
         Whether all is done; where not, ``meta[WANT]`` says what there was no room for.
     """
+    arena, following, chain = chains.arena, chains.following, chains.chain
+    slots, directory, prefix, used, meta = table.slots, table.directory, table.prefix, table.used, table.meta
     floor = np.uint64(meta[FLOOR])
     span = np.uint64(meta[NEXT] - meta[FLOOR])
-    buckets = meta[BUCKETS]
+    lines = meta[LINES]
     group, block, within = at[0], at[1], at[2]
     put: Int = np.int64(0)
     while group < GROUPS:
@@ -378,22 +368,22 @@ def pour(
                 first = _first_of(group, entry)
                 slot: Int = np.int64(NONE)
                 if before >= 0:
-                    slot = seek(slots, directory, meta, first, before)
+                    slot = seek(table, first, before)
                     if slot >= 0:
                         slots[slot] = (slots[slot] & ~LOW) | low
                 if slot < 0:
                     # What `place` does first, here without a call: nine in ten find room in their home.
-                    extent, bucket = home_of(first, directory, meta)
-                    line = (extent * buckets + bucket) * LINE
+                    segment, home = home_of(first, directory, meta)
+                    line = (segment * lines + home) * LINE
                     gap = glance(slots, line, np.uint64(0))[1]
-                    if gap > 0 and used[extent] < full_of(prefix[extent], buckets * LINE):
+                    if gap > 0 and used[segment] < full_of(prefix[segment], lines * LINE):
                         slots[np.uint64(line + gap - 1)] = tag_of(first, meta) | low
-                        used[extent] += 1
+                        used[segment] += 1
                         put += 1
                     else:
                         if before < 0:
                             at[0], at[1], at[2] = group, block, within - 1
-                        if not place(slots, directory, depth, prefix, used, meta, first, low):
+                        if not place(table, first, low):
                             meta[OCCUPIED] += put
                             return False
                 before = np.int64(NONE)

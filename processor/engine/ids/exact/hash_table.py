@@ -1,30 +1,30 @@
-"""Under which number is an id remembered, told by 64 bits each?
+"""Finds the number under which an id is remembered, with 64 bits per id.
 
 Extendible hashing (Fagin and others, 1979) over one array. The directory says by the first bits of the hash in
-which extent an id lies; an extent is a small open-addressing table of buckets of 8 slots, a cache line each,
+which segment an id lies; a segment is a small open-addressing table of lines of 8 slots, a cache line each,
 and when it is full it alone is split in two by the next bit of the hash. So growing costs some 30 us wherever
-it happens, and nothing is ever moved but inside one extent. A slot is::
+it happens, and nothing is ever moved but inside one segment. A slot is::
 
       63                36 35     32 31                 0
     | tag: first 28 bits  | hops u4 | number, low 32 bits |        0: empty;  1: free, but the chain goes on
     | of the hash, not 0  |         |                     |
 
-An id's home bucket is told by the last bits of its hash's first word; where that is full it lies up to 15
-buckets further, which the hops say. So an extent can be split without looking any hash up, and 28 + 10 bits
+An id's home line is told by the last bits of its hash's first word; where that is full it lies up to 15
+lines further, which the hops say. So a segment can be split without looking any hash up, and 28 + 10 bits
 tell ids apart: among 100 million ids 1 in 2,700 meets another one. That is no more than a hint: a hit is a
 *candidate*, whose 128 bits have to be compared.
 
 Numbers count the ids as they are remembered, so they are in the order of the clock, and an id is forgotten by
-being below the floor: its slot is freed when its extent is full, or swept.
+being below the floor: its slot is freed when its segment is full, or swept.
 
-Invariant: a bucket has an empty slot only if no id lies beyond it that it was passed over for. Every function
-here keeps that; a lookup ends at the first bucket with an empty slot. A kernel that lacks room changes nothing
+Invariant: a line has an empty slot only if no id lies beyond it that it was passed over for. Every function
+here keeps that; a lookup ends at the first line with an empty slot. A kernel that lacks room changes nothing
 for the row at hand.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -34,26 +34,26 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # `meta`, int64[META].
-DEPTH, EXTENTS, BUCKETS, TAG_BITS, FLOOR, STAGED, NEXT, OCCUPIED, WANT, SPLITS, TOUCHED = range(11)
+DEPTH, SEGMENTS, LINES, TAG_BITS, FLOOR, STAGED, NEXT, OCCUPIED, WANT, SPLITS, TOUCHED = range(11)
 META = 11
 # What `meta` says under WANT.
 NOTHING, ARENA, DIRECTORY, IMPOSSIBLE = range(4)
 
 LINE = 8
-"""Slots of a bucket: 64 bytes."""
+"""Slots of a line: 64 bytes."""
 MOST_HOPS = 16
-"""Buckets that an id can lie in. At 0.8 each further one has half the ids of the one before: 8 are too few."""
+"""Lines that an id can lie in. At 0.8 each further one has half the ids of the one before: 8 are too few."""
 MOST_DEPTH = 24
-"""2^24 extents of 8,192 slots: far beyond the 2^32 numbers that a slot tells apart."""
+"""2^24 segments of 8,192 slots: far beyond the 2^32 numbers that a slot tells apart."""
 FREED = np.uint64(1)
 FULL = 0.8
-"""Share of used slots from which on an extent is relieved: with 6.4 of 8 a bucket, one in four is full and a
+"""Share of used slots from which on a segment is relieved: with 6.4 of 8 a line, one in four is full and a
 lookup reads 1.4 lines."""
 SPREAD = 0.1
-"""Extents fill alike, so all would be full, and split, within one 50th of what they hold: 100 splits of 60 us
+"""Segments fill alike, so all would be full, and split, within one 50th of what they hold: 100 splits of 60 us
 a chunk at 30 million ids. Each has a bound of its own, up to this much lower, so that a fifth as many meet."""
 KEPT = 0.1
-"""An extent that has this much less living ids than it may is not split but freed of dead ones: the 819 until
+"""A segment that has this much less living ids than it may is not split but freed of dead ones: the 819 until
 it is looked at again make that 25 ns each. After a split it has 0.3 to 0.35: 27 B an id at most, where all
 hover there at once."""
 MERGED = 0.55
@@ -62,6 +62,26 @@ MERGED = 0.55
 LOW = np.uint64(0xFFFFFFFF)
 TAG_SHIFT = np.uint64(36)
 HOP = np.uint64(1) << np.uint64(32)
+
+
+class HashTable(NamedTuple):
+    """What kernels work on; `processor.engine.ids.exact.index` owns the arrays and grows them.
+
+    Attributes:
+        slots: uint64[segments * lines * LINE].
+        directory: uint32[2^depth], the segment of each prefix.
+        depth: uint8[segments], how many first bits of the hash all ids of a segment share.
+        prefix: uint32[segments], those bits.
+        used: int32[segments], its slots that are not empty.
+        meta: int64[META], counters.
+    """
+
+    slots: NDArray[np.uint64]
+    directory: NDArray[np.uint32]
+    depth: NDArray[np.uint8]
+    prefix: NDArray[np.uint32]
+    used: NDArray[np.int32]
+    meta: NDArray[np.int64]
 
 
 @inlined
@@ -85,8 +105,9 @@ def living(slot, floor, span):  # type: ignore[no-untyped-def]  # inlined kernel
 
 
 @kernel
-def count_living(slots: NDArray[np.uint64], meta: NDArray[np.int64], start: Int, stop: Int) -> Int:
+def count_living(table: HashTable, start: Int, stop: Int) -> Int:
     """Return how many slots from ``start`` to ``stop`` hold an id that is not forgotten."""
+    slots, meta = table.slots, table.meta
     floor = np.uint64(meta[FLOOR])
     span = np.uint64(meta[NEXT] - meta[FLOOR])
     count: Int = np.int64(0)
@@ -97,21 +118,21 @@ def count_living(slots: NDArray[np.uint64], meta: NDArray[np.int64], start: Int,
 
 @inlined
 def home_of(first, directory, meta):  # type: ignore[no-untyped-def]  # inlined kernel
-    """Return an id's extent and home bucket in it."""
-    extent = np.int64(directory[np.int64(first >> np.uint64(64 - meta[DEPTH]))])
-    return extent, np.int64(first & np.uint64(meta[BUCKETS] - 1))
+    """Return an id's segment and home line in it."""
+    segment = np.int64(directory[np.int64(first >> np.uint64(64 - meta[DEPTH]))])
+    return segment, np.int64(first & np.uint64(meta[LINES] - 1))
 
 
 @inlined
 def full_of(prefix, size):  # type: ignore[no-untyped-def]  # inlined kernel
-    """Return how many slots of an extent may be used before it is relieved; evenly spread over prefixes."""
+    """Return how many slots of a segment may be used before it is relieved; evenly spread over prefixes."""
     spread = np.int64((np.uint64(prefix) * np.uint64(0x9E3779B1) >> np.uint64(16)) & np.uint64(255))
     return np.int64(FULL * size) - (np.int64(SPREAD * size) * spread >> 8)
 
 
 @inlined
 def glance(slots, line, wanted):  # type: ignore[no-untyped-def]  # inlined kernel
-    """Return, without branching, a slot of a bucket with these first 32 bits and an empty one, from 1; or 0."""
+    """Return, without branching, a slot of a line with these first 32 bits and an empty one, from 1; or 0."""
     glance_hit: Int = np.int64(0)
     glance_gap: Int = np.int64(0)
     for glance_k in range(LINE):
@@ -125,38 +146,41 @@ def glance(slots, line, wanted):  # type: ignore[no-untyped-def]  # inlined kern
 
 @kernel
 def relieve(
-    slots: NDArray[np.uint64],
-    directory: NDArray[np.uint32],
-    depth: NDArray[np.uint8],
-    prefix: NDArray[np.uint32],
-    used: NDArray[np.int32],
-    meta: NDArray[np.int64],
-    extent: Int,
+    table: HashTable,
+    segment: Int,
 ) -> Int:
-    """Make room in an extent: free it of dead ids, or split it. Returns what is lacking, else `NOTHING`."""
-    size = meta[BUCKETS] * LINE
-    base = extent * size
-    alive = count_living(slots, meta, base, base + size)
-    if alive < used[extent] and alive <= full_of(prefix[extent], size) - np.int64(KEPT * size):
-        purge(slots, used, meta, extent)
+    """Make room in a segment: free it of dead ids, or split it. Returns what is lacking, else `NOTHING`."""
+    slots, directory, depth, prefix, used, meta = (
+        table.slots,
+        table.directory,
+        table.depth,
+        table.prefix,
+        table.used,
+        table.meta,
+    )
+    size = meta[LINES] * LINE
+    base = segment * size
+    alive = count_living(table, base, base + size)
+    if alive < used[segment] and alive <= full_of(prefix[segment], size) - np.int64(KEPT * size):
+        purge(table, segment)
         return NOTHING
-    if depth[extent] >= min(MOST_DEPTH, meta[TAG_BITS]):
+    if depth[segment] >= min(MOST_DEPTH, meta[TAG_BITS]):
         return IMPOSSIBLE
-    if depth[extent] == meta[DEPTH]:
+    if depth[segment] == meta[DEPTH]:
         return DIRECTORY
-    if meta[EXTENTS] == depth.size:
+    if meta[SEGMENTS] == depth.size:
         return ARENA
-    other = meta[EXTENTS]
-    meta[EXTENTS] += 1
+    other = meta[SEGMENTS]
+    meta[SEGMENTS] += 1
     meta[SPLITS] += 1
-    deeper = np.int64(depth[extent]) + 1
-    depth[extent] = depth[other] = np.uint8(deeper)
-    prefix[other] = np.uint32(2 * np.int64(prefix[extent]) + 1)
-    prefix[extent] = np.uint32(2 * np.int64(prefix[extent]))
+    deeper = np.int64(depth[segment]) + 1
+    depth[segment] = depth[other] = np.uint8(deeper)
+    prefix[other] = np.uint32(2 * np.int64(prefix[segment]) + 1)
+    prefix[segment] = np.uint32(2 * np.int64(prefix[segment]))
     step = np.int64(1) << (meta[DEPTH] - deeper)
     for k in range(np.int64(prefix[other]) * step, (np.int64(prefix[other]) + 1) * step):
         directory[k] = np.uint32(other)
-    # Everything stays in the bucket where it is, on one side or the other; `settle` then closes the gaps.
+    # Everything stays in the line where it is, on one side or the other; `close_gaps` then does.
     bit = np.uint64(64 - deeper)
     there = other * size
     floor = np.uint64(meta[FLOOR])
@@ -168,44 +192,46 @@ def relieve(
         right = slot if (slot >> bit) & np.uint64(1) != np.uint64(0) else np.uint64(0)
         slots[np.uint64(base + k)] = slot ^ right
         slots[np.uint64(there + k)] = right
-    before = np.int64(used[extent])
-    settle(slots, used, meta, extent)
-    settle(slots, used, meta, other)
-    meta[OCCUPIED] += np.int64(used[extent]) + np.int64(used[other]) - before
+    before = np.int64(used[segment])
+    close_gaps(table, segment)
+    close_gaps(table, other)
+    meta[OCCUPIED] += np.int64(used[segment]) + np.int64(used[other]) - before
     return NOTHING
 
 
 @kernel
-def purge(slots: NDArray[np.uint64], used: NDArray[np.int32], meta: NDArray[np.int64], extent: Int) -> None:
-    """Free an extent of dead ids."""
-    size = meta[BUCKETS] * LINE
+def purge(table: HashTable, segment: Int) -> None:
+    """Free a segment of dead ids."""
+    slots, used, meta = table.slots, table.used, table.meta
+    size = meta[LINES] * LINE
     floor = np.uint64(meta[FLOOR])
     span = np.uint64(meta[NEXT] - meta[FLOOR])
-    for k in range(extent * size, (extent + 1) * size):
+    for k in range(segment * size, (segment + 1) * size):
         if not living(slots[np.uint64(k)], floor, span):
             slots[np.uint64(k)] = np.uint64(0)
-    before = np.int64(used[extent])
-    settle(slots, used, meta, extent)
-    meta[OCCUPIED] += np.int64(used[extent]) - before
+    before = np.int64(used[segment])
+    close_gaps(table, segment)
+    meta[OCCUPIED] += np.int64(used[segment]) - before
 
 
 @kernel
-def settle(slots: NDArray[np.uint64], used: NDArray[np.int32], meta: NDArray[np.int64], extent: Int) -> None:
+def close_gaps(table: HashTable, segment: Int) -> None:
     """Bring ids nearer to their home wherever there is room now, and count them.
 
-    Ids that lie beyond a bucket with an empty slot would not be found. Each is moved into the first such
-    bucket; every move takes away a hop, so this ends, and it cannot fail: what finds no place nearer stays.
+    Ids that lie beyond a line with an empty slot would not be found. Each is moved into the first such
+    line; every move takes away a hop, so this ends, and it cannot fail: what finds no place nearer stays.
     """
-    buckets = meta[BUCKETS]
-    base = extent * buckets * LINE
+    slots, used, meta = table.slots, table.used, table.meta
+    lines = meta[LINES]
+    base = segment * lines * LINE
     moved = True
     while moved:
         moved = False
-        for at in range(base, base + buckets * LINE):
+        for at in range(base, base + lines * LINE):
             slot = slots[np.uint64(at)]
             away = np.int64((slot >> np.uint64(32)) & np.uint64(15))
             for nearer in range(away):
-                line = base + (((at - base) // LINE - away + nearer) & (buckets - 1)) * LINE
+                line = base + (((at - base) // LINE - away + nearer) & (lines - 1)) * LINE
                 gap = np.int64(-1)
                 for k in range(LINE):
                     if slots[np.uint64(line + k)] == np.uint64(0):
@@ -217,59 +243,51 @@ def settle(slots: NDArray[np.uint64], used: NDArray[np.int32], meta: NDArray[np.
                     moved = True
                     break
     count = np.int64(0)
-    for k in range(base, base + buckets * LINE):
+    for k in range(base, base + lines * LINE):
         count += np.int64(slots[np.uint64(k)] != np.uint64(0))
-    used[extent] = np.int32(count)
+    used[segment] = np.int32(count)
 
 
 @kernel
 def sweep(
-    slots: NDArray[np.uint64],
-    directory: NDArray[np.uint32],
-    depth: NDArray[np.uint8],
-    prefix: NDArray[np.uint32],
-    used: NDArray[np.int32],
-    meta: NDArray[np.int64],
+    table: HashTable,
     start: Int,
     most: Int,
 ) -> Int:
-    """Free ``most`` extents from the one at ``start`` on of dead ids, and join halves that have become small.
+    """Free ``most`` segments from the one at ``start`` on of dead ids, and join halves that have become small.
 
     Returns:
-        The extent to go on with; 0 after the last.
+        The segment to go on with; 0 after the last.
     """
-    size = meta[BUCKETS] * LINE
-    extent = start
+    directory, depth, prefix, used, meta = table.directory, table.depth, table.prefix, table.used, table.meta
+    size = meta[LINES] * LINE
+    segment = start
     for _ in range(most):
-        if extent >= meta[EXTENTS]:
+        if segment >= meta[SEGMENTS]:
             return np.int64(0)
-        if count_living(slots, meta, extent * size, (extent + 1) * size) < used[extent]:
-            purge(slots, used, meta, extent)
-        if depth[extent] > 1 and used[extent] <= np.int64(MERGED * size):
-            step = np.int64(1) << (meta[DEPTH] - np.int64(depth[extent]))
-            twin = np.int64(directory[(np.int64(prefix[extent]) ^ 1) * step])
-            both = np.int64(used[extent]) + np.int64(used[twin])
-            if depth[twin] == depth[extent] and both <= np.int64(MERGED * size):
-                merge(slots, directory, depth, prefix, used, meta, extent, twin)
-        extent += 1
-    return extent
+        if count_living(table, segment * size, (segment + 1) * size) < used[segment]:
+            purge(table, segment)
+        if depth[segment] > 1 and used[segment] <= np.int64(MERGED * size):
+            step = np.int64(1) << (meta[DEPTH] - np.int64(depth[segment]))
+            twin = np.int64(directory[(np.int64(prefix[segment]) ^ 1) * step])
+            both = np.int64(used[segment]) + np.int64(used[twin])
+            if depth[twin] == depth[segment] and both <= np.int64(MERGED * size):
+                merge(table, segment, twin)
+        segment += 1
+    return segment
 
 
 @kernel
 def merge(
-    slots: NDArray[np.uint64],
-    directory: NDArray[np.uint32],
-    depth: NDArray[np.uint8],
-    prefix: NDArray[np.uint32],
-    used: NDArray[np.int32],
-    meta: NDArray[np.int64],
+    table: HashTable,
     kept: Int,
     gone: Int,
 ) -> None:
-    """Put two halves together again, unless chains get too long; the last extent takes the free place."""
-    buckets = meta[BUCKETS]
-    size = buckets * LINE
-    hops = min(buckets, MOST_HOPS)
+    """Put two halves together again, unless chains get too long; the last segment takes the free place."""
+    slots, depth, prefix, used, meta = table.slots, table.depth, table.prefix, table.used, table.meta
+    lines = meta[LINES]
+    size = lines * LINE
+    hops = min(lines, MOST_HOPS)
     before = np.int64(used[kept]) + np.int64(used[gone])
     failed = False
     for at in range(gone * size, (gone + 1) * size):
@@ -278,10 +296,10 @@ def merge(
             continue
         away = np.int64((slot >> np.uint64(32)) & np.uint64(15))
         entry = slot - np.uint64(away) * HOP
-        bucket = (at - gone * size) // LINE - away
+        home = (at - gone * size) // LINE - away
         put = False
         for hop in range(hops):
-            line = kept * size + ((bucket + hop) & (buckets - 1)) * LINE
+            line = kept * size + ((home + hop) & (lines - 1)) * LINE
             for k in range(LINE):
                 if slots[np.uint64(line + k)] == np.uint64(0):
                     slots[np.uint64(line + k)] = entry + np.uint64(hop) * HOP
@@ -300,32 +318,30 @@ def merge(
             slot = slots[np.uint64(k)]
             if slot != np.uint64(0) and (slot >> bit) & np.uint64(1) == side:
                 slots[np.uint64(k)] = np.uint64(0)
-        settle(slots, used, meta, kept)
+        close_gaps(table, kept)
         meta[OCCUPIED] += np.int64(used[kept]) + np.int64(used[gone]) - before
         return
     used[kept] = np.int32(before)
     depth[kept] -= np.uint8(1)
     prefix[kept] = np.uint32(np.int64(prefix[kept]) >> 1)
-    last = meta[EXTENTS] - 1
-    point(directory, depth, prefix, meta, kept)
+    last = meta[SEGMENTS] - 1
+    point(table, kept)
     if gone != last:
         slots[gone * size : (gone + 1) * size] = slots[last * size : (last + 1) * size]
         depth[gone] = depth[last]
         prefix[gone] = prefix[last]
         used[gone] = used[last]
-        point(directory, depth, prefix, meta, gone)
-    meta[EXTENTS] = last
+        point(table, gone)
+    meta[SEGMENTS] = last
 
 
 @kernel
 def point(
-    directory: NDArray[np.uint32],
-    depth: NDArray[np.uint8],
-    prefix: NDArray[np.uint32],
-    meta: NDArray[np.int64],
-    extent: Int,
+    table: HashTable,
+    segment: Int,
 ) -> None:
-    """Let the directory lead to an extent wherever its prefix says."""
-    step = np.int64(1) << (meta[DEPTH] - np.int64(depth[extent]))
-    for k in range(np.int64(prefix[extent]) * step, (np.int64(prefix[extent]) + 1) * step):
-        directory[k] = np.uint32(extent)
+    """Let the directory lead to a segment wherever its prefix says."""
+    directory, depth, prefix, meta = table.directory, table.depth, table.prefix, table.meta
+    step = np.int64(1) << (meta[DEPTH] - np.int64(depth[segment]))
+    for k in range(np.int64(prefix[segment]) * step, (np.int64(prefix[segment]) + 1) * step):
+        directory[k] = np.uint32(segment)

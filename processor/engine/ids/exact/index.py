@@ -1,4 +1,4 @@
-"""Which ids of one partition are remembered, where do they stand, and who makes room for them?
+"""Owns what is in memory of one partition's ids, and makes room for it.
 
 An `ExactIndex` owns the arrays that the kernels of `processor.engine.ids.exact.kernels` and
 `processor.engine.ids.exact.hash_table` work on: the slots, the ids of the open transaction, and of each page of
@@ -18,28 +18,36 @@ of copying them. What is committed is changed by nothing that `drop` does not ta
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from processor.engine.arrays import grown
 from processor.engine.ids.block import IdRows, PageError, UnreadableBlockError, in_one_piece, page_name
 from processor.engine.ids.clock import NEVER
 from processor.engine.ids.exact import hash_table, kernels
-from processor.engine.ids.exact.bulk_load import NONE, SHARE, WAITING, BulkLoad, pour, skim, tables_for
+from processor.engine.ids.exact.bulk_load import (
+    NONE,
+    SHARE,
+    WAITING,
+    BulkLoad,
+    insert,
+    insert_at_home,
+    table_for,
+)
 from processor.engine.ids.exact.hash_table import (
     DEPTH,
-    EXTENTS,
     FLOOR,
     LINE,
     NEXT,
     OCCUPIED,
+    SEGMENTS,
     SPLITS,
     STAGED,
     WANT,
 )
-from processor.engine.ids.exact.kernels import INFO, OWNER, READING, SUPERSEDES
+from processor.engine.ids.exact.kernels import INFO, OWNER, READING, SUPERSEDES, Candidates
+from processor.engine.ids.exact.page_bounds import PageBounds
 from processor.engine.ids.judgement import IdJudgement
 
 if TYPE_CHECKING:
@@ -51,46 +59,21 @@ if TYPE_CHECKING:
     from processor.engine.ids.block import CandidateRows, Pages
     from processor.engine.jit import Int
 
-N = TypeVar("N", np.uint8, np.uint32, np.int32, np.int64, np.uint64)
-
-Table: TypeAlias = (
-    "tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint8], NDArray[np.uint32], NDArray[np.int32], "
-    "NDArray[np.int64]]"
-)
-"""Slots, directory, depth, prefix, used and meta, as `processor.engine.ids.exact.hash_table` has them."""
-BUCKET_BITS = int(os.environ.get("SEQMARK_TEST_BUCKET_BITS", "10"))
-"""An extent of 1,024 buckets is 64 KiB: split in some 30 us, and 50 million ids have 10,000 of them, whose
+LINE_BITS = 10
+"""A segment of 1,024 lines is 64 KiB: split in some 30 us, and 50 million ids have 10,000 of them, whose
 directory is in the second-level cache."""
 TAG_BITS = 28
 GROWTH = 32
+GROWTH_OF_STAGED = 4
 MOST_GROWTH = 128
-"""Arrays grow by a 32nd, extents by at most 128: 8 MiB, which take 2 to 3 ms to be zeroed."""
+"""Arrays grow by a 32nd, segments by at most 128: 8 MiB, which take 2 to 3 ms to be zeroed."""
 SMALL, GROWTH_OF_SMALL = 512, 4
-"""Up to 512 extents, 32 MiB, growing copies (glibc moves pages of memory only above that), so it is done
+"""Up to 512 segments, 32 MiB, growing copies (glibc moves pages of memory only above that), so it is done
 less."""
 FEW = 65_536
 """Staged ids for which room is kept from one transaction to the next; one in a million may be large."""
 MOST_LIVE = 2**32 - 2
 """Numbers that a slot tells apart."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """Committed ids that could be those of a chunk's records; what they are has to be looked up.
-
-    Attributes:
-        row: int64[k], whose record's, rising; one row may have several.
-        number: int64[k], under which each is remembered.
-        page: int64[p], first numbers of the pages where they stand, each once, rising.
-        which: int64[k], index of each one's page.
-        at: int64[k], each one's place in its page.
-    """
-
-    row: NDArray[np.int64]
-    number: NDArray[np.int64]
-    page: NDArray[np.int64]
-    which: NDArray[np.int64]
-    at: NDArray[np.int64]
 
 
 class ExactIndex:
@@ -99,61 +82,58 @@ class ExactIndex:
     Args:
         window_ms: How long an id is remembered.
         refresh: Whether a duplicate renews its id.
-        bucket_bits: Buckets of an extent, as a power of two; fewer for tests.
+        line_bits: Lines of a segment, as a power of two; fewer for tests.
         tag_bits: First bits of the hash that are kept; fewer for tests: ids meet more often.
     """
 
     def __init__(
-        self, window_ms: int, *, refresh: bool, bucket_bits: int = BUCKET_BITS, tag_bits: int = TAG_BITS
+        self, window_ms: int, *, refresh: bool, line_bits: int = LINE_BITS, tag_bits: int = TAG_BITS
     ) -> None:
         self.window_ms, self.refresh = window_ms, refresh
-        self._form = (1 << bucket_bits, tag_bits)
+        self._form = (1 << line_bits, tag_bits)
         self.clear()
 
     def clear(self) -> None:
         """Forget everything."""
-        buckets, tag_bits = self._form
+        lines, tag_bits = self._form
         self._meta = np.zeros(hash_table.META, np.int64)
-        self._meta[[hash_table.BUCKETS, hash_table.TAG_BITS]] = buckets, tag_bits
+        self._meta[[hash_table.LINES, hash_table.TAG_BITS]] = lines, tag_bits
         self._meta[[FLOOR, STAGED, NEXT]] = 1
-        self._gathered = BulkLoad()
+        self._waiting = BulkLoad()
         self._expected = 0
-        self._make_tables(0)
+        self._table = table_for(0, *self._form, self._meta)
+        self._swept: Int = 0
         self._staged: NDArray[np.uint64] = np.zeros((0, 2), np.uint64)
         self._info: NDArray[np.int64] = np.zeros((0, INFO), np.int64)
-        # Of pages from `_front` to `_pages`; those before are expired, and have been since the last commit.
-        self._page_first: NDArray[np.int64] = np.zeros(0, np.int64)
-        self._page_last: NDArray[np.int64] = np.zeros(0, np.int64)
-        self._front = self._pages = 0
+        self._pages = PageBounds()
 
-    def _make_tables(self, ids: int) -> None:
-        """Begin with empty extents for so many ids; what there were are given back first."""
-        self._slots: NDArray[np.uint64] = np.zeros(0, np.uint64)
-        self._meta[DEPTH], tables = tables_for(ids, *self._form)
-        self._slots, self._directory, self._depth, self._prefix, self._used = tables
-        self._meta[EXTENTS] = self._depth.size
-        self._swept: Int = 0
+    def _make_table(self, ids: int) -> None:
+        """Begin with empty segments for so many ids; what there were are given back first."""
+        self._table = self._table._replace(slots=np.zeros(0, np.uint64))
+        self._table = table_for(ids, *self._form, self._meta)
+        self._swept = 0
 
     def __len__(self) -> int:
         """Ids in slots, those included that are expired and not yet swept."""
-        self.pour()
+        self.insert()
         return int(self._meta[OCCUPIED])
 
     @property
     def size_bytes(self) -> int:
         """Bytes of all arrays, the room not used yet included."""
-        sizes = [self._slots.nbytes, self._directory.nbytes, self._depth.nbytes, self._prefix.nbytes]
-        sizes += [self._used.nbytes, self._staged.nbytes, self._info.nbytes]
-        return sum(sizes) + self._page_first.nbytes + self._page_last.nbytes + self._gathered.size_bytes
+        table = self._table
+        sizes = [table.slots.nbytes, table.directory.nbytes, table.depth.nbytes, table.prefix.nbytes]
+        sizes += [table.used.nbytes, self._staged.nbytes, self._info.nbytes]
+        return sum(sizes) + self._pages.size_bytes + self._waiting.size_bytes
 
     @property
     def waiting_bytes(self) -> int:
         """Bytes that are given back as soon as what has been taken over is in slots."""
-        return self._gathered.size_bytes
+        return self._waiting.size_bytes
 
     @property
     def splits(self) -> int:
-        """How many extents have been split so far."""
+        """How many segments have been split so far."""
         return int(self._meta[SPLITS])
 
     @property
@@ -175,7 +155,7 @@ class ExactIndex:
             ids: Of n records.
             reading_ms: int64[n], the partition's clock at each.
         """
-        self.pour()
+        self.insert()
         rows = ids.fault.size
         row, number = np.empty((2, rows + hash_table.MOST_HOPS * LINE), np.int64)
         found_rows, found_numbers = [], []
@@ -184,16 +164,14 @@ class ExactIndex:
         start: Int = 0
         with np.errstate(over="ignore"):
             while start < rows:
-                start, count = kernels.candidates(
-                    self._slots, self._directory, self._meta, ids.hash, skip, alive, start, row, number
-                )
+                start, count = kernels.candidates(self._table, ids.hash, skip, alive, start, row, number)
                 found_rows.append(row[:count].copy())
                 found_numbers.append(number[:count].copy())
         if not any(part.size for part in found_rows):
             nothing = np.zeros(0, np.int64)
             return Candidates(nothing, nothing, nothing, nothing, nothing)
         numbers = np.concatenate(found_numbers)
-        known = self._page_first[self._front : self._pages]
+        known = self._pages.first
         # In order, for a search in order finds what it needs in the cache.
         order = np.argsort(numbers)
         page = np.searchsorted(known, numbers[order], side="right") - 1
@@ -233,7 +211,7 @@ class ExactIndex:
         with np.errstate(over="ignore"):
             while row < rows:
                 row, cursor = kernels.judge(
-                    *self._table,
+                    self._table,
                     ids.hash,
                     skip,
                     offset,
@@ -263,13 +241,8 @@ class ExactIndex:
         """Return the ids that the next commit remembers, in the order of their numbers."""
         count = int(self._meta[NEXT] - self._meta[STAGED])
         info = self._info[:count].copy()
-        return IdRows(
-            int(self._meta[STAGED]),
-            self._staged[:count].copy(),
-            info[:, OWNER].copy(),
-            info[:, READING].copy(),
-            info[:, SUPERSEDES].copy(),
-        )
+        columns = (info[:, each].copy() for each in (OWNER, READING, SUPERSEDES))
+        return IdRows(int(self._meta[STAGED]), self._staged[:count].copy(), *columns)
 
     def commit(self, pages: Pages | None, clock_ms: int, sweep: int = 0) -> None:
         """Take the staged ids as committed, and forget what is expired.
@@ -277,7 +250,7 @@ class ExactIndex:
         Args:
             pages: Where they stand now; None where nothing was staged.
             clock_ms: The partition's clock after the commit's last record.
-            sweep: How many extents to free of expired ids; one a 2,000 records goes through all of them while
+            sweep: How many segments to free of expired ids; one a 2,000 records goes through all of them while
                 they are filled anew.
 
         Raises:
@@ -286,31 +259,30 @@ class ExactIndex:
         if pages is None and self._meta[NEXT] != self._meta[STAGED]:
             raise ValueError("staged ids are committed without the pages that they stand in")
         if pages is not None:
-            self._add_pages(pages.first, pages.last_ms)
+            self._pages.add(pages.first, pages.last_ms)
         self._meta[STAGED] = self._meta[NEXT]
         if self._staged.shape[0] > FEW:
             self._staged = np.zeros((0, 2), np.uint64)
             self._info = np.zeros((0, INFO), np.int64)
-        self._expire(clock_ms)
+        self._pages.expire(clock_ms, self.window_ms)
+        self._meta[FLOOR] = self._alive(clock_ms)
         if sweep:
             self.sweep(sweep)
 
     def drop(self) -> None:
         """Forget the staged ids, as if they had never been judged."""
         with np.errstate(over="ignore"):
-            kernels.drop(self._slots, self._directory, self._meta, self._staged, self._info)
+            kernels.drop(self._table, self._staged, self._info)
 
     def restore(self, rows: IdRows, pages: Pages) -> None:
         """Take over a committed block; blocks come in the order of their numbers.
-
-        Its ids are gathered, and put into slots many at once: by `pour`.
 
         Raises:
             ValueError: Its numbers lie below those taken over before, or something is staged.
             MemoryError: More ids than one partition can have.
         """
         self._begin(rows.first)
-        self._gathered.take(rows.hash, rows.supersedes, rows.first, self.floor)
+        self._waiting.take(rows.hash, rows.supersedes, rows.first, self.floor)
         self._taken(rows.first + len(rows), pages.first, pages.last_ms)
 
     def restore_pages(self, pages: Sequence[bytes], first: NDArray[np.int64]) -> None:
@@ -329,7 +301,7 @@ class ExactIndex:
         data, ids = in_one_piece(pages, begins)
         self._begin(begins)
         last_ms = np.empty(len(pages), np.int64)
-        wrong = PageError(self._gathered.take_pages(data, ids, first, self.floor, last_ms))
+        wrong = PageError(self._waiting.take_pages(data, ids, first, self.floor, last_ms))
         if wrong:
             raise UnreadableBlockError(page_name(len(pages), begins), wrong)
         self._taken(begins + ids, first, last_ms)
@@ -340,121 +312,87 @@ class ExactIndex:
             raise ValueError("a block cannot be taken over while ids are staged")
         if number < self.next_number:
             raise ValueError(f"a block begins at number {number}, expected {self.next_number} or more")
-        if self._front == self._pages:
+        if not len(self._pages):
             self._meta[FLOOR] = number
 
     def _taken(self, after: int, first: NDArray[np.int64], last_ms: NDArray[np.int64]) -> None:
-        """Note that what is gathered goes up to the number ``after``, and its pages."""
+        """Note that what is collected goes up to the number ``after``, and its pages."""
         self._meta[[STAGED, NEXT]] = after
-        self._add_pages(first, last_ms)
-        if len(self._gathered) > WAITING + int(self._meta[OCCUPIED]) // SHARE:
-            self.pour()
+        self._pages.add(first, last_ms)
+        if len(self._waiting) > WAITING + int(self._meta[OCCUPIED]) // SHARE:
+            self.insert()
 
     def expect(self, ids: int) -> None:
         """Take note how many living rows will be taken over: their slots are made at once.
 
-        Where ids are renewed they have several rows each, and one slot: then that says nothing.
+        Where ids are renewed they have several rows each, and one slot: that says nothing then.
         """
         self._expected = 0 if self.refresh else ids
 
-    def pour(self) -> None:
+    def insert(self) -> None:
         """Put what `restore` has taken over into slots; all that looks at slots does so first.
 
         Raises:
             MemoryError: More ids than one partition can have.
         """
-        if not len(self._gathered):
+        if not len(self._waiting):
             return
         if not self._meta[OCCUPIED]:
-            here = min(len(self._gathered), self.next_number - self.floor)
-            self._make_tables(max(here, self._expected))
+            here = min(len(self._waiting), self.next_number - self.floor)
+            self._make_table(max(here, self._expected))
             with np.errstate(over="ignore"):
-                skim(
-                    self._slots, self._directory, self._prefix, self._used, self._meta, *self._gathered.chains()
-                )
+                insert_at_home(self._table, self._waiting.chains())
         at = np.array([0, NONE, 0], np.int64)
         with np.errstate(over="ignore"):
-            while not pour(*self._table, *self._gathered.chains(), at):
+            while not insert(self._table, self._waiting.chains(), at):
                 self._grow()
-        self._gathered = BulkLoad()
+        self._waiting = BulkLoad()
 
     def begin_at(self, number: int) -> None:
         """Give the next id this number, where nothing is remembered: what was, is expired."""
         self._meta[[FLOOR, STAGED, NEXT]] = number
 
     def sweep(self, most: int) -> None:
-        """Free some extents of expired ids, join small ones, and give back what is free at the end."""
-        if len(self._gathered):
+        """Free some segments of expired ids, join small ones, and give back what is free at the end."""
+        if len(self._waiting):
             return
         with np.errstate(over="ignore"):
-            self._swept = hash_table.sweep(*self._table, self._swept, most)
-        count = int(self._meta[EXTENTS])
-        if count > SMALL and self._depth.size > count + count // 8:
+            self._swept = hash_table.sweep(self._table, self._swept, most)
+        count = int(self._meta[SEGMENTS])
+        if count > SMALL and self._table.depth.size > count + count // 8:
             self._resize(count + count // GROWTH)
 
     # ---------------------------------------------------------------- room
 
-    @property
-    def _table(self) -> Table:
-        """What kernels that change slots are called with."""
-        return self._slots, self._directory, self._depth, self._prefix, self._used, self._meta
-
     def _alive(self, clock_ms: int) -> int:
         """Return a number below which all ids are expired at this reading of the clock."""
-        page = int(kernels.expired(self._page_last, self._front, self._pages, clock_ms, self.window_ms))
-        return int(self._page_first[page]) if page < self._pages else int(self._meta[STAGED])
-
-    def _expire(self, clock_ms: int) -> None:
-        self._front = int(kernels.expired(self._page_last, self._front, self._pages, clock_ms, self.window_ms))
-        self._meta[FLOOR] = self._alive(clock_ms)
-        # What is expired is moved out when it is half of all: each page is moved once, on average.
-        if self._front > max(1024, self._pages // 2):
-            left = self._pages - self._front
-            self._page_first = self._page_first[self._front : self._pages].copy()
-            self._page_last = self._page_last[self._front : self._pages].copy()
-            self._front, self._pages = 0, left
-
-    def _add_pages(self, first: NDArray[np.int64], last_ms: NDArray[np.int64]) -> None:
-        after = self._pages + first.size
-        self._page_first = _grown(self._page_first, after)
-        self._page_last = _grown(self._page_last, after)
-        self._page_first[self._pages : after] = first
-        self._page_last[self._pages : after] = last_ms
-        self._pages = after
+        alive = self._pages.alive(clock_ms, self.window_ms)
+        return int(self._meta[STAGED]) if alive is None else alive
 
     def _make_room_for(self, rows: int) -> None:
         """Make room for as many staged ids more."""
         count = int(self._meta[NEXT] - self._meta[STAGED]) + rows
         if int(self._meta[STAGED]) + count - self.floor > MOST_LIVE:
             raise MemoryError("one partition would remember more than 2^32 ids: use more partitions")
-        if self._staged.shape[0] < count:
-            size = max(count, self._staged.shape[0] * 5 // 4)
-            self._staged.resize((size, 2), refcheck=False)
-            self._info.resize((size, INFO), refcheck=False)
+        self._staged = grown(self._staged, count, GROWTH_OF_STAGED)
+        self._info = grown(self._info, count, GROWTH_OF_STAGED)
 
     def _grow(self) -> None:
         """Give a kernel what it asked for in ``meta[WANT]``."""
         match int(self._meta[WANT]):
             case hash_table.ARENA:
-                count = self._depth.size
+                count = self._table.depth.size
                 more = min(count // GROWTH, MOST_GROWTH) if count > SMALL else max(2, count // GROWTH_OF_SMALL)
                 self._resize(count + more)
             case hash_table.DIRECTORY:
-                self._directory = np.repeat(self._directory, 2)
+                self._table = self._table._replace(directory=np.repeat(self._table.directory, 2))
                 self._meta[DEPTH] += 1
             case other:
                 raise MemoryError(f"the ids of one partition find no place (code {other}): use more partitions")
 
     def _resize(self, count: int) -> None:
-        size = int(self._meta[hash_table.BUCKETS]) * LINE
-        self._slots.resize(count * size, refcheck=False)
-        self._depth.resize(count, refcheck=False)
-        self._prefix.resize(count, refcheck=False)
-        self._used.resize(count, refcheck=False)
-
-
-def _grown(array: NDArray[N], size: int) -> NDArray[N]:
-    """Return the array with room for ``size`` elements, moved and not copied where it was large."""
-    if array.size < size:
-        array.resize(max(size, array.size + array.size // GROWTH), refcheck=False)
-    return array
+        size = int(self._meta[hash_table.LINES]) * LINE
+        table = self._table
+        table.slots.resize(count * size, refcheck=False)
+        for each in (table.depth, table.prefix, table.used):
+            each.resize(count, refcheck=False)

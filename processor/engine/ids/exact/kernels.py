@@ -1,6 +1,6 @@
-"""Has this id been seen inside the window, and by which record?
+"""Judges ids exactly: seen inside the window or not, and by which record.
 
-The kernels of the exact backend, over the extents of `processor.engine.ids.exact.hash_table`. A chunk is judged
+The kernels of the exact backend, over the table of `processor.engine.ids.exact.hash_table`. A chunk is judged
 in two steps, for what an id really is stands in pages that somebody has to fetch: `candidates` lists the
 committed ids that could be those of the chunk's records, all at once; then `judge` goes through the records in
 order, with the candidates' rows at hand. Ids of the open transaction are in memory with all that is known of
@@ -12,16 +12,17 @@ highest number counts: the others are of an earlier time. An id has at most one 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from processor.engine.ids.exact.hash_table import (
-    BUCKETS,
     FLOOR,
     FREED,
     HOP,
     LINE,
+    LINES,
     LOW,
     MOST_HOPS,
     NEXT,
@@ -42,38 +43,56 @@ from processor.engine.jit import Int, kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from processor.engine.ids.exact.hash_table import HashTable
+
 # Columns of what is kept of a staged id, int64.
 OWNER, READING, SUPERSEDES = range(3)
 INFO = 3
 NONE = -1
 """No number, no owner."""
 AHEAD = 256
-"""Rows whose buckets are loaded together: so many loads wait for memory at a time, and what they brought (16
+"""Rows whose lines are loaded together: so many loads wait for memory at a time, and what they brought (16
 KiB) is still in the first-level cache when it is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Committed ids that could be those of a chunk's records; what they are has to be looked up.
+
+    Attributes:
+        row: int64[k], whose record's, rising; one row may have several.
+        number: int64[k], under which each is remembered.
+        page: int64[p], first numbers of the pages where they stand, each once, rising.
+        which: int64[k], index of each one's page.
+        at: int64[k], each one's place in its page.
+    """
+
+    row: NDArray[np.int64]
+    number: NDArray[np.int64]
+    page: NDArray[np.int64]
+    which: NDArray[np.int64]
+    at: NDArray[np.int64]
 
 
 @kernel
 def touch(
-    slots: NDArray[np.uint64],
-    directory: NDArray[np.uint32],
-    meta: NDArray[np.int64],
+    table: HashTable,
     hashes: NDArray[np.uint64],
     start: Int,
     stop: Int,
 ) -> None:
-    """Bring the home buckets of some hashes into the cache, many at a time."""
+    """Bring the home lines of some hashes into the cache, many at a time."""
+    slots, directory, meta = table.slots, table.directory, table.meta
     brought = np.uint64(0)
     for row in range(start, stop):
-        extent, bucket = home_of(hashes[row, 0], directory, meta)
-        brought ^= slots[np.uint64((extent * meta[BUCKETS] + bucket) * LINE)]
+        segment, home = home_of(hashes[row, 0], directory, meta)
+        brought ^= slots[np.uint64((segment * meta[LINES] + home) * LINE)]
     meta[TOUCHED] ^= np.int64(brought)  # used for something, or the compiler leaves the loads out
 
 
 @kernel
 def candidates(
-    slots: NDArray[np.uint64],
-    directory: NDArray[np.uint32],
-    meta: NDArray[np.int64],
+    table: HashTable,
     hashes: NDArray[np.uint64],
     skip: NDArray[np.bool_],
     alive: Int,
@@ -84,9 +103,7 @@ def candidates(
     """List the committed ids that could be those of the rows from ``start`` on.
 
     Args:
-        slots: uint64[extents * buckets * 8].
-        directory: uint32[2^depth].
-        meta: Counters, see above.
+        table: All ids.
         hashes: uint64[n, 2].
         skip: bool[n], rows that are not looked up.
         alive: Numbers below are certainly expired and not listed.
@@ -97,24 +114,25 @@ def candidates(
     Returns:
         The row that there was no room for, or n; how many candidates.
     """
+    slots, directory, meta = table.slots, table.directory, table.meta
     count = 0
-    buckets = meta[BUCKETS]
-    hops = min(buckets, MOST_HOPS)
+    lines = meta[LINES]
+    hops = min(lines, MOST_HOPS)
     staged = meta[STAGED]
     touched = start
     for row in range(start, hashes.shape[0]):
         if row == touched:
             touched = min(row + AHEAD, hashes.shape[0])
-            touch(slots, directory, meta, hashes, row, touched)
+            touch(table, hashes, row, touched)
         if skip[row]:
             continue
         if count + hops * LINE > rows.size:
             return row, count
         first = hashes[row, 0]
-        extent, bucket = home_of(first, directory, meta)
+        segment, home = home_of(first, directory, meta)
         wanted = tag_of(first, meta) >> np.uint64(32)
         for hop in range(hops):
-            line = (extent * buckets + ((bucket + hop) & (buckets - 1))) * LINE
+            line = (segment * lines + ((home + hop) & (lines - 1))) * LINE
             hit, gap = glance(slots, line, wanted + np.uint64(hop))
             if hit > 0:
                 for k in range(LINE):
@@ -132,18 +150,17 @@ def candidates(
 
 @kernel
 def seek(
-    slots: NDArray[np.uint64],
-    directory: NDArray[np.uint32],
-    meta: NDArray[np.int64],
+    table: HashTable,
     first: Int,
     number: Int,
 ) -> Int:
     """Return where the id stands that has this hash and number, or -1."""
-    buckets = meta[BUCKETS]
-    extent, bucket = home_of(first, directory, meta)
+    slots, directory, meta = table.slots, table.directory, table.meta
+    lines = meta[LINES]
+    segment, home = home_of(first, directory, meta)
     wanted = tag_of(first, meta) | (np.uint64(number) & LOW)
-    for hop in range(min(buckets, MOST_HOPS)):
-        line = (extent * buckets + ((bucket + hop) & (buckets - 1))) * LINE
+    for hop in range(min(lines, MOST_HOPS)):
+        line = (segment * lines + ((home + hop) & (lines - 1))) * LINE
         hit, gap = glance(slots, line, (wanted >> np.uint64(32)) + np.uint64(hop))
         if hit > 0:
             for k in range(LINE):
@@ -156,42 +173,33 @@ def seek(
 
 @kernel
 def place(
-    slots: NDArray[np.uint64],
-    directory: NDArray[np.uint32],
-    depth: NDArray[np.uint8],
-    prefix: NDArray[np.uint32],
-    used: NDArray[np.int32],
-    meta: NDArray[np.int64],
+    table: HashTable,
     first: Int,
     number: Int,
 ) -> bool:
     """Put an id that is not there under a number; whether there was room (see ``meta[WANT]``)."""
-    buckets = meta[BUCKETS]
+    slots, directory, prefix, used, meta = table.slots, table.directory, table.prefix, table.used, table.meta
+    lines = meta[LINES]
     tag = tag_of(first, meta)
     while True:
-        extent, bucket = home_of(first, directory, meta)
-        if used[extent] < full_of(prefix[extent], buckets * LINE):
-            for hop in range(min(buckets, MOST_HOPS)):
-                line = (extent * buckets + ((bucket + hop) & (buckets - 1))) * LINE
+        segment, home = home_of(first, directory, meta)
+        if used[segment] < full_of(prefix[segment], lines * LINE):
+            for hop in range(min(lines, MOST_HOPS)):
+                line = (segment * lines + ((home + hop) & (lines - 1))) * LINE
                 gap = glance(slots, line, np.uint64(0))[1]
                 if gap > 0:
                     slots[np.uint64(line + gap - 1)] = (tag | (np.uint64(number) & LOW)) + np.uint64(hop) * HOP
-                    used[extent] += 1
+                    used[segment] += 1
                     meta[OCCUPIED] += 1
                     return True
-        meta[WANT] = relieve(slots, directory, depth, prefix, used, meta, extent)
+        meta[WANT] = relieve(table, segment)
         if meta[WANT] != NOTHING:
             return False
 
 
 @kernel
 def judge(
-    slots: NDArray[np.uint64],
-    directory: NDArray[np.uint32],
-    depth: NDArray[np.uint8],
-    prefix: NDArray[np.uint32],
-    used: NDArray[np.int32],
-    meta: NDArray[np.int64],
+    table: HashTable,
     hashes: NDArray[np.uint64],
     skip: NDArray[np.bool_],
     offset: NDArray[np.int64],
@@ -214,12 +222,7 @@ def judge(
     """Judge rows from ``start`` on, in order, and stage the ids that are remembered.
 
     Args:
-        slots: As in `processor.engine.ids.exact.hash_table`.
-        directory: The same.
-        depth: The same.
-        prefix: The same.
-        used: The same.
-        meta: The same.
+        table: All ids.
         hashes: uint64[n, 2].
         skip: bool[n], rows that are not judged: nothing is written for them.
         offset: int64[n].
@@ -242,15 +245,16 @@ def judge(
     Returns:
         The row that there was no room for (``meta[WANT]`` says of what), or n; the first candidate not used.
     """
-    buckets = meta[BUCKETS]
-    hops = min(buckets, MOST_HOPS)
+    slots, directory, prefix, used, meta = table.slots, table.directory, table.prefix, table.used, table.meta
+    lines = meta[LINES]
+    hops = min(lines, MOST_HOPS)
     begun = meta[STAGED]
     touched = start
     for row in range(start, hashes.shape[0]):
         if row == touched:
             # Once more: of 20,000 rows the first ones are no longer where `candidates` has brought them.
             touched = min(row + AHEAD, hashes.shape[0])
-            touch(slots, directory, meta, hashes, row, touched)
+            touch(table, hashes, row, touched)
         if skip[row]:
             continue
         first, second = hashes[row, 0], hashes[row, 1]
@@ -266,10 +270,10 @@ def judge(
                 best, whose, when = numbers[k], owners[k], readings[k]
         # Ids of this transaction are found in the same look as where a new one would go.
         free = np.int64(NONE)
-        extent, bucket = home_of(first, directory, meta)
+        segment, home = home_of(first, directory, meta)
         wanted = tag_of(first, meta) >> np.uint64(32)
         for hop in range(hops):
-            line = (extent * buckets + ((bucket + hop) & (buckets - 1))) * LINE
+            line = (segment * lines + ((home + hop) & (lines - 1))) * LINE
             hit, gap = glance(slots, line, wanted + np.uint64(hop))
             if hit > 0:
                 for k in range(LINE):
@@ -296,14 +300,14 @@ def judge(
             info[best - begun, READING] = now
         else:
             number = meta[NEXT]
-            at = seek(slots, directory, meta, first, best) if best >= 0 else np.int64(NONE)
+            at = seek(table, first, best) if best >= 0 else np.int64(NONE)
             if at >= 0:
                 slots[at] = (slots[at] & ~LOW) | (np.uint64(number) & LOW)
-            elif free >= 0 and used[extent] < full_of(prefix[extent], buckets * LINE):
+            elif free >= 0 and used[segment] < full_of(prefix[segment], lines * LINE):
                 slots[free] = (wanted << np.uint64(32)) | (np.uint64(number) & LOW)
-                used[extent] += 1
+                used[segment] += 1
                 meta[OCCUPIED] += 1
-            elif not place(slots, directory, depth, prefix, used, meta, first, number):
+            elif not place(table, first, number):
                 return row, cursor
             index = number - begun
             staged[index, 0], staged[index, 1] = first, second
@@ -318,15 +322,14 @@ def judge(
 
 @kernel
 def drop(
-    slots: NDArray[np.uint64],
-    directory: NDArray[np.uint32],
-    meta: NDArray[np.int64],
+    table: HashTable,
     staged: NDArray[np.uint64],
     info: NDArray[np.int64],
 ) -> None:
     """Forget the staged ids; what they replaced is there again."""
+    slots, meta = table.slots, table.meta
     for index in range(meta[NEXT] - meta[STAGED] - 1, -1, -1):
-        at = seek(slots, directory, meta, staged[index, 0], meta[STAGED] + index)
+        at = seek(table, staged[index, 0], meta[STAGED] + index)
         if at >= 0:
             before = info[index, SUPERSEDES]
             if before >= meta[FLOOR]:
@@ -334,12 +337,3 @@ def drop(
             else:
                 slots[at] = FREED
     meta[NEXT] = meta[STAGED]
-
-
-@kernel
-def expired(last: NDArray[np.int64], start: Int, stop: Int, clock: Int, window: Int) -> Int:
-    """Return the first page from ``start`` on, below ``stop``, that has an id that is not expired."""
-    page = start
-    while page < stop and last[page] + window <= clock:
-        page += 1
-    return page

@@ -1,4 +1,4 @@
-"""Which ids are remembered, where what is read of them does not say which rows are renewals?
+"""Takes over renewals that do not say which row they renew.
 
 Filters do not know numbers, so a row that they write of a renewed id names none that it takes the place of. To
 an `ExactIndex` each would be an id of its own, and of one that comes a thousand times in a window there would
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from processor.engine.arrays import grown
 from processor.engine.ids.block import decode_pages
 from processor.engine.ids.exact import hash_table, kernels
 from processor.engine.ids.exact.index import ExactIndex
@@ -42,12 +43,11 @@ class RenewedIndex(ExactIndex):
         if self._first is None:
             self._first = rows.first
         after = rows.first - self._first + len(rows)
-        if self._hashes.shape[0] < after:
-            self._hashes.resize((max(after, self._hashes.shape[0] * 5 // 4), 2), refcheck=False)
+        self._hashes = grown(self._hashes, after, 4)
         self._hashes[after - len(rows) : after] = rows.hash
         supersedes = np.maximum(self._before(rows.hash), _within(rows))
         super().restore(replace(rows, supersedes=supersedes), pages)
-        self.pour()  # the next rows are looked for among these
+        self.insert()  # the next rows are looked for among these
 
     def restore_pages(self, pages: Sequence[bytes], first: NDArray[np.int64]) -> None:
         """See `ExactIndex.restore_pages`; here the whole hashes are needed."""
@@ -62,9 +62,7 @@ class RenewedIndex(ExactIndex):
         start: Int = 0
         while start < rows:
             with np.errstate(over="ignore"):
-                start, count = kernels.candidates(
-                    self._slots, self._directory, self._meta, hashes, skip, self.floor, start, row, number
-                )
+                start, count = kernels.candidates(self._table, hashes, skip, self.floor, start, row, number)
             whose, which = row[:count], number[:count]
             same = (self._hashes[which - (self._first or 0)] == hashes[whose]).all(axis=1)
             found[whose[same]] = which[same]
