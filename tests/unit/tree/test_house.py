@@ -67,6 +67,10 @@ CASES = {
         {"pyproject.toml": TREE["pyproject.toml"].replace('"a"', ", ".join(f'"a{n}"' for n in range(16)))}
     ],
     "spark_allow_list": [{"processor/wire/__init__.py": STATEMENT}],
+    "engine_environment": [
+        {"processor/engine/clock.py": STATEMENT + 'import os\nBITS = os.environ["SEQMARK_BITS"]\n'},
+        {"processor/engine/clock.py": STATEMENT + 'from os import getenv\nBITS = getenv("SEQMARK_BITS")\n'},
+    ],
     "glossary": [
         {"docs/architecture.md": GLOSSARY.replace("| slot", "| **Hop**")},
         {"docs/architecture.md": GLOSSARY.replace("| slot", "| tape")},
