@@ -1,6 +1,6 @@
-"""Where does a partition begin and end, and what has the group committed?
+"""Asks where partitions begin and end, and what a group has committed.
 
-Retries until a deadline, because these questions are asked at assignment, while leaders may move.
+Retries until a deadline, because this is asked at assignment, while leaders may move.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 DEADLINE_S = 30.0
 ASK_S = 5.0
-"""For one request, which nobody has to wait for anything to answer; then it is asked who leads by now."""
+"""For one request, which a leader answers at once; after that the metadata says who leads now."""
 
 
 class Bounds(NamedTuple):
@@ -99,7 +99,7 @@ async def _list(
         if not missing:
             return found
         if time.monotonic() > deadline:
-            raise RebuildError("offsets", f"offsets of {', '.join(missing)} are not to be had: {problem}")
+            raise RebuildError("offsets", f"cannot get the offsets of {', '.join(missing)}: {problem}")
         await client.refresh()
         await asyncio.sleep(0.1)
 
@@ -150,5 +150,5 @@ async def committed(
         if not problem:
             return found
         if time.monotonic() > deadline:
-            raise RebuildError("offsets", f"the group's offsets are not to be had: {problem}")
+            raise RebuildError("offsets", f"cannot get the offsets of group {group_id}: {problem}")
         await asyncio.sleep(0.1)

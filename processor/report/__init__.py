@@ -1,1 +1,1 @@
-"""What has become of the records? One page for people: counts by the hour, pictures, aggregates."""
+"""One page for people on what became of the records: counts per hour, pictures, aggregates."""

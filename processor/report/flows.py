@@ -1,4 +1,4 @@
-"""What does the page say of a pipeline? How many records came, where they are now, and whether that adds up."""
+"""Writes the section of a pipeline: how many records came, where they are now, and whether that adds up."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def flow_section(name: str, flow: Flow) -> Html:
 
 
 def fates_of(flow: Flow) -> list[Fate]:
-    """Return the fates that are worth a column: those that this pipeline can tell apart."""
+    """Return the fates that are worth a column: those that this pipeline distinguishes."""
     kept = [Fate.CLEAN, Fate.DUPLICATE]
     if flow.duplicates is not None:
         kept.append(Fate.LATE)

@@ -1,4 +1,4 @@
-"""How many records an hour, and do they add up? Pure: columns of times in, counts out.
+"""Counts records per hour, and says whether they add up. Pure: columns of times in, counts out.
 
 Memory is bounded by the hours that a plausible clock can show, not by the records: whatever lies outside
 (a forged time, or a record without one) is counted as having no hour.

@@ -1,4 +1,4 @@
-"""How does a value become HTML that cannot be anything else? Pure; no text of data gets out unescaped.
+"""Makes HTML of values; no text of data gets out unescaped. Pure.
 
 `Html` is text that is markup already; everything else is escaped on its way in. So a topic's name or a group's
 value can hold what it likes, and a place that forgets to escape does not exist.

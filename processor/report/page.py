@@ -1,4 +1,4 @@
-"""What does a reader see? One HTML file that needs nothing else: no script, no network, pictures inside.
+"""Renders the report as one HTML file that needs nothing else: no script, no network, pictures inside.
 
 The sum first, then the picture, then the numbers; each picture has its text and its table.
 """
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 _STYLE = Path(__file__).with_name("report.css")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-"""The browser is told what holds anyway: nothing is loaded, nothing runs."""
+"""Tells the browser what holds anyway: nothing is loaded, nothing runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportPage:
-    """All that one page tells.
+    """All that one page shows.
 
     Attributes:
         application: The application's id.

@@ -1,7 +1,7 @@
-"""How do the counts look? Two pictures as SVG text for a page: a pipeline's hours, and a sink's aggregates.
+"""Draws the counts as SVG text for a page: a pipeline's hours, and a sink's aggregates.
 
 Colours are from the palette of Okabe and Ito, dark enough for white paper, and what is stacked is hatched as
-well, so that it can be told apart in black and white. Every number is in a table beside the picture too.
+well, so that it differs in black and white. Every number is in a table beside the picture too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _KEPT = {"Date": None, "Creator": None, "Format": None, "Type": None}
 
 
 def draw_flow(flow: Flow, name: str) -> str:
-    """Return a pipeline's picture: raw against clean above, what was kept out below, an hour a step.
+    """Return a pipeline's picture: raw against clean above, what was kept out below, one step per hour.
 
     Args:
         flow: With at least one hour.
@@ -145,7 +145,7 @@ def _above(axes: Any, at: Any, flow: Flow, hours: Sequence[int]) -> None:
     axes.stairs(raw, at, color=_RAW, linewidth=2, baseline=None, label="raw")
     axes.stairs(clean, at, color=_CLEAN, linewidth=2, baseline=None, linestyle="--", label="clean")
     axes.set_ylim(0, max(int(raw.max()), int(clean.max()), 1) * 1.08)
-    axes.set_ylabel("records an hour")
+    axes.set_ylabel("records per hour")
 
 
 def _below(axes: Any, at: Any, flow: Flow, hours: Sequence[int]) -> None:
@@ -168,7 +168,7 @@ def _below(axes: Any, at: Any, flow: Flow, hours: Sequence[int]) -> None:
         )
         ground = ground + counts
     axes.set_ylim(0, max(int(ground.max()), 1) * 1.08)
-    axes.set_ylabel("kept out an hour")
+    axes.set_ylabel("kept out per hour")
     axes.set_xlabel("time of the records (UTC)")
 
 

@@ -1,7 +1,6 @@
-"""What has become of a pipeline's records? Counted from its topics, without looking at more than times.
+"""Counts what became of a pipeline's records, from the times in its topics alone.
 
-Nothing is kept of a record but its hour, so that a topic of any size needs the same memory, and no Python
-runs for a single record.
+Only a record's hour is kept, so that a topic of any size needs the same memory, and no Python runs per record.
 
 The topics are read one after the other while a worker may go on writing. So all ends are taken before, and
 with them the group's position in the source: what lies below it has been judged, and the transaction that
@@ -35,7 +34,7 @@ _VERDICT = re.compile(rb'"verdict":"(?:duplicate|late)"')
 _LETTER_AT = len('"verdict":"')
 _NO_RECEIPTS = (
     "There is no duplicates topic: what was dropped is computed as what was judged and is in no other topic, "
-    "and its kinds are not told apart."
+    "and its kinds are counted as one."
 )
 _NO_QUARANTINE = "There is no quarantine topic: the worker stops at a record that cannot be judged."
 _BUSY = (

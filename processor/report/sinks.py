@@ -1,4 +1,4 @@
-"""What does the page say of a sink? What its output holds, drawn over its windows, and the same as numbers."""
+"""Writes the section of a sink: what its output holds, drawn over its windows, and the same as numbers."""
 
 from __future__ import annotations
 

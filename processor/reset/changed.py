@@ -37,7 +37,7 @@ async def changed(settings: Settings) -> list[Problem]:
 
     Raises:
         StopError: No broker answers, or a changelog is corrupt.
-        RebuildError: It is not to be had.
+        RebuildError: One cannot be read.
     """
     topics = [changelog_topic(settings, pipeline) for pipeline in settings.pipelines]
     async with connected(settings.kafka) as admin:
@@ -72,7 +72,7 @@ async def _of_pipeline(
             keys = ", ".join(judged_by(pipeline))
             message = (
                 f"differs from what the state of {pipeline.source}:{number} was made with ({keys}): a worker "
-                "refuses that state. Set it back, or have the state made anew: "
+                "refuses that state. Set it back, or have the state rebuilt: "
                 f"{how_to_reset(pipeline, '--to-earliest')}; see 'Reprocessing' and 'Beginning anew' in "
                 "docs/operations.md"
             )

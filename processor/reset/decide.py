@@ -1,4 +1,4 @@
-"""Where does each partition go, what becomes of its state, and may that be?
+"""Decides where each partition goes and what becomes of its state, or refuses.
 
 Pure: what is known of a partition and where it shall go in, a `PartitionStep` or a refusal out. The rule behind
 all of them: the state at an offset T is what the records before T have made it, and nothing else. So it is
@@ -69,7 +69,7 @@ class PartitionFacts:
         window_end_ms: In mode insert-id: where a window ends that begins with what is retained, if that lies
             before the new place; else None.
         renewals_said: False where filters renew ids and nobody confirms them: an id that comes again in its own
-            bucket is not written anew. By what is written it would be forgotten up to a bucket too soon.
+            bucket is not written again. By what is written it would be forgotten up to a bucket too soon.
     """
 
     name: str

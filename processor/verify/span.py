@@ -143,7 +143,7 @@ async def find_span(
     if stop > limits.end:
         raise StopError(
             f"{pipeline.source}:{partition} ends at {limits.end}, but {stop} has been committed: the topic was "
-            "deleted and created again, or has lost records"
+            "deleted and made anew, or has lost records"
         )
     known_from = start if origin is None else origin.known_from
     late = origin is not None and pipeline.duplicates is not None and origin.duplicates_offset == NO_TOPIC
