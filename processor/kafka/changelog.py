@@ -32,11 +32,7 @@ _POLICY = _OnlyCopy(damage="; restore the topic from a copy", loss="")
 class ChangelogPartition(PartitionReader):
     """A `processor.state.changelog.Changelog` in Kafka.
 
-    Args:
-        client: Connections of its own: a waiting fetch blocks them.
-        decoder: Other readers may share it: whoever takes columns is done with them before the next await.
-        topic: The changelog.
-        partition: Number.
+    Several may share a decoder: whoever takes columns is done with them before the next await.
     """
 
     def __init__(self, client: Client, decoder: Decoder, topic: str, partition: int) -> None:

@@ -33,13 +33,8 @@ async def learn(
 ) -> PartitionFacts:
     """Return what is known of partition ``number``, which shall go to offset ``to``.
 
-    Args:
-        context: Of the reset.
-        fences: Fences who wrote the state, so that it cannot change any more; None: it may.
-        limits: Bounds of the source partition.
-        number: Its number.
-        to: Where it shall go.
-        has_offset: The group has committed an offset of it.
+    ``fences`` fence who wrote the state, so that it cannot change any more; None: it may. With ``has_offset``
+    the group has committed an offset of it.
     """
     head = await _head(context, fences, number)
     lost = head.position is None and has_offset

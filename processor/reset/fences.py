@@ -20,11 +20,7 @@ DEADLINE_S = 60.0
 
 
 class SlotFences:
-    """The producers of a pipeline's slots, each with its slot's transactional id.
-
-    Args:
-        context: Of the reset.
-    """
+    """The producers of a pipeline's slots, each with its slot's transactional id."""
 
     def __init__(self, context: ResetContext) -> None:
         self._context = context

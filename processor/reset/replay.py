@@ -47,10 +47,11 @@ class Replayed:
     batch_crc: int = 0
 
 
+@dataclass(frozen=True, slots=True)
 class Replay:
     """Feeds source records to judges.
 
-    Args:
+    Attributes:
         reader: Of the source partition.
         encoder: Measures what may be too large for the sink.
         sink_limit_bytes: The largest batch that the sink takes.
@@ -59,19 +60,11 @@ class Replay:
             them.
     """
 
-    def __init__(
-        self,
-        reader: PartitionReader,
-        encoder: Encoder,
-        sink_limit_bytes: int,
-        advance: Callable[[int], None],
-        too_large: Collection[tuple[int, int]] = (),
-    ) -> None:
-        self._reader = reader
-        self._encoder = encoder
-        self._limit_bytes = sink_limit_bytes
-        self._advance = advance
-        self._too_large = too_large
+    reader: PartitionReader
+    encoder: Encoder
+    sink_limit_bytes: int
+    advance: Callable[[int], None]
+    too_large: Collection[tuple[int, int]] = ()
 
     async def run(self, start: int, stop: int, judge: Judge) -> Replayed:
         """Judge the records from ``start`` to before ``stop``, which is at or below the last stable offset.
@@ -81,13 +74,13 @@ class Replay:
             RebuildError: Nothing comes any more.
         """
         done, at = Replayed(), start
-        async with aclosing(self._reader.pieces(start, stop)) as pieces:
+        async with aclosing(self.reader.pieces(start, stop)) as pieces:
             async for piece in pieces:
                 self._judge(piece, stop, judge, done)
                 after = min(piece.next_offset, stop)
-                self._advance(after - at)
+                self.advance(after - at)
                 at = after
-        self._advance(max(0, stop - at))
+        self.advance(max(0, stop - at))
         return done
 
     def _judge(self, piece: Piece, stop: int, judge: Judge, done: Replayed) -> None:
@@ -96,8 +89,8 @@ class Replay:
         if not rows:
             return
         evidence = judge.extract(columns)
-        mark_too_large(self._encoder, piece, evidence.fault, self._limit_bytes)
-        mark_named(columns, self._too_large, evidence.fault, Fault.TOO_LARGE)
+        mark_too_large(self.encoder, piece, evidence.fault, self.sink_limit_bytes)
+        mark_named(columns, self.too_large, evidence.fault, Fault.TOO_LARGE)
         evidence = evidence.before(rows)
         judge.judge(evidence)
         judge.absorb(PACKED_RECORDS)

@@ -50,13 +50,7 @@ class NewState:
 async def make_state(
     context: ResetContext, step: PartitionStep, facts: PartitionFacts, advance: Callable[[int], None]
 ) -> NewState:
-    """Do what a step says, in memory.
-
-    Args:
-        context: Of the reset.
-        step: What to do.
-        facts: What is known of the partition.
-        advance: Called with the number of source offsets judged since its last call.
+    """Do what a step says, in memory; ``advance`` gets the number of source offsets judged since its last call.
 
     Raises:
         StopError: The state cannot be made; says what can be done.

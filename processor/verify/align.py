@@ -115,13 +115,7 @@ class Window:
 
 
 class Aligner(ABC):
-    """Compares what is expected with a topic, record by record.
-
-    Args:
-        cursor: In the topic.
-        report: Where violations go.
-        recent: The source near here.
-    """
+    """Compares what is expected with a topic, record by record; violations go into the report."""
 
     def __init__(self, cursor: Cursor, report: VerifyReport, recent: RecentRecords) -> None:
         self.cursor = cursor

@@ -46,14 +46,7 @@ class _Held(NamedTuple):
 
 
 class QuarantineCheck(Aligner):
-    """Compares what cannot be judged with the quarantine.
-
-    Args:
-        cursor: In the quarantine.
-        report: Where violations go.
-        recent: The source near here.
-        source: ``topic:partition`` of the source.
-    """
+    """Compares what cannot be judged with the quarantine; ``source`` is ``topic:partition`` of the source."""
 
     def __init__(self, cursor: Cursor, report: VerifyReport, recent: RecentRecords, source: str) -> None:
         super().__init__(cursor, report, recent)

@@ -63,13 +63,8 @@ class _Receipt(NamedTuple):
 class ReceiptCheck(Aligner):
     """Compares what was dropped with the duplicates topic.
 
-    Args:
-        cursor: In the duplicates topic.
-        report: Where violations go.
-        recent: The source near here.
-        text: The constant parts of the partition's receipts.
-        begins_late: The topic was added when the pipeline had run already: what was dropped before its first
-            receipt has none.
+    ``text`` has the constant parts of the partition's receipts. With ``begins_late`` the topic was added when
+    the pipeline had run already: what was dropped before its first receipt has none.
     """
 
     def __init__(

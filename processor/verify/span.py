@@ -93,16 +93,9 @@ async def find_span(
     changelog: str | None,
     shared: Mapping[str, Others],
 ) -> VerifySpan:
-    """Find out what to compare of one partition.
+    """Find out what to compare of one partition; nobody else may use the decoder meanwhile.
 
-    Args:
-        client: Connections to all its topics.
-        decoder: Nobody else's meanwhile.
-        pipeline: Its pipeline.
-        partition: Its number.
-        group: Consumer group.
-        changelog: The pipeline's changelog; None where there is none.
-        shared: By topic what finds records of other pipelines, see `processor.verify.shared_topics`.
+    ``changelog`` is None where there is none; ``shared`` is that of `processor.verify.shared_topics.others`.
 
     Raises:
         StopError: What has to be compared is not retained any more.

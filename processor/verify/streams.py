@@ -34,14 +34,9 @@ def reader(client: Client, decoder: Decoder, tp: TopicPartition) -> PartitionRea
 class OutputStream:
     """A `processor.verify.cursor.Stream` in Kafka.
 
-    Args:
-        client: Connections; several streams may share it.
-        decoder: Used by this stream alone.
-        tp: What is read.
-        start: The first offset.
-        limits: The log's bounds, asked for after the committed position: whatever belongs to that stands below
-            ``limits.end``, though the end of its transaction may not be there yet.
-        theirs: Tells records of other pipelines, which are left out; None where the topic is not shared.
+    Several may share the client, and none the decoder. The log's bounds ``limits`` were asked for after the
+    committed position: whatever belongs to that stands below ``limits.end``, though the end of its transaction
+    may not be there yet. ``theirs`` finds records of other pipelines, which are left out.
     """
 
     def __init__(

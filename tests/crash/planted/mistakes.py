@@ -451,7 +451,7 @@ MISTAKES = (
     Mistake(
         "a reset asks the sink of now what was too large then",
         "processor/reset/replay.py",
-        "        mark_named(columns, self._too_large, evidence.fault, Fault.TOO_LARGE)\n",
+        "        mark_named(columns, self.too_large, evidence.fault, Fault.TOO_LARGE)\n",
         "",
         "tests/broker/commands/test_reset.py::test_what_was_too_large_then_is_left_out_whatever_the_sink_takes_now",
         broker=True,
