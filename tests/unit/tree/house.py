@@ -52,9 +52,6 @@ ALLOWED: dict[str, dict[str, int]] = {
         "processor.wire.checked": 1,
     },
     "headlines": {
-        "processor/kafka": 1,
-        "processor/report": 8,
-        "processor/reset": 1,
         "processor/state": 6,
     },
     "judged_by_kind": {
