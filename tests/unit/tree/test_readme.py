@@ -13,6 +13,7 @@ from processor.commands import cli
 from processor.config.load import load, require_pipelines
 
 ROOT = Path(__file__).parents[3]
+PROGRAMS = (ROOT / "processor", ROOT / "spark_sink")
 README = (ROOT / "README.md").read_text()
 
 
@@ -91,7 +92,7 @@ def test_every_file_and_module_that_a_page_names_is_there(page: Path) -> None:
     """Files of an earlier commit are named with it; those of the changelog are those of its day."""
     text = page.read_text()
     for path in re.findall(r"`(\w+(?:/\w+)+\.(?:json|md|py|toml))`(?! of commit)", text):
-        assert any((folder / path).exists() for folder in (ROOT, page.parent, ROOT / "processor")), path
+        assert any((folder / path).exists() for folder in (ROOT, page.parent, *PROGRAMS)), path
     for module in re.findall(r"`((?:processor|schemas|spark_sink|tests|benchmarks)(?:\.[a-z_0-9]+)+)", text):
         assert any((ROOT / module.replace(".", "/")).with_suffix(suffix).exists() for suffix in ("", ".py")), (
             module
