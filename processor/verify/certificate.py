@@ -161,8 +161,8 @@ class Certificate:
         }
         outputs = Outputs(
             streams[pipeline.sink],
-            streams[pipeline.duplicates] if pipeline.duplicates else None,
-            streams[pipeline.quarantine] if pipeline.quarantine else None,
+            streams.get(pipeline.duplicates or ""),
+            streams.get(pipeline.quarantine or ""),
             span.receipts_begin_late,
         )
         clock = None if span.history is None else span.history.clock
@@ -187,7 +187,7 @@ class Certificate:
             if span.history is not None and not await span.history.reach(further, PATIENCE_S):
                 raise StopError(
                     f"{source.topic}:{partition}: offset {further} is committed, and what the partition's "
-                    "clock read up to there does not come to be seen in the changelog. Run it again"
+                    "clock read up to there does not appear in the changelog. Run it again"
                 )
             at, report.stop = report.stop, further
             for stream in streams.values():

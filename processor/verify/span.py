@@ -108,7 +108,6 @@ async def find_span(
         state, history = await _read_changelog(log, pipeline)
     outputs = {topic: TopicPartition(topic, partition) for topic in pipeline.outputs}
     found = await bounds(client, [source, *outputs.values()])
-    origin = state.origin
     limits = found[source]
     if (
         changelog is not None
@@ -120,46 +119,53 @@ async def find_span(
         nothing = {topic: (found[tp].end, found[tp]) for topic, tp in outputs.items()}
         at = limits.start
         return VerifySpan(at, at, at, committed=False, stable=limits.stable, outputs=nothing)
-    ours = state.position is not None and await _is_of(client, source, state.position, limits)
-    if not ours:
-        # The state is of another source, and so is its origin: here everything counts.
-        origin = None
-    start = 0 if origin is None else origin.source_offset
-    stop, known = limits.stable, False
-    if state.position is not None and ours:
+    position = state.position
+    if position is None or not await _is_of(client, source, position, limits):
+        # The state is of another source, and so are its origin and its clock: here everything counts.
+        origin = history = None
+        stop, known = _stop_of_group(pipeline, offset, limits, has_state=position is not None)
+    else:
         # Not the group's: brokers forget it when the group has been away for a week, at least once it may lag,
         # and it was not read together with the origin.
-        stop, known = state.position.next_offset, True
-    elif offset is not None:
-        # What follows would be judged by a clock of which nothing is known yet.
-        stop, known = offset, pipeline.id_dedup is None or state.position is None
+        origin, stop, known = state.origin, position.next_offset, True
     if stop > limits.end:
         raise StopError(
             f"{pipeline.source}:{partition} ends at {limits.end}, but {stop} has been committed: the topic was "
             "deleted and made anew, or has lost records"
         )
-    known_from = start if origin is None else origin.known_from
+    start, known_from = (0, 0) if origin is None else (origin.source_offset, origin.known_from)
     late = origin is not None and pipeline.duplicates is not None and origin.duplicates_offset == NO_TOPIC
-    history = history if ours else None
     if stop > known_from or history is not None:
         history = _require_clock(pipeline, partition, known_from, history, receipts_late=late)
+    begins = {
+        topic: (start, found[outputs[topic]]) for topic, start in _output_starts(pipeline, origin).items()
+    }
     _require(pipeline.source, partition, min(known_from, stop), limits)
-    begins = _output_starts(pipeline, origin)
-    for topic, tp in outputs.items():
-        _require(topic, partition, begins[topic], found[tp])
+    for topic, each in begins.items():
+        _require(topic, partition, *each)
     return VerifySpan(
         start,
         known_from,
         max(start, stop),
         known,
         limits.stable,
-        {topic: (begins[topic], found[tp]) for topic, tp in outputs.items()},
+        begins,
         late,
-        state.position is not None and state.position.definition != definition(pipeline),
+        position is not None and position.definition != definition(pipeline),
         history,
         0 if origin is None else max(0, known_from - limits.start),
         origin.reset_ms if origin is not None and origin.by_reset else None,
     )
+
+
+def _stop_of_group(
+    pipeline: Pipeline, offset: int | None, limits: Bounds, *, has_state: bool
+) -> tuple[int, bool]:
+    """Return where to stop where no state says so, and whether the group may be followed from there on."""
+    if offset is None:
+        return limits.stable, False
+    # With ids and a state of another source, what follows would be judged by a clock of which nothing is known.
+    return offset, pipeline.id_dedup is None or not has_state
 
 
 async def _read_changelog(

@@ -41,8 +41,8 @@ MISTAKES = (
     Mistake(
         "a recording of another source's state stays in a certificate",
         "processor/verify/span.py",
-        "    history = history if ours else None\n",
-        "",
+        "        origin = history = None\n",
+        "        origin = None\n",
         "tests/unit/verify/test_span.py::"
         "test_a_recording_of_the_state_of_a_source_before_is_not_in_the_certificate",
     ),
