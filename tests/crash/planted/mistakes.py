@@ -464,6 +464,22 @@ MISTAKES = (
         "tests/unit/reset/test_reset.py::test_what_becomes_of_a_state_follows_from_where_it_goes",
     ),
     Mistake(
+        "what was fetched ahead goes on behind a batch that is stepped over",
+        "processor/kafka/reader.py",
+        "                    await _drop(coming)\n"
+        "                    coming, at = None, max(at, error.offset)\n",
+        "                    at = max(at, error.offset)\n",
+        "tests/unit/kafka/test_reader.py::test_a_damaged_batch_stops_or_is_stepped_over",
+    ),
+    Mistake(
+        "a gap that compaction has left at the end of a log is waited for",
+        "processor/kafka/reader.py",
+        "                            at = max(at, min(stop, chunk.last_stable_offset))\n",
+        "",
+        "tests/unit/kafka/test_reader.py::"
+        "test_a_gap_that_compaction_has_left_at_the_end_is_read_over_in_any_topic",
+    ),
+    Mistake(
         "a reset writes only what has changed of a state that it keeps",
         "processor/reset/state.py",
         "    judge.restate()\n",
