@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.engine.batch.columns import MAX_OVERHEAD_BYTES
-from processor.engine.bytes.varints import VARINT_BYTES, put_bytes, put_varint, varint, varint_bytes
+from processor.engine.bytes.decimals import NUMBER_BYTES, number_bytes, put_number
+from processor.engine.bytes.varints import VARINT_BYTES, put_bytes, put_varint, sized, varint, varint_bytes
 from processor.engine.jit import Int, kernel
-from processor.engine.receipts import NUMBER_BYTES, number_bytes, put_number
 from processor.engine.verdict import Fault
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from processor.engine.batch.columns import Columns
+    from processor.engine.batch.columns import Columns, RecordTable
 
 ERROR, DETAIL, SOURCE = b"seqmark.error", b"seqmark.detail", b"seqmark.source"
 MORE_HEADERS = 3
@@ -48,7 +48,7 @@ class QuarantineText:
         parts = [
             _header(ERROR, fault.code.encode())
             + _header(DETAIL, details.get(fault, "").encode())
-            + _sized(SOURCE)
+            + sized(SOURCE)
             for fault in Fault
         ]
         self.most_bytes = (
@@ -60,17 +60,7 @@ class QuarantineText:
 
 
 def _header(name: bytes, value: bytes) -> bytes:
-    return _sized(name) + _sized(value)
-
-
-def _sized(content: bytes) -> bytes:
-    """Return bytes with their length before them, as a zigzag varint."""
-    left = 2 * len(content)
-    out = bytearray()
-    while left >= 0x80:
-        out.append((left & 0x7F) | 0x80)
-        left >>= 7
-    return bytes(out) + bytes([left]) + content
+    return sized(name) + sized(value)
 
 
 def encode(
@@ -99,11 +89,7 @@ def encode(
             text.data,
             text.spans,
             columns.data,
-            columns.body,
-            columns.headers,
-            columns.end,
-            columns.offset,
-            columns.timestamp,
+            columns.table,
             rows,
             fault,
             np.int64(base_timestamp),
@@ -117,16 +103,14 @@ def _encode(
     text: NDArray[np.uint8],
     spans: NDArray[np.int64],
     data: NDArray[np.uint8],
-    body: NDArray[np.int64],
-    headers: NDArray[np.int64],
-    end: NDArray[np.int64],
-    offset: NDArray[np.int64],
-    timestamp: NDArray[np.int64],
+    table: RecordTable,
     rows: NDArray[np.int64],
     fault: NDArray[np.uint8],
     base_timestamp: Int,
     out: NDArray[np.uint8],
 ) -> Int:
+    body, headers, end = table.body, table.headers, table.end
+    offset, timestamp = table.offset, table.timestamp
     at = np.int64(0)
     last = spans.size - 2
     named = spans[last + 1] - spans[last]

@@ -26,13 +26,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.engine.batch.columns import MAX_OVERHEAD_BYTES
+from processor.engine.bytes.loads import be64, put_be
 from processor.engine.bytes.varints import VARINT_BYTES, put_bytes, put_varint, varint, varint_bytes
 from processor.engine.jit import Int, kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from processor.engine.batch.columns import Columns
+    from processor.engine.batch.columns import Columns, RecordTable
     from processor.engine.extract.ids import Ids
 
 ROUTE_KEY = b"seqmark by-id v1"
@@ -124,17 +125,7 @@ def encode(
     Returns:
         Bytes written; the newest timestamp among them.
     """
-    used, newest = _encode(
-        columns.data,
-        columns.body,
-        columns.headers,
-        columns.end,
-        columns.timestamp,
-        rows,
-        place,
-        np.int64(base_timestamp),
-        out,
-    )
+    used, newest = _encode(columns.data, columns.table, rows, place, np.int64(base_timestamp), out)
     return int(used), int(newest)
 
 
@@ -146,15 +137,7 @@ def take_off(columns: Columns) -> tuple[NDArray[np.int64], int]:
         is changed.
     """
     place = np.empty(len(columns), np.int64)
-    good = _take_off(
-        columns.data,
-        columns.body,
-        columns.end,
-        columns.key,
-        columns.value,
-        columns.headers,
-        place,
-    )
+    good = _take_off(columns.data, columns.table, place)
     return place, int(good)
 
 
@@ -199,15 +182,13 @@ def _share_out(
 @kernel
 def _encode(
     data: NDArray[np.uint8],
-    body: NDArray[np.int64],
-    headers: NDArray[np.int64],
-    end: NDArray[np.int64],
-    timestamp: NDArray[np.int64],
+    table: RecordTable,
     rows: NDArray[np.int64],
     place: NDArray[np.int64],
     base_timestamp: Int,
     out: NDArray[np.uint8],
 ) -> tuple[Int, Int]:
+    body, headers, end, timestamp = table.body, table.headers, table.end, table.timestamp
     at = 0
     newest = timestamp[rows[0]] if rows.size else np.int64(-1)
     for k in range(rows.size):
@@ -227,22 +208,17 @@ def _encode(
         out[at] = _LENGTH_OF_NAME
         at = put_bytes(out, at + 1, _NAME, 0, _NAME_BYTES)
         out[at] = _LENGTH_OF_VALUE
-        for j in range(8):
-            out[at + 1 + j] = np.uint8((place[row] >> (56 - 8 * j)) & 255)
-        at += 9
+        at = put_be(out, at + 1, place[row], 8)
     return at, newest
 
 
 @kernel
 def _take_off(
     data: NDArray[np.uint8],
-    body: NDArray[np.int64],
-    end: NDArray[np.int64],
-    key: NDArray[np.int64],
-    value: NDArray[np.int64],
-    headers: NDArray[np.int64],
+    table: RecordTable,
     place: NDArray[np.int64],
 ) -> Int:
+    body, end, key, value, headers = table.body, table.end, table.key, table.value, table.headers
     for row in range(place.size):
         count, after = varint(data, headers[row], end[row], VARINT_BYTES)
         tail = end[row] - HEADER_BYTES
@@ -253,10 +229,7 @@ def _take_off(
             same &= data[tail + 1 + j] == _NAME[j]
         if not same:
             return row
-        found = np.int64(0)
-        for j in range(8):
-            found = (found << 8) | np.int64(data[end[row] - 8 + j])
-        place[row] = found
+        place[row] = np.int64(be64(data, end[row] - 8))
         end[row] = tail
         # One header less may be counted in a byte less: what stands before the count moves up to it.
         more = after - headers[row] - varint_bytes(count - 1)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from processor.engine.id_receipts import IdGrounds
-from processor.engine.receipts import Grounds
+from processor.engine.receipts import Grounds, IdGrounds
 
 if TYPE_CHECKING:
     from typing import Self

@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
-    from processor.engine.id_receipts import IdGrounds
     from processor.engine.ids.recorded_clock import PartitionClock
-    from processor.engine.receipts import Grounds
+    from processor.engine.receipts import Grounds, IdGrounds
     from processor.judges.evidence import IdEvidence, Judgement
     from processor.judges.judge import Judge
     from processor.verify.align import Aligner

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
-    from processor.engine.id_receipts import IdGrounds, IdReceiptText
-    from processor.engine.receipts import Grounds, ReceiptText
+    from processor.engine.receipts import Grounds, IdGrounds, ReceiptText
     from processor.verify.cursor import Cursor
     from processor.verify.recent import RecentRecords
     from processor.verify.report import VerifyReport
@@ -72,7 +71,7 @@ class ReceiptCheck(Aligner):
         cursor: Cursor,
         report: VerifyReport,
         recent: RecentRecords,
-        text: ReceiptText | IdReceiptText,
+        text: ReceiptText,
         *,
         begins_late: bool = False,
     ) -> None:

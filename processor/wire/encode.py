@@ -30,6 +30,7 @@ from processor.engine.batch.columns import (
     TRANSACTIONAL,
 )
 from processor.engine.batch.encode import encode, summarise
+from processor.engine.bytes.varints import as_varint, sized
 from processor.wire.codec import Codec, deflate
 from processor.wire.fit import RUN_BYTES, RunBuffer, fit
 
@@ -237,12 +238,12 @@ def plain_batch(
     base = items[0][2]
     parts = []
     for index, (key, value, timestamp, headers) in enumerate(items):
-        fields = [b"\x00", _varint(_wrapped(timestamp - base)), _varint(index), _sized(key), _sized(value)]
-        fields.append(_varint(len(headers)))
+        fields = [b"\x00", as_varint(_wrapped(timestamp - base)), as_varint(index), sized(key), sized(value)]
+        fields.append(as_varint(len(headers)))
         for name, content in headers:
-            fields += [_sized(name if isinstance(name, bytes) else name.encode()), _sized(content)]
+            fields += [sized(name if isinstance(name, bytes) else name.encode()), sized(content)]
         record = b"".join(fields)
-        parts += [_varint(len(record)), record]
+        parts += [as_varint(len(record)), record]
     payload = np.frombuffer(b"".join(parts), np.uint8)
     newest = max(item[2] for item in items)
     return EncodedBatch(codec, base, newest, len(items), deflate(codec, payload), first_offset, last_offset)
@@ -251,17 +252,3 @@ def plain_batch(
 def _wrapped(delta: int) -> int:
     """Return ``delta`` as 64 bits hold it: readers add it to the base timestamp modulo 2^64."""
     return (delta + 2**63) % 2**64 - 2**63
-
-
-def _varint(value: int) -> bytes:
-    left = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while left >= 0x80:
-        out.append((left & 0x7F) | 0x80)
-        left >>= 7
-    out.append(left)
-    return bytes(out)
-
-
-def _sized(content: bytes | None) -> bytes:
-    return _varint(-1) if content is None else _varint(len(content)) + content

@@ -16,6 +16,7 @@ import numpy as np
 
 from processor.engine import quarantine
 from processor.engine.batch.columns import ATTRIBUTES, CODEC_MASK, HEADER_BYTES, MAX_OVERHEAD_BYTES
+from processor.engine.bytes.varints import read_varint
 from processor.engine.verdict import Fault
 from processor.wire.codec import Codec, squeeze
 from processor.wire.encode import packed
@@ -93,26 +94,15 @@ def _span(columns: Columns, start: int, length: int) -> bytes | None:
 
 def _headers(tail: bytes) -> list[Header]:
     """Read headers from their count on; `scan` has checked all bounds."""
-    count, at = _varint(tail, 0)
+    count, at = read_varint(tail, 0)
     headers: list[Header] = []
     for _ in range(count):
-        size, at = _varint(tail, at)
+        size, at = read_varint(tail, at)
         name = tail[at : at + size]
-        size, at = _varint(tail, at + size)
+        size, at = read_varint(tail, at + size)
         headers.append((name, None if size < 0 else tail[at : at + size]))
         at += max(size, 0)
     return headers
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    result = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (result >> 1) ^ -(result & 1), at
-        shift += 7
 
 
 def quarantine_batches(

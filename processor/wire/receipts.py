@@ -11,13 +11,12 @@ without the record's key (a header says so), then with all but the shortest part
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import orjson
 
-from processor.engine import id_receipts
-from processor.engine.id_receipts import IdGrounds, IdLists, IdReceiptText
-from processor.engine.receipts import ReceiptText, encode, most_bytes
+from processor.engine.extract.ids import MOST_PART_BYTES
+from processor.engine.receipts import IdGrounds, Receipts, id_text, watermark_text
 from processor.engine.repartition import PARTITION_BITS
 from processor.wire.codec import Codec
 from processor.wire.encode import packed
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
-    from processor.engine.receipts import Grounds
+    from processor.engine.receipts import ReceiptGrounds, ReceiptText
     from processor.wire.encode import EncodedBatch
 
 
@@ -42,16 +41,16 @@ ANYWHERE = -1
 
 def receipt_text(pipeline: str, topic: str, partition: int) -> ReceiptText:
     """Return the constant parts of the receipts of a source partition."""
-    return ReceiptText(orjson.dumps({"pipeline": pipeline, "topic": topic, "partition": partition}))
+    return watermark_text(orjson.dumps({"pipeline": pipeline, "topic": topic, "partition": partition}))
 
 
-def id_receipt_text(pipeline: str, topic: str, partition: int) -> IdReceiptText:
+def id_receipt_text(pipeline: str, topic: str, partition: int) -> ReceiptText:
     """Return the constant parts of the receipts of a source partition, in mode insert-id; see `ANYWHERE`."""
     if partition == ANYWHERE:
         named = {"topic": topic}
-        return IdReceiptText(orjson.dumps({"pipeline": pipeline, **named}), orjson.dumps(named), places=True)
+        return id_text(orjson.dumps({"pipeline": pipeline, **named}), orjson.dumps(named), PARTITION_BITS)
     place = {"topic": topic, "partition": partition}
-    return IdReceiptText(orjson.dumps({"pipeline": pipeline, **place}), orjson.dumps(place))
+    return id_text(orjson.dumps({"pipeline": pipeline, **place}), orjson.dumps(place))
 
 
 def receipt_prefix(pipeline: str, topic: str) -> bytes:
@@ -59,81 +58,22 @@ def receipt_prefix(pipeline: str, topic: str) -> bytes:
     return orjson.dumps({"pipeline": pipeline, "topic": topic})[:-1] + b","
 
 
-def _has_key(columns: Columns, rows: NDArray[np.int64]) -> bool:
-    """Whether the one record in ``rows`` has a key that can be left out."""
-    return bool(columns.key_length[rows[0]] >= 0)
-
-
-class _OfSequences(NamedTuple):
-    """Receipts of mode watermark that are still to be written."""
-
-    text: ReceiptText
-    columns: Columns
-    rows: NDArray[np.int64]
-    grounds: Grounds
-    keyed: bool = True
-
-    def part(self, start: int, stop: int) -> _OfSequences:
-        """Return those from ``start`` to ``stop``."""
-        return self._replace(rows=self.rows[start:stop])
-
-    def smaller(self) -> _OfSequences | None:
-        """Return what takes less room; None: nothing does."""
-        return self._replace(keyed=False) if self.keyed and _has_key(self.columns, self.rows) else None
-
-    def most_bytes(self) -> NDArray[np.int64]:
-        """Return more than each takes."""
-        return most_bytes(self.text, self.columns, self.rows)
-
-    def encode(self, base_timestamp: int, out: NDArray[np.uint8]) -> int:
-        """Write them; return the bytes."""
-        return encode(self.text, self.columns, self.rows, self.grounds, base_timestamp, out, keyed=self.keyed)
-
-
-class _OfIds(NamedTuple):
-    """Receipts of mode insert-id that are still to be written."""
-
-    text: IdReceiptText
-    columns: Columns
-    rows: NDArray[np.int64]
-    grounds: IdGrounds
-    lists: IdLists
-    keyed: bool = True
-    cut: bool = False
-
-    def part(self, start: int, stop: int) -> _OfIds:
-        """Return those from ``start`` to ``stop``."""
-        return self._replace(rows=self.rows[start:stop], lists=self.lists.part(start, stop))
-
-    def smaller(self) -> _OfIds | None:
-        """Return what takes less room; None: nothing does."""
-        if self.keyed and _has_key(self.columns, self.rows):
-            return self._replace(keyed=False)
-        if self.cut:
-            return None
-        data, ids = self.columns.data, self.grounds.ids
-        return self._replace(lists=id_receipts.id_lists(data, ids, self.rows, LEAST_CUT_BYTES), cut=True)
-
-    def most_bytes(self) -> NDArray[np.int64]:
-        """Return more than each takes."""
-        return id_receipts.most_bytes(self.text, self.columns, self.rows, self.lists)
-
-    def encode(self, base_timestamp: int, out: NDArray[np.uint8]) -> int:
-        """Write them; return the bytes."""
-        return id_receipts.encode(*self[:5], base_timestamp, out, keyed=self.keyed)
-
-
-Receipts = _OfSequences | _OfIds
-
-
 def receipts_of(
-    text: ReceiptText | IdReceiptText, columns: Columns, rows: NDArray[np.int64], grounds: Grounds | IdGrounds
+    text: ReceiptText, columns: Columns, rows: NDArray[np.int64], grounds: ReceiptGrounds
 ) -> Receipts:
     """Return the receipts of ``rows``, still to be written; ``text`` is of the mode that ``grounds`` are of."""
-    if isinstance(grounds, IdGrounds) and isinstance(text, IdReceiptText):
-        return _OfIds(text, columns, rows, grounds, id_receipts.id_lists(columns.data, grounds.ids, rows))
-    assert not isinstance(grounds, IdGrounds) and isinstance(text, ReceiptText)  # noqa: S101, PT018 - see above
-    return _OfSequences(text, columns, rows, grounds)
+    numbers = grounds.numbers(columns, rows, text.partition_bits)
+    lists = grounds.lists(columns.data, rows, MOST_PART_BYTES)
+    return Receipts(text, columns, rows, grounds.kinds(rows), numbers, lists)
+
+
+def _smaller(receipt: Receipts, grounds: ReceiptGrounds) -> Iterator[Receipts]:
+    """Yield what takes less room than one receipt: without its key, then with a shorter id."""
+    columns, rows = receipt.columns, receipt.rows
+    if columns.key_length[rows[0]] >= 0:
+        receipt = receipt._replace(keyed=False)
+        yield receipt
+    yield receipt._replace(lists=grounds.lists(columns.data, rows, LEAST_CUT_BYTES))
 
 
 class ReceiptEncoder:
@@ -147,8 +87,7 @@ class ReceiptEncoder:
     def __init__(self, pipeline: str, topic: str) -> None:
         self._pipeline = pipeline
         self._topic = topic
-        self._texts: dict[int, ReceiptText] = {}
-        self._id_texts: dict[int, IdReceiptText] = {}
+        self._texts: dict[tuple[type, int], ReceiptText] = {}
         self._out = RunBuffer()
 
     def encode(
@@ -156,7 +95,7 @@ class ReceiptEncoder:
         partition: int,
         columns: Columns,
         rows: NDArray[np.int64],
-        grounds: Grounds | IdGrounds,
+        grounds: ReceiptGrounds,
         limit_bytes: int,
     ) -> list[EncodedBatch]:
         """Return batches with the receipts of ``rows``, in order.
@@ -171,31 +110,25 @@ class ReceiptEncoder:
         Raises:
             TooLargeError: A receipt exceeds the limit even alone, made as small as it can be.
         """
-        of_ids = isinstance(grounds, IdGrounds)
-        text = self._id_text(partition) if of_ids else self._text(partition)
-        receipts = receipts_of(text, columns, rows, grounds)
+        receipts = receipts_of(self._text(type(grounds), partition), columns, rows, grounds)
         out: list[EncodedBatch] = []
         for start, stop in cut(receipts.most_bytes()):
             some = receipts.part(start, stop)
-            out += fit(some.rows, limit_bytes, partial(self._batch, some), partial(self._smaller, some))
+            smaller = partial(self._smaller, some, grounds)
+            out += fit(some.rows, limit_bytes, partial(self._batch, some), smaller)
         return out
 
-    def _text(self, partition: int) -> ReceiptText:
-        if partition not in self._texts:
-            self._texts[partition] = receipt_text(self._pipeline, self._topic, partition)
-        return self._texts[partition]
+    def _text(self, mode: type, partition: int) -> ReceiptText:
+        name = mode, partition
+        if name not in self._texts:
+            make = id_receipt_text if mode is IdGrounds else receipt_text
+            self._texts[name] = make(self._pipeline, self._topic, partition)
+        return self._texts[name]
 
-    def _id_text(self, partition: int) -> IdReceiptText:
-        if partition not in self._id_texts:
-            self._id_texts[partition] = id_receipt_text(self._pipeline, self._topic, partition)
-        return self._id_texts[partition]
-
-    def _smaller(self, receipts: Receipts, index: int) -> Iterator[EncodedBatch]:
+    def _smaller(self, receipts: Receipts, grounds: ReceiptGrounds, index: int) -> Iterator[EncodedBatch]:
         """Yield ever smaller batches of one receipt."""
-        left = receipts.part(index, index + 1).smaller()
-        while left is not None:
-            yield self._batch(left, 0, 1)
-            left = left.smaller()
+        for receipt in _smaller(receipts.part(index, index + 1), grounds):
+            yield self._batch(receipt, 0, 1)
 
     def _batch(self, receipts: Receipts, start: int, stop: int) -> EncodedBatch:
         some = receipts.part(start, stop)
@@ -203,6 +136,4 @@ class ReceiptEncoder:
         out = self._out.of(int(some.most_bytes().sum()))
         used = some.encode(int(columns.timestamp[rows[0]]), out)
         newest = int(columns.timestamp[rows].max())
-        # For messages to people: of a place its offset.
-        bits = PARTITION_BITS if isinstance(some, _OfIds) and some.text.places else 0
-        return packed(columns, rows, Codec.LZ4, out[:used], newest, offset_bits=bits)
+        return packed(columns, rows, Codec.LZ4, out[:used], newest, offset_bits=some.text.partition_bits)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.bytes.loads import le64, siphash
+from processor.engine.bytes.loads import le64
+from processor.engine.bytes.siphash import siphash
 from processor.engine.jit import Int, kernel
 
 if TYPE_CHECKING:

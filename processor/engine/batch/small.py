@@ -24,7 +24,7 @@ from processor.engine.batch.columns import (
     SIZE,
     START,
 )
-from processor.engine.bytes.loads import crc32c
+from processor.engine.bytes.crc32c import crc32c
 from processor.engine.bytes.lz4_block import inflate_frame
 from processor.engine.bytes.varints import put_bytes
 from processor.engine.jit import Int, kernel

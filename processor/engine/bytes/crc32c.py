@@ -1,4 +1,4 @@
-"""Continues a CRC-32C by one word or one byte.
+"""Computes CRC-32C inside kernels, word by word.
 
 By the processor's own instruction where there is one: x86 has it since 2008 (SSE 4.2), 64-bit Arm in most since
 2013 (CRC). Elsewhere, and where kernels run as plain Python, by tables, eight bytes at a time.
@@ -16,7 +16,8 @@ from llvmlite import binding, ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from processor.engine.jit import inlined
+from processor.engine.bytes.loads import le64
+from processor.engine.jit import Int, inlined, kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,3 +112,15 @@ def _instruction() -> _Instruction | None:
 _FOUND = _instruction()
 crc_word = crc_word_by_tables if _FOUND is None else _by_instruction(_FOUND)
 """Go on by eight bytes, as fast as this machine can."""
+
+
+@kernel
+def crc32c(data: NDArray[np.uint8], at: Int, size: Int, before: Int) -> Int:
+    """Return the CRC-32C of ``data[at:at + size]`` behind bytes whose CRC-32C is ``before`` (0: none)."""
+    crc = np.uint64(before) ^ np.uint64(0xFFFFFFFF)
+    whole = size >> 3
+    for k in range(whole):
+        crc = crc_word(crc, le64(data, at + 8 * k))
+    for k in range(8 * whole, size):
+        crc = crc_byte(crc, np.uint64(data[at + k]))
+    return crc ^ np.uint64(0xFFFFFFFF)

@@ -109,3 +109,31 @@ def put_bytes(out, at, data, begin, size):  # type: ignore[no-untyped-def]  # in
     for i in range(np.uint64(size)):
         out[np.uint64(at) + i] = data[np.uint64(begin) + i]
     return at + size
+
+
+def as_varint(value: int) -> bytes:
+    """Return a zigzag varint, outside kernels."""
+    left = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while left >= 0x80:
+        out.append((left & 0x7F) | 0x80)
+        left >>= 7
+    out.append(left)
+    return bytes(out)
+
+
+def sized(content: bytes | None) -> bytes:
+    """Return bytes with their length before them, outside kernels; None has length -1."""
+    return as_varint(-1) if content is None else as_varint(len(content)) + content
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return a zigzag varint and the position after it, outside kernels; it is known to be whole."""
+    result = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (result >> 1) ^ -(result & 1), at
+        shift += 7

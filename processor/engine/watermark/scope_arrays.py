@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from processor.engine.bytes.loads import le64, le_tail, siphash
+from processor.engine.bytes.loads import le64, le_tail
+from processor.engine.bytes.siphash import siphash
 from processor.engine.jit import Int, inlined, kernel
 
 if TYPE_CHECKING:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.bytes.loads import crc32c
+from processor.engine.bytes.crc32c import crc32c
+from processor.engine.bytes.loads import get_be, put_be
 from processor.engine.bytes.varints import put_bytes, put_varint, varint_bytes
-from processor.engine.jit import Int, inlined, kernel
+from processor.engine.jit import Int, kernel
 from processor.engine.watermark.scope_arrays import (
     BLOCK,
     EPOCH,
@@ -76,21 +77,6 @@ _TEXT = {
     Unreadable.FOREIGN: "it was written under another epoch or reorder_window",
     Unreadable.TOMBSTONE: "it is a tombstone, which this Seqmark never writes",
 }
-
-
-@inlined
-def _put_be(out, at, value, count):  # type: ignore[no-untyped-def]  # inlined kernel
-    for be_j in range(count):
-        out[at + be_j] = np.uint8((value >> np.uint64(8 * (count - 1 - be_j))) & np.uint64(255))
-    return at + count
-
-
-@inlined
-def _get_be(data, at, count):  # type: ignore[no-untyped-def]  # inlined kernel
-    got = np.uint64(0)
-    for be_j in range(count):
-        got = (got << np.uint64(8)) | np.uint64(data[at + be_j])
-    return got
 
 
 @kernel
@@ -155,19 +141,19 @@ def encode_scopes(
         content = at
         out[at] = 2
         out[at + 1] = flags
-        at = _put_be(out, at + 2, np.uint64(words[word + 1]), 8)
+        at = put_be(out, at + 2, np.uint64(words[word + 1]), 8)
         if epoch_at > 0:
-            at = _put_be(out, at, np.uint64(words[word + epoch_at]), 8)
+            at = put_be(out, at, np.uint64(words[word + epoch_at]), 8)
         if window_at > 0:
             if state >= 0:
-                at = _put_be(out, at, np.uint64(state), 4)
+                at = put_be(out, at, np.uint64(state), 4)
             else:
-                at = _put_be(out, at, np.uint64(layout[W]), 4)
+                at = put_be(out, at, np.uint64(layout[W]), 4)
                 for k in range(1, pool.shape[1]):
-                    at = _put_be(out, at, pool[-state - 1, k], 8)
+                    at = put_be(out, at, pool[-state - 1, k], 8)
         crc = np.uint64(crc32c(out, named, size + 1, np.uint64(0)))
         crc = np.uint64(crc32c(out, content, at - content, crc))
-        at = _put_be(out, at, crc, 4)
+        at = put_be(out, at, crc, 4)
         out[at] = 0
         used = at + 1
         index += 1
@@ -192,7 +178,7 @@ def check_value(
     if not checked:
         crc = np.uint64(crc32c(data, key, key_size, np.uint64(0)))
         crc = np.uint64(crc32c(data, value, length - CRC_BYTES, crc))
-        if crc != _get_be(data, value + length - CRC_BYTES, 4):
+        if crc != get_be(data, value + length - CRC_BYTES, 4):
             return 1
     version, flags = np.int64(data[value]), np.int64(data[value + 1])
     known = WITH_EPOCH | WITH_RUN | WITH_BITMAP
@@ -204,7 +190,7 @@ def check_value(
         return 3
     expected: Int = FIXED_BYTES + CRC_BYTES + (8 if flags & WITH_EPOCH else 0) + (4 if windowed else 0)
     if windowed:
-        number = np.int64(_get_be(data, value + FIXED_BYTES + (8 if flags & WITH_EPOCH else 0), 4))
+        number = np.int64(get_be(data, value + FIXED_BYTES + (8 if flags & WITH_EPOCH else 0), 4))
         if windowed == WITH_RUN:
             if number > layout[W]:
                 return 3
@@ -282,10 +268,10 @@ def apply(
             word = put(words, slots, meta, slot, tag, data, at, size, head)
             if window_at > 0:
                 words[word + window_at] = 0
-        words[word + 1] = np.int64(_get_be(data, value + 2, 8))
+        words[word + 1] = np.int64(get_be(data, value + 2, 8))
         behind = value + FIXED_BYTES
         if epoch_at > 0:
-            words[word + epoch_at] = np.int64(_get_be(data, behind, 8))
+            words[word + epoch_at] = np.int64(get_be(data, behind, 8))
             behind += 8
         if window_at > 0:
             state = words[word + window_at]
@@ -295,10 +281,10 @@ def apply(
                 taken = take_row(meta, free)
                 pool[taken, 0] = np.uint64(0)
                 for k in range(1, pool.shape[1]):
-                    pool[taken, k] = _get_be(data, behind + 4 + 8 * (k - 1), 8)
+                    pool[taken, k] = get_be(data, behind + 4 + 8 * (k - 1), 8)
                 words[word + window_at] = -taken - 1
             else:
-                words[word + window_at] = np.int64(_get_be(data, behind, 4))
+                words[word + window_at] = np.int64(get_be(data, behind, 4))
         if track and words[word] & UNSAVED == 0:
             words[word] |= UNSAVED
             unsaved[meta[UNSAVED_COUNT]] = np.uint32(word)

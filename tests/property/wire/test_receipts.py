@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from processor.engine.extract.id_lists import id_lists
 from processor.engine.extract.ids import HeaderPart, IdExtractor, KeyPart, ValuePart
-from processor.engine.id_receipts import IdGrounds, id_lists
-from processor.engine.receipts import Grounds
+from processor.engine.receipts import Grounds, IdGrounds
 from processor.wire.codec import Codec
 from processor.wire.fit import TooLargeError
 from processor.wire.receipts import ReceiptEncoder

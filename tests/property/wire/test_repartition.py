@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from processor.engine import repartition
 from processor.engine.extract.ids import HeaderPart, IdExtractor, Ids
-from processor.engine.id_receipts import IdGrounds
+from processor.engine.receipts import IdGrounds
 from processor.wire.codec import Codec
 from processor.wire.fit import TooLargeError
 from processor.wire.receipts import ANYWHERE, ReceiptEncoder

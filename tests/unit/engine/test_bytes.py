@@ -7,8 +7,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processor.engine.bytes.crc32c import crc_word_by_tables
-from processor.engine.bytes.loads import crc32c, siphash
+from processor.engine.bytes.crc32c import crc32c, crc_word_by_tables
+from processor.engine.bytes.siphash import siphash
 
 
 @settings(deadline=None)

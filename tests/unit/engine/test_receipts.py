@@ -7,7 +7,7 @@ import json
 import numpy as np
 
 from processor.engine.extract.ids import IdExtractor, KeyPart
-from processor.engine.id_receipts import IdGrounds
+from processor.engine.receipts import IdGrounds
 from processor.wire.receipts import ReceiptEncoder
 from tests.support.wire import batches
 from tests.support.wire.batches import Record, by_hand, chunk

@@ -54,9 +54,7 @@ ALLOWED: dict[str, dict[str, int]] = {
     "headlines": {
         "processor/state": 6,
     },
-    "judged_by_kind": {
-        "processor/wire": 5,
-    },
+    "judged_by_kind": {},
 }
 
 

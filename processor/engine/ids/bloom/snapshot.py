@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.bytes.loads import crc32c
+from processor.engine.bytes.crc32c import crc32c
 from processor.engine.ids.bloom.filter import Filter
 
 if TYPE_CHECKING:

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from processor.engine.bytes.loads import get_be
 from processor.engine.ids.block import IdRows, PageError, UnreadableBlockError, encode
 from processor.engine.ids.bloom.filter import Filter
-from processor.engine.ids.page import PAGE_HEAD_BYTES, count_ids, get
+from processor.engine.ids.page import PAGE_HEAD_BYTES, count_ids
 from processor.engine.jit import Int, inlined, kernel
 
 if TYPE_CHECKING:
@@ -166,21 +167,21 @@ def _find(
         high: Int = count
         while high - low > 1:
             middle = (low + high) >> 1
-            first = get(data, body + 16 * middle, 8)
-            second = get(data, body + 16 * middle + 8, 8)
+            first = get_be(data, body + 16 * middle, 8)
+            second = get_be(data, body + 16 * middle + 8, 8)
             if _lower(hashes[k, 0], hashes[k, 1], first, second):
                 high = middle
             else:
                 low = middle
-        first = get(data, body + 16 * low, 8)
-        second = get(data, body + 16 * low + 8, 8)
+        first = get_be(data, body + 16 * low, 8)
+        second = get_be(data, body + 16 * low + 8, 8)
         if first != hashes[k, 0] or second != hashes[k, 1]:
             continue
         known[k] = True
         body += 16 * count
         width = np.int64(data[here + 3])
-        owner[k] = np.int64(get(data, here + 14, 8)) + np.int64(get(data, body + width * low, width))
+        owner[k] = np.int64(get_be(data, here + 14, 8)) + np.int64(get_be(data, body + width * low, width))
         body += width * count
         width = np.int64(data[here + 4])
-        reading[k] = np.int64(get(data, here + 22, 8)) + np.int64(get(data, body + width * low, width))
+        reading[k] = np.int64(get_be(data, here + 22, 8)) + np.int64(get_be(data, body + width * low, width))
     return 0, 0
