@@ -11,18 +11,24 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from processor.engine.batch.columns import Columns
-
-if TYPE_CHECKING:
-    from processor.wire.decode import Decoder
 
 CHECKED = os.environ.get("SEQMARK_TEST_BUFFERS") == "1"
 """Whether it is looked at. Each read of a column costs a call then."""
 POISON = 0xAA
 """What bytes are overwritten with; in a column -0xAA, which is no offset, position or length either."""
 _COLUMNS = frozenset(each.name for each in fields(Columns))
+
+
+class PieceCounter(Protocol):
+    """A decoder, as columns know it."""
+
+    @property
+    def generation(self) -> int:
+        """The number of its newest piece."""
+        ...
 
 
 @dataclass(slots=True)
@@ -34,11 +40,11 @@ class CheckedColumns(Columns):
         generation: Of the piece: the number that the decoder gave it.
     """
 
-    decoder: Decoder
+    decoder: PieceCounter
     generation: int
 
     @classmethod
-    def of(cls, columns: Columns, decoder: Decoder, generation: int) -> CheckedColumns:
+    def of(cls, columns: Columns, decoder: PieceCounter, generation: int) -> CheckedColumns:
         """Return the same columns, checked."""
         values = {each.name: getattr(columns, each.name) for each in fields(Columns)}
         return cls(**values, decoder=decoder, generation=generation)
