@@ -64,7 +64,7 @@ def draw_flow(flow: Flow, name: str) -> str:
 def draw_series(
     what: str, starts_ms: Sequence[int], series: Sequence[tuple[str, NDArray[np.float64]]], name: str
 ) -> str:
-    """Return one aggregate's picture, a line a group.
+    """Return one aggregate's picture, one line per group.
 
     Args:
         what: The aggregate.
@@ -88,18 +88,14 @@ def draw_series(
         finite = [values[np.isfinite(values)] for _, values in series]
         if all((each >= 0).all() for each in finite):
             axes.set_ylim(bottom=0)
-        axes.set_ylabel(_plain(what))
-        axes.set_xlabel("start of the window (UTC)")
-        _tidy(axes)
-        if len(series) > 1 or series[0][0]:
-            _legend(axes)
+        _label(axes, what, "start of the window (UTC)", [label for label, _ in series])
         return _svg(figure, name)
 
 
 def draw_stack(
     what: str, edges_ms: Sequence[int], series: Sequence[tuple[str, NDArray[np.float64]]], name: str
 ) -> str:
-    """Return the picture of an aggregate whose groups add up: a step a window, a band a group.
+    """Return the picture of an aggregate whose groups add up: one step per window, one band per group.
 
     Args:
         what: The aggregate.
@@ -123,12 +119,16 @@ def draw_stack(
             )
             ground = ground + values
         axes.set_ylim(0, max(float(ground.max()), 1e-9) * 1.08)
-        axes.set_ylabel(_plain(what))
-        axes.set_xlabel("window (UTC)")
-        _tidy(axes)
-        if len(series) > 1 or series[0][0]:
-            _legend(axes)
+        _label(axes, what, "window (UTC)", [label for label, _ in series])
         return _svg(figure, name)
+
+
+def _label(axes: Any, what: str, along: str, labels: Sequence[str]) -> None:
+    axes.set_ylabel(_plain(what))
+    axes.set_xlabel(along)
+    _tidy(axes)
+    if len(labels) > 1 or labels[0]:
+        _legend(axes)
 
 
 def _above(axes: Any, at: Any, flow: Flow, hours: Sequence[int]) -> None:

@@ -21,7 +21,7 @@ from processor.engine.batch.fingerprints import equal_run
 from processor.verify.report import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator
+    from collections.abc import Collection, Hashable, Iterable, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
@@ -236,6 +236,14 @@ class Aligner(ABC):
             await self._fill(before + 64, wait=True)
             if len(self.found) == before:
                 return
+
+    def _why_surplus(self, offset: int, verdicts: Collection[str], already: str) -> tuple[bool, str]:
+        """Return whether a source record is near here, and why what names it is surplus."""
+        known = self.recent.at(offset)
+        if known is None:
+            return False, "there is no such record in the source here"
+        label = known.verdict.label
+        return True, already if label in verdicts else f"that record's verdict is {label}"
 
     def _place(self) -> str:
         """Return where the next record of the topic stands, for people."""

@@ -124,12 +124,7 @@ class QuarantineCheck(Aligner):
         if not isinstance(found.key, int):
             self.report.add(Rule.QUARANTINE_FORGED, found.offset, f"{here}: {found.content.problem}")
             return
-        known = self.recent.at(found.key)
-        why = "there is no such record in the source here"
-        if known is not None:
-            why = f"that record's verdict is {known.verdict.label}"
-            if known.verdict.label == "quarantine":
-                why = "that record stands there already"
+        known, why = self._why_surplus(found.key, {"quarantine"}, "that record stands there already")
         detail = f"the record at {here} says it is source offset {found.key}: {why}"
         self.report.add(Rule.QUARANTINE_FORGED, found.key if known else found.offset, detail)
 

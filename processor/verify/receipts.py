@@ -177,13 +177,8 @@ class ReceiptCheck(Aligner):
             detail = f"{here} is no receipt: {found.content.problem or 'it names no offset'}"
             self.report.add(Rule.RECEIPT_FORGED, found.offset, detail)
             return
-        known = self.recent.at(found.key)
-        if known is None:
-            why = "there is no such record in the source here"
-        elif known.verdict.label in {"duplicate", "late"}:
-            why = "that record has its receipt already"
-        else:
-            why = f"that record's verdict is {known.verdict.label}"
+        already = "that record has its receipt already"
+        known, why = self._why_surplus(found.key, {"duplicate", "late"}, already)
         detail = f"the receipt at {here} is for source offset {found.key}: {why}"
         self.report.add(Rule.RECEIPT_FORGED, found.key if known else found.offset, detail)
 
