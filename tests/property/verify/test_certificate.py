@@ -1,4 +1,4 @@
-"""Is every change of any output found, and is what nobody changed proved, whatever the pieces?"""
+"""Every change of any output is found, and what nobody changed is proved, whatever the pieces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is what a worker did proved from what its commits say of the clock, whatever the worker's clock did?"""
+"""What a worker did is proved from what its commits say of the clock, whatever its clock did."""
 
 from __future__ import annotations
 

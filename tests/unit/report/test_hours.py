@@ -1,4 +1,4 @@
-"""Are records counted in the right hour, whatever their time is, and does the sum hold?"""
+"""Records are counted in the right hour, whatever their time is, and the sum holds."""
 
 from __future__ import annotations
 

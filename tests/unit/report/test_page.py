@@ -1,4 +1,4 @@
-"""Does the page hold what was counted, need nothing else, and let nothing of the data become markup?"""
+"""The page holds what was counted, needs nothing else, and lets nothing of the data become markup."""
 
 from __future__ import annotations
 

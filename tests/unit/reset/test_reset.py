@@ -1,4 +1,4 @@
-"""What does a reset do to a partition, what is a time, and who reads a topic? All that needs no broker."""
+"""What a reset decides, reads and replays, with no broker; the options that say where to; who reads a topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the comparison find what is wrong in mode insert-id, and only that, wherever pieces end?"""
+"""The comparison finds what is wrong in mode insert-id, and only that, wherever pieces end."""
 
 from __future__ import annotations
 

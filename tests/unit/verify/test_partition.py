@@ -1,4 +1,4 @@
-"""Does the comparison find what is wrong, and only that, wherever pieces end and whatever comes?"""
+"""The comparison finds what is wrong, and only that, wherever pieces end and whatever comes."""
 
 from __future__ import annotations
 

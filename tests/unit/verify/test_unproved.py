@@ -1,4 +1,4 @@
-"""Where the clock of the beginning is not known any more: what is proved all the same, and what is believed?"""
+"""Where the clock of the beginning is no longer known, receipts are trusted, and all else is proved."""
 
 from __future__ import annotations
 
