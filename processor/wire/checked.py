@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Any
+
+from typing_extensions import override
 
 from processor.engine.batch.columns import Columns
 
@@ -22,13 +24,31 @@ POISON = 0xAA
 _COLUMNS = frozenset(each.name for each in fields(Columns))
 
 
-class PieceCounter(Protocol):
-    """A decoder, as columns know it."""
+class Generations:
+    """The pieces of one decoder, counted.
 
-    @property
-    def generation(self) -> int:
-        """The number of its newest piece."""
-        ...
+    Args:
+        checked: Whether a piece that has passed cannot be read.
+
+    Attributes:
+        newest: Number of the newest piece; those before it have passed.
+    """
+
+    def __init__(self, *, checked: bool) -> None:
+        self._checked = checked
+        self.newest = 0
+
+    def pass_on(self, columns: Columns, rows: int, used: int) -> None:
+        """Let the newest piece pass, of so many rows and bytes: its columns are about to be written into."""
+        self.newest += 1
+        if self._checked:
+            for name in _COLUMNS - {"data"}:
+                getattr(columns, name)[:rows] = -POISON
+            columns.data[:used] = POISON
+
+    def current(self, columns: Columns) -> Columns:
+        """Return the columns of the newest piece."""
+        return CheckedColumns.of(columns, self, self.newest) if self._checked else columns
 
 
 @dataclass(slots=True)
@@ -36,32 +56,25 @@ class CheckedColumns(Columns):
     """Columns that cannot be read once their piece has passed; what is made of them cannot either.
 
     Attributes:
-        decoder: Whose buffers they lie in.
-        generation: Of the piece: the number that the decoder gave it.
+        generation: The number of their piece.
     """
 
-    decoder: PieceCounter
+    generations: Generations
     generation: int
 
     @classmethod
-    def of(cls, columns: Columns, decoder: PieceCounter, generation: int) -> CheckedColumns:
+    def of(cls, columns: Columns, generations: Generations, generation: int) -> CheckedColumns:
         """Return the same columns, checked."""
-        values = {each.name: getattr(columns, each.name) for each in fields(Columns)}
-        return cls(**values, decoder=decoder, generation=generation)
+        values = {name: getattr(columns, name) for name in _COLUMNS}
+        return cls(**values, generations=generations, generation=generation)
 
     def __getattribute__(self, name: str) -> Any:
         read = object.__getattribute__
         if name in _COLUMNS:
-            now, mine = read(self, "decoder").generation, read(self, "generation")
-            assert now == mine, f"piece {mine} has passed: its decoder is at piece {now}"  # noqa: S101 - in tests
+            newest, mine = read(self, "generations").newest, read(self, "generation")
+            assert newest == mine, f"piece {mine} has passed: its decoder is at piece {newest}"  # noqa: S101 - in tests
         return read(self, name)
 
+    @override
     def rows(self, start: int, stop: int) -> CheckedColumns:
-        """Return a view of rows ``start`` to ``stop``."""
-        return CheckedColumns.of(Columns.rows(self, start, stop), self.decoder, self.generation)
-
-
-def poison(columns: Columns) -> None:
-    """Overwrite all columns, but not the bytes that they point into."""
-    for name in _COLUMNS - {"data"}:
-        getattr(columns, name)[...] = -POISON
+        return CheckedColumns.of(Columns.rows(self, start, stop), self.generations, self.generation)

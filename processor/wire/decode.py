@@ -31,7 +31,7 @@ from processor.engine.batch.scan import Malformed, cut_records, scan_spans, walk
 from processor.engine.batch.small import open_small
 from processor.engine.repartition import MORE_BYTES
 from processor.wire.batch_run import BatchRun, LongBatchError, forwardable, is_gzip
-from processor.wire.checked import CHECKED, POISON, CheckedColumns, poison
+from processor.wire.checked import CHECKED, Generations
 from processor.wire.codec import CodecError
 
 if TYPE_CHECKING:
@@ -122,16 +122,12 @@ class Decoder:
     One buffer of 64 MiB (and a little, for what routing adds, and so that "too large" is told from "just fits")
     serves all partitions of a worker: memory is only touched as far as batches reach.
 
-    Attributes:
-        generation: Number of the newest piece; those before it have passed.
-
     Args:
         checked: Whether a piece that has passed cannot be read.
     """
 
     def __init__(self, *, checked: bool = CHECKED) -> None:
-        self._checked = checked
-        self.generation = 0
+        self._generations = Generations(checked=checked)
         self._scratch = np.empty(MAX_INFLATED_BYTES + ROUTED_BYTES + 1, np.uint8)
         self._table = np.empty((0, BATCH_COLUMNS), np.int64)
         self._looked = self._table
@@ -216,7 +212,8 @@ class Decoder:
         None: the first one may be a long one, and ``long`` is not set.
         """
         raw, table = run.raw, run.table
-        self._pass_on(self._columns.rows(0, self._rows))
+        self._generations.pass_on(self._columns, self._rows, self._used)
+        self._used = self._rows = 0
         rows = used = filled = opened = 0
         spans = np.empty((len(table) - start, 3), np.int64)
         at = start
@@ -303,33 +300,20 @@ class Decoder:
                 raise self._malformed(position, run, at, space, size)
             last = int(columns.offset[rows - 1]) if rows else last
         for part in range(parts):
-            self._pass_on(columns)
+            self._generations.pass_on(columns, PIECE_ROWS, 0)
             rows = read(part)
             after = (
                 _after(batch) if part == parts - 1 else int(columns.offset[rows - 1]) + 1 if rows else position
             )
             if rows or part == parts - 1:
                 yield Piece(
-                    self._current(columns.rows(0, rows)),
+                    self._generations.current(columns.rows(0, rows)),
                     run.raw,
                     batch[None] if rows else run.table[:0],
                     np.array([0, rows] if rows else [0]),
                     np.zeros(1 if rows else 0, np.bool_),
                     max(after, position),
                 )
-
-    def _pass_on(self, columns: Columns) -> None:
-        """Let the newest piece pass: ``columns``, as far as they go, are about to be written into."""
-        self.generation += 1
-        if not self._checked:
-            return
-        poison(columns)
-        self._scratch[: self._used] = POISON
-        self._used = 0
-
-    def _current(self, columns: Columns) -> Columns:
-        """Return the columns of the piece that is opened now."""
-        return CheckedColumns.of(columns, self, self.generation) if self._checked else columns
 
     def _malformed(
         self, position: int, run: BatchRun, at: int, space: NDArray[np.uint8], size: int
@@ -363,7 +347,7 @@ class Decoder:
             next_offset = int(table[index, BASE_OFFSET])
         found = table[opened[:kept]]
         piece = Piece(
-            self._current(columns.rows(0, int(first_row[kept]))),
+            self._generations.current(columns.rows(0, int(first_row[kept]))),
             run.raw,
             found,
             first_row[: kept + 1],
