@@ -223,8 +223,8 @@ def _require_scopes(settings: Settings, index: int, scopes: int | None) -> None:
     dedup, key = settings.pipelines[index].dedup, f"pipelines.{index}.dedup"
     if scopes is None:
         return
-    wrong = 'mode is "insert-id"' if dedup.mode == "insert-id" else 'scope is "partition"'
-    if dedup.mode == "insert-id" or dedup.scope == "partition":
+    wrong = f'mode is "{dedup.mode}"' if dedup.mode != "watermark" else 'scope is "partition"'
+    if dedup.mode != "watermark" or dedup.scope == "partition":
         raise ConfigError([Problem("--scopes", f"is for a pipeline with scopes; {key}.{wrong}")])
 
 
