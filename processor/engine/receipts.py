@@ -128,6 +128,11 @@ def id_text(place: bytes, owner: bytes, partition_bits: int = 0) -> ReceiptText:
 class ReceiptGrounds(Protocol):
     """What the records of some columns were judged by, in terms of their receipts."""
 
+    @staticmethod
+    def text(place: bytes, owner: bytes, partition_bits: int) -> ReceiptText:
+        """Return the receipts that `kinds` and `numbers` are of; the arguments are those of `id_text`."""
+        ...
+
     def kinds(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Return uint8[k], the kinds of the receipts of some rows."""
         ...
@@ -155,6 +160,12 @@ class Grounds(NamedTuple):
     sequence: NDArray[np.int64]
     watermark: NDArray[np.int64]
     epoch: NDArray[np.int64] | None = None
+
+    @staticmethod
+    def text(place: bytes, owner: bytes, partition_bits: int) -> ReceiptText:
+        """Return `watermark_text`: nobody owns a sequence, and no route is by one."""
+        del owner, partition_bits
+        return watermark_text(place)
 
     def kinds(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Return uint8[k], see `watermark_text`."""
@@ -191,6 +202,11 @@ class IdGrounds(NamedTuple):
     ids: Ids
     owner: NDArray[np.int64]
     expires_ms: NDArray[np.int64]
+
+    @staticmethod
+    def text(place: bytes, owner: bytes, partition_bits: int) -> ReceiptText:
+        """Return `id_text`."""
+        return id_text(place, owner, partition_bits)
 
     def kinds(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Return uint8[k], see `id_text`."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.extract.ids import Ids
+    from processor.engine.receipts import ReceiptGrounds
 
 
 @dataclass(slots=True)
@@ -113,7 +114,7 @@ class Judgement(ABC):
     verdict: NDArray[np.uint8]
 
     @abstractmethod
-    def grounds(self) -> Grounds | IdGrounds:
+    def grounds(self) -> ReceiptGrounds:
         """Return what receipts say."""
 
 

@@ -21,6 +21,7 @@ from processor.engine.extract.ids import HeaderPart, IdExtractor, KeyPart, Value
 from processor.engine.ids import clock
 from processor.engine.ids.block import IdRows, encode, ids_within
 from processor.engine.ids.recorded_clock import NOT_KNOWN, WorkerClock
+from processor.engine.receipts import IdGrounds
 from processor.engine.verdict import Verdict
 from processor.errors import RebuildError, StopError
 from processor.judges.evidence import IdEvidence, InsertIdJudgement
@@ -78,6 +79,7 @@ class IdJudge(Judge[IdEvidence]):
         recorded: Reads the partition's clock in place of a worker, where records are judged again.
     """
 
+    grounds = IdGrounds
     piece_bytes = ID_PIECE_BYTES
 
     def __init__(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple
 
 from typing_extensions import TypeVar
 
+from processor.engine.receipts import Grounds
 from processor.judges.evidence import Evidence, Judgement
 from processor.state.state_log import NO_BULK, StateLog
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from processor.engine.batch.columns import Columns
+    from processor.engine.receipts import ReceiptGrounds
     from processor.state.table import Table
     from processor.wire.encode import EncodedBatch
 
@@ -46,9 +48,11 @@ class Judge(ABC, Generic[E]):
     """Judges the records of one source partition, in offset order.
 
     Attributes:
+        grounds: Of its judgements.
         piece_bytes: So many inflated bytes of records are judged at a time; None: as many as the decoder opens.
     """
 
+    grounds: ClassVar[type[ReceiptGrounds]] = Grounds
     piece_bytes: ClassVar[int | None] = None
 
     @property

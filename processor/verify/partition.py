@@ -23,14 +23,14 @@ from processor.verify.report import Rule
 from processor.verify.sink import SinkCheck
 from processor.verify.unproved import ROWS, TrustedReceipts
 from processor.wire.quarantine import mark_named
-from processor.wire.receipts import id_receipt_text, receipt_text
+from processor.wire.receipts import receipt_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
     from processor.engine.ids.recorded_clock import PartitionClock
-    from processor.engine.receipts import Grounds, IdGrounds
+    from processor.engine.receipts import ReceiptGrounds
     from processor.judges.evidence import IdEvidence, Judgement
     from processor.judges.judge import Judge
     from processor.verify.align import Aligner
@@ -100,8 +100,7 @@ class PartitionCheck:
         self._quarantine: QuarantineCheck | None = None
         self._all: list[Aligner] = [self._sink]
         if outputs.duplicates is not None:
-            make_text = receipt_text if clocked is None else id_receipt_text
-            text = make_text(pipeline.name, pipeline.source, report.partition)
+            text = receipt_text(self._judge.grounds, pipeline.name, pipeline.source, report.partition)
             self._receipts = ReceiptCheck(
                 Cursor(outputs.duplicates),
                 report,
@@ -165,7 +164,7 @@ class PartitionCheck:
             self._unproved = None
         return judged
 
-    async def _dropped(self, columns: Columns, judged: Judgement, grounds: Grounds | IdGrounds) -> None:
+    async def _dropped(self, columns: Columns, judged: Judgement, grounds: ReceiptGrounds) -> None:
         rows = np.flatnonzero((judged.verdict == Verdict.DUPLICATE) | (judged.verdict == Verdict.LATE))
         if self._receipts is None:
             self._report.duplicates += rows.size

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
-    from processor.engine.receipts import Grounds, IdGrounds, ReceiptText
+    from processor.engine.receipts import ReceiptGrounds, ReceiptText
     from processor.verify.cursor import Cursor
     from processor.verify.recent import RecentRecords
     from processor.verify.report import VerifyReport
@@ -80,7 +80,7 @@ class ReceiptCheck(Aligner):
         self._begins_late = begins_late
         self._out = np.empty(0, np.uint8)
 
-    async def expect(self, columns: Columns, rows: NDArray[np.int64], grounds: Grounds | IdGrounds) -> None:
+    async def expect(self, columns: Columns, rows: NDArray[np.int64], grounds: ReceiptGrounds) -> None:
         """Compare the receipts of the dropped ``rows`` with what comes next.
 
         Args:
@@ -121,7 +121,7 @@ class ReceiptCheck(Aligner):
         self._begins_late = skipped == rows.size
         return rows[skipped:], made.rows(skipped, len(made))
 
-    def _receipts(self, columns: Columns, rows: NDArray[np.int64], grounds: Grounds | IdGrounds) -> Columns:
+    def _receipts(self, columns: Columns, rows: NDArray[np.int64], grounds: ReceiptGrounds) -> Columns:
         """Return the expected receipts as columns; good until the next call."""
         receipts = receipts_of(self._text, columns, rows, grounds)
         most = int(receipts.most_bytes().sum())

@@ -1,6 +1,6 @@
 """Writes receipts of dropped records as batches.
 
-One receipt a dropped record, in the duplicates topic's partition of the same number and in the transaction
+One receipt per dropped record, in the duplicates topic's partition of the same number and in the transaction
 that drops it. The kernel writes the records; here they are cut into batches. They are compressed with LZ4
 whatever the source's codec is: a receipt repeats most of the one before it, and takes a tenth of its size then.
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from processor.engine.extract.ids import MOST_PART_BYTES
-from processor.engine.receipts import IdGrounds, Receipts, id_text, watermark_text
+from processor.engine.receipts import Receipts
 from processor.engine.repartition import PARTITION_BITS
 from processor.wire.codec import Codec
 from processor.wire.encode import packed
@@ -39,18 +39,13 @@ ANYWHERE = -1
 """In place of a partition's number: offsets are places (`processor.engine.repartition`), which say it."""
 
 
-def receipt_text(pipeline: str, topic: str, partition: int) -> ReceiptText:
-    """Return the constant parts of the receipts of a source partition."""
-    return watermark_text(orjson.dumps({"pipeline": pipeline, "topic": topic, "partition": partition}))
-
-
-def id_receipt_text(pipeline: str, topic: str, partition: int) -> ReceiptText:
-    """Return the constant parts of the receipts of a source partition, in mode insert-id; see `ANYWHERE`."""
-    if partition == ANYWHERE:
-        named = {"topic": topic}
-        return id_text(orjson.dumps({"pipeline": pipeline, **named}), orjson.dumps(named), PARTITION_BITS)
-    place = {"topic": topic, "partition": partition}
-    return id_text(orjson.dumps({"pipeline": pipeline, **place}), orjson.dumps(place))
+def receipt_text(grounds: type[ReceiptGrounds], pipeline: str, topic: str, partition: int) -> ReceiptText:
+    """Return the constant parts of the receipts of a source partition; see `ANYWHERE`."""
+    named: dict[str, str | int] = {"topic": topic}
+    bits = PARTITION_BITS
+    if partition != ANYWHERE:
+        named, bits = {"topic": topic, "partition": partition}, 0
+    return grounds.text(orjson.dumps({"pipeline": pipeline, **named}), orjson.dumps(named), bits)
 
 
 def receipt_prefix(pipeline: str, topic: str) -> bytes:
@@ -118,11 +113,10 @@ class ReceiptEncoder:
             out += fit(some.rows, limit_bytes, partial(self._batch, some), smaller)
         return out
 
-    def _text(self, mode: type, partition: int) -> ReceiptText:
+    def _text(self, mode: type[ReceiptGrounds], partition: int) -> ReceiptText:
         name = mode, partition
         if name not in self._texts:
-            make = id_receipt_text if mode is IdGrounds else receipt_text
-            self._texts[name] = make(self._pipeline, self._topic, partition)
+            self._texts[name] = receipt_text(mode, self._pipeline, self._topic, partition)
         return self._texts[name]
 
     def _smaller(self, receipts: Receipts, grounds: ReceiptGrounds, index: int) -> Iterator[EncodedBatch]:
