@@ -63,7 +63,8 @@ class Finding(NamedTuple):
 
 # Kinds of judge: configuration of a mode, judge, evidence, grounds, and the log that keeps a state.
 _KINDS = re.compile(
-    r"\w*(Dedup|Grounds|Evidence|Judge|Judgement|Log|ReceiptText)|(Insert|Bloom)Ids|(Partition|Scoped)Watermark"
+    r"\w*(Dedup|Grounds|Evidence|Judge|Judgement|Log|Mode|ReceiptText)"
+    r"|(Insert|Bloom|Exact)Ids|(Partition|Scoped)Watermark"
 )
 
 
