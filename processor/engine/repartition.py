@@ -1,9 +1,9 @@
 """Sends equal ids to one partition; records carry where they came from.
 
 A partition is told by the id's keyed hash (`processor.engine.extract.ids`), its first word modulo the number of
-partitions. The key is `ROUTE_KEY`, the same for all partitions of the source, at all times: equal ids must meet
-whoever routes them. It is no secret and need not be one: who chooses ids can fill one partition, as with any
-partitioner, and no more, for ids are told apart by another hash, whose key is secret.
+partitions. The key is `ROUTE_KEY`, the same for all partitions of the source, at all times: equal ids must go
+to one partition whoever routes them. It is no secret and need not be one: who chooses ids can fill one
+partition, as with any partitioner, and no more, for ids are told apart by another hash, whose key is secret.
 
 On its way a record has one more header, behind its own::
 

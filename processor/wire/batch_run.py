@@ -168,7 +168,7 @@ def is_abort_marker(raw: NDArray[np.uint8], batch: NDArray[np.int64]) -> bool:
     A control record's key is version int16, type int16 (0 abort, 1 commit); the record before it is
     length, attributes and two deltas, all of one byte in a marker, then the key's length.
     """
-    # A copy, because a kernel is compiled anew for read-only bytes.
+    # A copy, because a kernel is compiled again for read-only bytes.
     body = raw[int(batch[START]) + HEADER_BYTES : int(batch[START] + batch[SIZE])].copy()
     columns = Columns.empty(1, body)
     if batch[COUNT] != 1 or scan(body, 0, int(body.size), batch, 0, columns.table)[0]:

@@ -31,7 +31,7 @@ GZIP_LEVEL = 6
 ZSTD_LEVEL = 3
 """The default of zstd and of the Java client."""
 ZSTD_HARDEST_LEVEL = 19
-"""The highest one that keeps to the memory of the others, some 100 MB; those above gain little."""
+"""The highest one that keeps to the memory of the others, about 100 MB; those above gain little."""
 ZSTD_HARD_LEVEL = 9
 HARDEST_BYTES = 8 * 1024 * 1024
 """Of more than this level 9 has to do: the hardest one makes 1 MB a second of text, and a transaction's time is

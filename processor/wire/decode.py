@@ -44,12 +44,12 @@ MAX_INFLATED_BYTES = 64 * 1024 * 1024
 ROUTED_BYTES = MORE_BYTES
 """What a batch of one record may have more once it is routed; those of several are far smaller."""
 PIECE_BYTES = 4 * 1024 * 1024
-"""A piece is closed once it holds this much: about 25,000 records of 150 B, some 25 ms of work, so that the
+"""A piece is closed once it holds this much: about 25,000 records of 150 B, about 25 ms of work, so that the
 event loop answers heartbeats and health checks in between."""
 PIECE_ROWS = 16 * 1024
 """The same of records, however small: each takes up to 8 µs, where a page has to be read for it."""
 PIECE_BATCHES = 1024
-"""The same of batches that no kernel opens: each takes some 50 µs."""
+"""The same of batches that no kernel opens: each takes about 50 µs."""
 LONG_BYTES = 4 * 1024 * 1024
 """A batch that inflates to more is opened and judged apart from the event loop."""
 GZIP_BYTES = 1024 * 1024

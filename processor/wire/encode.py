@@ -46,9 +46,9 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CRC_FROM = 21
 
 FORWARD_BYTES = 16 * 1024
-"""Whole batches from this size on are forwarded even between re-encoded ones. A batch costs some 100 µs
-on its way (requests, acknowledgement, the broker's work), re-encoding some 0.4 µs a record: at 150 B a
-record the two meet near 250 records, 16 KiB compressed."""
+"""Whole batches from this size on are forwarded even between re-encoded ones. A batch costs about 100 µs
+on its way (requests, acknowledgement, the broker's work), re-encoding about 0.4 µs per record: at 150 B per
+record the two are equal near 250 records, 16 KiB compressed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ def source_offset(position: bytes | None, source: str) -> int | None:
 def called(columns: Columns, fault: Fault, source: str) -> list[tuple[int, int]]:
     """Return source offset and timestamp (ms) of those records of a quarantine that have a code.
 
-    A source that was made anew has other records under the same offsets: timestamps tell them apart.
+    A source that was made again has other records under the same offsets: timestamps tell them apart.
 
     Args:
         columns: Of the quarantine.

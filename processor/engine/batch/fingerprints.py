@@ -91,7 +91,7 @@ def fingerprints(columns: Columns, start: int, stop: int, secret: NDArray[np.uin
         columns: The records.
         start: The first row.
         stop: The row after the last.
-        secret: uint64[2, 2], random: who does not know it cannot make records that meet.
+        secret: uint64[2, 2], random: who does not know it cannot make records that collide.
     """
     out = np.empty((stop - start, FINGERPRINT_WORDS), np.uint64)
     rows = columns.rows(start, stop)

@@ -1,6 +1,6 @@
 """Lays out blocks and pages of ids; the kernels that write and read them.
 
-A block is what one commit adds to the changelog, at most 24 bytes an id. It is a head and pages, and each page
+A block is what one commit adds to the changelog, at most 24 bytes per id. It is a head and pages, and each page
 is whole by itself: the local state keeps pages, so that looking one id up reads 4 KB. All integers are
 big-endian::
 
@@ -8,7 +8,7 @@ big-endian::
 
     page  | version u8 = 1 | ids u16 | width of owners u8 | of readings u8 | of supersedes u8
           | first number u64 | base of owners i64 | base of readings i64 | crc u32
-          | hash 16 B an id | owner - base, each of its width | reading - base, likewise
+          | hash 16 B per id | owner - base, each of its width | reading - base, likewise
           | number - supersedes, likewise; 0: it supersedes none |
 
 An id's number is its page's first number plus its place in it. ``owner`` is the source offset of the record

@@ -10,9 +10,9 @@ One arena of int64 words holds the scopes one after the other, as they came, and
           HEAD + ceil(size / 8)
 
 A hash table of uint64 slots (open addressing, linear probing, at most 70 % full) finds them: the upper 32
-bits are of the scope's keyed hash (SipHash: keys that meet cannot be chosen), the lower 32 the word where it
-stands, plus one; 0 is an empty slot. A scope is found by its bytes, the hash only says where to look. 16-byte
-scopes take 32 bytes here and 11 to 23 in the slots.
+bits are of the scope's keyed hash (SipHash: nobody can choose keys that collide), the lower 32 the word where
+it stands, plus one; 0 is an empty slot. A scope is found by its bytes, the hash only says where to look.
+16-byte scopes take 32 bytes here and 11 to 23 in the slots.
 
 Growing never stops the stream for long: the arena is moved by the kernel's page tables (realloc), and when
 the slots are full a table of twice the size is begun, into which every record moves a few of the old slots.

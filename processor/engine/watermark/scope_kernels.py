@@ -1,7 +1,7 @@
 """Judges sequences in many scopes (mode ``watermark``), and notes which scopes have changed.
 
 The rules of the contract, a scope being a key, a header's value or the whole partition: the first record of a
-scope passes; a higher epoch starts the scope anew, a lower one is late; then a sequence above the watermark
+scope passes; a higher epoch starts the scope again, a lower one is late; then a sequence above the watermark
 passes, an equal one is a duplicate, and of the W numbers below those seen are duplicates and the others pass;
 what is lower still is late. A record that cannot be judged changes nothing.
 

@@ -88,10 +88,10 @@ class ScopeTable:
     """The scopes of one partition.
 
     Args:
-        seed: 16 bytes for the hash; secret and new in each process, so that nobody can choose keys that meet.
+        seed: 16 bytes for the hash; secret, new in each process: nobody can choose keys that collide.
         epoch: Whether scopes have one.
         window: Numbers below the watermark that are remembered one by one.
-        hash_bits: For tests: with 0 all scopes meet.
+        hash_bits: For tests: with 0 all scopes collide.
     """
 
     def __init__(self, seed: bytes, *, epoch: bool, window: int, hash_bits: int = 32) -> None:

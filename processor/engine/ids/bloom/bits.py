@@ -1,10 +1,10 @@
 """Places the bits of ids in a Bloom filter, and judges by what the filters say.
 
 A Bloom filter (Bloom, 1970) of m bits, as words of 64: an id sets k of them, and is said to be in it if all k
-are set. The classic form: for one in 10^10 it takes 48 bits an id, one whose bits of an id lie in one cache
+are set. The classic form: for one in 10^10 it takes 48 bits per id, one whose bits of an id lie in one cache
 line 100, for some lines get many ids. The k positions are independent of each other: each comes from 64 bits
-that are mixed anew from the id's 128 (the finaliser of SplitMix64, Steele and others, 2014). Two hashes and
-their multiples, as is often done, would not do: two ids of which both meet modulo m are one to the filter,
+that are mixed again from the id's 128 (the finaliser of SplitMix64, Steele and others, 2014). Two hashes and
+their multiples, as is often done, would not do: two ids of which both collide modulo m are one to the filter,
 which is so for n / m^2 of all new ids, and about as often for those that nearly do: at 20 million ids and 10^9
 bits a fifth of the rate that one filter of 1e-9 is allowed, and for small filters a thousand times all of it.
 
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from processor.engine.ids.bloom.memtable import find_slot
 from processor.engine.jit import Int, inlined, kernel
 
 if TYPE_CHECKING:
@@ -195,8 +196,8 @@ def finish(
         found: bool[n], with ``confirm``: whether the id is remembered.
         owners: int64[n], with ``confirm``: the offset of the record that passed, where found.
         readings: int64[n], with ``confirm``: the clock when it was last remembered, where found.
-        slots: int64[2^s], a hash table of the staged ids, at most half full: place plus one, 0 empty.
-        staged: uint64[m, 2], written: hashes of the staged ids, in the order in which they were.
+        slots: Of the staged ids, see `processor.engine.ids.bloom.memtable.HashedIds`.
+        staged: uint64[m, 2], their hashes, written.
         info: int64[m, 2], written: owner, reading, and 1 where the reading's bucket lacks it.
         count: How many are staged already.
         verdict: uint8[n], written.
@@ -206,20 +207,12 @@ def finish(
     Returns:
         How many are staged now.
     """
-    mask = slots.size - 1
     for row in range(hashes.shape[0]):
         if skip[row]:
             continue
         first, second = hashes[row, 0], hashes[row, 1]
         now = reading[row]
-        at = np.int64(first & np.uint64(mask))
-        place = np.int64(-1)
-        while slots[at] != 0:
-            other = slots[at] - 1
-            if staged[other, 0] == first and staged[other, 1] == second:
-                place = other
-                break
-            at = (at + 1) & mask
+        at, place = find_slot(slots, staged, first, second)
         known = False
         whose = np.int64(-1)
         when = np.int64(0)
@@ -253,14 +246,3 @@ def finish(
         if known and confirm:
             owner[row], expires[row] = whose, when + window
     return count
-
-
-@kernel
-def reindex(staged: NDArray[np.uint64], count: Int, slots: NDArray[np.int64]) -> None:
-    """Put the first ``count`` staged ids, all different, into an empty hash table, as `finish` reads it."""
-    mask = slots.size - 1
-    for place in range(count):
-        at = np.int64(staged[place, 0] & np.uint64(mask))
-        while slots[at] != 0:
-            at = (at + 1) & mask
-        slots[at] = place + 1

@@ -1,6 +1,6 @@
 """Finds the run of a bucket, and the page of it, that may have an id.
 
-Of all runs of one bucket there are in memory the filters, 1.26 B an id, and of each page the fence
+Of all runs of one bucket there are in memory the filters, 1.26 B per id, and of each page the fence
 (`processor.engine.ids.bloom.sorted_run`), one behind the other, so that one call asks all of them. A bucket of
 20 million ids has 76 runs: a call each would cost more than what is asked.
 

@@ -1,11 +1,11 @@
 """Writes sorted runs of ids as pages; one read finds an id again.
 
-A run is some 100,000 ids of one bucket in the order of their hashes, on pages as those of blocks are
+A run is about 100,000 ids of one bucket in the order of their hashes, on pages as those of blocks are
 (`processor.engine.ids.page`), each whole by itself. A page's number is ``run << 32 | place``: its run's
 number, and the place in the run of its first id; so a page that stands under another's key is refused.
 
 In memory (`processor.engine.ids.bloom.run_index`) there is of each page the first hash, its *fence*, 16 B; and
-of the run a Bloom filter of 10 bits an id. So a look-up of an id that is there reads the one page that has it,
+of the run a Bloom filter of 10 bits per id. So a look-up of an id that is there reads the one page that has it,
 and of one that is not none, but for one run in 128.
 
 Invariant: every byte of a page that is judged by has been checked, and every bound before it is read.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FALSE_RATE = 1 / 128
-"""Of a run's filter: seven bits of an id, 1.26 B. A hit asks on average half the runs of its bucket, some 40 of
+"""Of a run's filter: seven bits per id, 1.26 B. A hit asks half the runs of its bucket, about 40 of
 20 million ids: a third of a page that is read in vain."""
 PLACE_BITS = 32
 _NONE = -1

@@ -1,7 +1,7 @@
 """Judges ids by one Bloom filter per bucket of time, with a few bits per id.
 
 A `BloomWindow` has one filter per bucket of the partition's time, and drops it whole when all of its bucket is
-outside the window. A window of W buckets meets W + 1 of them: the present one is partial, and so is the oldest.
+outside the window. A window of W buckets lies in W + 1 of them: the present one and the oldest are partial.
 
 **How the promised rate is divided.** A new id is taken for an old one if any live filter says so, so the
 promise P for a look-up over the whole window is shared among all filters that can be live:
@@ -13,7 +13,7 @@ promise P for a look-up over the whole window is shared among all filters that c
 A filter is full at the ids that it is sized for, and then one more is begun: the first further one for a
 quarter of the expected ids, each next one for twice as many as the one before. With n ids and a rate p a filter
 has k = log2(1/p) bits of an id, m = n k / -ln(1 - p^(1/k)) = n ln(1/p) / (ln 2)^2 in all. For P = 1e-9 and
-eight live filters p = 9.4e-11: 48.1 bits, 6.01 bytes an id, of which the division takes 0.6.
+eight live filters p = 9.4e-11: 48.1 bits, 6.01 bytes per id, of which the division takes 0.6.
 
 An id of the open transaction is in no filter yet, for a bit cannot be taken back: it is kept beside, as it is,
 until `commit`. With ``confirm`` somebody looks hits up, and the verdict is exact; without it a hit is a
@@ -33,6 +33,7 @@ import numpy as np
 
 from processor.engine.ids.bloom import bits as bloom_bits
 from processor.engine.ids.bloom.filter import Filter, mixed_bits
+from processor.engine.ids.bloom.memtable import HashedIds
 from processor.engine.ids.clock import NEVER
 from processor.engine.ids.judgement import IdJudgement
 
@@ -42,12 +43,11 @@ if TYPE_CHECKING:
     from processor.engine.extract.ids import Ids
 
 FIRST_SHARE = 0.75
-"""Of a bucket's rate, to its first filter: 0.6 bits an id more than all of it would need; a half would be
+"""Of a bucket's rate, to its first filter: 0.6 bits per id more than all of it would need; a half would be
 1.44."""
 FIRST_FURTHER = 4
 """The first further filter is for a quarter of the expected ids: being wrong by little costs little."""
 FEWEST_IDS = 64
-FIRST_SLOTS = 1024
 CLEANED = 262_144
 """Words of the next filter that are zeroed with each commit: 2 MiB, below 5 ms even as new memory."""
 
@@ -94,9 +94,6 @@ class BloomWindow:
         confirm: Whether hits are looked up.
     """
 
-    _count: int
-    """How many ids are staged."""
-
     def __init__(
         self,
         window_ms: int,
@@ -128,7 +125,7 @@ class BloomWindow:
     def size_bytes(self) -> int:
         """Bytes of all arrays."""
         sizes = [each.words.nbytes for each in self.filters]
-        return sum(sizes) + self._spare.nbytes + self._slots.nbytes + self._staged.nbytes + self._info.nbytes
+        return sum(sizes) + self._spare.nbytes + self._staged.size_bytes
 
     @property
     def ids(self) -> int:
@@ -138,7 +135,7 @@ class BloomWindow:
     @property
     def staged_count(self) -> int:
         """How many ids are staged."""
-        return self._count
+        return self._staged.count
 
     @property
     def rate(self) -> float:
@@ -201,7 +198,7 @@ class BloomWindow:
         known = BloomLookup(np.zeros(0, np.bool_), none, none) if found is None else found
         self.reserve(rows)
         with np.errstate(over="ignore"):
-            self._count = int(
+            self._staged.count = int(
                 bloom_bits.finish(
                     ids.hash,
                     (ids.fault != 0) | ids.unjudged,
@@ -215,10 +212,10 @@ class BloomWindow:
                     known.known,
                     known.owner,
                     known.reading_ms,
-                    self._slots,
-                    self._staged,
-                    self._info,
-                    self._count,
+                    self._staged.slots,
+                    self._staged.hash,
+                    self._staged.info,
+                    self._staged.count,
                     judged.verdict,
                     judged.owner,
                     judged.expires_ms,
@@ -230,13 +227,14 @@ class BloomWindow:
 
     def staged(self) -> StagedIds:
         """Return the ids that the next commit remembers."""
-        info = self._info[: self._count]
-        return StagedIds(self._staged[: self._count].copy(), info[:, 0].copy(), info[:, 1].copy())
+        count = self._staged.count
+        info = self._staged.info[:count]
+        return StagedIds(self._staged.hash[:count].copy(), info[:, 0].copy(), info[:, 1].copy())
 
     def commit(self, clock_ms: int) -> None:
         """Put the staged ids into their buckets' filters, and drop the buckets that are outside the window."""
-        lacking = np.flatnonzero(self._info[: self._count, 2])
-        self.restore(self._staged[lacking], self._info[lacking, 1], clock_ms)
+        lacking = np.flatnonzero(self._staged.info[: self._staged.count, 2])
+        self.restore(self._staged.hash[lacking], self._staged.info[lacking, 1], clock_ms)
         self._prepare()
         self._forget_staged()
 
@@ -313,8 +311,8 @@ class BloomWindow:
     def _prepare(self) -> None:
         """Do a share of what beginning the next bucket takes.
 
-        New memory costs a fault a page, and the first ids of a bucket touch them all: for 120 MB some 300 ms.
-        So while the window fills the next filter is touched ahead; later it is one that was dropped.
+        New memory costs a fault per page, and the first ids of a bucket touch all pages: for 120 MB about
+        300 ms. So while the window fills the next filter is touched ahead; later it is one that was dropped.
         """
         firsts = [each for each in self.filters if each.order == 0]
         if not self._spare.size and 0 < len(firsts) < self.most_live:
@@ -325,18 +323,8 @@ class BloomWindow:
     # ---------------------------------------------------------------- staged ids
 
     def _forget_staged(self) -> None:
-        self._count = 0
-        self._slots: NDArray[np.int64] = np.zeros(FIRST_SLOTS, np.int64)
-        self._staged: NDArray[np.uint64] = np.zeros((FIRST_SLOTS // 2, 2), np.uint64)
-        self._info: NDArray[np.int64] = np.zeros((FIRST_SLOTS // 2, 3), np.int64)
+        self._staged = HashedIds(columns=3)
 
     def reserve(self, rows: int) -> None:
-        """Make room for as many more staged ids; the table stays half empty."""
-        count = self._count + rows
-        if count <= self._staged.shape[0]:
-            return
-        size = 1 << (2 * count - 1).bit_length()
-        self._staged.resize((size // 2, 2), refcheck=False)
-        self._info.resize((size // 2, 3), refcheck=False)
-        self._slots = np.zeros(size, np.int64)
-        bloom_bits.reindex(self._staged, self._count, self._slots)
+        """Make room for as many more staged ids."""
+        self._staged.reserve(rows)

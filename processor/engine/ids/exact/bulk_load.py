@@ -64,7 +64,7 @@ WAITING = 1 << 18
 """Entries, 2 MB, that may wait, and one more for each `SHARE` ids that are in slots already."""
 SHARE = 4
 """What waits is bound to be given back, and a worker that had room for its ids has to have room to start again:
-2.3 bytes an id with the array's slack, a fifth of what its slot takes. Each time the table is a quarter larger
+2.3 bytes per id with the array's slack, a fifth of what its slot takes. Each time the table is a quarter larger
 than before, so that all of it is gone through some five times as often as in one go, in order."""
 
 

@@ -2,7 +2,7 @@
 
 Extendible hashing (Fagin and others, 1979) over one array. The directory says by the first bits of the hash in
 which segment an id lies; a segment is a small open-addressing table of lines of 8 slots, a cache line each,
-and when it is full it alone is split in two by the next bit of the hash. So growing costs some 30 us wherever
+and when it is full it alone is split in two by the next bit of the hash. So growing costs about 30 us wherever
 it happens, and nothing is ever moved but inside one segment. A slot is::
 
       63                36 35     32 31                 0
@@ -11,7 +11,7 @@ it happens, and nothing is ever moved but inside one segment. A slot is::
 
 An id's home line is told by the last bits of its hash's first word; where that is full it lies up to 15
 lines further, which the hops say. So a segment can be split without looking any hash up, and 28 + 10 bits
-tell ids apart: among 100 million ids 1 in 2,700 meets another one. That is no more than a hint: a hit is a
+tell ids apart: among 100 million ids 1 in 2,700 collides with another. That is no more than a hint: a hit is a
 *candidate*, whose 128 bits have to be compared.
 
 Numbers count the ids as they are remembered, so they are in the order of the clock, and an id is forgotten by
@@ -51,13 +51,13 @@ FULL = 0.8
 lookup reads 1.4 lines."""
 SPREAD = 0.1
 """Segments fill alike, so all would be full, and split, within one 50th of what they hold: 100 splits of 60 us
-a chunk at 30 million ids. Each has a bound of its own, up to this much lower, so that a fifth as many meet."""
+a chunk at 30 million ids. Each has a bound of its own, up to this much lower: a fifth as many coincide."""
 KEPT = 0.1
 """A segment that has this much less living ids than it may is not split but freed of dead ones: the 819 until
-it is looked at again make that 25 ns each. After a split it has 0.3 to 0.35: 27 B an id at most, where all
+it is looked at again make that 25 ns each. After a split it has 0.3 to 0.35: 27 B per id at most, where all
 hover there at once."""
 MERGED = 0.55
-"""Two halves that have no more than this together become one: 29 B an id before, 14.5 B after."""
+"""Two halves that have no more than this together become one: 29 B per id before, 14.5 B after."""
 
 LOW = np.uint64(0xFFFFFFFF)
 TAG_SHIFT = np.uint64(36)

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from processor.engine.jit import Int
 
 LINE_BITS = 10
-"""A segment of 1,024 lines is 64 KiB: split in some 30 us, and 50 million ids have 10,000 of them, whose
+"""A segment of 1,024 lines is 64 KiB: split in about 30 us, and 50 million ids have 10,000 of them, whose
 directory is in the second-level cache."""
 TAG_BITS = 28
 GROWTH = 32
@@ -83,7 +83,7 @@ class ExactIndex:
         window_ms: How long an id is remembered.
         refresh: Whether a duplicate renews its id.
         line_bits: Lines of a segment, as a power of two; fewer for tests.
-        tag_bits: First bits of the hash that are kept; fewer for tests: ids meet more often.
+        tag_bits: First bits of the hash that are kept; fewer for tests: ids collide more often.
     """
 
     def __init__(
@@ -251,7 +251,7 @@ class ExactIndex:
             pages: Where they stand now; None where nothing was staged.
             clock_ms: The partition's clock after the commit's last record.
             sweep: How many segments to free of expired ids; one a 2,000 records goes through all of them while
-                they are filled anew.
+                they are filled again.
 
         Raises:
             ValueError: Ids are staged, and no pages are given.

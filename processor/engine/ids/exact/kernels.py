@@ -294,7 +294,7 @@ def judge(
             continue
         if not known:
             whose = offset[row]
-        # Remembered anew: as it passes, or as it is renewed.
+        # Remembered: as it passes, or as it is renewed.
         if best >= begun:
             info[best - begun, OWNER] = whose
             info[best - begun, READING] = now
