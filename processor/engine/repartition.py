@@ -7,13 +7,13 @@ partition, as with any partitioner, and no more, for ids are told apart by anoth
 
 On its way a record has one more header, behind its own::
 
-    ... its own headers | name length 12 | "seqmark.from" | value length 8 | place i64, big-endian |
+    ... its own headers | name length 12 | "seqmark.from" | value length 8 | source ref i64, big-endian |
 
-    place    | offset in the source, 47 bits | source partition, 16 bits |
+    source ref    | offset in the source, 47 bits | source partition, 16 bits |
 
-All of it is 22 bytes, the last ones of the record, so it is found without looking at the others. A place is one
-number, so that owners of ids stay one number too. The partition stands below the offset: partitions that are
-filled alike have offsets that are close, and blocks of ids write differences (`processor.engine.ids.page`).
+All of it is 22 bytes, the last ones of the record, so it is found without looking at the others. A source ref
+is one number, so that owners of ids stay one number too. The partition stands below the offset: partitions that
+are filled alike have offsets that are close, and blocks of ids write differences (`processor.engine.ids.page`).
 
 Invariant: `take_off` leaves the record that `encode` was given, to the byte but for a header count that
 was written longer than it needs. Rows with a fault are routed nowhere.
@@ -54,8 +54,8 @@ _LENGTH_OF_NAME = 2 * len(HEADER_NAME)  # zigzag
 _LENGTH_OF_VALUE = 2 * 8
 
 
-def place_of(partition: int, offset: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return int64[n]: offsets of a source partition as places.
+def source_ref_of(partition: int, offset: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return int64[n]: offsets of a source partition as source refs.
 
     Raises:
         ValueError: The partition or an offset does not fit its bits.
@@ -67,9 +67,9 @@ def place_of(partition: int, offset: NDArray[np.int64]) -> NDArray[np.int64]:
     return (offset << PARTITION_BITS) | partition
 
 
-def partition_and_offset(place: int) -> tuple[int, int]:
-    """Return what a place says."""
-    return place & (MOST_PARTITIONS - 1), place >> PARTITION_BITS
+def partition_and_offset(source_ref: int) -> tuple[int, int]:
+    """Return what a source ref says."""
+    return source_ref & (MOST_PARTITIONS - 1), source_ref >> PARTITION_BITS
 
 
 def targets(ids: Ids, fault: NDArray[np.uint8], own: int, partitions: int) -> NDArray[np.int64]:
@@ -109,36 +109,36 @@ def share_out(
 def encode(
     columns: Columns,
     rows: NDArray[np.int64],
-    place: NDArray[np.int64],
+    source_ref: NDArray[np.int64],
     base_timestamp: int,
     out: NDArray[np.uint8],
 ) -> tuple[int, int]:
-    """Write records one after the other, each with its place as one more header.
+    """Write records one after the other, each with its source ref as one more header.
 
     Args:
         columns: The records.
         rows: int64[k], which, in order; at least one.
-        place: int64[n], of all records of ``columns``, see `place_of`.
+        source_ref: int64[n], of all records of ``columns``, see `source_ref_of`.
         base_timestamp: ms; what the batch header will say.
         out: uint8[m], m >= the sum of ``end - body`` + k * `MORE_BYTES`.
 
     Returns:
         Bytes written; the newest timestamp among them.
     """
-    used, newest = _encode(columns.data, columns.table, rows, place, np.int64(base_timestamp), out)
+    used, newest = _encode(columns.data, columns.table, rows, source_ref, np.int64(base_timestamp), out)
     return int(used), int(newest)
 
 
 def take_off(columns: Columns) -> tuple[NDArray[np.int64], int]:
-    """Take the header with the place off all records, in the columns and their bytes.
+    """Take the header with the source ref off all records, in the columns and their bytes.
 
     Returns:
-        int64[n], places; the first row that has no such header as its last (n: all have), from which on nothing
-        is changed.
+        int64[n], source refs; the first row that has no such header as its last (n: all have), from which on
+        nothing is changed.
     """
-    place = np.empty(len(columns), np.int64)
-    good = _take_off(columns.data, columns.table, place)
-    return place, int(good)
+    source_ref = np.empty(len(columns), np.int64)
+    good = _take_off(columns.data, columns.table, source_ref)
+    return source_ref, int(good)
 
 
 @kernel
@@ -184,7 +184,7 @@ def _encode(
     data: NDArray[np.uint8],
     table: RecordTable,
     rows: NDArray[np.int64],
-    place: NDArray[np.int64],
+    source_ref: NDArray[np.int64],
     base_timestamp: Int,
     out: NDArray[np.uint8],
 ) -> tuple[Int, Int]:
@@ -208,7 +208,7 @@ def _encode(
         out[at] = _LENGTH_OF_NAME
         at = put_bytes(out, at + 1, _NAME, 0, _NAME_BYTES)
         out[at] = _LENGTH_OF_VALUE
-        at = put_be(out, at + 1, place[row], 8)
+        at = put_be(out, at + 1, source_ref[row], 8)
     return at, newest
 
 
@@ -216,10 +216,10 @@ def _encode(
 def _take_off(
     data: NDArray[np.uint8],
     table: RecordTable,
-    place: NDArray[np.int64],
+    source_ref: NDArray[np.int64],
 ) -> Int:
     body, end, key, value, headers = table.body, table.end, table.key, table.value, table.headers
-    for row in range(place.size):
+    for row in range(source_ref.size):
         count, after = varint(data, headers[row], end[row], VARINT_BYTES)
         tail = end[row] - HEADER_BYTES
         if count < 1 or tail < after:
@@ -229,7 +229,7 @@ def _take_off(
             same &= data[tail + 1 + j] == _NAME[j]
         if not same:
             return row
-        place[row] = np.int64(be64(data, end[row] - 8))
+        source_ref[row] = np.int64(be64(data, end[row] - 8))
         end[row] = tail
         # One header less may be counted in a byte less: what stands before the count moves up to it.
         more = after - headers[row] - varint_bytes(count - 1)
@@ -241,4 +241,4 @@ def _take_off(
             value[row] += more
             headers[row] += more
         put_varint(data, headers[row], count - 1)
-    return place.size
+    return source_ref.size

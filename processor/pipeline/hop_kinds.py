@@ -183,7 +183,7 @@ class FirstHopKind(HopKind):
         count, limit = topics.internal_partitions, topics.internal_limit_bytes
         target = repartition.targets(cast("IdEvidence", evidence).ids, evidence.fault, number, count)
         try:
-            source_ref = repartition.place_of(number, piece.columns.offset)
+            source_ref = repartition.source_ref_of(number, piece.columns.offset)
             return self._encoder.encode(piece, target, source_ref, count, limit)
         except ValueError as error:
             raise StopError(f"{topics.source}:{number} cannot be routed: {error}") from error

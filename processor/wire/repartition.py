@@ -37,7 +37,7 @@ class RouteEncoder:
         self,
         piece: Piece,
         target: NDArray[np.int64],
-        place: NDArray[np.int64],
+        source_ref: NDArray[np.int64],
         partitions: int,
         limit_bytes: int,
     ) -> dict[int, list[EncodedBatch]]:
@@ -46,7 +46,7 @@ class RouteEncoder:
         Args:
             piece: As the decoder gave it; must still be the newest.
             target: int64[n], where each record goes, see `processor.engine.repartition.targets`.
-            place: int64[n], where each came from.
+            source_ref: int64[n], where each came from.
             partitions: Of the internal topic.
             limit_bytes: Its ``max.message.bytes``.
 
@@ -64,19 +64,19 @@ class RouteEncoder:
                 batches = out.setdefault(number, [])
                 for one, other in cut(size[rows]):
                     some = rows[one:other]
-                    write = partial(self._batch, piece.columns, some, place, int(codecs[begin]))
+                    write = partial(self._batch, piece.columns, some, source_ref, int(codecs[begin]))
                     batches += fit(some, limit_bytes, write)
         return out
 
-    def alone_bytes(self, piece: Piece, row: int, place: NDArray[np.int64]) -> int:
-        """Return the size of a batch of this record alone, by its source's codec; ``place`` as for `encode`."""
-        return self._batch(piece.columns, np.array([row]), place, codec_of(piece, row), 0, 1).size
+    def alone_bytes(self, piece: Piece, row: int, source_ref: NDArray[np.int64]) -> int:
+        """Return the size of a batch of this record alone, by its source's codec; arguments as for `encode`."""
+        return self._batch(piece.columns, np.array([row]), source_ref, codec_of(piece, row), 0, 1).size
 
     def _batch(
         self,
         columns: Columns,
         rows: NDArray[np.int64],
-        place: NDArray[np.int64],
+        source_ref: NDArray[np.int64],
         codec: int,
         start: int,
         stop: int,
@@ -85,7 +85,7 @@ class RouteEncoder:
         out = self._out.of(
             int((columns.end[some] - columns.body[some]).sum()) + some.size * repartition.MORE_BYTES
         )
-        used, newest = repartition.encode(columns, some, place, int(columns.timestamp[some[0]]), out)
+        used, newest = repartition.encode(columns, some, source_ref, int(columns.timestamp[some[0]]), out)
         return packed(columns, some, codec, out[:used], newest)
 
 
@@ -95,8 +95,9 @@ def take_off(piece: Piece) -> NDArray[np.int64]:
     None of its batches can go on as it is: the bytes that were fetched hold the header still.
 
     Returns:
-        int64[k], their places, up to the first record that was not routed: all where k is the piece's length.
+        int64[k], their source refs, up to the first record that was not routed: of all where k is the piece's
+            length.
     """
-    place, good = repartition.take_off(piece.columns)
+    source_ref, good = repartition.take_off(piece.columns)
     piece.whole[:] = False
-    return place[:good]
+    return source_ref[:good]

@@ -59,15 +59,15 @@ def naive_target(ids: Ids, row: int, partitions: int, own: int) -> int | None:
 
 
 def arrived(out: list[EncodedBatch], offset: int = 0) -> list[tuple[Record, int]]:
-    """Return the records of batches as the second hop reads them, with their places."""
+    """Return the records of batches as the second hop reads them, with their source refs."""
     found = []
     for batch in out:
         data = bytearray(batch.build(-1, -1, -1, transactional=False))
         data[:8] = offset.to_bytes(8, "big")
         (piece,) = batches.DECODER.pieces(chunk(bytes(data), position=offset))
-        place = take_off(piece).tolist()
+        source_ref = take_off(piece).tolist()
         assert not piece.whole.any(), "its bytes must not go on as they came"
-        found += list(zip(rows(piece.columns), place, strict=True))
+        found += list(zip(rows(piece.columns), source_ref, strict=True))
         offset += batch.count
     return found
 
@@ -95,9 +95,9 @@ def test_every_record_arrives_once_in_its_ids_partition_in_order_and_as_it_came(
     (piece,) = batches.DECODER.pieces(chunk(*data, position=100))
     ids = IdExtractor([OWN], repartition.ROUTE_KEY, pass_missing=pass_missing).extract(piece.columns)
     target = repartition.targets(ids, ids.fault, own, partitions)
-    place = repartition.place_of(own, piece.columns.offset)
+    source_ref = repartition.source_ref_of(own, piece.columns.offset)
 
-    out = RouteEncoder().encode(piece, target, place, partitions, ROOMY)
+    out = RouteEncoder().encode(piece, target, source_ref, partitions, ROOMY)
 
     expected: dict[int, list[Record]] = {}
     for row, record in enumerate(came):
@@ -132,13 +132,13 @@ def test_what_exceeds_the_limit_is_split_and_one_record_alone_is_named() -> None
     came.append(Record(40, 1_000, None, bytes(5_000), ((b"id", b"same"),)))
     (piece,) = batches.DECODER.pieces(chunk(by_hand(came)))
     target = np.zeros(len(came), np.int64)
-    place = repartition.place_of(3, piece.columns.offset)
+    source_ref = repartition.source_ref_of(3, piece.columns.offset)
     with pytest.raises(TooLargeError) as caught:
-        RouteEncoder().encode(piece, target, place, 1, 4_000)
+        RouteEncoder().encode(piece, target, source_ref, 1, 4_000)
     assert caught.value.row == 40
 
     target[40] = repartition.NOWHERE
-    (out,) = RouteEncoder().encode(piece, target, place, 1, 4_000).values()
+    (out,) = RouteEncoder().encode(piece, target, source_ref, 1, 4_000).values()
 
     assert len(out) > 1
     assert max(batch.size for batch in out) <= 4_000
@@ -154,9 +154,9 @@ def test_a_count_of_headers_that_took_a_byte_more_takes_it_no_more(count: int) -
     (out,) = RouteEncoder().encode(piece, np.zeros(1, np.int64), np.array([7]), 1, ROOMY).values()
     (again,) = batches.DECODER.pieces(chunk(out[0].build(-1, -1, -1, transactional=False)))
 
-    place = take_off(again)
+    source_ref = take_off(again)
 
-    assert place.tolist() == [7]
+    assert source_ref.tolist() == [7]
     assert again.columns.data[again.columns.body[0] : again.columns.end[0]].tobytes() == before
     assert rows(again.columns) == [came]
 
@@ -176,16 +176,16 @@ def test_a_record_that_was_not_routed_is_not_read_as_one(last: tuple[batches.Hea
     foreign = Record(1, 1_000, b"k" * 40, b"v" * 40, last)
     (piece,) = batches.DECODER.pieces(chunk(by_hand([good, foreign])))
 
-    place = take_off(piece)
+    source_ref = take_off(piece)
 
-    assert place.tolist() == [int.from_bytes(b"12345678", "big")]
+    assert source_ref.tolist() == [int.from_bytes(b"12345678", "big")]
     assert rows(piece.columns)[1] == foreign
 
 
 @pytest.mark.parametrize(("partition", "offset"), [(65_536, 0), (-1, 0), (0, 2**47), (0, -1)])
 def test_a_place_that_has_no_room_is_refused(partition: int, offset: int) -> None:
     with pytest.raises(ValueError, match=r"partition|offset"):
-        repartition.place_of(partition, np.array([offset], np.int64))
+        repartition.source_ref_of(partition, np.array([offset], np.int64))
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 65_535), st.integers(0, 2**47 - 1)] * 2), min_size=1, max_size=20))
@@ -196,8 +196,8 @@ def test_a_receipt_names_partition_and_offset_of_the_record_and_of_its_owner(
     (piece,) = batches.DECODER.pieces(chunk(by_hand(came)))
     columns = piece.columns
     ids = IdExtractor([OWN], bytes(16)).extract(columns)
-    columns.offset = np.array([int(repartition.place_of(p, np.array([o]))[0]) for p, o, _, _ in some])
-    owner = np.array([int(repartition.place_of(p, np.array([o]))[0]) for _, _, p, o in some])
+    columns.offset = np.array([int(repartition.source_ref_of(p, np.array([o]))[0]) for p, o, _, _ in some])
+    owner = np.array([int(repartition.source_ref_of(p, np.array([o]))[0]) for _, _, p, o in some])
     grounds = IdGrounds(np.ones(len(some), np.uint8), ids, owner, columns.timestamp)
     every = np.arange(len(some))
 
