@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from processor.kafka.client import Client, TopicPartition
 from processor.kafka.options import client_options
 from processor.kafka.transactions.coordinator import TransactionTimeoutError
-from processor.kafka.transactions.producer import Producer, transactional_id
+from processor.kafka.transactions.fencing import fenced, transactional_id
 
 if TYPE_CHECKING:
+    from processor.kafka.transactions.producer import Producer
     from processor.reset.context import ResetContext
 
 TIMEOUT_MS = 900_000
@@ -59,10 +60,4 @@ class SlotFences:
     async def _taken_for(self, identity: str, written: list[TopicPartition], timeout_ms: int) -> Producer:
         options = client_options(self._context.settings.kafka)
         client = await Client.open(options, f"{identity}-reset", self._context.topics.written)
-        producer = Producer(client, identity, timeout_ms, min(DEADLINE_S, 0.8 * timeout_ms / 1000))
-        try:
-            await producer.fence(written)
-        except BaseException:
-            await producer.close()
-            raise
-        return producer
+        return await fenced(client, identity, timeout_ms, written, deadline_s=DEADLINE_S)

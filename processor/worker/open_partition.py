@@ -20,7 +20,7 @@ from processor.kafka.client import TopicPartition
 from processor.kafka.offsets import bounds, committed
 from processor.kafka.origin import origin_at
 from processor.kafka.source_identity import check_same_source
-from processor.kafka.transactions.producer import transactional_id
+from processor.kafka.transactions.fencing import transactional_id
 from processor.pipeline.ports import OpenPartition, new_position
 from processor.state.belonging import named, refusal, require_own
 from processor.state.changelog_head import last_position, read_head

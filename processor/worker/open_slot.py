@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from processor.errors import RebuildError
 from processor.kafka.client import Change, Client, TopicPartition
 from processor.kafka.offsets import bounds
+from processor.kafka.transactions.fencing import fenced
 from processor.kafka.transactions.output import AtLeastOnceOutput, ExactlyOnceOutput
-from processor.kafka.transactions.producer import Producer
 from processor.kafka.trim import Trimmer
 from processor.ops.memory_limit import give_back
 from processor.pipeline.slot_pipeline import SlotPipeline
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from processor.kafka.offsets import Bounds
+    from processor.kafka.transactions.producer import Producer
     from processor.pipeline.hop_kinds import HopKind
     from processor.worker.context import Context
 
@@ -102,16 +103,13 @@ class OpenSlot:
 
     async def _fenced(self, identity: str, numbers: list[int]) -> Producer:
         context, topics = self._context, self.kind.topics
-        producer = Producer(
+        return await fenced(
             await self.connect("produce", *topics.written),
             identity if context.exactly_once else None,
             context.transaction_timeout_ms,
-            # Below the transaction's time-out, so that we know of a failure before the coordinator acts.
-            context.transaction_timeout_ms / 1000 * 0.8,
-            self.fail,
+            [TopicPartition(*each) for each in topics.written_from(numbers)],
+            failed=self.fail,
         )
-        await producer.fence([TopicPartition(*each) for each in topics.written_from(numbers)])
-        return producer
 
     async def restore(self, ends_at: Callable[[Mapping[TopicPartition, Bounds]], None]) -> SlotPipeline:
         """Open all partitions, commit where they begin, and return what their chunks go through.

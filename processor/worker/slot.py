@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from processor.errors import FencedError, RebuildError, SeqmarkError, StopError
 from processor.kafka.client import KafkaError
-from processor.kafka.transactions.producer import transactional_id
+from processor.kafka.transactions.fencing import transactional_id
 from processor.worker.drain_goal import DrainGoal
 from processor.worker.late_partitions import LatePartitions
 from processor.worker.open_slot import OpenSlot

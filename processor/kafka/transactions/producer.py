@@ -47,15 +47,6 @@ CLOSE_S = 1.0
 """How long closing waits to see the last commit in all partitions; if it is cut off, the next owner looks."""
 
 
-def transactional_id(application_id: str, pipeline: str, slot: int, slots: int) -> str:
-    """Return the id that fences a slot's owners: it always names the same partitions.
-
-    With another number of slots a slot has other partitions, so the number is in the id: fencing those
-    who worked with another number must not fence ourselves.
-    """
-    return f"{application_id}-{pipeline}-{slot}-of-{slots}"
-
-
 class Producer:
     """Sends batches of one slot, with a transactional id or, for at_least_once, without.
 

@@ -13,7 +13,8 @@ import pytest
 from processor.broker.embedded import EmbeddedBroker
 from processor.kafka.client import Client
 from processor.kafka.transactions.coordinator import Coordinator
-from processor.kafka.transactions.producer import Producer, transactional_id
+from processor.kafka.transactions.fencing import transactional_id
+from processor.kafka.transactions.producer import Producer
 from processor.ops.fault_points import CommitStep
 from tests.support.kafka.topics import new, open_transactions, produce, read_topic, sequences, until
 from tests.support.worker.crash import until_halted
