@@ -8,6 +8,7 @@ group does not say that the slot is ours), stop (the worker ends, with what to d
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import time
@@ -148,7 +149,9 @@ class SlotRun:
             work.stop()
             for task in (fetching, *beside):
                 task.cancel()
-            await asyncio.gather(fetching, *beside, return_exceptions=True)
+            # What has failed is said even where the slot is closed meanwhile: `_enter` goes no further then.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.gather(fetching, *beside, return_exceptions=True)
 
     # ---------------------------------------------------------------- reactions
 
@@ -228,6 +231,8 @@ class SlotRun:
                 # Whoever held the lock may have failed.
                 if (pipeline := slot.usable) is not None:
                     await pipeline.finish()
+                elif slot.failed.done():
+                    log.warning("%s: not committed: %s", self.name, slot.failed.exception())
         except (TimeoutError, SeqmarkError) as error:
             log.warning("%s: last commit: %r", self.name, error)
 
