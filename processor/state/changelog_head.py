@@ -1,7 +1,7 @@
-"""What do the position and the origin in a changelog say, whatever its state means?
+"""Reads the position and the origin in a changelog, whatever its state means.
 
 A reset may change what records are judged by. Then the state in the changelog cannot be read by the judge of
-now, and need not be: two records of it are enough. A certificate asks for no more either.
+now, and need not be: two records of it are enough. A certificate needs no more either.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What did the partition's clock read when a worker judged by it, and from where on is that known?
+"""Reads from the changelog what the partition's clock read when a worker judged by it.
 
 Timestamps alone say it, but where a worker's clock came in: each commit of mode insert-id says where that was
 (`schemas.changelog.clock`). The changelog is deleted up to the live window, and with it what its commits said.
@@ -33,7 +33,7 @@ _KINDS = (ORIGIN_KEY, IDS_KEY, POSITION_KEY)
 
 
 class ClockHistory:
-    """What a changelog says of a partition's clock; 16 bytes a limit.
+    """What a changelog says of a partition's clock; 16 bytes per limit.
 
     Attributes:
         clock: Reads it again, as far as `position`.

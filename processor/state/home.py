@@ -1,4 +1,4 @@
-"""Which folder is this worker's, when several share one state_dir on a host?
+"""Claims a folder for this worker where several share one state_dir on a host.
 
 ``state_dir/application_id/home-N`` with the lowest N that nobody holds. A lock on the file beside it is held
 until the process ends, however it ends. A restarted worker finds its state again; a paused one keeps its

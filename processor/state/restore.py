@@ -2,8 +2,8 @@
 
 The changelog is read from where the local state stands to its end. Its end is the last stable offset, and
 that must be the high watermark: an open transaction of a previous owner under another transactional id (the
-number of slots was changed) would otherwise commit behind our back. Its last offset is a control record
-(trap 3): reading is over when the position reaches the end, not when a record with the last offset comes.
+number of slots was changed) would otherwise commit behind our back. Its last offset is a control record:
+reading is over when the position reaches the end, not when a record with the last offset comes.
 
 The table's log takes its state over from columns, and the table holds the rest. Both are written with the mark
 only when the caller has seen that the state means what it expects and flushes the table: state of another
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NO_STATE = b"\x00" * 16
-FOREIGN = "local state of %s belongs to another changelog, reading anew"
+FOREIGN = "local state of %s belongs to another changelog, reading all of it again"
 LOOK_BACK = 64
 """Offsets in front of a mark in which the last position is looked for: only aborted batches take more."""
 
@@ -89,7 +89,7 @@ async def restore(
                 raise  # what was read just now from the changelog is whole, what was made of it is not
             if mark is None:
                 raise StopError(f"{changelog.name}: {error}") from error
-            log.exception("local state of %s is corrupt, reading it anew", changelog.name)
+            log.exception("local state of %s is corrupt, reading it again", changelog.name)
             mark = None
             table.clear()
             continue
@@ -156,7 +156,7 @@ def _usable_mark(table: Table, changelog: Changelog, limits: ChangelogBounds) ->
     try:
         mark = table.mark()
     except (CorruptStateError, CorruptStoreError):
-        log.exception("local state of %s is corrupt, reading it anew", changelog.name)
+        log.exception("local state of %s is corrupt, reading it again", changelog.name)
         table.clear()
         return None
     if mark is None:
@@ -176,7 +176,7 @@ def _usable_mark(table: Table, changelog: Changelog, limits: ChangelogBounds) ->
     if limits.start >= limits.stable:
         raise StopError(_nothing_left(changelog))
     if mark.changelog_offset < limits.start:
-        log.warning("%s has moved past the local state, reading it anew", changelog.name)
+        log.warning("%s has moved past the local state, reading it again", changelog.name)
         table.clear()
         return None
     return mark
@@ -201,7 +201,7 @@ async def _loaded(table: Table, changelog: Changelog, start: int, mark: LocalMar
     try:
         await _apart(table.load_log())
     except (CorruptStateError, CorruptStoreError):
-        log.exception("local state of %s is corrupt or of another form, reading it anew", changelog.name)
+        log.exception("local state of %s is corrupt or of another form, reading it again", changelog.name)
         table.clear()
         return False
     return True
@@ -299,7 +299,7 @@ def _rest_of(
 
 
 def _forget(table: Table) -> None:
-    """Clear the table, if there is anything in it: that takes its folder away and makes it anew."""
+    """Clear the table, if there is anything in it: that takes its folder away and creates it again."""
     if not table.log.empty or next(table.items(b""), None) is not None:
         table.clear()
 

@@ -3,9 +3,9 @@
 They are a log of blocks beside the other local values: each write appends one block or more with the scopes
 that changed since the last, encoded by the kernel that writes the changelog, and the same kernel reads them: a
 key per scope would cost RocksDB some microseconds each, on both ways. So that the log does not grow for ever,
-writes sweep over a share of all scopes once it holds `LONG` entries a scope; when a sweep has been around, what
-lies before its beginning says nothing new and is deleted. With `SWEEP` scopes swept for each that changed, the
-log holds 1 to 3 entries a scope, 1.8 on average, and 2.3 are written for each that changed.
+writes sweep over a share of all scopes once it holds `LONG` entries per scope; when a sweep has been around,
+what lies before its beginning says nothing new and is deleted. With `SWEEP` scopes swept for each that changed,
+the log holds 1 to 3 entries per scope, 1.8 on average, and 2.3 are written for each that changed.
 
 Rejected: pages by hash or number. Few changes, evenly spread, make every page dirty: 10,000 changed scopes of
 10 million would write 160 MB.
@@ -38,9 +38,9 @@ BLOCK_BYTES = 1024 * 1024
 """25,000 scopes of 16 bytes: enough that what a key costs does not count."""
 LONG = 1.75
 SWEEP = 4
-"""After a sweep over N scopes N / 4 have changed: 1.25 entries a scope are left, 3 are there just before."""
+"""After a sweep over N scopes N / 4 have changed: 1.25 entries per scope are left, 3 are there just before."""
 MOST_UNSAVED = 65_536
-"""Changed scopes that make a local write due: 330,000 entries with the sweep, some 30 ms."""
+"""Changed scopes that make a local write due: 330,000 entries with the sweep, about 30 ms."""
 WRITE_EVERY_S = float(os.environ.get("SEQMARK_TEST_LOCAL_WRITE_S", "5"))
 """A scope that changes all the time is written once in this time. It is what a crash makes a restart read
 again of the changelog: at 300,000 scopes a second less than a second's work. Kill tests choose it: they ask

@@ -1,9 +1,9 @@
-"""Where do the ids of Bloom filters lie that hits are looked up in?
+"""Keeps the ids of Bloom filters in sorted runs, in which hits are looked up.
 
-In tables in memory first (`processor.engine.ids.bloom.memtable`). When one has as many ids as a run should
-have, or ids of the next bucket come, it is closed and written as a run, a portion with each commit, and found
-in memory until the run's last page is written, and the run itself with it: before that its pages say nothing.
-Runs are never merged. They go with their bucket.
+They are in tables in memory first (`processor.engine.ids.bloom.memtable`). When one has as many ids as a run
+should have, or ids of the next bucket come, it is closed and written as a run, a portion with each commit, and
+found in memory until the run's last page is written, and the run itself with it: before that its pages say
+nothing. Runs are never merged. They go with their bucket.
 
 What is in no run is read from the changelog again at a start. So that each id comes into one run, once, a run
 says below which number those of its bucket are in runs.
@@ -44,7 +44,7 @@ MOST_IDS = max(LEAST_IDS, 262_144)
 """Of a run: its table takes 12 MB, and sorting it 20 ms."""
 _NOTHING = np.zeros(0, np.int64)
 PORTIONS = 8
-"""Commits that a run is written with at most: 32,768 ids, some 4 ms each."""
+"""Commits that a run is written with at most: 32,768 ids, about 4 ms each."""
 
 
 class _Wanted(NamedTuple):

@@ -1,8 +1,8 @@
-"""How do Bloom filters of hundreds of megabytes get to the disk while they are used?
+"""Writes Bloom filters of hundreds of megabytes to the disk while they are used.
 
-In pieces of 1 MiB, a few with each commit, of those filters that have grown since they were last written; that
-is mostly one, for only the present bucket's grow. When the last piece is there, a record says which filters
-there are and from which changelog offset on the changelog has to be read again
+They are written in pieces of 1 MiB, a few with each commit, of those filters that have grown since they were
+last written; that is mostly one, for only the present bucket's grow. When the last piece is there, a record
+says which filters there are and from which changelog offset on the changelog has to be read again
 (`processor.engine.ids.bloom.snapshot` says why that is enough). So a crash at any time leaves the last snapshot
 that was finished, some pieces newer than it says.
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from processor.engine.ids.bloom.numbering import BloomNumbering
 
 BYTES_AN_ID = 64
-"""Written for each new id at most. A restart puts the ids since the last snapshot in once more, some 0.8 us
+"""Written for each new id at most. A restart puts the ids since the last snapshot in once more, about 0.8 us
 each: with a filter of 120 MB 1.9 million ids, 1.5 s."""
 LEAST_IDS = int(os.environ.get("SEQMARK_TEST_SNAPSHOT_IDS", "262144"))
 """Since the last snapshot, before a new one is made of filters that have only grown: 0.2 s of a restart. Small
 ones, of 2 MB, would be written every 33,000 ids otherwise, which is dearer than putting ids into them."""
 BYTES_A_COMMIT = 2 * 1024 * 1024
-"""Written with a commit, some ms: small filters at once, those of 120 MB with 60 commits."""
+"""Written with a commit, a few ms: small filters at once, those of 120 MB with 60 commits."""
 FEW_RECORDS = 1_000
 """Changelog records since the last snapshot that make a new one worth while that costs nothing."""
 MANY_RECORDS = 100_000

@@ -1,11 +1,11 @@
-"""A store in RocksDB, one folder a partition. The only importer of rocksdict.
+"""A store in RocksDB, one folder per partition. The only importer of rocksdict.
 
 Opened in raw mode: otherwise values are unpickled, and code stored in a value would run (trap 13). Written
 through the write-ahead log without fsync: that survives the process being killed, and what a power loss
 takes is restored from the changelog.
 
 Keys that begin with `LATE` are in a column family of their own: pages that come in the order of their keys and
-are never written again. Beside values that are written anew all the time each compaction of these would write
+are never written again. Beside values that are rewritten all the time each compaction of these would write
 all of them again. One batch goes to both at once, by the one log.
 """
 
@@ -16,9 +16,10 @@ import shutil
 from typing import TYPE_CHECKING
 
 from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, ReadOptions, WriteBatch
+from typing_extensions import override
 
 from processor.paths import PRIVATE_FOLDER
-from processor.state.kv.store import CorruptStoreError, StoreError
+from processor.state.kv.store import CorruptStoreError, Store, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -74,7 +75,7 @@ def _translated(folder: Path, error: Exception) -> StoreError:
     )
 
 
-class RocksStore:
+class RocksStore(Store):
     """A `Store` in a folder.
 
     Args:
@@ -98,16 +99,16 @@ class RocksStore:
         except Exception as error:  # rocksdict raises plain Exception
             raise _translated(self._folder, error) from error
 
+    @override
     def get(self, key: bytes) -> bytes | None:
-        """See `Store.get`."""
         try:
             value: bytes | None = self._of(key).get(key)
         except Exception as error:  # rocksdict raises plain Exception
             raise _translated(self._folder, error) from error
         return value
 
+    @override
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """See `Store.get_many`."""
         try:
             if all(key.startswith(LATE) for key in keys):
                 late: list[bytes | None] = self._late.get(list(keys))
@@ -124,8 +125,8 @@ class RocksStore:
     def _of(self, key: bytes) -> Rdict:
         return self._late if key.startswith(LATE) else self._db
 
+    @override
     def items(self, prefix: bytes) -> Generator[tuple[bytes, bytes], None, None]:
-        """See `Store.items`."""
         reading = ReadOptions()
         reading.set_readahead_size(READ_AHEAD_BYTES)
         reading.fill_cache(False)
@@ -153,8 +154,8 @@ class RocksStore:
             # While there is an iterator the folder stays locked, and a traceback would hold this one.
             del at
 
+    @override
     def write(self, changes: Mapping[bytes, bytes | None], erased: tuple[bytes, bytes] | None = None) -> None:
-        """See `Store.write`."""
         try:
             self._db.write(self._batch(changes, erased))
         except Exception as error:  # rocksdict raises plain Exception
@@ -176,14 +177,15 @@ class RocksStore:
                 batch.put(key, value, family)
         return batch
 
+    @override
     def clear(self) -> None:
-        """See `Store.clear`: the folder is removed and made anew, whatever state it is in."""
+        # The folder is removed and created again, whatever state it is in.
         self.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         self._open()
 
+    @override
     def close(self) -> None:
-        """See `Store.close`."""
         late, self._late = self._late, self._db
         for family in (late, self._db):
             try:
@@ -194,10 +196,10 @@ class RocksStore:
 
 
 def open_store(folder: Path) -> tuple[RocksStore, str | None]:
-    """Open a folder; one that is corrupt is thrown away and made anew.
+    """Open a folder; one that is corrupt is thrown away and created again.
 
     Returns:
-        The store, and why it had to be made anew (None: it did not).
+        The store, and why it had to be created again (None: it did not).
 
     Raises:
         StoreError: It, or the new one, cannot be opened: no permission, disk full, locked.

@@ -1,4 +1,4 @@
-"""Where does a partition's state survive a restart?
+"""The interface of a key-value store in which a partition's state survives a restart.
 
 A store keeps keys and values in one place, all changes of one call at once or not at all. It is a mirror of
 the changelog: it may lag it, it never leads it, and it can be thrown away.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class StoreError(StopError):
     """The store cannot be opened, read or written, and nothing says that what it holds is wrong.
 
-    The disk is full or fails, or somebody else has the folder. Nothing is thrown away, for making it anew would
+    The disk is full or fails, or somebody else has the folder. Nothing is thrown away, for a new one would
     fail likewise, again and again; the worker stops and says why.
     """
 

@@ -247,7 +247,7 @@ def test_files_that_go_bad_between_two_runs_are_found_and_rebuilt(broker: Broker
     said = drained(config)
     found = [dict(each.headers)["id"] for each in read_topic(config.bootstrap_servers, config.sink)]
     assert found == [*once, *names(20_000, 20_005)]
-    assert "reading it anew" in said
+    assert "reading it again" in said
     assert "Corruption" in said
 
 
@@ -287,7 +287,7 @@ def test_a_disk_that_is_full_stops_the_worker_with_a_word_and_nothing_is_lost(
             ended = run_drain(config)
             assert ended.code == 1
             assert "No space left on device" in ended.stderr
-            assert "reading it anew" not in ended.stderr
+            assert "reading it again" not in ended.stderr
         disk.free()
         drained(config)
         found = [dict(each.headers)["id"] for each in read_topic(config.bootstrap_servers, config.sink)]

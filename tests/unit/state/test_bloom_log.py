@@ -291,7 +291,7 @@ def test_a_local_state_that_is_not_whole_is_found_at_the_start_and_read_anew(
     assert isinstance(partition.store, MemoryStore)
     damage(partition.store)
     partition.open()
-    assert "reading it anew" in caplog.text
+    assert "reading it again" in caplog.text
     assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
 
 
@@ -327,7 +327,7 @@ def test_a_run_that_is_not_whole_is_found_at_the_start(
     key, value = next(iter(partition.store.items(RUN_KIND)))
     partition.store.write({key: value[:-1] if cut else value[:40] + bytes([value[40] ^ 1]) + value[41:]})
     partition.open()
-    assert "reading it anew" in caplog.text
+    assert "reading it again" in caplog.text
     assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
 
 

@@ -184,7 +184,7 @@ def test_a_local_state_that_is_not_whole_is_found_at_the_start_and_read_anew(
     assert isinstance(partition.store, MemoryStore)
     damage(partition.store)
     partition.open()
-    assert "reading it anew" in caplog.text
+    assert "reading it again" in caplog.text
     assert content(partition) == whole
     assert verdicts(partition, ids(0, 5 * EACH)) == {Verdict.DUPLICATE}
 
