@@ -19,6 +19,7 @@ import numpy as np
 from processor.engine.batch import fingerprints
 from processor.judges.factory import MODES
 from processor.kafka.topics.plan import TopicView, names
+from processor.ops.fault_points import disarmed
 from processor.ops.metrics import Metrics
 from processor.pipeline.hop_kinds import kind_of
 from processor.pipeline.hops import hops
@@ -50,7 +51,8 @@ MANY = max(PIECE_ROWS, LEAST_IDS) + 8
 
 def warm(modes: Collection[str] = tuple(MODES)) -> None:
     """Compile the kernels that pipelines of these modes use; those of ids take about 20 s to compile."""
-    asyncio.run(_work([dedup for mode in MODES if mode in modes for dedup in MODES[mode].examples]))
+    with disarmed():
+        asyncio.run(_work([dedup for mode in MODES if mode in modes for dedup in MODES[mode].examples]))
 
 
 async def _work(dedups: list[dict[str, Any]]) -> None:
