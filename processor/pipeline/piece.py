@@ -3,7 +3,7 @@
 Everything between the decoder and the output is here, in this order: read what the records are judged by, put
 aside what cannot be judged, judge the rest, encode what passes, write receipts for what is dropped. It awaits
 nothing, because the piece's columns lie in buffers that the next piece uses, of whichever slot
-(`processor.wire.checked`). What it returns holds nothing of them.
+(`processor.wire.generation`). What it returns holds nothing of them.
 
 Invariant: what stands before a record that cannot go on is judged and encoded as if the piece ended there.
 """

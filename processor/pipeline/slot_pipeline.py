@@ -67,7 +67,7 @@ class SlotPipeline:
         kind: Of the slot's hop.
         output: The slot's producer.
         decoder: Shared by the worker's slots: nothing of a piece is used after an await
-            (`processor.wire.checked`).
+            (`processor.wire.generation`).
         encoder: Shared likewise.
         metrics: The worker's.
         clock: Monotonic seconds; for latencies only, never for judging.

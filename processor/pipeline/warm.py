@@ -9,7 +9,10 @@ state and from its changelog.
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +40,7 @@ from schemas.changelog.position import NO_TOPIC, Origin
 from schemas.config import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 
     from processor.engine.batch.columns import Columns
     from processor.pipeline.hop_kinds import HopKind
@@ -51,8 +54,24 @@ MANY = max(PIECE_ROWS, LEAST_IDS) + 8
 
 def warm(modes: Collection[str] = tuple(MODES)) -> None:
     """Compile the kernels that pipelines of these modes use; those of ids take about 20 s to compile."""
-    with disarmed():
+    with disarmed(), _silent("processor.state.restore"):
         asyncio.run(_work([dedup for mode in MODES if mode in modes for dedup in MODES[mode].examples]))
+
+
+@contextmanager
+def _silent(name: str) -> Iterator[None]:
+    """Keep a logger from telling what this thread does: the state of made-up records is nobody's."""
+    here = threading.get_ident()
+
+    def elsewhere(record: logging.LogRecord) -> bool:
+        return record.thread != here
+
+    logger = logging.getLogger(name)
+    logger.addFilter(elsewhere)
+    try:
+        yield
+    finally:
+        logger.removeFilter(elsewhere)
 
 
 async def _work(dedups: list[dict[str, Any]]) -> None:

@@ -3,7 +3,7 @@
 A `Chunk` is what one fetch brought of one partition: whole batches, as bytes. `Decoder.pieces` opens it,
 a bounded number of inflated bytes at a time. A piece has passed once its decoder opens the next one, of
 whatever chunk: both use one buffer. In tests it is an error to read one that has passed
-(`processor.wire.checked`).
+(`processor.wire.generation`).
 
 Invariants: every batch's CRC is checked before anything that follows from its bytes is given out, also of
 those that are left out: corruption is never written again under a new CRC, and a flipped bit never makes data
@@ -31,8 +31,8 @@ from processor.engine.batch.scan import Malformed, cut_records, scan_spans, walk
 from processor.engine.batch.small import open_small
 from processor.engine.repartition import MORE_BYTES
 from processor.wire.batch_run import BatchRun, LongBatchError, forwardable, is_gzip
-from processor.wire.checked import CHECKED, Generations
 from processor.wire.codec import CodecError
+from processor.wire.generation import CHECKED, Generations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,10 +12,10 @@ import pytest
 
 from processor.engine.batch import columns as kernels
 from processor.wire import decode, encode
-from processor.wire.checked import POISON
 from processor.wire.decode import MAX_INFLATED_BYTES, UndecodableError
 from processor.wire.encode import EncodedBatch, plain_batch
 from processor.wire.fit import RUN_BYTES, TooLargeError
+from processor.wire.generation import POISON
 from tests.support.wire import batches
 from tests.support.wire.batches import (
     CODECS,
