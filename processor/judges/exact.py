@@ -6,12 +6,13 @@ local store say which it is.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from processor.engine.ids.block import CandidateRows, UnreadableBlockError, confirm, decode_pages
-from processor.engine.ids.exact.index import ExactIndex
+from processor.engine.ids.exact.index import LINE_BITS, ExactIndex
 from processor.engine.ids.exact.renewed_index import RenewedIndex
 from processor.judges.ids import BLOCK_BYTES, IdJudge, worker_clock_ms
 from processor.state.ids.exact_log import PAGES_A_STEP, ExactLog
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from processor.wire.encode import EncodedBatch
     from schemas.config import InsertIdDedup
 
+SEGMENT_BITS = int(os.environ.get("SEQMARK_TEST_SEGMENT_BITS", str(LINE_BITS)))
+"""Lines of a segment of the index, as a power of two."""
+
 
 class ExactIds(IdJudge):
     """Judges by an exact index.
@@ -54,7 +58,7 @@ class ExactIds(IdJudge):
     ) -> None:
         # What filters have written of renewed ids is read by a reset.
         kind = RenewedIndex if dedup.refresh and dedup.backend == "bloom" else ExactIndex
-        self._index = kind(dedup.window, refresh=dedup.refresh)
+        self._index = kind(dedup.window, refresh=dedup.refresh, line_bits=SEGMENT_BITS)
         super().__init__(dedup, ExactLog(self._index), now_ms, recorded)
         self._restated = False
         self._recalled: list[tuple[int, int]] | None = []

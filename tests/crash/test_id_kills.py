@@ -47,7 +47,7 @@ EACH_BACKEND = pytest.mark.parametrize(
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers write a bucket's 9,000 ids as some five runs, each with several commits; see above."""
     monkeypatch.setenv("SEQMARK_TEST_RUN_IDS", "2000")
-    monkeypatch.setenv("SEQMARK_TEST_BUCKET_BITS", "3")
+    monkeypatch.setenv("SEQMARK_TEST_SEGMENT_BITS", "3")
     monkeypatch.setenv("SEQMARK_TEST_SNAPSHOT_IDS", "0")
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 
 from tests.support.suite.extent import draw
 from tests.support.suite.schedule import unit
+from tests.unit.tree.house import ROOT
 
 STEPS = ("begun", "output", "changelog", "offsets", "ended", "local")
 
@@ -45,3 +47,20 @@ def test_a_draw_is_the_same_in_all_processes_and_another_with_another_seed() -> 
 )
 def test_tests_that_share_something_run_in_one_process(first: str, second: str, *, together: bool) -> None:
     assert (unit(first) == unit(second)) is together
+
+
+def test_each_variable_that_a_test_sets_is_read_by_somebody() -> None:
+    tests = [path.read_text() for path in (ROOT / "tests").rglob("*.py")]
+    code = tests + [
+        path.read_text() for top in ("processor", "spark_sink") for path in (ROOT / top).rglob("*.py")
+    ]
+    name = r'"(SEQMARK_TEST_[A-Z_]+)"'
+
+    written = {found for text in tests for found in re.findall(rf"(?:setenv\({name}|{name}:)", text)}
+    read = {
+        found
+        for text in code
+        for found in re.findall(rf"environ(?:\(\))?(?:\.get\(|\[|\.setdefault\(){name}", text)
+    }
+
+    assert {first or second for first, second in written} - read == set()
