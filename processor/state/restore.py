@@ -46,6 +46,9 @@ log = logging.getLogger(__name__)
 
 NO_STATE = b"\x00" * 16
 FOREIGN = "local state of %s belongs to another changelog, reading all of it again"
+STAGED_BYTES = 4 * 1024 * 1024
+"""Without local state, values are written at this size while they are read. Where the config was changed they
+can be the scopes of another definition by the million, which is refused only once all is read."""
 LOOK_BACK = 64
 """Offsets in front of a mark in which the last position is looked for: only aborted batches take more."""
 
@@ -249,6 +252,7 @@ async def _apply(
     start, stop = span
     at = start
     held: dict[bytes, bytes | None] = {}
+    held_bytes, staged = 0, False
     progress(0, stop - start)
     async for found, after in changelog.columns(start, stop):
         columns, origin = _since_origin(found)
@@ -256,24 +260,28 @@ async def _apply(
             _check(changelog, ORIGIN_KEY, origin)
             _forget(table)
             table.log.note_origin(origin)
-            held = {}
+            held, held_bytes = {}, 0
         rest = _rest_of(table.log, columns, changelog, mark)
         if rest is None:
             return False
         held |= rest
+        held_bytes += sum(len(key) + len(value or b"") for key, value in rest.items())
         if rest.get(POSITION_KEY) is not None:
             state_id = Position.decode(rest[POSITION_KEY] or b"").state_id
         at = after
         if mark is not None and state_id != mark.state_id:
             return False
         if table.log.due(0):
-            if mark is None:
+            if mark is not None:
+                table.apply(held, LocalMark(at, state_id))
+            elif held_bytes < STAGED_BYTES:
                 table.stage()
             else:
-                table.apply(held, LocalMark(at, state_id))
+                table.stage(held)
+                held, held_bytes, staged = {}, 0, True
         reached(Restoring.TAKEN_IN)
         progress(at - start, stop - start)
-    if held or table.log.unsaved or (mark is not None and at != mark.changelog_offset):
+    if held or staged or table.log.unsaved or (mark is not None and at != mark.changelog_offset):
         table.hold(held, LocalMark(max(at, stop), state_id))
     return True
 

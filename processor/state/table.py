@@ -98,10 +98,13 @@ class Table:
         self._mark = mark
         self.log.reached(mark.changelog_offset)
 
-    def stage(self) -> None:
-        """Write what the log has so far, without a mark: a crash before `flush` leaves nothing to believe."""
+    def stage(self, values: Mapping[bytes, bytes | None] | None = None) -> None:
+        """Write what the log has so far, and ``values``, without a mark.
+
+        A crash before `flush` leaves nothing to believe.
+        """
         erased = self.log.erased()
-        self._store.write(self.log.write(sweeping=False), erased)
+        self._store.write({**(values or {}), **self.log.write(sweeping=False)}, erased)
 
     def due(self, now_s: float) -> bool:
         """Whether what is held should be written now."""

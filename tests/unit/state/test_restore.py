@@ -438,6 +438,19 @@ def test_scopes_are_not_left_under_a_mark_before_the_caller_has_seen_what_they_m
     assert watermarks(again) == ALL
 
 
+def test_values_of_another_definition_are_not_gathered_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restoring, "STAGED_BYTES", 1)
+    store = MemoryStore()
+    table = Table(store)
+    assert restored(table, FakeChangelog(SCOPED)) == position(30)
+    values = {key: value for entry in SCOPED if entry for key, value in entry.items()}
+    assert content(store) == values, "they are there before the caller has seen what they mean, without a mark"
+    changelog = FakeChangelog(SCOPED)
+    assert written(Table(store), changelog) == position(30)
+    assert changelog.reads == [0], "what has no mark is not believed"
+    assert content(store) == {**values, LOCAL_KEY: LocalMark(len(SCOPED), STATE).encode()}
+
+
 def test_a_corrupt_block_makes_the_changelog_be_read_anew() -> None:
     store = MemoryStore()
     table = scoped(store)
