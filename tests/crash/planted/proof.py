@@ -135,7 +135,7 @@ class Tree:
             compileall.compile_dir(self._folder / name, quiet=2, invalidation_mode=mode)
         extra = {"PYTHONPATH": str(self._folder), "PYTHONDONTWRITEBYTECODE": "1", "NUMBA_DISABLE_JIT": "1"}
         self._server = subprocess.Popen(
-            [sys.executable, str(self._folder / "tests" / "crash" / "forked.py")],
+            [sys.executable, str(self._folder / "tests" / "crash" / "planted" / "forked.py")],
             cwd=self._folder,
             env=environment(extra),
             stdin=subprocess.PIPE,
