@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 F = TypeVar("F", bound="Callable[..., Any]")
+COMPILES = not numba.config.DISABLE_JIT
+"""Whether kernels are compiled; False with ``NUMBA_DISABLE_JIT=1``, which runs them as plain Python."""
 Int = int | np.integer[Any]
 """What kernels hand each other: compiled ones machine integers, plain ones numpy's."""
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from processor.engine.batch import fingerprints
+from processor.engine.jit import COMPILES
 from processor.judges.factory import MODES
 from processor.kafka.topics.plan import TopicView, names
 from processor.ops.fault_points import disarmed
@@ -54,6 +55,8 @@ MANY = max(PIECE_ROWS, LEAST_IDS) + 8
 
 def warm(modes: Collection[str] = tuple(MODES)) -> None:
     """Compile the kernels that pipelines of these modes use; those of ids take about 20 s to compile."""
+    if not COMPILES:
+        return
     with disarmed(), _silent("processor.state.restore"):
         asyncio.run(_work([dedup for mode in MODES if mode in modes for dedup in MODES[mode].examples]))
 

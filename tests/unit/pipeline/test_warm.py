@@ -14,6 +14,7 @@ from numba.core.dispatcher import Dispatcher
 
 import processor.engine
 from processor.judges.factory import MODES
+from processor.pipeline import warm as warm_up
 from processor.pipeline.hops import SecondHop
 from processor.pipeline.warm import warm
 from schemas.config import Dedup, InsertIdDedup
@@ -71,3 +72,12 @@ def test_every_mode_backend_and_scope_that_a_config_can_have_is_warmed() -> None
     assert "by-id" in {each.get("route") for each in ids}
     scopes = {each.get("scope", "partition").partition(":")[0] for each in MODES["watermark"].examples}
     assert scopes == {"partition", "key", "header"}
+
+
+def test_where_nothing_is_compiled_nothing_is_warmed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(_: object) -> None:
+        raise AssertionError("in plain Python it takes a minute")
+
+    monkeypatch.setattr(warm_up, "COMPILES", False)
+    monkeypatch.setattr(warm_up, "_work", work)
+    warm_up.warm()
