@@ -1,4 +1,4 @@
-"""Does a worker that is killed between any two steps of the commit lose, repeat or reorder anything?
+"""A worker that is killed between any two steps of the commit loses, repeats and reorders nothing.
 
 The steps are those of `processor.pipeline.slot_pipeline`; each is met under load, some commits after the start.
 """

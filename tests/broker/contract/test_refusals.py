@@ -1,4 +1,4 @@
-"""What does the worker do where it cannot go on: a source batch nobody can read, a sink that refuses?
+"""A worker that cannot go on stops in order: at a source batch nobody can read, at a sink that refuses.
 
 It commits what comes before, says where it stands and what to do, and exits 1. Nothing of what was refused is
 to be seen, and the next run after the mend completes.

@@ -1,4 +1,4 @@
-"""Do records come through exactly as they came, whatever the batches of the source look like?
+"""Records come through exactly as they came, whatever the batches of the source look like.
 
 Point by point: codecs, aborted transactions, control batches, compacted gaps, a position inside a batch,
 headers of one name, null keys, tombstones, LogAppendTime, batches that the sink finds too big.

@@ -1,4 +1,4 @@
-"""Do pipelines of different definitions in one worker leave each other alone, whoever comes and goes?
+"""Pipelines of different definitions in one worker leave each other alone, whoever comes and goes.
 
 A pipeline that is added, removed, put back or refused touches no position, output or state of the others: ends
 of topics and the group's offsets are compared. Workers that join, leave and are killed lose and repeat nothing,

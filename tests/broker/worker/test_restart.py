@@ -1,4 +1,4 @@
-"""What does a worker know when it starts again, and what does it refuse to guess?
+"""A worker that starts again knows what it has committed, and refuses to guess the rest.
 
 State is a mirror of the changelog: it survives, it is rebuilt where it is gone or damaged, and where it does
 not fit what is there (another source, another definition, no changelog) the worker refuses.
