@@ -283,7 +283,7 @@ def encoded(columns: Columns, rows: NDArray[np.int64], codec: Codec) -> EncodedB
     out = np.empty(size + rows.size * MAX_OVERHEAD_BYTES, np.uint8)
     times = columns.timestamp[rows]
     base = int(times[0])
-    used, _ = encode_records(columns.data, columns.table, rows, base, out)
+    used = encode_records(columns.data, columns.table, rows, base, out)
     return EncodedBatch(codec, base, int(times.max()), int(rows.size), deflate(codec, out[:used]))
 
 

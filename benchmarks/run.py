@@ -22,8 +22,7 @@ from benchmarks.measure.cost import FailedError, measure
 from benchmarks.measure.latency import Times, measure_latency, percentile
 from benchmarks.peers import BLOOM, RECEIPTS, SEQMARK, Job, find_peer
 from benchmarks.results import Latency, Run, median
-from processor.commands.console import say
-from processor.commands.progress import bar
+from processor.commands.console import bar, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING, Self
 from processor.broker import guard
 from processor.broker.jars import KAFKA_JARS, resolve
 from processor.broker.java import Java, find_java
-from processor.broker.ports import HOST, Ports, PortTakenError
-from processor.broker.probe import serves
+from processor.broker.ports import HOST, Ports, PortTakenError, serves
 from processor.broker.server_settings import write_settings
 from processor.errors import BrokerError, ConfigError, Problem
 
@@ -143,7 +142,7 @@ class EmbeddedBroker:
             for left in range(attempts - 1, -1, -1):
                 self._ports = self._ports or Ports(self._wanted_port)
                 try:
-                    self._launch(java, class_path)
+                    self._launch(java, class_path, self._ports)
                     self._await_ready(timeout_s)
                 except PortTakenError:
                     self._release_ports()
@@ -158,12 +157,12 @@ class EmbeddedBroker:
             self.stop()
             raise
 
-    def stop(self, timeout_s: float = _END_S, *, keep: bool = False) -> None:
-        """End the JVM cleanly (SIGTERM, after `timeout_s` kill -9); remove a temporary folder.
+    def stop(self, *, keep: bool = False) -> None:
+        """End the JVM cleanly (SIGTERM, after 20 s kill -9); remove a temporary folder.
 
         With `keep`, data and port stay for the next `start`, as they do after `kill`.
         """
-        self._end(b"T", timeout_s)
+        self._end(b"T")
         if keep:
             return
         self._release_ports()
@@ -176,31 +175,41 @@ class EmbeddedBroker:
 
     def kill(self) -> None:
         """End the JVM by kill -9. Data and port stay, for `start` or `restart`."""
-        self._end(b"K", _END_S)
+        self._end(b"K")
 
-    def restart(self, timeout_s: float = 60) -> None:
+    def restart(self) -> None:
         """Stop cleanly where it still runs, then start on the same port and data."""
         self.stop(keep=True)
-        self.start(timeout_s)
+        self.start()
 
-    def failure(self) -> BrokerError:
-        """Explain why the JVM ended by itself, quoting its log."""
-        return self._explain("the embedded broker ended")
+    def failure(self, what: str = "the embedded broker ended") -> BrokerError:
+        """Turn the end of the JVM's log into an error that says what to do."""
+        log = self.data_dir / "broker.log"
+        text = ""
+        with suppress(OSError), log.open("rb") as file:
+            file.seek(self._log_start)
+            text = file.read().decode(errors="replace")
+        if "Address already in use" in text:
+            return PortTakenError(self.bootstrap_servers)
+        if "No space left on device" in text:
+            return BrokerError(_cannot_write(OSError(errno.ENOSPC, ""), self._wanted_dir))
+        lines = [line for line in text.splitlines() if line.strip() and not line.startswith("\t")]
+        grave = [line for line in lines if " ERROR " in line or "Exception" in line] or lines
+        quoted = "\n".join(f"  {line[:500]}" for line in grave[-_QUOTED_LINES:])
+        kept = f"The whole log: {log}." if self._wanted_dir else "With a data folder the log is kept."
+        return BrokerError(f"{what}. Last of its log:\n{quoted or '  (empty)'}\n{kept}")
 
-    def _launch(self, java: Java, class_path: str) -> None:
-        self._end(b"K", _END_S)  # what is left of a JVM that ended by itself
-        if self._ports is None:  # pragma: no cover - start has claimed them
-            raise BrokerError("no ports claimed")
-        write_settings(self.data_dir / "server.properties", self._ports, self._overrides)
+    def _launch(self, java: Java, class_path: str, ports: Ports) -> None:
+        self._end(b"K")  # what is left of a JVM that ended by itself
+        write_settings(self.data_dir / "server.properties", ports, self._overrides)
         if not (self.data_dir / "logs" / "meta.properties").exists():
             self._format(java, class_path)
-        log = self.data_dir / "broker.log"
         # Serial GC: one small heap, and no collector threads beside the work that is measured.
         flags = [f"-Xmx{self._heap_mb}m", "-XX:+UseSerialGC", "-Djava.awt.headless=true", *_LOGGING]
         jvm: list[str | Path] = [java.path, *flags, "-cp", class_path, "kafka.Kafka", "server.properties"]
         doomed = self.data_dir if self._wanted_dir is None else ""
         guarded = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), doomed]
-        with log.open("ab") as output:
+        with (self.data_dir / "broker.log").open("ab") as output:
             self._log_start = output.tell()
             # Our own guard, and a Java that find_java has tried; a session of its own, so that
             # Ctrl-C in a terminal reaches us only and the broker is stopped in order.
@@ -222,11 +231,11 @@ class EmbeddedBroker:
         host, _, port = self.bootstrap_servers.partition(":")
         while time.monotonic() < deadline:
             if not self.alive:
-                raise self._explain("the embedded broker ended while it started")
+                raise self.failure("the embedded broker ended while it started")
             if serves(host, int(port)):
                 return
             time.sleep(0.05)
-        raise self._explain(f"the embedded broker does not serve within {timeout_s:g} s")
+        raise self.failure(f"the embedded broker does not serve within {timeout_s:g} s")
 
     def _format(self, java: Java, class_path: str) -> None:
         """Write cluster id and feature levels, without which a KRaft broker refuses to start."""
@@ -244,9 +253,9 @@ class EmbeddedBroker:
                 check=False,
             )
         if run.returncode != 0:
-            raise self._explain("the broker's folder cannot be formatted")
+            raise self.failure("the broker's folder cannot be formatted")
 
-    def _end(self, order: bytes, timeout_s: float) -> None:
+    def _end(self, order: bytes) -> None:
         if self._guard is None:
             return
         process, self._guard, self._pid = self._guard, None, None
@@ -255,9 +264,8 @@ class EmbeddedBroker:
             with suppress(BrokenPipeError):
                 os.write(process.stdin.fileno(), step) if process.stdin else None
             with suppress(subprocess.TimeoutExpired):
-                process.wait(timeout_s)
+                process.wait(_END_S)
                 break
-            timeout_s = _END_S
         if process.stdin:
             process.stdin.close()
 
@@ -265,23 +273,6 @@ class EmbeddedBroker:
         if self._ports:
             self._ports.release()
         self._ports = None
-
-    def _explain(self, what: str) -> BrokerError:
-        """Turn the end of the log into an error that says what to do."""
-        log = self.data_dir / "broker.log"
-        text = ""
-        with suppress(OSError), log.open("rb") as file:
-            file.seek(self._log_start)
-            text = file.read().decode(errors="replace")
-        if "Address already in use" in text:
-            return PortTakenError(self.bootstrap_servers)
-        if "No space left on device" in text:
-            return BrokerError(_cannot_write(OSError(errno.ENOSPC, ""), self._wanted_dir))
-        lines = [line for line in text.splitlines() if line.strip() and not line.startswith("\t")]
-        grave = [line for line in lines if " ERROR " in line or "Exception" in line] or lines
-        quoted = "\n".join(f"  {line[:500]}" for line in grave[-_QUOTED_LINES:])
-        kept = f"The whole log: {log}." if self._wanted_dir else "With a data folder the log is kept."
-        return BrokerError(f"{what}. Last of its log:\n{quoted or '  (empty)'}\n{kept}")
 
 
 def new_cluster_id() -> str:
@@ -301,16 +292,14 @@ def _locked(data_dir: Path) -> int:
     lock = os.open(data_dir / "in-use", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     deadline = time.monotonic() + _DYING_S
     while True:
-        try:
+        with suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() < deadline:
-                time.sleep(0.05)
-                continue
+            return lock
+        if time.monotonic() > deadline:
             os.close(lock)
             message = f"another broker serves {data_dir}: stop it, or choose another folder with --data-dir."
-            raise BrokerError(message) from None
-        return lock
+            raise BrokerError(message)
+        time.sleep(0.05)
 
 
 def _cannot_write(exc: OSError, data_dir: Path | None) -> str:

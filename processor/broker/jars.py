@@ -22,7 +22,6 @@ import tempfile
 import threading
 import urllib.request
 from contextlib import contextmanager
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -87,10 +86,9 @@ def resolve(
         _require_trust("jars", folder.name)
         if jars := _cached(folder, wanted):
             return jars
-        make_private(cache_dir().parent, cache_dir().name, "jars")
-        make_private(cache_dir().parent, cache_dir().name, "ivy")
-        _require_trust("jars")
-        _require_trust("ivy")
+        for part in ("jars", "ivy"):
+            make_private(cache_dir().parent, cache_dir().name, part)
+            _require_trust(part)
         with _locked(folder.parent / ".lock", say):
             if jars := _cached(folder, wanted):  # the process we waited for has done it
                 return jars
@@ -109,11 +107,7 @@ def resolve(
 
 
 def _require_trust(*names: str) -> None:
-    """Refuse a folder of the cache that others can write to, or could have.
-
-    Raises:
-        BrokerError: Others than this user and root.
-    """
+    """Refuse a folder of the cache that others than this user and root can write to, or could have."""
     cache = cache_dir()
     if (why := distrust(cache.parent, cache.name, *names)) is not None:
         raise BrokerError(
@@ -159,11 +153,10 @@ def _ivy_file(modules: list[list[str]], excluded: list[list[str]]) -> str:
         '<ivy-module version="2.0"><info organisation="seqmark" module="jars"/>',
         '<configurations><conf name="default"/></configurations><dependencies>',
         *(
-            f'<dependency org="{escape(org)}" name="{escape(module)}" rev="{escape(revision)}"'
-            ' conf="default->default"/>'
+            f'<dependency org="{org}" name="{module}" rev="{revision}" conf="default->default"/>'
             for org, module, revision in modules
         ),
-        *(f'<exclude org="{escape(org)}" module="{escape(module)}"/>' for org, module in excluded),
+        *(f'<exclude org="{org}" module="{module}"/>' for org, module in excluded),
         "</dependencies></ivy-module>",
     ]
     return "\n".join(lines)
@@ -266,12 +259,10 @@ def _cannot_fetch(said: list[str], name: str, folder: Path) -> str:
 
 
 def _cannot_write(exc: OSError, folder: Path) -> str:
+    cache = f"the cache {folder.parent}"
     if exc.errno in (errno.ENOSPC, errno.EDQUOT):
         return (
-            f"the disk of the cache {folder.parent} is full: free about 200 MB there, "
+            f"the disk of {cache} is full: free about 200 MB there, "
             f"or set XDG_CACHE_HOME to a folder on another disk ({os.strerror(exc.errno)})."
         )
-    return (
-        f"the cache {folder.parent} cannot be used: {exc}. "
-        "Make it writable, or set XDG_CACHE_HOME to a folder that is."
-    )
+    return f"{cache} cannot be used: {exc}. Make it writable, or set XDG_CACHE_HOME to a folder that is."

@@ -63,19 +63,16 @@ def find_java() -> Java:
         else:
             return Java(path, major)
     if rejected:
-        found = "; ".join(rejected)
-        raise BrokerError(f"no Java from {OLDEST} to {NEWEST}: {found}. {_ADVICE}.")
+        raise BrokerError(f"no Java from {OLDEST} to {NEWEST}: {'; '.join(rejected)}. {_ADVICE}.")
     raise BrokerError(f"no Java found by JAVA_HOME, on PATH or in the usual folders. {_ADVICE}.")
 
 
 def _candidates() -> list[Path]:
-    places: list[Path] = []
-    if home := os.environ.get("JAVA_HOME"):
-        places.append(Path(home) / "bin" / "java")
-    if on_path := shutil.which("java"):
-        places.append(Path(on_path))
+    home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
+    places = [Path(home) / "bin" / "java"] if home else []
+    places += [Path(on_path)] if on_path else []
     for pattern in _USUAL_PLACES:
-        places.extend(sorted(Path("/").glob(pattern.lstrip("/"))))
+        places += sorted(Path("/").glob(pattern.lstrip("/")))
     # Once per real file: distributions link the same JDK under several names.
     once: dict[Path, Path] = {}
     for place in places:
@@ -96,5 +93,4 @@ def _major(path: Path) -> int | None:
     found = re.search(r'version "(\d+)(?:\.(\d+))?', run.stderr + run.stdout)
     if found is None:
         return None
-    first = int(found[1])
-    return int(found[2]) if first == 1 and found[2] else first
+    return int(found[2]) if found[1] == "1" and found[2] else int(found[1])

@@ -20,13 +20,13 @@ class _Stopped(BaseException):
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to serve on; not set: a free one.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to serve on; not set: a free one.")
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder that keeps the data; not set: a temporary one, gone at the end.",
 )
-def broker(port: int, data_dir: Path | None) -> None:
+def broker(port: int | None, data_dir: Path | None) -> None:
     """Run an Apache Kafka broker on this machine's Java, in the foreground.
 
     Prints `ready HOST:PORT` on stdout when it serves. SIGTERM or Ctrl-C stops it cleanly. The first run of
@@ -34,7 +34,7 @@ def broker(port: int, data_dir: Path | None) -> None:
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
-    with suppress(_Stopped), EmbeddedBroker(port=port, data_dir=data_dir, say=_say) as running:
+    with suppress(_Stopped), EmbeddedBroker(port=port or 0, data_dir=data_dir, say=_say) as running:
         click.echo(f"ready {running.bootstrap_servers}")
         while running.alive:
             time.sleep(_LOOK_S)

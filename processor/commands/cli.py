@@ -126,7 +126,7 @@ def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # no
     ctx.exit(EXIT_DONE)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.option(
     "--version",
     is_flag=True,

@@ -1,12 +1,13 @@
 """Talks to people on stderr and to programs on stdout.
 
-Colours and line breaks to fit the window only on a terminal: what goes to a file or a pipe stays whole, so
-that it can be searched.
+Colours, progress bars and line breaks to fit the window only on a terminal: what goes to a file or a pipe stays
+whole, so that it can be searched.
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from processor.errors import ConfigError
 from processor.ops.status_text import count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from processor.errors import Problem, SeqmarkError
 
@@ -40,17 +41,27 @@ _WIDE = 320
 STYLES = {"problem": "bold red", "warning": "yellow", "info": "dim"}
 
 
-def people() -> Console:
+def people(*, stderr: bool = True) -> Console:
     """Return the console on stderr; made again each time, for tests and callers replace the stream."""
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=stderr, highlight=False)
     if not console.is_terminal:
         console.width = _WIDE
     return console
 
 
-def say(message: str, style: str = "") -> None:
+def say(text: str, style: str = "") -> None:
     """Tell people one thing; ``[...]`` in it is no markup."""
-    people().print(Text(message, style=style), soft_wrap=True)
+    people().print(Text(text, style=style), soft_wrap=True)
+
+
+def report_problems(problems: Sequence[Problem], level: str, *, as_json: bool) -> None:
+    """Give programs a line per problem, or tell people how many there are and then each; nothing where none."""
+    if as_json:
+        for problem in problems:
+            result(key=problem.key, level=level, message=problem.message)
+    elif problems:
+        say(f"{'to know' if level == 'info' else count(len(problems), level)}:", STYLES[level])
+        say_problems(problems, level)
 
 
 def say_problems(problems: Iterable[Problem], level: str = "problem") -> None:
@@ -74,17 +85,32 @@ def say_error(error: SeqmarkError) -> None:
 
 def table_on_stdout(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int]) -> None:
     """Print a table that is the result of a command; columns in ``right`` hold numbers."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _WIDE
     table = Table(*titles)
     for index in right:
         table.columns[index].justify = "right"
     for row in rows:
         table.add_row(*row)
-    console.print(table)
+    people(stderr=False).print(table)
 
 
 def result(**fields: Any) -> None:
     """Give programs one JSON object on a line of stdout."""
     click.echo(json.dumps(fields, ensure_ascii=False))
+
+
+@contextmanager
+def bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar on stderr while the block runs, where stderr is a terminal.
+
+    Gives a function that is called with the number of records done since its last call.
+    """
+    console = people()
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    from rich import progress  # noqa: PLC0415 - slow to import, and seen by people only
+
+    columns = progress.BarColumn(), progress.MofNCompleteColumn(), progress.TimeElapsedColumn()
+    with progress.Progress("{task.description}", *columns, console=console) as shown:
+        task = shown.add_task(what, total=total)
+        yield lambda done: shown.advance(task, done)

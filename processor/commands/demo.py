@@ -12,32 +12,22 @@ import shutil
 import signal
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from processor.commands.console import json_option, people, result, say
-from processor.commands.progress import bar
+from processor.broker.embedded import find_broker
+from processor.commands.console import bar, json_option, people, result, say
+from processor.commands.report import write_report
+from processor.demo.plan import make_plan
 from processor.errors import EXIT_DONE, EXIT_FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
 
-    from processor.demo.certify import DemoCertificate
     from processor.demo.plan import DemoPlan, Mode
     from processor.demo.run import DemoRun
     from processor.demo.summary import DemoSummary
-
-
-class _DemoTerminal:
-    """The demo's audience: people at stderr."""
-
-    def say(self, text: str) -> None:
-        say(text)
-
-    def bar(self, what: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
-        return bar(what, total)
 
 
 @click.command()
@@ -45,26 +35,18 @@ class _DemoTerminal:
     "--mode",
     type=click.Choice(["watermark", "insert-id"]),
     default="watermark",
-    show_default=True,
     help="How duplicates are identified: by a sequence in a header, or by the clicks' own id within an hour.",
 )
 @click.option(
-    "--records",
-    type=click.IntRange(min=1_000),
-    default=500_000,
-    show_default=True,
-    help="How many clicks, duplicates included.",
+    "--records", type=click.IntRange(min=1_000), default=500_000, help="How many clicks, duplicates included."
 )
 @click.option(
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("var/demo"),
-    show_default=True,
     help="Folder for config, truth, log, aggregate, picture and report.",
 )
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=7, show_default=True, help="Same seed, same clicks."
-)
+@click.option("--seed", type=click.IntRange(min=0), default=7, help="Same seed, same clicks.")
 @click.option(
     "--bootstrap-servers",
     metavar="HOST:PORT",
@@ -88,9 +70,7 @@ def demo(
     """
     # What libraries log on their way to an error is in the error; py4j logs every Ctrl-C with its stack.
     logging.getLogger().addHandler(logging.NullHandler())
-    from processor.broker.embedded import find_broker  # noqa: PLC0415 - likewise
-    from processor.demo.plan import make_plan  # noqa: PLC0415 - slow to import, `-h` is not
-    from processor.demo.run import run  # noqa: PLC0415 - likewise
+    from processor.demo.run import run  # noqa: PLC0415 - slow to import, `-h` is not
 
     wanted = bootstrap_servers or os.environ.get("SEQMARK_KAFKA__BOOTSTRAP_SERVERS")
     say(f"using the broker at {wanted}" if wanted else "starting a broker")
@@ -98,10 +78,9 @@ def demo(
         plan = make_plan(directory, servers, mode)
         say(f"the config: {plan.config}")
         try:
-            done = asyncio.run(run(plan, records, seed, _DemoTerminal()))
+            done = asyncio.run(run(plan, records, seed, say, bar))
         finally:
-            # A copy of what is in the changelog.
-            shutil.rmtree(plan.state_dir, ignore_errors=True)
+            shutil.rmtree(plan.state_dir, ignore_errors=True)  # a copy of what is in the changelog
         summary = _go_on(plan, done, records, signals)
     _draw(plan, done, summary)
     if as_json:
@@ -128,7 +107,7 @@ class _Signals:
     def __init__(self) -> None:
         self._asked = False
         self._instead: Callable[[], None] | None = None
-        self._before: dict[signal.Signals, object] = {}
+        self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
         self._before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
@@ -138,7 +117,7 @@ class _Signals:
 
     def __exit__(self, *_: object) -> None:
         for each, handler in self._before.items():
-            signal.signal(each, handler)  # type: ignore[arg-type]  # what `getsignal` gave
+            signal.signal(each, handler)
 
     def listen(self) -> None:
         """Take SIGINT too; Spark's start puts a handler of its own there."""
@@ -168,19 +147,20 @@ class _Signals:
 
 def _go_on(plan: DemoPlan, done: DemoRun, records: int, signals: _Signals) -> DemoSummary:
     """Let Spark aggregate the clean topic, and ask for certificate and report."""
+    from processor.demo.processes import certify  # noqa: PLC0415 - as above
     from processor.demo.sinks import aggregate, spark  # noqa: PLC0415 - as above
     from processor.demo.summary import DemoSummary, count_lines, examples  # noqa: PLC0415 - as above
 
-    terminal = _DemoTerminal()
     differences = [text for part in done.checked for text in part.outcome.differences]
     say("4. Spark aggregates the clean topic by hour and campaign (seqmark sink --available-now)")
-    with spark(terminal):
+    with spark(say):
         signals.listen()
         signals.check()
-        aggregated = aggregate(plan, done.stream, terminal, signals.told)
+        aggregated = aggregate(plan, done.stream, say, signals.told)
         signals.check()
         say(f"   done in {aggregated.seconds:.1f} s; the files: {plan.files}")
-        certificate = _certificate(plan)
+        say("5. the certificate (seqmark verify)")
+        certificate = certify(plan)
         say("6. the report (seqmark report)")
         differences += _report(plan)
         signals.check()
@@ -195,61 +175,43 @@ def _go_on(plan: DemoPlan, done: DemoRun, records: int, signals: _Signals) -> De
     )
 
 
-def _certificate(plan: DemoPlan) -> DemoCertificate:
-    from processor.demo.certify import certify  # noqa: PLC0415 - as above
-
-    say("5. the certificate (seqmark verify)")
-    return certify(plan)
-
-
 def _report(plan: DemoPlan) -> list[str]:
     """Write the page; return what is wrong with it."""
-    from processor.commands.report import write_report  # noqa: PLC0415 - as above
-
     made = write_report(plan.settings, plan.config.name, plan.report)
-    wrong = [f"the report: {problem}" for problem in made.problems]
-    unexplained = sum(abs(flow.unexplained) for flow in made.flows)
-    if unexplained:
-        wrong.append(
-            f"the report: {unexplained:,} records of the source are in no other topic, or too many there"
-        )
-    return wrong
+    wrong = list(made.problems)
+    if unexplained := sum(abs(flow.unexplained) for flow in made.flows):
+        wrong.append(f"{unexplained:,} records of the source are in no other topic, or too many there")
+    return [f"the report: {problem}" for problem in wrong]
 
 
 def _draw(plan: DemoPlan, done: DemoRun, summary: DemoSummary) -> None:
     from processor.demo.picture import draw  # noqa: PLC0415 - as above
-    from processor.demo.summary import times  # noqa: PLC0415 - as above
 
     title = f"{summary.records:,} clicks with duplicates, before and after Seqmark"
-    draw(times(done.checked), plan.picture, title)
+    draw(done.checked, plan.picture, title)
 
 
 def _tell(plan: DemoPlan, summary: DemoSummary) -> None:
-    from processor.demo.tables import (  # noqa: PLC0415 - as above
-        aggregate_told,
-        counts_table,
-        hours_table,
-        receipts_table,
-    )
+    from processor.demo import tables  # noqa: PLC0415 - as above
 
-    console = people()
-    console.print()
-    console.print(counts_table(summary.lines))
+    out = people()
+    out.print()
+    out.print(tables.counts_table(summary.lines))
     if summary.receipts:
         say(f"some of the receipts in {plan.pipeline.duplicates}:")
-        console.print(receipts_table(summary.receipts))
+        out.print(tables.receipts_table(summary.receipts))
     rate = f"{summary.rate:,.0f} records/s, the worker's start included"
     if summary.working_rate:
         rate += f"; about {summary.working_rate:,.0f} from its first commit on"
     say(f"throughput: {rate}")
-    console.print()
-    console.print(hours_table(summary.aggregated))
-    for line in aggregate_told(summary.aggregated, plan.settings.sinks[0].watermark):
+    out.print()
+    out.print(tables.hours_table(summary.aggregated))
+    for line in tables.aggregate_told(summary.aggregated, plan.settings.sinks[0].watermark):
         say(line)
-    console.print()
+    out.print()
     # As it was printed: its table would be broken by another width.
-    console.print(summary.certificate.text, highlight=False, markup=False, soft_wrap=True)
-    console.print()
+    out.print(summary.certificate.text, highlight=False, markup=False, soft_wrap=True)
+    out.print()
     for difference in summary.wrong:
         say(f"WRONG: {difference}", "bold red")
     say(f"raw against clean over event time: {plan.picture}")

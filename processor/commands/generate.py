@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import click
 from pydantic import TypeAdapter, ValidationError
 
-from processor.commands.console import config_option, json_option, result, say
-from processor.commands.progress import bar
+from processor.commands.console import bar, config_option, json_option, result, say
 from processor.config.load import load
 from processor.errors import ConfigError, Problem
 from schemas.config.values import DurationMs, duration_text
@@ -22,49 +21,26 @@ if TYPE_CHECKING:
     from processor.generator import StreamOptions
     from processor.generator.truth import Truth
     from processor.kafka.plain.producer import Sending
-    from schemas.config import Pipeline, Settings
-
-_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+    from schemas.config import Kafka, Pipeline, Settings
 
 
-class _Time(click.ParamType):
-    """An ISO 8601 time, UTC unless it says otherwise; comes out as ms since 1970."""
-
-    name = "time"
-
-    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            time_ = datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a time such as 2026-03-01T06:00", param, ctx)
-        if time_.tzinfo is None:
-            time_ = time_.replace(tzinfo=UTC)
-        return int(time_.timestamp() * 1000)
+def _time(text: str) -> int:
+    """Return ms since 1970 of an ISO 8601 time, UTC unless it says otherwise."""
+    try:
+        time_ = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a time such as 2026-03-01T06:00") from None
+    if time_.tzinfo is None:
+        time_ = time_.replace(tzinfo=UTC)
+    return int(time_.timestamp() * 1000)
 
 
-class _Duration(click.ParamType):
-    """A time span as the config writes it; comes out as ms."""
-
-    name = "duration"
-
-    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            return TypeAdapter(DurationMs).validate_python(value)
-        except ValidationError as error:
-            self.fail(f"{value!r} {error.errors()[0]['msg']}", param, ctx)
-
-
-@dataclass(frozen=True, slots=True)
-class _Produced:
-    """What a run has produced."""
-
-    topic: str
-    truths: list[Truth]
-    seconds: float
+def _duration(text: str) -> int:
+    """Return ms of a time span as the config writes it."""
+    try:
+        return TypeAdapter(DurationMs).validate_python(text)
+    except ValidationError as error:
+        raise click.BadParameter(f"{text!r} {error.errors()[0]['msg']}") from None
 
 
 @click.command()
@@ -75,15 +51,9 @@ class _Produced:
     "--records", type=click.IntRange(min=1), required=True, help="How many records, duplicates included."
 )
 @click.option(
-    "--duplicates",
-    type=click.FloatRange(0, 0.9),
-    default=0.05,
-    show_default=True,
-    help="Share of duplicates among the records.",
+    "--duplicates", type=click.FloatRange(0, 0.9), default=0.05, help="Share of duplicates among the records."
 )
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same stream."
-)
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Same seed, same stream.")
 @click.option(
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
@@ -100,15 +70,10 @@ class _Produced:
     "--partitions",
     type=click.IntRange(min=1),
     default=4,
-    show_default=True,
     help="Partitions of the source topic, where it has to be created.",
 )
 @click.option(
-    "--malformed",
-    type=click.FloatRange(0, 1),
-    default=0.0,
-    show_default=True,
-    help="Share of records that cannot be judged.",
+    "--malformed", type=click.FloatRange(0, 1), default=0.0, help="Share of records that cannot be judged."
 )
 @click.option(
     "--scopes",
@@ -118,29 +83,28 @@ class _Produced:
 )
 @click.option(
     "--start",
-    type=_Time(),
+    type=_time,
+    metavar="TIME",
     help="Event time of the first record, ISO 8601; not set: the last full hour from which on all of the "
     "stream lies in the past.",
 )
 @click.option(
     "--span",
-    type=_Duration(),
+    type=_duration,
+    metavar="DURATION",
     default="6h",
-    show_default=True,
     help="Event time that the stream covers. Mind the topic's retention where it is days.",
 )
 @click.option(
     "--compression",
-    type=click.Choice(_COMPRESSIONS),
+    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
     default="lz4",
-    show_default=True,
     help="Compression of the batches.",
 )
 @click.option(
     "--batch-bytes",
     type=click.IntRange(1024, 16 * 1024 * 1024),
     default=262_144,
-    show_default=True,
     help="Size of a batch, before compression.",
 )
 def generate(  # noqa: PLR0913 - one argument per option
@@ -178,36 +142,29 @@ def generate(  # noqa: PLR0913 - one argument per option
     """
     settings = load(config)
     # numpy and the broker's client are slow to import: a config that is wrong is said at once.
-    from processor.generator import SCOPES, StreamOptions  # noqa: PLC0415 - see above
+    from processor.generator import SCOPES, StreamOptions, truth  # noqa: PLC0415 - see above
     from processor.kafka.plain.producer import Sending  # noqa: PLC0415 - see above
 
-    index = _pipeline(settings, pipeline)
-    _require_scopes(settings, index, scopes)
+    index = _index(settings, pipeline)
+    chosen, key = settings.pipelines[index], f"pipelines.{index}.dedup"
+    _require_scopes(chosen, key, scopes)
     options = StreamOptions(
-        records,
-        duplicates,
-        seed,
-        partitions,
-        0 if start is None else start,
-        span,
-        malformed=malformed,
-        scopes=scopes or SCOPES,
+        records, duplicates, seed, partitions, start or 0, span, malformed=malformed, scopes=scopes or SCOPES
     )
     now_ms = int(time.time() * 1000)
     if start is None:
         options = options.ending_by(now_ms)
-    _require_certain(settings, index, options, now_ms)
-    made = asyncio.run(_generate(settings, index, options, Sending(compression, batch_bytes, rate)))
+    _require_certain(chosen, key, options, now_ms)
+    sending = Sending(compression, batch_bytes, rate)
+    truths, seconds = asyncio.run(_generate(settings.kafka, chosen, key, options, sending))
     if truth_path is not None:
-        from processor.generator import truth  # noqa: PLC0415 - see above
-
-        truth.write(truth_path, made.truths)
-    _report(settings.pipelines[index].name, made, truth_path, as_json=as_json)
-    for line in _holds(settings.pipelines[index], options):
+        truth.write(truth_path, truths)
+    _report(chosen, truths, seconds, truth_path, as_json=as_json)
+    for line in _holds(chosen, options):
         say(line)
 
 
-def _pipeline(settings: Settings, name: str | None) -> int:
+def _index(settings: Settings, name: str | None) -> int:
     names = [pipeline.name for pipeline in settings.pipelines]
     if name in names:
         return names.index(name)
@@ -218,43 +175,41 @@ def _pipeline(settings: Settings, name: str | None) -> int:
     raise ConfigError([Problem("--pipeline", f"{wrong}; in this config: {known}")])
 
 
-def _require_scopes(settings: Settings, index: int, scopes: int | None) -> None:
+def _require_scopes(pipeline: Pipeline, key: str, scopes: int | None) -> None:
     """Refuse ``--scopes`` for a pipeline without scopes."""
-    dedup, key = settings.pipelines[index].dedup, f"pipelines.{index}.dedup"
-    if scopes is None:
-        return
-    wrong = f'mode is "{dedup.mode}"' if dedup.mode != "watermark" else 'scope is "partition"'
-    if dedup.mode != "watermark" or dedup.scope == "partition":
-        raise ConfigError([Problem("--scopes", f"is for a pipeline with scopes; {key}.{wrong}")])
+    why = pipeline.dedup.unscoped_by
+    if scopes is not None and why is not None:
+        wrong = f'{key}.{why} is "{getattr(pipeline.dedup, why)}"'
+        raise ConfigError([Problem("--scopes", f"is for a pipeline with scopes; {wrong}")])
 
 
-def _require_certain(settings: Settings, index: int, options: StreamOptions, now_ms: int) -> None:
+def _require_certain(pipeline: Pipeline, key: str, options: StreamOptions, now_ms: int) -> None:
     """Refuse a stream whose verdicts would depend on the clock of the worker that reads it."""
-    dedup = settings.pipelines[index].id_dedup
+    dedup = pipeline.id_dedup
     if dedup is None or dedup.time != "record":
         return
     if options.start_ms + options.span_ms > now_ms + dedup.max_ahead:
-        most = f"pipelines.{index}.dedup.max_ahead ({duration_text(dedup.max_ahead)})"
         message = (
-            f"the stream would end more than {most} ahead of this machine's clock: what becomes of its records "
-            "would depend on when a worker reads them"
+            f"the stream would end more than {key}.max_ahead ({duration_text(dedup.max_ahead)}) ahead of this "
+            "machine's clock: what becomes of its records would depend on when a worker reads them"
         )
         raise ConfigError([Problem("--start", message)])
 
 
-async def _generate(settings: Settings, index: int, options: StreamOptions, sending: Sending) -> _Produced:
+async def _generate(
+    kafka: Kafka, pipeline: Pipeline, key: str, options: StreamOptions, sending: Sending
+) -> tuple[list[Truth], float]:
+    """Produce the stream; return the truth of each partition, and how many seconds it took."""
     from processor.generator import check_supported, make_stream  # noqa: PLC0415 - as above
     from processor.kafka.plain.producer import open_source, produce  # noqa: PLC0415 - as above
 
-    pipeline = settings.pipelines[index]
-    key = f"pipelines.{index}.dedup"
     check_supported(pipeline.dedup, key)  # before a topic is made
-    partitions = await open_source(settings.kafka, pipeline.source, options.partitions)
-    stream = make_stream(pipeline.dedup, options.over(partitions), key)
+    partitions = await open_source(kafka, pipeline.source, options.partitions)
+    stream = make_stream(pipeline.dedup, replace(options, partitions=partitions), key)
     began = time.monotonic()
     with bar(f"producing into {pipeline.source}", options.records) as advance:
-        truths = await produce(settings.kafka, pipeline.source, stream, sending, advance)
-    return _Produced(pipeline.source, truths, time.monotonic() - began)
+        truths = await produce(kafka, pipeline.source, stream, sending, advance)
+    return truths, time.monotonic() - began
 
 
 def _holds(pipeline: Pipeline, options: StreamOptions) -> list[str]:
@@ -273,33 +228,34 @@ def _holds(pipeline: Pipeline, options: StreamOptions) -> list[str]:
     return []
 
 
-def _report(pipeline: str, made: _Produced, path: Path | None, *, as_json: bool) -> None:
-    records = sum(len(truth) for truth in made.truths)
-    again = sum(int((truth.kind > 0).sum()) for truth in made.truths)
-    passing_again = sum(int((truth.passes & (truth.kind > 0)).sum()) for truth in made.truths)
-    broken = sum(int((truth.fault > 0).sum()) for truth in made.truths)
-    passes = sum(int(truth.passes.sum()) for truth in made.truths)
-    rate = records / max(made.seconds, 1e-9)
+def _report(
+    pipeline: Pipeline, truths: list[Truth], seconds: float, path: Path | None, *, as_json: bool
+) -> None:
+    records = sum(map(len, truths))
+    again = sum(int((truth.kind > 0).sum()) for truth in truths)
+    passing_again = sum(int((truth.passes & (truth.kind > 0)).sum()) for truth in truths)
+    broken = sum(int((truth.fault > 0).sum()) for truth in truths)
+    passes = sum(int(truth.passes.sum()) for truth in truths)
+    rate = records / max(seconds, 1e-9)
     if as_json:
         result(
-            pipeline=pipeline,
-            topic=made.topic,
-            partitions=len(made.truths),
+            pipeline=pipeline.name,
+            topic=pipeline.source,
+            partitions=len(truths),
             records=records,
             duplicates=again,
             malformed=broken,
             passes=passes,
             passing_again=passing_again,
-            seconds=round(made.seconds, 3),
+            seconds=round(seconds, 3),
             records_per_second=round(rate),
             truth=str(path) if path else None,
         )
         return
+    among = f", {passing_again:,} duplicates among them" if passing_again else ""
     say(
-        f"{made.topic}: {records:,} records in {len(made.truths)} partitions, {again:,} of them "
-        f"duplicates, {broken:,} malformed, {passes:,} must pass"
-        + (f", {passing_again:,} duplicates among them" if passing_again else "")
-        + f"; {made.seconds:.1f} s, {rate:,.0f} records/s"
+        f"{pipeline.source}: {records:,} records in {len(truths)} partitions, {again:,} of them duplicates, "
+        f"{broken:,} malformed, {passes:,} must pass{among}; {seconds:.1f} s, {rate:,.0f} records/s"
     )
     if path:
         say(f"the truth: {path}")

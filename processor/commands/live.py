@@ -15,6 +15,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+from rich.live import Live
+from rich.text import Text
+
 from processor.commands.console import people
 from processor.ops import logs, status_text
 from processor.ops.memory_limit import resident_bytes
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from rich.console import Console
-    from rich.text import Text
 
     from processor.ops.metrics import Metrics
     from schemas.config import Settings
@@ -132,8 +134,6 @@ class _Above:
         self._console = console
 
     def write(self, text: str) -> None:
-        from rich.text import Text  # noqa: PLC0415 - loaded by now
-
         with _undisturbed():
             self._console.print(Text(text.removesuffix("\n")), soft_wrap=True)
 
@@ -145,9 +145,6 @@ class _Screen:
     """The table on a terminal; a context manager."""
 
     def __init__(self, console: Console, said: Status, settings: Settings) -> None:
-        # Slow to import, and seen by people only.
-        from rich.live import Live  # noqa: PLC0415 - see above
-
         self._console = console
         self._said = said
         self._worker = settings.worker
@@ -180,17 +177,12 @@ class _Screen:
                 self._live.update(self._picture(), refresh=True)
 
     def _picture(self) -> Text:
-        from rich.text import Text  # noqa: PLC0415 - loaded by now
-
         now_s = time.monotonic()
         lines = self._said.look(now_s)
-        partitions = sum(line.assigned for line in lines)
-        head = [
-            str(self._worker.application_id),
-            str(self._worker.guarantee),
-            f"{status_text.count(partitions, 'partition')} assigned",
-            f"up {status_text.duration(self._said.uptime_s(now_s))}",
-        ]
+        partitions = sum(line.reading.assigned for line in lines)
+        head = [str(self._worker.application_id), str(self._worker.guarantee)]
+        head.append(f"{status_text.count(partitions, 'partition')} assigned")
+        head.append(f"up {status_text.duration(self._said.uptime_s(now_s))}")
         if (resident := resident_bytes()) is not None:
             head.append(f"{status_text.size(resident)} resident")
         titles, *rows = status_text.table(lines, self._console.width)

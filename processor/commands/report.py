@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from processor.commands.console import config_option, json_option, result, say
-from processor.commands.progress import bar
-from processor.config.load import load, sink_problems
+from processor.commands.console import bar, config_option, json_option, result, say
+from processor.config.load import load, require_sinks
 from processor.errors import EXIT_DONE, EXIT_FAILED, ConfigError, Problem, StopError
 from processor.ops.status_text import count
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("report.html"),
-    show_default=True,
     help="The page; an older one is replaced.",
 )
 @click.pass_context
@@ -46,12 +44,12 @@ def report(ctx: click.Context, config: Path, *, output: Path, as_json: bool) -> 
     settings = load(config)
     if not settings.pipelines and not settings.sinks:
         raise ConfigError([Problem("pipelines", "there is neither a pipeline nor a sink to report on")])
-    if problems := sink_problems(settings):
-        raise ConfigError(problems)
+    require_sinks(settings)
     made = write_report(settings, config.name, output)
     if as_json:
         for flow in made.flows:
-            result(**_fields(flow))
+            fates = {fate.name.lower(): hours.total for fate, hours in flow.fates.items()}
+            result(pipeline=flow.name, raw=flow.raw.total, **fates, unexplained=flow.unexplained)
         result(output=str(output), ok=not made.problems, problems=made.problems)
     for problem in made.problems:
         say(problem, "bold red")
@@ -67,17 +65,14 @@ def write_report(settings: Settings, config: str, output: Path) -> ReportPage:
     """
     from processor.report.page import ReportPage, render  # noqa: PLC0415 - slow to import, `-h` is not
 
-    made_ms = int(time.time() * 1000)
-    flows = _read(settings)
-    sinks = _sinks(settings)
     made = ReportPage(
         application=settings.worker.application_id,
         servers=settings.kafka.bootstrap_servers,
         config=config,
-        made_ms=made_ms,
+        made_ms=int(time.time() * 1000),
         version=_version(),
-        flows=flows,
-        sinks=sinks,
+        flows=_read(settings),
+        sinks=_sinks(settings),
     )
     # Beside its place first: who has the old page open keeps a whole one.
     partial = output.with_name(f".{output.name}.partial")
@@ -111,15 +106,6 @@ def _sinks(settings: Settings) -> Sequence[SinkPart]:
     from spark_sink.read_back import read_sinks  # noqa: PLC0415 - as above
 
     return read_sinks(settings, say=say)
-
-
-def _fields(flow: Flow) -> dict[str, object]:
-    return {
-        "pipeline": flow.name,
-        "raw": flow.raw.total,
-        **{fate.name.lower(): hours.total for fate, hours in flow.fates.items()},
-        "unexplained": flow.unexplained,
-    }
 
 
 def _version() -> str:

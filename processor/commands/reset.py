@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import click
 
-from processor.commands.console import config_option, json_option, result, say
-from processor.commands.progress import bar
+from processor.commands.console import bar, config_option, json_option, result, say
 from processor.config.load import load, nearest, require_pipelines, require_unrouted
 from processor.errors import ConfigError, Problem
+from processor.ops import logs
 from processor.ops.status_text import count
 from processor.reset.decide import ResetState, ToEarliest, ToOffsets, ToTime
 
@@ -20,48 +21,45 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from processor.reset.decide import PartitionStep, Target
-    from processor.reset.state import ResetResult
+    from processor.reset.state import Replayed
     from schemas.config import Pipeline, Settings
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class TimeParameter(click.ParamType):
-    """A point in time as ms since 1970: RFC 3339 with a zone, or that number itself."""
+def read_time(text: str) -> int:
+    """Return ms since 1970 of an RFC 3339 time with a zone, or of that number itself.
 
-    name = "time"
+    Rounded up: the first record with at least this timestamp is looked for.
 
-    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return ms, rounded up: the first record with at least this timestamp is looked for."""
-        if isinstance(value, int) or (value.isascii() and value.isdigit()):
-            return int(value)
-        try:
-            time = datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a time such as 2026-03-01T06:00:00Z, nor ms since 1970", param, ctx)
-        if time.tzinfo is None:
-            self.fail(f"{value!r} has no zone: add Z for UTC, or an offset such as +01:00", param, ctx)
-        after = -((_EPOCH - time) // timedelta(milliseconds=1))
-        if after < 0:
-            self.fail(f"{value!r} is before 1970", param, ctx)
-        return after
+    Raises:
+        click.BadParameter: It is neither, or before 1970.
+    """
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        wrong = f"{text!r} is not a time such as 2026-03-01T06:00:00Z, nor ms since 1970"
+        raise click.BadParameter(wrong) from None
+    if time.tzinfo is None:
+        raise click.BadParameter(f"{text!r} has no zone: add Z for UTC, or an offset such as +01:00")
+    after = -((_EPOCH - time) // timedelta(milliseconds=1))
+    if after < 0:
+        raise click.BadParameter(f"{text!r} is before 1970")
+    return after
 
 
-class PlaceParameter(click.ParamType):
-    """``PARTITION:OFFSET``."""
+def read_place(text: str) -> tuple[int, int]:
+    """Return partition and offset of ``PARTITION:OFFSET``.
 
-    name = "place"
-
-    def convert(
-        self, value: str | tuple[int, int], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int]:
-        """Return partition and offset."""
-        if not isinstance(value, str):
-            return value
-        partition, _, offset = value.partition(":")
-        if not (partition.isascii() and partition.isdigit() and offset.isascii() and offset.isdigit()):
-            self.fail(f"{value!r} is not PARTITION:OFFSET, such as 0:1200", param, ctx)
-        return int(partition), int(offset)
+    Raises:
+        click.BadParameter: It is not such a place.
+    """
+    if not re.fullmatch("[0-9]+:[0-9]+", text):
+        raise click.BadParameter(f"{text!r} is not PARTITION:OFFSET, such as 0:1200")
+    partition, offset = text.split(":")
+    return int(partition), int(offset)
 
 
 @click.command()
@@ -71,7 +69,7 @@ class PlaceParameter(click.ParamType):
 @click.option("--to-earliest", is_flag=True, help="To the first record that is retained, in all partitions.")
 @click.option(
     "--to-time",
-    type=TimeParameter(),
+    type=read_time,
     metavar="T",
     help="To the first record with at least this timestamp, in all partitions; to the end where there is "
     "none. RFC 3339 with a zone, or ms since 1970.",
@@ -79,7 +77,7 @@ class PlaceParameter(click.ParamType):
 @click.option(
     "--to-offset",
     "to_offsets",
-    type=PlaceParameter(),
+    type=read_place,
     metavar="P:O",
     multiple=True,
     help="Partition P to offset O; may be given once per partition, the others stay where they are.",
@@ -138,7 +136,6 @@ async def _run(
     settings: Settings, pipeline: Pipeline, target: Target, *, forget: bool, dry: bool, as_json: bool
 ) -> None:
     # The client of the broker and numba are slow to import: a config that is wrong is said at once.
-    from processor.ops import logs  # noqa: PLC0415 - see above
     from processor.reset.run import opened  # noqa: PLC0415 - see above
 
     logs.set_up(settings.worker.log_format, settings.worker.log_level)
@@ -154,18 +151,14 @@ async def _run(
             return
         if any(step.to_offset < (step.from_offset or 0) for step in steps):
             say("the sink keeps what it has; what is processed once more will stand in it twice")
-        dedup = pipeline.id_dedup
-        if (
-            dedup is not None
-            and dedup.time == "arrival"
-            and any(step.state is ResetState.RECOMPUTED for step in steps)
-        ):
+        recomputed = any(step.state is ResetState.RECOMPUTED for step in steps)
+        if recomputed and pipeline.id_dedup is not None and pipeline.id_dedup.time == "arrival":
             say('time = "arrival": records that the state is recomputed from count as arriving now')
         with bar(f"judging {pipeline.source}", sum(step.offsets for step in steps)) as advance:
             async with aclosing(resetting.apply(steps, advance)) as done:
                 finished = [each async for each in done]
-        for each in finished:
-            _report(pipeline.name, each.step, each, as_json=as_json)
+        for step, replayed in finished:
+            _report(pipeline.name, step, replayed, as_json=as_json)
         moved = count(sum(not step.stays for step in steps), "partition")
         say(f"{moved} of pipeline {pipeline.name} reset; its workers can be started", "green")
 
@@ -184,10 +177,10 @@ def _planned(pipeline: Pipeline, step: PartitionStep) -> str:
     return f"{pipeline.source}:{step.partition}: from {before} to offset {step.to_offset}; {state}"
 
 
-def _report(pipeline: str, step: PartitionStep, done: ResetResult | None, *, as_json: bool) -> None:
+def _report(pipeline: str, step: PartitionStep, done: Replayed | None, *, as_json: bool) -> None:
     if not as_json:
         if done is not None:
-            judged = count(done.replayed.records, "record")
+            judged = count(done.records, "record")
             say(f"partition {step.partition} is at offset {step.to_offset}: {judged} judged for its state")
         return
     result(
@@ -196,7 +189,7 @@ def _report(pipeline: str, step: PartitionStep, done: ResetResult | None, *, as_
         **{"from": step.from_offset},
         to=step.to_offset,
         state=step.state.value,
-        records=None if done is None else done.replayed.records,
-        unjudged=None if done is None else done.replayed.unjudged,
+        records=None if done is None else done.records,
+        unjudged=None if done is None else done.unjudged,
         done=done is not None,
     )

@@ -14,16 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from processor.commands.console import config_option, people, say
-from processor.config.load import load, sink_problems
+from processor.config.load import load, require_sinks
 from processor.errors import EXIT_DONE, ConfigError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
-    from types import FrameType
 
     from schemas.config import Settings, Sink
-    from spark_sink.job import SinkOptions
     from spark_sink.query.progress import Totals
 
 _LINE_S = 10.0
@@ -36,8 +34,8 @@ _LINE_S = 10.0
     "--name", "names", multiple=True, metavar="N", help="Only this sink; may be given again. Not set: all."
 )
 @click.option("--available-now", is_flag=True, help="Stop when all that is in the topics now is done.")
-@click.option("--master", default="local[*]", show_default=True, metavar="M", help="Where Spark runs.")
-@click.option("--memory", default="1g", show_default=True, metavar="SIZE", help="The driver's heap.")
+@click.option("--master", default="local[*]", metavar="M", help="Where Spark runs.")
+@click.option("--memory", default="1g", metavar="SIZE", help="The driver's heap.")
 @click.option(
     "--conf",
     "conf",
@@ -46,15 +44,9 @@ _LINE_S = 10.0
     help="A Spark setting, beside ours or in place of one; may be given again.",
 )
 @click.option(
-    "--metrics-port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    show_default=True,
-    help="Serve Prometheus metrics here; 0: do not.",
+    "--metrics-port", type=click.IntRange(0, 65535), default=0, help="Serve Prometheus metrics here; 0: do not."
 )
-@click.option(
-    "--metrics-host", default="127.0.0.1", show_default=True, metavar="HOST", help="Address to serve them on."
-)
+@click.option("--metrics-host", default="127.0.0.1", metavar="HOST", help="Address to serve them on.")
 @click.option(
     "--accept-loss",
     is_flag=True,
@@ -83,11 +75,9 @@ def sink(  # noqa: PLR0913 - one argument per option
         signal.signal(number, _end)
     settings = load(config)
     chosen = _choose(settings, names)
-    problems = sink_problems(settings)
-    if problems:
-        raise ConfigError(problems)
+    require_sinks(settings)
     # Spark is slow to import: a config that is wrong is said at once.
-    from spark_sink.job import SinkOptions  # noqa: PLC0415 - see above
+    from spark_sink.job import SinkJob, SinkOptions  # noqa: PLC0415 - see above
 
     options = SinkOptions(
         master=master,
@@ -98,86 +88,66 @@ def sink(  # noqa: PLR0913 - one argument per option
         metrics_port=metrics_port,
         conf=dict(_pair(each) for each in conf),
     )
-    _run(settings, chosen, options)
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    # An exception would be lost where it meets a callback of Spark's. The JVM ends when this process has.
-    del number, frame
-    os._exit(EXIT_DONE)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise ConfigError(
-            [Problem("--conf", f"must be KEY=VALUE, such as spark.executor.memory=2g, not {key}")]
-        )
-    return key, value
-
-
-def _choose(settings: Settings, names: Sequence[str]) -> list[Sink]:
-    known = {each.name: each for each in settings.sinks}
-    if not known:
-        raise ConfigError([Problem("sinks", "there is none: add a [[sinks]] table")])
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        told = ", ".join(known)
-        raise ConfigError(
-            [Problem("--name", f"there is no sink {each}; in this config: {told}") for each in unknown]
-        )
-    return [each for each in settings.sinks if not names or each.name in names]
-
-
-def _run(settings: Settings, sinks: Sequence[Sink], options: SinkOptions) -> None:
-    from spark_sink.job import SinkJob  # noqa: PLC0415 - slow to import
-
     with _SinkTerminal() as terminal:
-        job = SinkJob(settings, sinks, options, terminal)
-
-        def stop(number: int, frame: FrameType | None) -> None:
-            del number, frame
-            job.stop()
+        job = SinkJob(settings, chosen, options, terminal)
 
         def listen() -> None:
             # After Spark's start: it sets a handler of its own for SIGINT.
             for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, stop)
+                signal.signal(number, lambda *_: job.stop())
 
         job.run(started=listen)
     for name, totals in job.totals.items():
         say(f"{name}: {_line(totals)}")
 
 
+def _end(*_: object) -> None:
+    # An exception would be lost where it meets a callback of Spark's. The JVM ends when this process has.
+    os._exit(EXIT_DONE)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        problem = Problem("--conf", f"must be KEY=VALUE, such as spark.executor.memory=2g, not {key}")
+        raise ConfigError([problem])
+    return key, value
+
+
+def _choose(settings: Settings, names: Sequence[str]) -> list[Sink]:
+    known = [each.name for each in settings.sinks]
+    if not known:
+        raise ConfigError([Problem("sinks", "there is none: add a [[sinks]] table")])
+    if unknown := [name for name in names if name not in known]:
+        told = f"in this config: {', '.join(known)}"
+        raise ConfigError([Problem("--name", f"there is no sink {name}; {told}") for name in unknown])
+    return [each for each in settings.sinks if not names or each.name in names]
+
+
 class _SinkTerminal:
     """Tells people: a table that stays in its place on a terminal, a line now and then elsewhere."""
 
     def __init__(self) -> None:
-        self._console = people()
-        self._live: Live | None = None
+        self._live = Live(console=people(), auto_refresh=False)
         self._next_line = time.monotonic() + _LINE_S
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *ended: object) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        self._live.stop()
 
     def say(self, text: str) -> None:
         """Tell of a step."""
-        if self._live is not None:
+        if self._live.is_started:
             self._live.console.print(Text(text))
         else:
             say(text)
 
     def progress(self, totals: Mapping[str, Totals]) -> None:
         """Show how far the sinks are."""
-        if self._console.is_terminal:
-            if self._live is None:
-                self._live = Live(console=self._console, auto_refresh=False)
-                self._live.start()
+        if self._live.console.is_terminal:
+            self._live.start()  # once
             self._live.update(_table(totals), refresh=True)
         elif time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + _LINE_S
@@ -187,9 +157,8 @@ class _SinkTerminal:
 
 def _line(totals: Totals) -> str:
     rows = f"{totals.batches:,} batches, {totals.rows:,} records read"
-    if totals.last is None:
+    if (last := totals.last) is None:
         return rows
-    last = totals.last
     aside = f"{totals.late:,} late and {totals.bad:,} bad written aside"
     state = f"{last.state_rows:,} rows of state"
     return f"{rows}, {aside}; batch {last.batch}: {last.processed_rate:,.0f} records/s, {state}"
@@ -202,8 +171,7 @@ def _table(totals: Mapping[str, Totals]) -> Table:
     for column in table.columns[1:]:
         column.justify = "right"
     for name, each in totals.items():
-        last = each.last
-        if last is None:
+        if (last := each.last) is None:
             table.add_row(name)
             continue
         watermark = (

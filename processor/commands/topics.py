@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 import click
 from rich.table import Table
 
-from processor.commands.console import config_option, json_option, people, result, say, say_problems
+from processor.commands.console import config_option, json_option, people, report_problems, result
 from processor.config.load import load
 from processor.errors import EXIT_DONE, EXIT_FAILED
-from processor.ops.status_text import count
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from processor.kafka.topics.ensure import TopicsReport
-
+_COLUMNS = ("topic", "purpose", "pipeline", "partitions", "state")
 _STATE_STYLES = {"created": "green", "exists": "", "missing": "yellow", "wrong": "bold red"}
 
 
@@ -35,38 +33,19 @@ def topics(ctx: click.Context, config: Path, *, as_json: bool) -> None:
     from processor.kafka.topics.ensure import ensure  # noqa: PLC0415 - see above
 
     report = asyncio.run(ensure(settings, create=True))
+    rows = [
+        (topic.topic, topic.purpose, topic.pipeline, topic.partitions, report.state(topic))
+        for topic in report.topics
+    ]
     if as_json:
-        _for_programs(report)
-    else:
-        _for_people(report)
-    ctx.exit(EXIT_FAILED if report.problems else EXIT_DONE)
-
-
-def _for_programs(report: TopicsReport) -> None:
-    for row in report.rows:
-        result(
-            topic=row.topic,
-            purpose=row.purpose.value,
-            pipeline=row.pipeline,
-            partitions=row.partitions,
-            state=row.state.value,
-        )
-    for level, problems in (("problem", report.problems), ("warning", report.warnings)):
-        for problem in problems:
-            result(key=problem.key, level=level, message=problem.message)
-
-
-def _for_people(report: TopicsReport) -> None:
-    table = Table("topic", "purpose", "pipeline", "partitions", "state")
-    table.columns[3].justify = "right"
-    for row in report.rows:
-        style = _STATE_STYLES[row.state]
-        table.add_row(row.topic, row.purpose, row.pipeline, str(row.partitions), row.state, style=style)
-    if report.rows:
+        for row in rows:
+            result(**dict(zip(_COLUMNS, row, strict=True)))
+    elif rows:
+        table = Table(*_COLUMNS)
+        table.columns[3].justify = "right"
+        for row in rows:
+            table.add_row(*map(str, row), style=_STATE_STYLES[row[-1]])
         people().print(table)
-    if report.problems:
-        say(f"{count(len(report.problems), 'problem')}:", "bold red")
-        say_problems(report.problems)
-    if report.warnings:
-        say(f"{count(len(report.warnings), 'warning')}:", "yellow")
-        say_problems(report.warnings, "warning")
+    report_problems(report.problems, "problem", as_json=as_json)
+    report_problems(report.warnings, "warning", as_json=as_json)
+    ctx.exit(EXIT_FAILED if report.problems else EXIT_DONE)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from processor.commands.console import config_option, json_option, result, say, table_on_stdout
-from processor.commands.progress import bar
+from processor.commands.console import bar, config_option, json_option, result, say, table_on_stdout
 from processor.config.load import load, require_pipelines, require_provable
 from processor.errors import EXIT_DONE, EXIT_VIOLATION, ConfigError, Problem
 from processor.ops.status_text import count
@@ -40,8 +39,7 @@ def verify(ctx: click.Context, config: Path, *, pipeline: str | None, as_json: b
     settings = load(config)
     require_pipelines(settings)
     chosen = _pipelines(settings, pipeline)
-    names = [each.name for each in chosen]
-    require_provable(settings, names)
+    require_provable(settings, [each.name for each in chosen])
     began = time.monotonic()
     reports = asyncio.run(_verify(settings, chosen, _tell if as_json else lambda _: None))
     seconds = time.monotonic() - began
@@ -122,8 +120,7 @@ def _for_people(reports: list[VerifyReport], seconds: float) -> None:
     for report in reports:
         for each in report.violations:
             click.echo(f"{report.pipeline} {report.partition}:{each.offset} {each.rule.value}: {each.detail}")
-        if report.total > len(report.violations):
-            left = report.total - len(report.violations)
+        if (left := report.total - len(report.violations)) > 0:
             given_up = "; the rest was counted, not compared" if report.given_up else ""
             click.echo(f"{report.pipeline} {report.partition}: {left:,} more{given_up}")
     for report in reports:
@@ -142,14 +139,10 @@ def _for_people(reports: list[VerifyReport], seconds: float) -> None:
     wrong = sum(report.total for report in reports)
     unproved = sum(report.unproved for report in reports)
     note = f", {unproved:,} dropped of which that is not proved" if unproved else ""
-    if wrong:
-        click.echo(
-            f"certificate: broken, {count(wrong, 'violation')} in {source:,} records{note}{_since(reports)}"
-        )
-    else:
-        click.echo(
-            f"certificate: ok, {source:,} records of {count(len(reports), 'partition')}{note}{_since(reports)}"
-        )
+    verdict = f"broken, {count(wrong, 'violation')} in {source:,} records"
+    if not wrong:
+        verdict = f"ok, {source:,} records of {count(len(reports), 'partition')}"
+    click.echo(f"certificate: {verdict}{note}{_since(reports)}")
     say(f"{seconds:.1f} s, {source / max(seconds, 1e-9):,.0f} records/s", "dim")
 
 

@@ -17,12 +17,12 @@ from processor.commands import live
 from processor.commands.console import config_option, say_error, say_problems
 from processor.config.load import load, require_pipelines
 from processor.errors import EXIT_DONE, SeqmarkError
+from processor.ops import logs
 from processor.ops.memory_limit import few_arenas
 from processor.state.home import keep_to_ourselves
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import FrameType
 
     from schemas.config import Settings
 
@@ -64,9 +64,8 @@ def allow_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _end(number: int, frame: FrameType | None) -> None:
+def _end(*_: object) -> None:
     # An exception would be lost where it meets a callback of the compiler's.
-    del number, frame
     live.end(EXIT_DONE)
 
 
@@ -92,7 +91,6 @@ async def _run(settings: Settings, *, drain: bool) -> Never:
 async def _work(settings: Settings, *, drain: bool) -> None:
     # The client of the broker, numba and faust are slow to import: a config that is wrong is said at once.
     from processor.kafka.topics.ensure import ensure  # noqa: PLC0415 - see above
-    from processor.ops import logs  # noqa: PLC0415 - see above
     from processor.ops.metrics import Metrics  # noqa: PLC0415 - see above
     from processor.worker.app import run_worker  # noqa: PLC0415 - see above
 

@@ -7,9 +7,11 @@ list, or for a key that need not be set, takes the key away.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import json
 import tomllib
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -66,15 +68,14 @@ def variables(environ: Mapping[str, str]) -> tuple[list[Variable], list[Problem]
 
 def overlay(written: Mapping[str, Any], given: list[Variable]) -> tuple[dict[str, Any], list[Problem]]:
     """Lay variables over the file's tables; returns a new tree and what cannot be placed or parsed."""
-    raw = _copy(written)
+    raw = copy.deepcopy(dict(written))
     problems: list[Problem] = []
     for variable in given:
         try:
             _put(raw, variable)
         except ValueError as error:
-            key = ".".join(map(str, variable.path))
             message = f"{error} (environment variable {variable.name})"
-            problems.append(Problem(key, message))
+            problems.append(Problem(".".join(map(str, variable.path)), message))
     return raw, problems
 
 
@@ -121,16 +122,16 @@ def _step(node: Any, step: str | int, empty: Any) -> Any:
 
 
 def _parse(text: str, types: list[Any]) -> Any:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        try:
-            value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            # Without the cause: it could show the value.
-            wanted = "list" if any(map(is_list, types)) else "table"
-            raise ValueError(f"must be a {wanted}, as JSON or TOML in one line") from None
-    return value
+    for parse in (json.loads, _toml_value):
+        with suppress(ValueError):
+            return parse(text)
+    # Without the cause: it could show the value.
+    wanted = "list" if any(map(is_list, types)) else "table"
+    raise ValueError(f"must be a {wanted}, as JSON or TOML in one line")
+
+
+def _toml_value(text: str) -> Any:
+    return tomllib.loads(f"value = {text}")["value"]
 
 
 def _optional(path: tuple[str | int, ...]) -> bool:
@@ -156,9 +157,3 @@ def _nearest_variable(path: tuple[str | int, ...]) -> str:
         names.add(name)
     close = difflib.get_close_matches(given, sorted(names), n=1)
     return f"did you mean {close[0]}?" if close else "see docs/configuration.md for all of them"
-
-
-def _copy(node: Any) -> Any:
-    if isinstance(node, dict):
-        return {key: _copy(value) for key, value in node.items()}
-    return [_copy(value) for value in node] if isinstance(node, list) else node

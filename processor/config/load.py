@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from typing_extensions import override
 
 from processor.config.environment import OTHERWISE, Variable, overlay, variables
 from processor.errors import ConfigError, Problem
@@ -31,6 +32,7 @@ _LATER = "is not available in this version yet"
 # pydantic's error type -> what would be right; {...} are taken from the error's context.
 _RIGHT = {
     "literal_error": "must be {expected}",
+    "union_tag_invalid": "must be one of {expected_tags}",
     "greater_than_equal": "must be at least {ge}",
     "greater_than": "must be greater than {gt}",
     "less_than_equal": "must be at most {le}",
@@ -65,14 +67,13 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> Settings:
     problems += twice
     raw, more = overlay(written, given)
     problems += more
-    settings: Settings | None = None
     try:
         settings = _both(raw)()
+        if not problems:
+            return settings
     except ValidationError as error:
-        problems += list(_problems(error, given))
-    if problems or settings is None:
-        raise ConfigError(list(dict.fromkeys(problems)))
-    return settings
+        problems += _problems(error, given)
+    raise ConfigError(list(dict.fromkeys(problems)))
 
 
 def require_provable(settings: Settings, names: Collection[str]) -> None:
@@ -120,9 +121,13 @@ def _refuse(problems: list[Problem]) -> None:
         raise ConfigError(problems)
 
 
-def sink_problems(settings: Settings) -> list[Problem]:
-    """Return everything in which the sinks and their event models do not fit. Imports those models."""
-    return [Problem(key, message) for key, message in sink_faults(settings)]
+def require_sinks(settings: Settings) -> None:
+    """Refuse sinks that do not fit their event models; imports those models.
+
+    Raises:
+        ConfigError: With everything that does not fit.
+    """
+    _refuse([Problem(key, message) for key, message in sink_faults(settings)])
 
 
 def require_pipelines(settings: Settings) -> None:
@@ -142,13 +147,13 @@ class _Merged(PydanticBaseSettingsSource):
         super().__init__(settings_cls)
         self._raw = raw
 
+    @override
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Return a top-level table, as pydantic-settings asks for it."""
-        return self._raw.get(field.alias or field_name), field_name, False
+        return self._raw.get(field_name), field_name, False
 
+    @override
     def __call__(self) -> dict[str, Any]:
-        """Return everything, unknown keys included: the model refuses them."""
-        return self._raw
+        return self._raw  # unknown keys included: the model refuses them
 
 
 def _both(raw: dict[str, Any]) -> Callable[[], Settings]:
@@ -156,15 +161,13 @@ def _both(raw: dict[str, Any]) -> Callable[[], Settings]:
         model_config = SettingsConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
         @classmethod
+        @override
         def settings_customise_sources(
             cls,
             settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,
-            file_secret_settings: PydanticBaseSettingsSource,
+            *_: PydanticBaseSettingsSource,
+            **__: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            del init_settings, env_settings, dotenv_settings, file_secret_settings
             return (_Merged(settings_cls, raw),)
 
     # The fields are given by the source, not by the caller.
@@ -172,21 +175,18 @@ def _both(raw: dict[str, Any]) -> Callable[[], Settings]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    key = str(path)
     try:
-        text = path.read_bytes().decode()
+        return tomllib.loads(path.read_bytes().decode())
     except FileNotFoundError:
-        raise ConfigError([Problem(key, "there is no such file")]) from None
-    except UnicodeDecodeError as error:
-        problem = Problem(key, f"is not UTF-8 at byte {error.start}: save it as UTF-8")
-        raise ConfigError([problem]) from None
+        message = "there is no such file"
     except OSError as error:
-        raise ConfigError([Problem(key, f"cannot be read: {error.strerror}")]) from error
-    try:
-        return tomllib.loads(text)
+        message = f"cannot be read: {error.strerror}"
+    except UnicodeDecodeError as error:
+        message = f"is not UTF-8 at byte {error.start}: save it as UTF-8"
     except tomllib.TOMLDecodeError as error:
         # tomllib's text ends in "(at line 3, column 7)" and shows single characters and keys, no values.
-        raise ConfigError([Problem(key, f"is not valid TOML: {error}")]) from None
+        message = f"is not valid TOML: {error}"
+    raise ConfigError([Problem(str(path), message)])
 
 
 def _by_declared_names(written: dict[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
@@ -202,8 +202,7 @@ def _by_declared_names(written: dict[str, Any]) -> tuple[dict[str, Any], list[Pr
 def _problems(error: ValidationError, given: list[Variable]) -> Iterator[Problem]:
     for details in error.errors(include_url=False, include_input=False):
         context: dict[str, Any] = details.get("ctx", {})
-        kind = details["type"]
-        at = place(details["loc"])
+        kind, at = details["type"], place(details["loc"])
         path = at.path
         if kind in {"union_tag_invalid", "union_tag_not_found"}:
             # The error is the table's; what is wrong is the key that chooses its form.
@@ -216,22 +215,16 @@ def _problems(error: ValidationError, given: list[Variable]) -> Iterator[Problem
 def _message(kind: str, text: str, context: Mapping[str, Any], at: ConfigPath) -> str:
     key = str(at.path[-1])
     if kind == "missing":
-        right = f"is missing: {at.description()}"
-    elif kind == "extra_forbidden":
+        return f"is missing: {at.description()}"
+    if kind == "extra_forbidden":
         others = sorted(OTHERWISE) if len(at.path) == 1 else []
-        right = f"is not a known key; {nearest(key, at.known_keys() + others)}"
-    elif kind == "union_tag_not_found":
+        return f"is not a known key; {nearest(key, at.known_keys() + others)}"
+    if kind == "union_tag_not_found":
         tags = " or ".join(f'"{tag}"' for each in declared(at.path) for tag in variants(each))
-        right = f"is missing: {tags}, it says which keys belong here"
-    elif kind == "union_tag_invalid":
-        right = f"must be one of {context['expected_tags']}".replace("'", '"')
-    elif kind == "list_type" and key in Settings.model_fields:
-        right = f"must be a list of tables: write [[{key}]]"
-    else:
-        right = _RIGHT.get(kind, text)
-        if kind in _RIGHT:
-            right = right.format(**context).replace("'", '"')
-    return right
+        return f"is missing: {tags}, it says which keys belong here"
+    if kind == "list_type" and key in Settings.model_fields:
+        return f"must be a list of tables: write [[{key}]]"
+    return _RIGHT[kind].format(**context).replace("'", '"') if kind in _RIGHT else text
 
 
 def nearest(key: str, known: list[str]) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _ROOT = Path(__file__).parents[2]
 _PAGE = _ROOT / "docs" / "configuration.md"
-_EXAMPLE = _ROOT / "examples" / "clicks.toml"
+_SIMPLE, _COMPLETE = _ROOT / "examples" / "clicks.toml", _ROOT / "examples" / "complete.toml"
 
 _HEAD = """\
 # Configuration
@@ -52,66 +52,11 @@ _SECTIONS = {
     "variables too.",
 }
 
-_COMPLETE = """\
-[kafka]
-bootstrap_servers = "broker-1:9093,broker-2:9093"
-security_protocol = "SASL_SSL"
-sasl_mechanism = "SCRAM-SHA-512"
-sasl_plain_username = "seqmark"
-sasl_plain_password = "…"              # better: SEQMARK_KAFKA__SASL_PLAIN_PASSWORD
-ssl_cafile = "/etc/ssl/kafka-ca.pem"
-
-[worker]
-application_id = "clicks"
-state_dir = "/var/lib/seqmark"
-group_instance_id = "worker-1"
-log_format = "json"
-
-[[pipelines]]
-name = "clicks"
-source = "clicks.raw"
-sink = "clicks.clean"
-duplicates = "clicks.duplicates"
-quarantine = "clicks.quarantine"
-
-[pipelines.dedup]
-mode = "watermark"
-scope = "header:producer"
-sequence = { from = "value", pointer = "/seq" }
-epoch = { from = "header", name = "epoch", format = "int32" }
-reorder_window = 64
-
-[[pipelines]]
-name = "events"
-source = "events.raw"
-sink = "events.clean"
-
-[pipelines.dedup]
-mode = "insert-id"
-id = [{ from = "value", pointer = "/insert_id" }, { from = "value", pointer = "/device_id" }]
-window = "7d"
-max_ahead = "5m"
-backend = "bloom"
-bloom = { false_positive_rate = 1e-9, bucket = "1d", expected_per_bucket = 20_000_000, confirm = true }
-
-[[sinks]]
-name = "hourly"
-topic = "clicks.clean"
-event = "schemas.events:ClickEvent"
-time_field = "occurred_at"
-window = "1 hour"
-watermark = "2 hours"
-group_by = ["campaign"]
-aggregates = { events = "count", revenue = "sum:amount", users = "approx_count_distinct:user_id" }
-output = { kind = "parquet", path = "var/hourly" }
-checkpoint = "var/checkpoints/hourly"
-"""
-
 
 def page() -> str:
     """Return the page; the examples in it have been read by the models."""
-    simple = _EXAMPLE.read_text(encoding="utf-8")
-    for example in (simple, _COMPLETE):
+    simple, complete = (example.read_text(encoding="utf-8") for example in (_SIMPLE, _COMPLETE))
+    for example in (simple, complete):
         Settings.model_validate(tomllib.loads(example))
     parts = [_HEAD]
     for section, found in groupby(keys(), _section):
@@ -119,7 +64,7 @@ def page() -> str:
     parts.append(f"## An example\n\n`examples/clicks.toml`, which the tests run:\n\n```toml\n{simple}```\n")
     parts.append(
         "## All of it\n\nEvery part at once. `seqmark check` says what the installed version "
-        f"cannot run yet.\n\n```toml\n{_COMPLETE}```\n"
+        f"cannot run yet.\n\n```toml\n{complete}```\n"
     )
     return "\n".join(parts)
 
@@ -156,13 +101,10 @@ def main(ctx: click.Context, *, check: bool) -> None:
     """Write docs/configuration.md from the declaration of the config."""
     wanted = page()
     if check:
-        fresh = _PAGE.is_file() and _PAGE.read_text(encoding="utf-8") == wanted
-        if not fresh:
-            click.echo(
-                "docs/configuration.md is stale: run python -m processor.config.reference_page",
-                err=True,
-            )
-        ctx.exit(EXIT_DONE if fresh else EXIT_FAILED)
+        if _PAGE.is_file() and _PAGE.read_text(encoding="utf-8") == wanted:
+            ctx.exit(EXIT_DONE)
+        click.echo(f"docs/{_PAGE.name} is stale: run python -m processor.config.reference_page", err=True)
+        ctx.exit(EXIT_FAILED)
     _PAGE.write_text(wanted, encoding="utf-8")
 
 

@@ -40,22 +40,19 @@ Key = tuple[int, str]
 Rows = dict[Key, Amounts]
 
 
-def true_rows(stream: Iterable[StreamPartition]) -> Rows:
+def true_rows(stream: Sequence[StreamPartition]) -> Rows:
     """Return what an aggregate of the records that must pass has, by hour and campaign."""
-    events: Counter[Key] = Counter()
-    cents: Counter[Key] = Counter()
-    for partition in stream:
-        passes = partition.passes
-        hours = partition.timestamp_ms[passes] // HOUR_MS
-        campaigns, spent = partition.campaign[passes].astype(np.int64), partition.cents[passes].astype(np.int64)
-        groups, row = np.unique(hours * len(CAMPAIGNS) + campaigns, return_inverse=True)
-        counts, sums = np.bincount(row), np.zeros(groups.size, np.int64)
-        np.add.at(sums, row, spent)
-        for group, count, total in zip(groups.tolist(), counts.tolist(), sums.tolist(), strict=True):
-            hour, campaign = divmod(group, len(CAMPAIGNS))
-            events[hour * HOUR_MS, CAMPAIGNS[campaign]] += count
-            cents[hour * HOUR_MS, CAMPAIGNS[campaign]] += total
-    return {key: Amounts(count, Decimal(cents[key]).scaleb(-2)) for key, count in sorted(events.items())}
+    hours = np.concatenate([each.timestamp_ms[each.passes] for each in stream]) // HOUR_MS
+    campaigns = np.concatenate([each.campaign[each.passes] for each in stream])
+    cents = np.concatenate([each.cents[each.passes] for each in stream])
+    groups, row = np.unique(hours * len(CAMPAIGNS) + campaigns, return_inverse=True)
+    # As float64, which is exact up to 2^53 hundredths.
+    counts, sums = np.bincount(row), np.bincount(row, cents).astype(np.int64)
+    rows = {}
+    for group, count, spent in zip(groups.tolist(), counts.tolist(), sums.tolist(), strict=True):
+        hour, campaign = divmod(group, len(CAMPAIGNS))
+        rows[hour * HOUR_MS, CAMPAIGNS[campaign]] = Amounts(count, Decimal(spent).scaleb(-2))
+    return dict(sorted(rows.items()))
 
 
 def newest_ms(stream: Iterable[StreamPartition]) -> int:
@@ -64,12 +61,9 @@ def newest_ms(stream: Iterable[StreamPartition]) -> int:
 
 
 def closed(rows: Rows, newest: int, watermark_ms: int) -> Rows:
-    """Return the rows of the hours that the watermark has passed when all was read.
+    """Return the rows of the hours whose end is not above the watermark when all was read.
 
-    Args:
-        rows: By hour and campaign.
-        newest: The latest event time.
-        watermark_ms: How far behind it the watermark follows. An hour is closed when its end is not above it.
+    The watermark follows ``watermark_ms`` behind ``newest``, the latest event time.
     """
     return {key: row for key, row in rows.items() if key[0] + HOUR_MS <= newest - watermark_ms}
 
@@ -92,7 +86,7 @@ class Hour(NamedTuple):
     @property
     def name(self) -> str:
         """Its start, UTC."""
-        return f"{datetime.fromtimestamp(self.start_ms / 1000, UTC):%Y-%m-%d %H:%M}"
+        return _time(self.start_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +113,11 @@ class Aggregated:
     def agree(self) -> int:
         """Rows that are as they should be."""
         return sum(self.truth.get(key) == row for key, row in dict(self.found).items())
+
+    @property
+    def closed_hours(self) -> list[Hour]:
+        """The hours that should be written, in order."""
+        return [hour for hour in self.hours if not hour.open]
 
     @property
     def differences(self) -> list[str]:
@@ -149,22 +148,21 @@ class Aggregated:
 
 def total(rows: Iterable[Amounts]) -> Amounts:
     """Return the sum of rows."""
-    events, revenue = NOTHING
-    for row in rows:
-        events, revenue = events + row.events, revenue + row.revenue
-    return Amounts(events, revenue)
+    counts = list(rows)
+    return Amounts(sum(row.events for row in counts), sum((row.revenue for row in counts), NOTHING.revenue))
 
 
 def _by_hour(rows: Mapping[Key, Amounts]) -> dict[int, Amounts]:
-    sums: dict[int, Amounts] = {}
-    for (start, _), row in rows.items():
-        had = sums.get(start, NOTHING)
-        sums[start] = Amounts(had.events + row.events, had.revenue + row.revenue)
-    return sums
+    starts = {start for start, _ in rows}
+    return {hour: total(row for (start, _), row in rows.items() if start == hour) for hour in starts}
+
+
+def _time(start_ms: int) -> str:
+    return f"{datetime.fromtimestamp(start_ms / 1000, UTC):%Y-%m-%d %H:%M}"
 
 
 def _place(key: Key) -> str:
-    return f"{datetime.fromtimestamp(key[0] / 1000, UTC):%Y-%m-%d %H:%M} {key[1]}"
+    return f"{_time(key[0])} {key[1]}"
 
 
 def _told(row: Amounts | None) -> str:

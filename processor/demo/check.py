@@ -25,14 +25,17 @@ if TYPE_CHECKING:
 
     from processor.generator.truth import Truth
     from processor.generator.window import Judged
-
-Headers = tuple[tuple[str, bytes | None], ...]
-Seen = tuple[bytes | None, bytes | None, Headers, int, int]
-"""Key, value, headers, timestamp in ms, offset: as `processor.kafka.plain.consumer` gives it."""
+    from processor.kafka.plain.consumer import Seen
 
 Grounds = Callable[[int], Mapping[str, object]]
 """What the receipt of a row has to say beside where the record stands."""
 
+COPIES = {
+    RecordKind.RESEND: "immediate resend",
+    RecordKind.TAIL: "resent tail after a crash",
+    RecordKind.LATE: "connector's late restart",
+}
+"""Why a record is sent again, for people."""
 _DROPS = ("duplicate", "late")
 _EXAMPLES = 2  # of a kind and partition
 _SHOWN = 5  # differences per partition: one fault can follow from another a thousand times
@@ -80,15 +83,15 @@ def compare(
     quarantine: Sequence[Seen],
     grounds: Grounds | None = None,
 ) -> CheckOutcome:
-    """Compare one partition's outputs with what its source and the truth ask for.
+    """Compare one partition's outputs, as they are read_committed, with what its source and the truth ask for.
 
     Args:
         place: ``topic:partition`` of the source, as receipts of the quarantine name it.
-        source: What the source holds.
-        truth: What the rules say of it.
-        sink: What the sink holds, read_committed.
-        receipts: What the duplicates topic holds, likewise.
-        quarantine: Likewise.
+        source: What it holds.
+        truth: What the rules say of that.
+        sink: What the sink holds.
+        receipts: What the duplicates topic holds.
+        quarantine: What the quarantine holds.
         grounds: What receipts have to say; None: no more than that the record was dropped by a rule.
     """
     if [record[4] for record in source] != truth.offset.tolist():
@@ -106,14 +109,7 @@ def compare(
 
 
 def id_grounds(place: str, source: Sequence[Seen], judged: Judged, member: str) -> Grounds:
-    """Return what receipts of the mode ``insert-id`` have to say where the id is a member of the value.
-
-    Args:
-        place: ``topic:partition`` of the source.
-        source: What it holds.
-        judged: What the rules say of it.
-        member: Its name.
-    """
+    """Return what receipts of the mode ``insert-id`` have to say where the id is the value's ``member``."""
     topic, _, partition = place.rpartition(":")
     owner, expires_ms = judged.owner.tolist(), judged.expires_ms.tolist()
 
@@ -163,7 +159,9 @@ class _Walk:
                 return
         left = len(self._sink) - self._finger
         if left:
-            self._say(f"the sink has {left:,} records too many, from its offset {self._at(0)} on")
+            self._say(
+                f"the sink has {left:,} records too many, from its offset {self._sink[self._finger][4]} on"
+            )
 
     def _explain(self, row: int, here: tuple[object, ...] | None) -> bool:
         """Say why a record that must be next in the sink is not; False: it cannot be told."""
@@ -179,7 +177,7 @@ class _Walk:
             self._differ(row, "is lost")
             self.outcome.dropped[RecordKind(self._kinds[row])] += 1
         elif after == record:
-            self._say(f"the sink has a record too many at its offset {self._at(0)}")
+            self._say(f"the sink has a record too many at its offset {self._sink[self._finger][4]}")
             self._finger += 2
             self._pass(row)
         elif after == then:
@@ -187,7 +185,7 @@ class _Walk:
             self._finger += 1
             self._pass(row)
         else:
-            self._differ(row, f"must come next in the sink; something else is at {self._at(0)}")
+            self._differ(row, f"must come next in the sink; something else is at {self._sink[self._finger][4]}")
             return False
         return True
 
@@ -203,7 +201,8 @@ class _Walk:
             if where != (topic, int(partition), record[4], record[3]):
                 self._differ(row, f"has no receipt; the next one is of {where}")
                 return
-            wrong = {} if grounds is None else _lacking(told, grounds(row))
+            wanted_of = {} if grounds is None else grounds(row)
+            wrong = {name: value for name, value in wanted_of.items() if told.get(name) != value}
             if (key, timestamp_ms) != (record[0], record[3]) or told.get("verdict") not in _DROPS:
                 self._differ(row, f"has a receipt that is not right: {told}")
             elif wrong:
@@ -243,9 +242,6 @@ class _Walk:
         at = self._finger + ahead
         return self._sink[at][:4] if at < len(self._sink) else None
 
-    def _at(self, ahead: int) -> int:
-        return self._sink[self._finger + ahead][4]
-
     def _following(self, row: int) -> int | None:
         """Return the next row that must pass."""
         at = int(np.searchsorted(self._expected, row, side="right"))
@@ -266,11 +262,6 @@ class _Walk:
 
     def _say(self, what: str) -> None:
         self.outcome.differences.append(f"{self._place}: {what}")
-
-
-def _lacking(told: Mapping[str, object], wanted: Mapping[str, object]) -> dict[str, object]:
-    """Return what is wanted and told otherwise, or not."""
-    return {name: value for name, value in wanted.items() if told.get(name) != value}
 
 
 def _changes(record: tuple[object, ...], found: tuple[object, ...]) -> str:

@@ -2,50 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from processor.demo.check import COPIES
 from processor.generator import RecordKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from processor.demo.summary import DemoChecks
 
 BIN_MS = 5 * 60_000
 
 _RAW, _CLEAN, _INK = "#c2410c", "#1d6fa5", "#333333"
 # From the palette of Okabe and Ito: people who see few colours can tell them apart, also in print.
 _KINDS = {RecordKind.RESEND: "#e69f00", RecordKind.TAIL: "#cc79a7", RecordKind.LATE: "#009e73"}
-_NAMES = {
-    RecordKind.RESEND: "immediate resend",
-    RecordKind.TAIL: "resent tail after a crash",
-    RecordKind.LATE: "connector's late restart",
-}
 
 
-@dataclass(frozen=True, slots=True)
-class PictureTimes:
-    """Event times in ms, int64[n] each, of what was seen in the topics."""
-
-    raw: NDArray[np.int64]
-    clean: NDArray[np.int64]
-    dropped: Mapping[RecordKind, NDArray[np.int64]]
-
-
-def draw(times: PictureTimes, path: Path, title: str) -> None:
+def draw(checked: Sequence[DemoChecks], path: Path, title: str) -> None:
     """Write the picture; the ending of ``path`` says whether as SVG or PNG."""
+    raw = np.concatenate([each.source_ms for each in checked])
+    clean = np.concatenate([each.sink_ms for each in checked])
+    dropped = {kind: np.concatenate([each.dropped_ms(kind) for each in checked]) for kind in _KINDS}
     # Late: it takes a second, and a worker never draws. Agg needs no display.
     import matplotlib as mpl  # noqa: PLC0415 - see above
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt  # noqa: PLC0415 - see above
 
-    edges = _edges(times.raw)
+    edges = _edges(raw)
     # Text stays text in the SVG; a fixed salt makes the same picture the same file.
     style: Any = {"svg.fonttype": "none", "svg.hashsalt": "seqmark", "font.size": 11}
     with mpl.rc_context(style):
@@ -53,8 +44,8 @@ def draw(times: PictureTimes, path: Path, title: str) -> None:
             2, 1, figsize=(11, 7), sharex=True, height_ratios=(3, 2), layout="constrained"
         )
         try:
-            _counts(above, times, edges)
-            _drops(below, times, edges)
+            _counts(above, raw, clean, edges)
+            _drops(below, dropped, edges)
             figure.suptitle(title, x=0.01, ha="left", fontsize=14, fontweight="bold", color=_INK)
             figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
         finally:
@@ -64,60 +55,53 @@ def draw(times: PictureTimes, path: Path, title: str) -> None:
 def _edges(raw: NDArray[np.int64]) -> NDArray[np.int64]:
     if not raw.size:
         return np.array([0, BIN_MS])
-    first, last = int(raw.min()) // BIN_MS, int(raw.max()) // BIN_MS
-    return np.arange(first, last + 2) * BIN_MS
+    return np.arange(raw.min() // BIN_MS, raw.max() // BIN_MS + 2) * BIN_MS
 
 
-def _counts(axes: Any, times: PictureTimes, edges: NDArray[np.int64]) -> None:
-    raw, _ = np.histogram(times.raw, edges)
-    clean, _ = np.histogram(times.clean, edges)
-    at = [datetime.fromtimestamp(edge / 1000, UTC) for edge in edges.tolist()]
-    axes.stairs(raw, _numbers(at), color=_RAW, linewidth=1.6, baseline=None)
-    axes.stairs(raw, _numbers(at), baseline=clean, fill=True, color=_RAW, alpha=0.3)
-    axes.stairs(clean, _numbers(at), fill=True, color=_CLEAN, alpha=0.25)
-    axes.stairs(clean, _numbers(at), color=_CLEAN, linewidth=1.6, baseline=None)
+def _counts(
+    axes: Any, raw_ms: NDArray[np.int64], clean_ms: NDArray[np.int64], edges: NDArray[np.int64]
+) -> None:
+    raw, _ = np.histogram(raw_ms, edges)
+    clean, _ = np.histogram(clean_ms, edges)
+    at = _numbers(edges)
+    axes.stairs(raw, at, color=_RAW, linewidth=1.6, baseline=None)
+    axes.stairs(raw, at, baseline=clean, fill=True, color=_RAW, alpha=0.3)
+    axes.stairs(clean, at, fill=True, color=_CLEAN, alpha=0.25)
+    axes.stairs(clean, at, color=_CLEAN, linewidth=1.6, baseline=None)
     axes.set_ylim(0, max(int(raw.max()), 1) * 1.2)
     axes.set_ylabel("events in 5 minutes")
-    share = (times.raw.size - times.clean.size) / max(times.raw.size, 1)
-    _label(axes, 0, f"raw topic: {times.raw.size:,} records", _RAW)
-    _label(axes, 1, f"clean topic: {times.clean.size:,} records", _CLEAN)
+    share = (raw_ms.size - clean_ms.size) / max(raw_ms.size, 1)
+    _label(axes, 0, f"raw topic: {raw_ms.size:,} records", _RAW)
+    _label(axes, 1, f"clean topic: {clean_ms.size:,} records", _CLEAN)
     _label(axes, 2, f"kept out: {share:.2%}", _INK)
     _tidy(axes)
 
 
-def _drops(axes: Any, times: PictureTimes, edges: NDArray[np.int64]) -> None:
-    at = _numbers([datetime.fromtimestamp(edge / 1000, UTC) for edge in edges.tolist()])
+def _drops(axes: Any, dropped: Mapping[RecordKind, NDArray[np.int64]], edges: NDArray[np.int64]) -> None:
+    at = _numbers(edges)
     ground = np.zeros(edges.size - 1, np.int64)
     for kind, colour in _KINDS.items():
-        count, _ = np.histogram(times.dropped.get(kind, np.zeros(0, np.int64)), edges)
+        count, _ = np.histogram(dropped[kind], edges)
         axes.stairs(ground + count, at, baseline=ground, fill=True, color=colour)
         ground = ground + count
     axes.set_ylim(0, max(int(ground.max()), 1) * 1.25)
     axes.set_ylabel("dropped in 5 minutes")
     axes.set_xlabel("event time (UTC)")
     for place, (kind, colour) in enumerate(_KINDS.items()):
-        size = times.dropped.get(kind, np.zeros(0)).size
-        _label(axes, place, f"{_NAMES[kind]}: {size:,}", colour)
+        _label(axes, place, f"{COPIES[kind]}: {dropped[kind].size:,}", colour)
     _tidy(axes)
 
 
-def _numbers(times: list[datetime]) -> Any:
+def _numbers(times_ms: NDArray[np.int64]) -> Any:
     from matplotlib.dates import date2num  # noqa: PLC0415 - with the rest of matplotlib
 
-    return date2num(times)  # type: ignore[no-untyped-call]  # matplotlib types its dates not yet
+    return date2num(times_ms.astype("datetime64[ms]"))  # type: ignore[no-untyped-call]  # matplotlib types its dates not yet
 
 
 def _label(axes: Any, place: int, text: str, colour: str) -> None:
     """Write into one of three places over the data: what a legend would say, at the thing itself."""
-    axes.text(
-        0.012 + 0.34 * place,
-        0.97,
-        text,
-        color=colour,
-        transform=axes.transAxes,
-        va="top",
-        fontweight="bold",
-    )
+    at = 0.012 + 0.34 * place
+    axes.text(at, 0.97, text, color=colour, transform=axes.transAxes, va="top", fontweight="bold")
 
 
 def _tidy(axes: Any) -> None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.demo.check import Seen, compare, id_grounds
-from processor.demo.drain import Drained, drain
+from processor.demo.check import compare, id_grounds
 from processor.demo.plan import ID_MEMBER
+from processor.demo.processes import Drained, drain
 from processor.demo.summary import DemoChecks
 from processor.generator import StreamOptions, make_stream
 from processor.generator import truth as truth_file
@@ -32,22 +32,12 @@ if TYPE_CHECKING:
     from processor.generator import StreamPartition
     from processor.generator.truth import Truth
 
+    Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+
 PARTITIONS = 4
 DUPLICATES = 0.05
 # A handful: 25 of the 475,000 originals of a run of the usual size.
 _MALFORMED = 25 / 475_000
-
-
-class DemoAudience(Protocol):
-    """Who is told."""
-
-    def say(self, text: str) -> None:
-        """Tell of a step."""
-        ...
-
-    def bar(self, what: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
-        """Show progress; gives a function that takes what was done since its last call."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +50,8 @@ class DemoRun:
     checked: Sequence[DemoChecks]
 
 
-async def run(plan: DemoPlan, records: int, seed: int, audience: DemoAudience) -> DemoRun:
-    """Do the three steps.
+async def run(plan: DemoPlan, records: int, seed: int, say: Callable[[str], None], bar: Bar) -> DemoRun:
+    """Do the three steps; ``say`` is told of each, ``bar`` takes what is done and how often, and shows it.
 
     Raises:
         StopError: The broker or the worker failed.
@@ -70,23 +60,23 @@ async def run(plan: DemoPlan, records: int, seed: int, audience: DemoAudience) -
     options = StreamOptions(records, DUPLICATES, seed, PARTITIONS, 0, malformed=_MALFORMED)
     stream = make_stream(pipeline.dedup, options.ending_by(int(time.time() * 1000)))
     await open_source(kafka, pipeline.source, PARTITIONS)
-    audience.say(f"1. producing {records:,} clicks into {pipeline.source}")
+    say(f"1. producing {records:,} clicks into {pipeline.source}")
     began = time.monotonic()
-    with audience.bar("produced", records) as advance:
+    with bar("produced", records) as advance:
         truths = await produce(kafka, pipeline.source, stream, Sending(), advance)
     truth_file.write(plan.truth, truths)
-    audience.say(f"   {records / (time.monotonic() - began):,.0f} records/s; the truth: {plan.truth}")
-    audience.say("2. the worker makes it clean (seqmark worker --drain)")
-    with audience.bar("made clean", records) as advance:
+    say(f"   {records / (time.monotonic() - began):,.0f} records/s; the truth: {plan.truth}")
+    say("2. the worker makes it clean (seqmark worker --drain)")
+    with bar("made clean", records) as advance:
         drained = await drain(plan, records, advance)
-    audience.say(f"   done in {drained.seconds:.1f} s; its log: {plan.worker_log}")
-    audience.say("3. a plain consumer compares every record with the truth")
+    say(f"   done in {drained.seconds:.1f} s; its log: {plan.worker_log}")
+    say("3. a plain consumer compares every record with the truth")
     began = time.monotonic()
-    with audience.bar("compared", records) as advance:
+    with bar("compared", records) as advance:
         checked = [
             await _check(plan, number, stream[number], part, advance) for number, part in enumerate(truths)
         ]
-    audience.say(f"   done in {time.monotonic() - began:.1f} s")
+    say(f"   done in {time.monotonic() - began:.1f} s")
     return DemoRun(stream, truths, drained, checked)
 
 
@@ -103,8 +93,5 @@ async def _check(
     grounds = None if stream.judged is None else id_grounds(place, source, stream.judged, ID_MEMBER)
     outcome = compare(place, source, truth, sink, receipts, quarantine, grounds)
     progress(len(truth))
-    return DemoChecks(outcome, _times(source), _times(sink), truth.kind)
-
-
-def _times(records: Sequence[Seen]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    return np.fromiter((record[3] for record in records), np.int64, len(records))
+    source_ms, sink_ms = (np.array([record[3] for record in each], np.int64) for each in (source, sink))
+    return DemoChecks(outcome, source_ms, sink_ms, truth.kind)

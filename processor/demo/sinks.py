@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from processor.demo.aggregate import Aggregated, Amounts, Key, closed, newest_ms, true_rows
 from processor.errors import StopError
@@ -32,51 +32,39 @@ _MASTER = "local[*]"
 _SHORT = "-XX:TieredStopAtLevel=1"
 
 
-class SinkAudience(Protocol):
-    """Who is told."""
-
-    def say(self, text: str) -> None:
-        """Tell of a step."""
-        ...
-
-
 class _Listener:
-    """What the job's audience is here; its batches are few and short, so that their progress is no news."""
+    """The job's audience: its batches are few and short, so that their progress is no news."""
 
-    def __init__(self, audience: SinkAudience) -> None:
-        self._audience = audience
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
 
     def say(self, text: str) -> None:
-        self._audience.say(f"   {text}")
+        self._say(f"   {text}")
 
     def progress(self, totals: Mapping[str, Totals]) -> None:
         del totals
 
 
 @contextmanager
-def spark(audience: SinkAudience) -> Iterator[None]:
+def spark(say: Callable[[str], None]) -> Iterator[None]:
     """Hold a Spark for the job and for all that reads its output; its JVM ends with the process.
 
     Raises:
         StopError: It does not start.
     """
-    with spark_session("seqmark-demo", master=_MASTER, jvm_flags=_SHORT, say=_Listener(audience).say):
+    with spark_session("seqmark-demo", master=_MASTER, jvm_flags=_SHORT, say=_Listener(say).say):
         yield
 
 
 def aggregate(
     plan: DemoPlan,
     stream: Sequence[StreamPartition],
-    audience: SinkAudience,
+    say: Callable[[str], None],
     stoppable: Callable[[Callable[[], None]], AbstractContextManager[None]],
 ) -> Aggregated:
     """Run the sink over what is in the clean topic now, and put what it has written beside the truth.
 
-    Args:
-        plan: Its config has the sink.
-        stream: What was produced.
-        audience: Told of each step.
-        stoppable: Given what asks the job to end; a block in which that is called when the demo is to end.
+    ``stoppable`` is given what asks the job to end; a block in which that is called when the demo is to end.
 
     Raises:
         StopError: Spark failed, or the output cannot be read.
@@ -84,9 +72,8 @@ def aggregate(
     began = time.monotonic()
     settings = plan.settings
     (sink,) = settings.sinks
-    job = SinkJob(
-        settings, settings.sinks, SinkOptions(master=_MASTER, available_now=True), _Listener(audience)
-    )
+    options = SinkOptions(master=_MASTER, available_now=True)
+    job = SinkJob(settings, settings.sinks, options, _Listener(say))
     with stoppable(job.stop):
         job.run()
     seconds = time.monotonic() - began

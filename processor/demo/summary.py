@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from processor.demo.check import DROPPED, CheckOutcome, Receipt
-from processor.demo.picture import PictureTimes
+from processor.demo.check import COPIES, DROPPED, CheckOutcome, Receipt
 from processor.generator import RecordKind
 
 if TYPE_CHECKING:
@@ -18,12 +17,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.demo.aggregate import Aggregated, Hour
-    from processor.demo.certify import DemoCertificate
-    from processor.demo.drain import Drained
+    from processor.demo.processes import DemoCertificate, Drained
     from processor.generator.truth import Truth
 
 _EXAMPLES = 2  # of a kind
-COPIES = (RecordKind.RESEND, RecordKind.TAIL, RecordKind.LATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +39,7 @@ class SummaryLine:
 
 @dataclass(slots=True)
 class DemoChecks:
-    """What a plain consumer found in one partition: the outcome, and the times for the picture."""
+    """What a plain consumer found in one partition: the outcome, and event times for the picture."""
 
     outcome: CheckOutcome
     source_ms: NDArray[np.int64]
@@ -59,30 +56,20 @@ class DemoChecks:
 
 @dataclass(slots=True)
 class DemoSummary:
-    """All that the demo has to say at its end.
-
-    Attributes:
-        lines: Counts of records.
-        aggregated: What Spark made of the clean topic.
-        differences: Of the records and of the report, for people; empty where all agrees.
-        certificate: What ``seqmark verify`` says.
-        drained: How long it took.
-        receipts: A few, to be shown.
-    """
+    """All that the demo has to say at its end; ``differences`` are those of the records and of the report."""
 
     lines: list[SummaryLine]
     aggregated: Aggregated
     differences: list[str]
     certificate: DemoCertificate
     drained: Drained
-    records: int = field(default=0)
+    records: int
     receipts: Sequence[Receipt] = ()
 
     @property
     def ok(self) -> bool:
         """Whether everything agrees."""
-        agree = all(line.ok for line in self.lines)
-        return agree and not self.wrong and self.certificate.ok
+        return all(line.ok for line in self.lines) and not self.wrong and self.certificate.ok
 
     @property
     def wrong(self) -> list[str]:
@@ -131,47 +118,34 @@ def _hour(hour: Hour) -> dict[str, Any]:
 
 def count_lines(checked: Sequence[DemoChecks], truths: Sequence[Truth]) -> list[SummaryLine]:
     """Compare the counts that were found with the truth's."""
-    passed: Counter[RecordKind] = Counter()
-    dropped: Counter[RecordKind] = Counter()
-    for each in checked:
-        passed += each.outcome.passed
-        dropped += each.outcome.dropped
+    outcomes = [each.outcome for each in checked]
+    passed = sum((each.passed for each in outcomes), Counter[RecordKind]())
+    dropped = sum((each.dropped for each in outcomes), Counter[RecordKind]())
+    passes, kinds, faults = (
+        np.concatenate([getattr(truth, name) for truth in truths]) for name in ("passes", "kind", "fault")
+    )
+    must_drop = Counter(kinds[~passes & (faults == 0)].tolist())
+    sure = int(passes.sum())
     lines = [
-        SummaryLine("in", sum(each.source_ms.size for each in checked), sum(map(len, truths))),
-        SummaryLine("passed", sum(passed.values()), sum(int(truth.passes.sum()) for truth in truths)),
-        SummaryLine("in the clean topic", sum(each.sink_ms.size for each in checked), 0),
+        SummaryLine("in", sum(each.source_ms.size for each in checked), kinds.size),
+        SummaryLine("passed", passed.total(), sure),
+        SummaryLine("in the clean topic", sum(each.sink_ms.size for each in checked), sure),
     ]
-    lines[2] = SummaryLine(lines[2].what, lines[2].found, lines[1].truth)
-    again = SummaryLine(
-        "passed again",
-        sum(passed[kind] for kind in COPIES),
-        sum(int((truth.passes & (truth.kind != RecordKind.FIRST)).sum()) for truth in truths),
-    )
-    if again.found or again.truth:
-        lines.append(again)
-    for kind in COPIES:
-        expected = sum(int(((t.kind == kind) & (t.fault == 0) & ~t.passes).sum()) for t in truths)
-        lines.append(SummaryLine(f"dropped: {kind.label}", dropped[kind], expected))
-    lines.append(SummaryLine("dropped: first", dropped[RecordKind.FIRST], 0))
-    receipts = sum(each.outcome.receipts for each in checked)
-    lines.append(
-        SummaryLine("receipts", receipts, sum(line.truth for line in lines if line.what.startswith("dropped")))
-    )
-    quarantined = sum(each.outcome.quarantined for each in checked)
-    lines.append(SummaryLine("quarantined", quarantined, sum(int((t.fault > 0).sum()) for t in truths)))
-    return lines
+    again = int((passes & (kinds != RecordKind.FIRST)).sum())
+    found = sum(passed[kind] for kind in COPIES)
+    if found or again:
+        lines.append(SummaryLine("passed again", found, again))
+    drops = [SummaryLine(f"dropped: {kind.label}", dropped[kind], must_drop[kind]) for kind in COPIES]
+    return [
+        *lines,
+        *drops,
+        SummaryLine("dropped: first", dropped[RecordKind.FIRST], 0),
+        SummaryLine("receipts", sum(each.receipts for each in outcomes), sum(line.truth for line in drops)),
+        SummaryLine("quarantined", sum(each.quarantined for each in outcomes), int((faults > 0).sum())),
+    ]
 
 
 def examples(checked: Sequence[DemoChecks]) -> list[Receipt]:
     """Return a few receipts of each kind, of the first partitions that have some."""
     found = [receipt for each in checked for receipt in each.outcome.examples]
     return [receipt for kind in COPIES for receipt in [each for each in found if each.kind is kind][:_EXAMPLES]]
-
-
-def times(checked: Sequence[DemoChecks]) -> PictureTimes:
-    """Return what the picture shows."""
-    return PictureTimes(
-        np.concatenate([each.source_ms for each in checked]),
-        np.concatenate([each.sink_ms for each in checked]),
-        {kind: np.concatenate([each.dropped_ms(kind) for each in checked]) for kind in COPIES},
-    )

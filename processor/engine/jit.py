@@ -141,8 +141,10 @@ def kernel(function: F) -> F:
     ``NUMBA_DISABLE_JIT=1`` runs it as plain Python. ``error_model="numpy"`` keeps divisions from
     raising inside compiled code; kernels never divide by what they read.
     """
+    if not COMPILES:
+        return np.errstate(over="ignore")(function)  # integers wrap on purpose, and only numpy's warn of it
     compiled: F = numba.njit(cache=_OWN_CHOICE, nogil=True, error_model="numpy")(function)
-    if FOLDER is not None and compiled is not function:
+    if FOLDER is not None:
         # As its `enable_caching` does, which knows numba's own folders only.
         compiled._cache = _Cache(function)  # type: ignore[attr-defined]  # noqa: SLF001 - a dispatcher of numba's
     return compiled

@@ -10,11 +10,12 @@ All integers are zigzag varints; the layout of a record is drawn in `processor.e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from processor.engine.batch.columns import MAX_OVERHEAD_BYTES
+from processor.engine.batch.encode import put_head
 from processor.engine.bytes.decimals import NUMBER_BYTES, number_bytes, put_number
 from processor.engine.bytes.varints import VARINT_BYTES, put_bytes, put_varint, sized, varint, varint_bytes
 from processor.engine.jit import Int, kernel
@@ -25,116 +26,85 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from processor.engine.batch.columns import Columns, RecordTable
+    from processor.engine.batch.columns import RecordTable
 
 ERROR, DETAIL, SOURCE = b"seqmark.error", b"seqmark.detail", b"seqmark.source"
 MORE_HEADERS = 3
 
 
-class QuarantineText:
+class QuarantineText(NamedTuple):
     """The constant parts of the headers of one source partition.
 
     Attributes:
         data: uint8[m], by fault the headers up to the length of the source, all in a row; then the source.
         spans: int64[f + 2], where each begins, and where the last ends.
         most_bytes: More than the headers of any record take, with what stands before its key.
-
-    Args:
-        details: By fault, what is said to people.
-        source: ``topic:partition:``, to which the offset is added.
     """
 
-    def __init__(self, details: Mapping[Fault, str], source: bytes) -> None:
-        parts = [
-            _header(ERROR, fault.code.encode())
-            + _header(DETAIL, details.get(fault, "").encode())
-            + sized(SOURCE)
-            for fault in Fault
-        ]
-        self.most_bytes = (
-            MAX_OVERHEAD_BYTES + 2 * VARINT_BYTES + max(map(len, parts)) + len(source) + NUMBER_BYTES
-        )
+    data: NDArray[np.uint8]
+    spans: NDArray[np.int64]
+    most_bytes: int
+
+    @classmethod
+    def of(cls, details: Mapping[Fault, str], source: bytes) -> QuarantineText:
+        """Return the parts.
+
+        Args:
+            details: By fault, what is said to people.
+            source: ``topic:partition:``, to which the offset is added.
+        """
+        parts = []
+        for fault in Fault:
+            named = ERROR, fault.code.encode(), DETAIL, details.get(fault, "").encode(), SOURCE
+            parts.append(b"".join(map(sized, named)))
+        most = MAX_OVERHEAD_BYTES + 2 * VARINT_BYTES + max(map(len, parts)) + len(source) + NUMBER_BYTES
         parts.append(source)
-        self.data = np.frombuffer(b"".join(parts), np.uint8).copy()
-        self.spans = np.cumsum([0, *map(len, parts)], dtype=np.int64)
-
-
-def _header(name: bytes, value: bytes) -> bytes:
-    return sized(name) + sized(value)
-
-
-def encode(
-    text: QuarantineText,
-    columns: Columns,
-    rows: NDArray[np.int64],
-    fault: NDArray[np.uint8],
-    base_timestamp: int,
-    out: NDArray[np.uint8],
-) -> int:
-    """Write the records in ``rows`` one after the other, as the records of one batch.
-
-    Args:
-        text: Of the partition that they stand in.
-        columns: The records.
-        rows: int64[k], which, in order.
-        fault: uint8[n], `Fault` codes of all records of ``columns``.
-        base_timestamp: ms; what the batch header will say.
-        out: uint8[m], m >= the sum of ``end - body`` and of k times `QuarantineText.most_bytes`.
-
-    Returns:
-        Bytes written.
-    """
-    return int(
-        _encode(
-            text.data,
-            text.spans,
-            columns.data,
-            columns.table,
-            rows,
-            fault,
-            np.int64(base_timestamp),
-            out,
-        )
-    )
+        data = np.frombuffer(b"".join(parts), np.uint8).copy()
+        return cls(data, np.cumsum([0, *map(len, parts)], dtype=np.int64), most)
 
 
 @kernel
-def _encode(
-    text: NDArray[np.uint8],
-    spans: NDArray[np.int64],
+def encode(
+    text: QuarantineText,
     data: NDArray[np.uint8],
     table: RecordTable,
     rows: NDArray[np.int64],
     fault: NDArray[np.uint8],
-    base_timestamp: Int,
+    base_timestamp: int,
     out: NDArray[np.uint8],
 ) -> Int:
+    """Write records one after the other, as the records of one batch; return the bytes written.
+
+    Args:
+        text: Of the partition that they stand in.
+        data: uint8[n], where they are.
+        table: Their columns.
+        rows: int64[k], which, in order.
+        fault: uint8[n], `Fault` codes of all records of ``table``.
+        base_timestamp: ms; what the batch header will say.
+        out: uint8[m], m >= the sum of ``end - body`` and of k times `QuarantineText.most_bytes`.
+    """
+    said_of, spans = text.data, text.spans
     body, headers, end = table.body, table.headers, table.end
-    offset, timestamp = table.offset, table.timestamp
-    at = np.int64(0)
+    offsets, timestamp = table.offset, table.timestamp
     last = spans.size - 2
     named = spans[last + 1] - spans[last]
+    at: Int = 0
     for k in range(rows.size):
         row = rows[k]
         why = np.int64(fault[row])
-        delta = timestamp[row] - base_timestamp
+        offset, delta = offsets[row], timestamp[row] - base_timestamp
+        said, digits = spans[why + 1] - spans[why], number_bytes(offset)
+        more = said + varint_bytes(named + digits) + named + digits
         count, after = varint(data, headers[row], end[row], VARINT_BYTES)
         before, own = headers[row] - body[row], end[row] - after
-        said = spans[why + 1] - spans[why]
-        digits = number_bytes(offset[row])
-        length = 1 + varint_bytes(delta) + varint_bytes(np.int64(k)) + before
-        length += (
-            varint_bytes(count + MORE_HEADERS) + own + said + varint_bytes(named + digits) + named + digits
-        )
-        at = put_varint(out, at, length)
-        out[at] = 0
-        at = put_varint(out, at + 1, delta)
-        at = put_varint(out, at, np.int64(k))
+        rest = before + varint_bytes(count + MORE_HEADERS) + own + more
+        at = put_head(out, at, np.int64(k), delta, rest)
         at = put_bytes(out, at, data, body[row], before)
         at = put_varint(out, at, count + MORE_HEADERS)
         at = put_bytes(out, at, data, after, own)
-        at = put_bytes(out, at, text, spans[why], said)
+        at = put_bytes(out, at, said_of, spans[why], said)
         at = put_varint(out, at, named + digits)
-        at = put_bytes(out, at, text, spans[last], named)
-        at = put_number(out, at, digits, offset[row])
+        at = put_bytes(out, at, said_of, spans[last], named)
+        at = put_number(out, at, digits, offset)
     return at

@@ -22,15 +22,19 @@ number of the record, its bytes, or nothing. All numbers are signed 64-bit integ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
 from processor.engine.batch.columns import MAX_OVERHEAD_BYTES
+from processor.engine.batch.encode import put_head
 from processor.engine.bytes.decimals import NUMBER_BYTES, number_bytes, put_number
-from processor.engine.bytes.varints import VARINT_BYTES, put_bytes, put_varint, varint_bytes
+from processor.engine.bytes.varints import VARINT_BYTES, put_bytes, put_varint, sized, varint_bytes
 from processor.engine.extract.id_lists import IdLists, id_lists
-from processor.engine.jit import Int, inlined, kernel
+from processor.engine.jit import Int, kernel
 from processor.engine.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -43,17 +47,16 @@ if TYPE_CHECKING:
 
 LEFT_OUT = (b"seqmark.key", b"left out")
 """The header of a receipt that has not the key of its record."""
-_TAIL = b"\x02" + b"".join(bytes([2 * len(each)]) + each for each in LEFT_OUT)
-"""Its headers: a count of one, and each with its length, as varints."""
-_NO_KEY = np.frombuffer(_TAIL, np.uint8).copy()
-_TAIL_BYTES = len(_TAIL)
-_FIXED_BYTES = MAX_OVERHEAD_BYTES + 2 * VARINT_BYTES + _TAIL_BYTES
+_NO_HEADERS = np.zeros(1, np.uint8)
+_NO_KEY = np.frombuffer(b"\x02" + b"".join(map(sized, LEFT_OUT)), np.uint8).copy()
+"""What stands behind a receipt's value: a count of headers, none or one, as a varint, and that one."""
+_FIXED_BYTES = MAX_OVERHEAD_BYTES + 2 * VARINT_BYTES + _NO_KEY.size
 """More than a receipt has beside its key and its value."""
 _NOTHING, _BYTES = -1, -2
 """What can stand behind a part in place of a number."""
 
 
-class ReceiptText:
+class ReceiptText(NamedTuple):
     """The kinds of receipts of one source partition, or of all of them.
 
     Attributes:
@@ -62,166 +65,151 @@ class ReceiptText:
         steps: int64[kinds, steps, 2]: a part, and the column of the number behind it, or what else is there.
         most_bytes: More than the value of a receipt ever takes beside its bytes.
         partition_bits: How many low bits of an offset are its partition's.
-
-    Args:
-        kinds: Of each kind its steps.
-        partition_bits: As the attribute.
     """
 
-    def __init__(self, kinds: Sequence[Sequence[tuple[bytes, int]]], partition_bits: int = 0) -> None:
-        parts = list(dict.fromkeys(part for kind in kinds for part, _ in kind))
-        self.data = np.frombuffer(b"".join(parts), np.uint8).copy()
-        self.spans = np.cumsum([0, *map(len, parts)], dtype=np.int64)
-        # A shorter kind ends with part -1.
-        self.steps = np.full((len(kinds), max(map(len, kinds)), 2), _NOTHING, np.int64)
+    data: NDArray[np.uint8]
+    spans: NDArray[np.int64]
+    steps: NDArray[np.int64]
+    most_bytes: int
+    partition_bits: int
+
+    @classmethod
+    def of(cls, kinds: Sequence[Sequence[tuple[bytes, int]]], partition_bits: int = 0) -> ReceiptText:
+        """Return them by the steps of each kind: a part, and what stands behind it."""
+        # With the empty part a shorter kind is filled up.
+        parts = list(dict.fromkeys([*(part for kind in kinds for part, _ in kind), b""]))
+        data = np.frombuffer(b"".join(parts), np.uint8).copy()
+        steps = np.full((len(kinds), max(map(len, kinds)), 2), (parts.index(b""), _NOTHING), np.int64)
         for number, kind in enumerate(kinds):
-            self.steps[number, : len(kind)] = [(parts.index(part), what) for part, what in kind]
-        self.most_bytes = self.data.size + self.steps.shape[1] * NUMBER_BYTES
-        self.partition_bits = partition_bits
+            steps[number, : len(kind)] = [(parts.index(part), what) for part, what in kind]
+        spans = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+        return cls(data, spans, steps, data.size + steps.shape[1] * NUMBER_BYTES, partition_bits)
 
 
-def watermark_text(place: bytes) -> ReceiptText:
-    """Return the receipts of mode watermark, as `Grounds` has their kinds and numbers.
-
-    Args:
-        place: The first fields, pipeline, topic and partition, as a JSON object.
-    """
-    kinds = [
-        [
-            (place[:-1] + b',"offset":', 0),
-            (b',"timestamp":', 1),
-            (b',"verdict":"%b","mode":"watermark","sequence":' % verdict.label.encode(), 2),
-            (b',"watermark":', 3),
-            *epoch,
-            (b"}", _NOTHING),
-        ]
-        for epoch in ([], [(b',"epoch":', 4)])
-        for verdict in (Verdict.DUPLICATE, Verdict.LATE)
-    ]
-    return ReceiptText(kinds)
-
-
-def id_text(place: bytes, owner: bytes, partition_bits: int = 0) -> ReceiptText:
-    """Return the receipts of mode insert-id, as `IdGrounds` has their kinds and numbers.
-
-    Args:
-        place: The first fields, pipeline, topic and partition, as a JSON object; without the partition where
-            offsets hold it.
-        owner: The first fields of an owner, topic and partition, likewise.
-        partition_bits: How many low bits of an offset are its partition's.
-    """
-
-    def where(fields: bytes, column: int) -> list[tuple[bytes, int]]:
-        if not partition_bits:
-            return [(fields[:-1] + b',"offset":', column + 1)]
-        return [(fields[:-1] + b',"partition":', column), (b',"offset":', column + 1)]
-
-    record = [
-        *where(place, 0),
-        (b',"timestamp":', 2),
-        (b',"verdict":"duplicate","mode":"insert-id","id":', _BYTES),
-    ]
-    owned = [*where(b',"owner":' + owner, 3), (b'},"expires_at":', 5)]
-    return ReceiptText([[*record, *more, (b"}", _NOTHING)] for more in ([], owned)], partition_bits)
-
-
-class ReceiptGrounds(Protocol):
-    """What the records of some columns were judged by, in terms of their receipts."""
-
-    @staticmethod
-    def text(place: bytes, owner: bytes, partition_bits: int) -> ReceiptText:
-        """Return the receipts that `kinds` and `numbers` are of; the arguments are those of `id_text`."""
-        ...
-
-    def kinds(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Return uint8[k], the kinds of the receipts of some rows."""
-        ...
-
-    def numbers(self, columns: Columns, rows: NDArray[np.int64], partition_bits: int) -> NDArray[np.int64]:
-        """Return int64[k, numbers] of the receipts of some rows."""
-        ...
-
-    def lists(self, data: NDArray[np.uint8], rows: NDArray[np.int64], most_part_bytes: int) -> IdLists:
-        """Return the bytes of the receipts of some rows; a longer part of an id is cut to its digest."""
-        ...
-
-
-class Grounds(NamedTuple):
-    """What records were judged by in mode watermark.
+@dataclass(frozen=True, slots=True)
+class ReceiptGrounds(ABC):
+    """What the records of some columns were judged by, in terms of their receipts.
 
     Attributes:
         verdict: uint8[n], `Verdict` values.
+    """
+
+    verdict: NDArray[np.uint8]
+
+    @staticmethod
+    @abstractmethod
+    def text(place: bytes, owner: bytes, partition_bits: int) -> ReceiptText:
+        """Return the receipts that `kinds` and `numbers` are of.
+
+        Args:
+            place: The first fields, pipeline, topic and partition, as a JSON object; without the partition
+                where offsets hold it.
+            owner: The first fields of an owner, topic and partition, likewise.
+            partition_bits: How many low bits of an offset are its partition's.
+        """
+
+    @abstractmethod
+    def kinds(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Return uint8[k], the kinds of the receipts of some rows."""
+
+    @abstractmethod
+    def numbers(self, columns: Columns, rows: NDArray[np.int64], partition_bits: int) -> NDArray[np.int64]:
+        """Return int64[k, numbers] of the receipts of some rows."""
+
+    def lists(self, data: NDArray[np.uint8], rows: NDArray[np.int64], most_part_bytes: int) -> IdLists:
+        """Return the bytes of the receipts of some rows; a longer part of an id is cut to its digest."""
+        del most_part_bytes
+        return IdLists(data[:0], *np.zeros((2, rows.size), np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class Grounds(ReceiptGrounds):
+    """What records were judged by in mode watermark: nobody owns a sequence, and no route is by one.
+
+    Attributes:
         sequence: int64[n].
         watermark: int64[n], as it stood before each record in its scope.
         epoch: int64[n], the records' own; None where the definition has none.
     """
 
-    verdict: NDArray[np.uint8]
     sequence: NDArray[np.int64]
     watermark: NDArray[np.int64]
     epoch: NDArray[np.int64] | None = None
 
     @staticmethod
+    @override
     def text(place: bytes, owner: bytes, partition_bits: int) -> ReceiptText:
-        """Return `watermark_text`: nobody owns a sequence, and no route is by one."""
-        del owner, partition_bits
-        return watermark_text(place)
+        kinds = [
+            [
+                (place[:-1] + b',"offset":', 0),
+                (b',"timestamp":', 1),
+                (b',"verdict":"%b","mode":"watermark","sequence":' % verdict.label.encode(), 2),
+                (b',"watermark":', 3),
+                *epoch,
+                (b"}", _NOTHING),
+            ]
+            for epoch in ([], [(b',"epoch":', 4)])
+            for verdict in (Verdict.DUPLICATE, Verdict.LATE)
+        ]
+        return ReceiptText.of(kinds)
 
+    @override
     def kinds(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Return uint8[k], see `watermark_text`."""
         late = (self.verdict[rows] != Verdict.DUPLICATE).view(np.uint8)
         return late if self.epoch is None else late + np.uint8(2)
 
+    @override
     def numbers(self, columns: Columns, rows: NDArray[np.int64], partition_bits: int) -> NDArray[np.int64]:
-        """Return int64[k, 5], see `watermark_text`."""
-        del partition_bits
-        out = np.zeros((rows.size, 5), np.int64)
-        given = (columns.offset, columns.timestamp, self.sequence, self.watermark, self.epoch)
-        for k, column in enumerate(given):
-            if column is not None:
-                out[:, k] = column[rows]
-        return out
-
-    def lists(self, data: NDArray[np.uint8], rows: NDArray[np.int64], most_part_bytes: int) -> IdLists:
-        """Return that there are no bytes."""
-        del most_part_bytes
-        return IdLists(data[:0], *np.zeros((2, rows.size), np.int64))
+        epoch = () if self.epoch is None else (self.epoch,)
+        given = columns.offset, columns.timestamp, self.sequence, self.watermark, *epoch
+        return np.stack([column[rows] for column in given], axis=1)
 
 
-class IdGrounds(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class IdGrounds(ReceiptGrounds):
     """What records were judged by in mode insert-id.
 
     Attributes:
-        verdict: uint8[n], `Verdict` values.
         ids: Of the records.
         owner: int64[n], of a duplicate, the offset of the record that passed, or its place; -1: nobody knows.
         expires_ms: int64[n], of a duplicate, when its id expires.
     """
 
-    verdict: NDArray[np.uint8]
     ids: Ids
     owner: NDArray[np.int64]
     expires_ms: NDArray[np.int64]
 
     @staticmethod
+    @override
     def text(place: bytes, owner: bytes, partition_bits: int) -> ReceiptText:
-        """Return `id_text`."""
-        return id_text(place, owner, partition_bits)
+        def where(fields: bytes, column: int) -> list[tuple[bytes, int]]:
+            if not partition_bits:
+                return [(fields[:-1] + b',"offset":', column + 1)]
+            return [(fields[:-1] + b',"partition":', column), (b',"offset":', column + 1)]
 
+        record = [
+            *where(place, 0),
+            (b',"timestamp":', 2),
+            (b',"verdict":"duplicate","mode":"insert-id","id":', _BYTES),
+        ]
+        owned = [*where(b',"owner":' + owner, 3), (b'},"expires_at":', 5)]
+        kinds = [[*record, *more, (b"}", _NOTHING)] for more in ([], owned)]
+        return ReceiptText.of(kinds, partition_bits)
+
+    @override
     def kinds(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Return uint8[k], see `id_text`."""
         return (self.owner[rows] >= 0).view(np.uint8)
 
+    @override
     def numbers(self, columns: Columns, rows: NDArray[np.int64], partition_bits: int) -> NDArray[np.int64]:
-        """Return int64[k, 6], see `id_text`."""
-        out = np.empty((rows.size, 6), np.int64)
-        for k, where in ((0, columns.offset[rows]), (3, self.owner[rows])):
-            out[:, k], out[:, k + 1] = where & ((1 << partition_bits) - 1), where >> partition_bits
-        out[:, 2], out[:, 5] = columns.timestamp[rows], self.expires_ms[rows]
-        return out
+        def split(offset: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+            return offset & ((1 << partition_bits) - 1), offset >> partition_bits
 
+        own, owner = split(columns.offset[rows]), split(self.owner[rows])
+        return np.stack((*own, columns.timestamp[rows], *owner, self.expires_ms[rows]), axis=1)
+
+    @override
     def lists(self, data: NDArray[np.uint8], rows: NDArray[np.int64], most_part_bytes: int) -> IdLists:
-        """Return the ids."""
         return id_lists(data, self.ids, rows, most_part_bytes)
 
 
@@ -268,68 +256,20 @@ class Receipts(NamedTuple):
             base_timestamp: ms; what the batch header will say.
             out: uint8[m], m >= the sum of `most_bytes`.
         """
-        return int(
-            _encode(
-                self.text.data,
-                self.text.spans,
-                self.text.steps,
-                self.columns.data,
-                self.columns.table,
-                self.rows,
-                self.kinds,
-                self.numbers,
-                self.lists,
-                self.keyed,
-                np.int64(base_timestamp),
-                out,
-            )
-        )
+        data, table = self.columns.data, self.columns.table
+        given = self.rows, self.kinds, self.numbers, self.lists, self.keyed
+        return int(_encode(self.text, data, table, *given, base_timestamp, out))
 
 
 def says_left_out(columns: Columns, row: int) -> bool:
     """Whether a receipt is written without its record's key, and says so."""
     tail = columns.data[columns.headers[row] : columns.end[row]]
-    return bool(columns.key_length[row] < 0 and tail.size == _TAIL_BYTES and np.array_equal(tail, _NO_KEY))
-
-
-@inlined
-def _put_text(out, at, text, spans, part):  # type: ignore[no-untyped-def]  # inlined kernel
-    """Write a constant part; returns the place behind it."""
-    return put_bytes(out, at, text, spans[part], spans[part + 1] - spans[part])
-
-
-@inlined
-def _put_head(out, at, k, delta, data, key, key_length, keyed, value):  # type: ignore[no-untyped-def]  # inlined kernel
-    """Write record ``k`` of a batch up to its value, which takes ``value`` bytes; returns where that begins."""
-    if not keyed:
-        key_length = np.int64(-1)
-    size = max(key_length, 0)
-    length = 1 + varint_bytes(delta) + varint_bytes(k)
-    length += varint_bytes(key_length) + size + varint_bytes(value) + value + (1 if keyed else _TAIL_BYTES)
-    at = put_varint(out, at, length)
-    out[at] = 0
-    at = put_varint(out, at + 1, delta)
-    at = put_varint(out, at, k)
-    at = put_varint(out, at, key_length)
-    return put_varint(out, put_bytes(out, at, data, key, size), value)
-
-
-@inlined
-def _put_tail(out, at, keyed):  # type: ignore[no-untyped-def]  # inlined kernel
-    """Write what stands behind a receipt's value; returns the place behind it."""
-    if keyed:
-        out[at] = 0  # no headers
-        after = at + 1
-    else:
-        after = put_bytes(out, at, _NO_KEY, 0, _TAIL_BYTES)
-    return after
+    return bool(columns.key_length[row] < 0 and np.array_equal(tail, _NO_KEY))
 
 
 @kernel
 def _encode(
-    text: NDArray[np.uint8],
-    spans: NDArray[np.int64],
-    steps: NDArray[np.int64],
+    text: ReceiptText,
     data: NDArray[np.uint8],
     table: RecordTable,
     rows: NDArray[np.int64],
@@ -337,34 +277,36 @@ def _encode(
     numbers: NDArray[np.int64],
     lists: IdLists,
     keyed: bool,
-    base_timestamp: Int,
+    base_timestamp: int,
     out: NDArray[np.uint8],
 ) -> Int:
-    key, key_length, timestamp = table.key, table.key_length, table.timestamp
+    constant, spans, steps = text.data, text.spans, text.steps
     list_data, list_at, list_size = lists
-    at: Int = np.int64(0)
+    key, key_length, timestamp = table.key, table.key_length, table.timestamp
+    tail = _NO_HEADERS if keyed else _NO_KEY
+    at: Int = 0
     sizes = np.zeros(steps.shape[1], np.int64)
     for k in range(rows.size):
         row, kind = rows[k], np.int64(kinds[k])
         value = np.int64(0)
         for step in range(sizes.size):
             part, what = steps[kind, step, 0], steps[kind, step, 1]
-            if part < 0:
-                break
             sizes[step] = number_bytes(numbers[k, what]) if what >= 0 else 0
             value += spans[part + 1] - spans[part] + sizes[step]
             if what == _BYTES:
                 value += list_size[k]
-        delta = timestamp[row] - base_timestamp
-        at = _put_head(out, at, np.int64(k), delta, data, key[row], key_length[row], keyed, value)
+        named = key_length[row] if keyed else np.int64(-1)
+        key_bytes = max(named, np.int64(0))
+        rest = varint_bytes(named) + key_bytes + varint_bytes(value) + value + tail.size
+        at = put_head(out, at, np.int64(k), timestamp[row] - base_timestamp, rest)
+        at = put_bytes(out, put_varint(out, at, named), data, key[row], key_bytes)
+        at = put_varint(out, at, value)
         for step in range(sizes.size):
             part, what = steps[kind, step, 0], steps[kind, step, 1]
-            if part < 0:
-                break
-            at = _put_text(out, at, text, spans, part)
+            at = put_bytes(out, at, constant, spans[part], spans[part + 1] - spans[part])
             if what >= 0:
                 at = put_number(out, at, sizes[step], numbers[k, what])
             elif what == _BYTES:
                 at = put_bytes(out, at, list_data, list_at[k], list_size[k])
-        at = _put_tail(out, at, keyed)
+        at = put_bytes(out, at, tail, 0, tail.size)
     return at

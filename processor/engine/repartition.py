@@ -26,14 +26,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.engine.batch.columns import MAX_OVERHEAD_BYTES
-from processor.engine.bytes.loads import be64, put_be
-from processor.engine.bytes.varints import VARINT_BYTES, put_bytes, put_varint, varint, varint_bytes
+from processor.engine.batch.encode import put_head
+from processor.engine.bytes.loads import get_be, put_be
+from processor.engine.bytes.varints import VARINT_BYTES, put_bytes, put_varint, sized, varint, varint_bytes
 from processor.engine.jit import Int, kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from processor.engine.batch.columns import Columns, RecordTable
+    from processor.engine.batch.columns import RecordTable
     from processor.engine.extract.ids import Ids
 
 ROUTE_KEY = b"seqmark by-id v1"
@@ -43,15 +44,13 @@ MOST_PARTITIONS = 1 << PARTITION_BITS
 MOST_OFFSET = (1 << (63 - PARTITION_BITS)) - 1
 """1.4e14: at a million records a second and partition, four years and a half."""
 HEADER_NAME = b"seqmark.from"
-HEADER_BYTES = 1 + len(HEADER_NAME) + 1 + 8
+_HEAD = np.frombuffer(sized(HEADER_NAME) + b"\x10", np.uint8).copy()  # the value's length is 8, a varint
+_HEAD_BYTES = _HEAD.size
+HEADER_BYTES = _HEAD_BYTES + 8
 MORE_BYTES = HEADER_BYTES + MAX_OVERHEAD_BYTES + 1
 """What `encode` can write beside a record's body: the header, what stands before the key, and a
 count of headers that grows by a byte."""
 NOWHERE = -1
-_NAME = np.frombuffer(HEADER_NAME, np.uint8).copy()
-_NAME_BYTES = len(HEADER_NAME)
-_LENGTH_OF_NAME = 2 * len(HEADER_NAME)  # zigzag
-_LENGTH_OF_VALUE = 2 * 8
 
 
 def source_ref_of(partition: int, offset: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -81,9 +80,10 @@ def targets(ids: Ids, fault: NDArray[np.uint8], own: int, partitions: int) -> ND
         own: The source partition: where records go that pass unjudged, modulo ``partitions``.
         partitions: How many there are.
     """
-    out = np.empty(fault.size, np.int64)
-    _targets(ids.hash, fault, ids.unjudged, np.int64(own % partitions), np.int64(partitions), out)
-    return out
+    target = (ids.hash[:, 0] % np.uint64(partitions)).astype(np.int64)
+    target[ids.unjudged] = own % partitions
+    target[fault != 0] = NOWHERE
+    return target
 
 
 def share_out(
@@ -102,67 +102,13 @@ def share_out(
     """
     order = np.empty(stop - start, np.int64)
     first = np.zeros(partitions + 1, np.int64)
-    count = int(_share_out(target, np.int64(start), np.int64(stop), order, first))
+    count = int(_share_out(target, start, stop, order, first))
     return order[:count], first
-
-
-def encode(
-    columns: Columns,
-    rows: NDArray[np.int64],
-    source_ref: NDArray[np.int64],
-    base_timestamp: int,
-    out: NDArray[np.uint8],
-) -> tuple[int, int]:
-    """Write records one after the other, each with its source ref as one more header.
-
-    Args:
-        columns: The records.
-        rows: int64[k], which, in order; at least one.
-        source_ref: int64[n], of all records of ``columns``, see `source_ref_of`.
-        base_timestamp: ms; what the batch header will say.
-        out: uint8[m], m >= the sum of ``end - body`` + k * `MORE_BYTES`.
-
-    Returns:
-        Bytes written; the newest timestamp among them.
-    """
-    used, newest = _encode(columns.data, columns.table, rows, source_ref, np.int64(base_timestamp), out)
-    return int(used), int(newest)
-
-
-def take_off(columns: Columns) -> tuple[NDArray[np.int64], int]:
-    """Take the header with the source ref off all records, in the columns and their bytes.
-
-    Returns:
-        int64[n], source refs; the first row that has no such header as its last (n: all have), from which on
-        nothing is changed.
-    """
-    source_ref = np.empty(len(columns), np.int64)
-    good = _take_off(columns.data, columns.table, source_ref)
-    return source_ref, int(good)
-
-
-@kernel
-def _targets(
-    hashes: NDArray[np.uint64],
-    fault: NDArray[np.uint8],
-    unjudged: NDArray[np.bool_],
-    own: Int,
-    partitions: Int,
-    out: NDArray[np.int64],
-) -> None:
-    count = np.uint64(partitions)
-    for row in range(out.size):
-        if fault[row] != 0:
-            out[row] = -1
-        elif unjudged[row]:
-            out[row] = own
-        else:
-            out[row] = np.int64(hashes[row, 0] % count)
 
 
 @kernel
 def _share_out(
-    target: NDArray[np.int64], start: Int, stop: Int, order: NDArray[np.int64], first: NDArray[np.int64]
+    target: NDArray[np.int64], start: int, stop: int, order: NDArray[np.int64], first: NDArray[np.int64]
 ) -> Int:
     """Count, add up, deal: a counting sort, which keeps the order of equal ones."""
     for row in range(start, stop):
@@ -180,56 +126,61 @@ def _share_out(
 
 
 @kernel
-def _encode(
+def encode(
     data: NDArray[np.uint8],
     table: RecordTable,
     rows: NDArray[np.int64],
     source_ref: NDArray[np.int64],
-    base_timestamp: Int,
+    base_timestamp: int,
     out: NDArray[np.uint8],
-) -> tuple[Int, Int]:
+) -> Int:
+    """Write records one after the other, each with its source ref as one more header; return the bytes written.
+
+    Args:
+        data: uint8[n], where they are.
+        table: Their columns.
+        rows: int64[k], which, in order.
+        source_ref: int64[n], of all records of ``table``, see `source_ref_of`.
+        base_timestamp: ms; what the batch header will say.
+        out: uint8[m], m >= the sum of ``end - body`` + k * `MORE_BYTES`.
+    """
     body, headers, end, timestamp = table.body, table.headers, table.end, table.timestamp
-    at = 0
-    newest = timestamp[rows[0]] if rows.size else np.int64(-1)
+    at: Int = 0
     for k in range(rows.size):
         row = rows[k]
-        newest = max(newest, timestamp[row])
-        delta = timestamp[row] - base_timestamp
         count, after = varint(data, headers[row], end[row], VARINT_BYTES)
         before, own = headers[row] - body[row], end[row] - after
-        length = 1 + varint_bytes(delta) + varint_bytes(np.int64(k)) + before + varint_bytes(count + 1) + own
-        at = put_varint(out, at, length + HEADER_BYTES)
-        out[at] = 0
-        at = put_varint(out, at + 1, delta)
-        at = put_varint(out, at, np.int64(k))
+        rest = before + varint_bytes(count + 1) + own + HEADER_BYTES
+        at = put_head(out, at, np.int64(k), timestamp[row] - base_timestamp, rest)
         at = put_bytes(out, at, data, body[row], before)
         at = put_varint(out, at, count + 1)
         at = put_bytes(out, at, data, after, own)
-        out[at] = _LENGTH_OF_NAME
-        at = put_bytes(out, at + 1, _NAME, 0, _NAME_BYTES)
-        out[at] = _LENGTH_OF_VALUE
-        at = put_be(out, at + 1, source_ref[row], 8)
-    return at, newest
+        at = put_bytes(out, at, _HEAD, 0, _HEAD_BYTES)
+        at = put_be(out, at, source_ref[row], 8)
+    return at
 
 
 @kernel
-def _take_off(
-    data: NDArray[np.uint8],
-    table: RecordTable,
-    source_ref: NDArray[np.int64],
-) -> Int:
+def take_off(data: NDArray[np.uint8], table: RecordTable) -> NDArray[np.int64]:
+    """Take the header with the source ref off records, in their columns and bytes.
+
+    Returns:
+        int64[k], source refs, up to the first record that has no such header as its last (k = n: all have),
+            from which on nothing is changed.
+    """
     body, end, key, value, headers = table.body, table.end, table.key, table.value, table.headers
-    for row in range(source_ref.size):
+    source_ref = np.empty(body.size, np.int64)
+    for row in range(body.size):
         count, after = varint(data, headers[row], end[row], VARINT_BYTES)
         tail = end[row] - HEADER_BYTES
         if count < 1 or tail < after:
-            return row
-        same = (data[tail] == _LENGTH_OF_NAME) & (data[tail + 1 + _NAME_BYTES] == _LENGTH_OF_VALUE)
-        for j in range(_NAME_BYTES):
-            same &= data[tail + 1 + j] == _NAME[j]
+            return source_ref[:row]
+        same = True
+        for j in range(_HEAD_BYTES):
+            same &= data[tail + j] == _HEAD[j]
         if not same:
-            return row
-        source_ref[row] = np.int64(be64(data, end[row] - 8))
+            return source_ref[:row]
+        source_ref[row] = np.int64(get_be(data, end[row] - 8, 8))
         end[row] = tail
         # One header less may be counted in a byte less: what stands before the count moves up to it.
         more = after - headers[row] - varint_bytes(count - 1)
@@ -241,4 +192,4 @@ def _take_off(
             value[row] += more
             headers[row] += more
         put_varint(data, headers[row], count - 1)
-    return source_ref.size
+    return source_ref

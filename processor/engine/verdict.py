@@ -6,6 +6,19 @@ Codes are stable: they stand in receipts, in quarantine headers and in metrics.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Self
+
+
+class Complaint(IntEnum):
+    """What a kernel finds wrong with bytes: a code, and what is said of it to a person."""
+
+    text: str
+
+    def __new__(cls, code: int, text: str = "") -> Self:
+        """Make a member; a look-up by its code alone finds the same one."""
+        self = int.__new__(cls, code)
+        self._value_, self.text = code, text
+        return self
 
 
 class Verdict(IntEnum):

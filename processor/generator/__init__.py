@@ -15,20 +15,22 @@ Another mode is another `Marks`: it says what identifies a record, the layout st
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from processor.errors import ConfigError, Problem
-from processor.generator.content import CAMPAIGNS, FAULTS, Clicks, Marks, Record, SequenceHeaders
+from processor.generator.content import CAMPAIGNS, Clicks
 from processor.generator.ids import IdForm, IdMarks
 from processor.generator.layout import MOST_PLANTED, NONE_PLANTED, Layout, RecordKind, make_layout, shares
-from processor.generator.numbering import draw_scopes
+from processor.generator.marks import FAULTS, Marks, Record
+from processor.generator.numbering import count_up, draw_numbers, draw_scopes
 from processor.generator.scoped import ScopedMarks, ScopeForm
-from processor.generator.window import Rules, WindowRows, judge, plant_edges
-from schemas.config import HeaderSource, WatermarkDedup
+from processor.generator.window import WindowRows, judge, plant_edges
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from processor.generator.window import Judged
@@ -48,6 +50,8 @@ __all__ = [
     "make_stream",
 ]
 
+FORMS: dict[str, Callable[[Any, str], ScopeForm | IdForm]] = {"watermark": ScopeForm, "insert-id": IdForm}
+"""By ``mode`` in the table ``dedup``: what its records look like."""
 HOUR_MS = 3_600_000
 SCOPES = 1_000
 """Scopes per partition, if nothing else is asked for: enough to interleave, few enough to have copies."""
@@ -84,20 +88,15 @@ class StreamOptions:
     scopes: int = SCOPES
 
     def __post_init__(self) -> None:
-        problems = []
-        if self.records < 1:
-            problems.append(Problem("records", "must be at least 1"))
-        if not 0 <= self.duplicates <= 0.9:
-            problems.append(Problem("duplicates", "must be from 0 to 0.9"))
-        if not 0 <= self.malformed <= 1:
-            problems.append(Problem("malformed", "must be from 0 to 1"))
-        if self.seed < 0:
-            problems.append(Problem("seed", "must be at least 0"))
-        if self.partitions < 1:
-            problems.append(Problem("partitions", "must be at least 1"))
-        if not 1 <= self.scopes <= _MOST_SCOPES:
-            problems.append(Problem("scopes", f"must be from 1 to {_MOST_SCOPES:,}"))
-        if problems:
+        rules = (
+            ("records", self.records >= 1, "must be at least 1"),
+            ("duplicates", 0 <= self.duplicates <= 0.9, "must be from 0 to 0.9"),
+            ("malformed", 0 <= self.malformed <= 1, "must be from 0 to 1"),
+            ("seed", self.seed >= 0, "must be at least 0"),
+            ("partitions", self.partitions >= 1, "must be at least 1"),
+            ("scopes", 1 <= self.scopes <= _MOST_SCOPES, f"must be from 1 to {_MOST_SCOPES:,}"),
+        )
+        if problems := [Problem(key, message) for key, holds, message in rules if not holds]:
             raise ConfigError(problems)
 
     def ending_by(self, now_ms: int) -> StreamOptions:
@@ -107,33 +106,24 @@ class StreamOptions:
         """
         return replace(self, start_ms=(now_ms - self.span_ms) // HOUR_MS * HOUR_MS)
 
-    def over(self, partitions: int) -> StreamOptions:
-        """Return the same for another number of partitions."""
-        return replace(self, partitions=partitions)
 
-
+@dataclass(frozen=True, slots=True)
 class StreamPartition:
     """The records of one partition, rendered on demand.
 
     Attributes:
         layout: What stands where, and why.
         passes: bool[n], what the rules say.
+        clicks: Content of the originals.
+        marks: What they are judged by.
         judged: In mode ``insert-id`` what receipts have to say too; None in the other.
     """
 
-    def __init__(
-        self,
-        layout: Layout,
-        clicks: Clicks,
-        marks: Marks,
-        passes: NDArray[np.bool_],
-        judged: Judged | None = None,
-    ) -> None:
-        self.layout = layout
-        self.passes = passes
-        self.judged = judged
-        self._clicks = clicks
-        self._marks = marks
+    layout: Layout
+    passes: NDArray[np.bool_]
+    clicks: Clicks
+    marks: Marks
+    judged: Judged | None = None
 
     def __len__(self) -> int:
         return int(self.layout.kind.size)
@@ -141,27 +131,27 @@ class StreamPartition:
     @property
     def faults(self) -> NDArray[np.uint8]:
         """uint8[n], index into `FAULTS`; a copy of a record that cannot be judged cannot be either."""
-        return self._marks.faults[self.layout.original]
+        return self.marks.faults[self.layout.original]
 
     @property
     def timestamp_ms(self) -> NDArray[np.int64]:
         """int64[n], the records' timestamps, which are their event times."""
-        return self._clicks.timestamp_ms[self.layout.original]
+        return self.clicks.timestamp_ms[self.layout.original]
 
     @property
     def campaign(self) -> NDArray[np.uint8]:
         """uint8[n], index into `CAMPAIGNS`: the advertisement that was followed."""
-        return self._clicks.campaign[self.layout.original]
+        return self.clicks.campaign[self.layout.original]
 
     @property
     def cents(self) -> NDArray[np.int32]:
         """int32[n], what was spent, in hundredths."""
-        return self._clicks.cents[self.layout.original]
+        return self.clicks.cents[self.layout.original]
 
     def records(self, start: int, stop: int) -> list[Record]:
         """Return records ``start`` to ``stop``."""
         rows = self.layout.original[start:stop]
-        return self._marks.records(rows, self._clicks.render(rows))
+        return self.marks.records(rows, self.clicks.render(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,19 +170,16 @@ class _Part:
     place: tuple[int, int]
     options: StreamOptions
 
-    @property
-    def span(self) -> tuple[int, int]:
-        """When the first event is, in ms since 1970, and how many ms they cover."""
-        return self.options.start_ms, self.options.span_ms
+    def clicks(self, users: NDArray[np.int32] | None = None) -> Clicks:
+        """Draw the originals' content."""
+        span = self.options.start_ms, self.options.span_ms
+        return Clicks(self.content, self.originals, self.place, span, users)
 
 
 def make_stream(dedup: Dedup, options: StreamOptions, key: str = "dedup") -> list[StreamPartition]:
     """Return the stream's partitions, in order.
 
-    Args:
-        dedup: How the pipeline judges; decides what the records carry.
-        options: The size and shape of the stream.
-        key: Where ``dedup`` stands in the config, for messages.
+    What the records carry is decided by ``dedup``; ``key`` says where it stands in the config, for messages.
 
     Raises:
         ConfigError: Streams for this dedup cannot be generated, or do not fit its format.
@@ -224,56 +211,47 @@ def check_supported(dedup: Dedup, key: str = "dedup") -> ScopeForm | IdForm:
     Raises:
         ConfigError: Streams for this dedup cannot be generated; ``key`` says where it stands.
     """
-    if dedup.mode == "watermark":
-        return ScopeForm(dedup, key)
-    if dedup.mode == "insert-id":
-        return IdForm(dedup, key)
-    raise ConfigError([Problem(f"{key}.mode", f'streams for mode "{dedup.mode}" cannot be generated')])
+    return FORMS[dedup.mode](dedup, key)
 
 
 def _with_sequences(form: ScopeForm, part: _Part) -> StreamPartition:
-    dedup, users = form.dedup, None
-    marks: SequenceHeaders | ScopedMarks
-    if _is_plain(dedup) and isinstance(dedup.sequence, HeaderSource):
-        marks = SequenceHeaders(part.marking, part.originals, dedup.sequence, part.broken)
+    users = None
+    if form.plain:
+        numbers = count_up(part.marking, part.originals)
     else:
-        scopes = 1 if dedup.scope == "partition" else part.options.scopes
+        scopes = 1 if form.dedup.scope == "partition" else part.options.scopes
         scope = draw_scopes(part.marking, part.originals, scopes)
-        users = scope if dedup.scope == "key" else None
-        marks = ScopedMarks(part.marking, form, scope, part.place, part.broken)
-    clicks = Clicks(part.content, part.originals, part.place, part.span, users)
+        epochs, window = form.dedup.epoch is not None, form.dedup.reorder_window
+        numbers = draw_numbers(part.marking, scope, epochs=epochs, window=window)
+        users = scope if form.dedup.scope == "key" else None
+    marks = ScopedMarks(form, numbers, part.place, part.broken)
     layout = make_layout(part.order, part.originals, part.copies)
-    return StreamPartition(
-        layout, clicks, marks, (layout.kind == RecordKind.FIRST) & marks.passes[layout.original]
-    )
+    passes = (layout.kind == RecordKind.FIRST) & marks.passes[layout.original]
+    return StreamPartition(layout, passes, part.clicks(users), marks)
 
 
 def _with_ids(form: IdForm, part: _Part) -> StreamPartition:
-    rules = Rules.of(form.dedup)
+    dedup = form.dedup
     marks = IdMarks(part.marking, form, part.originals, part.place, part.broken)
-    clicks = Clicks(part.content, part.originals, part.place, part.span)
-    name, bad = np.arange(part.originals, dtype=np.int32), marks.faults > 0
+    clicks = part.clicks()
+    once = WindowRows(
+        np.arange(part.originals, dtype=np.int32), clicks.timestamp_ms, marks.faults > 0, marks.unjudged
+    )
     planted = NONE_PLANTED
-    if not rules.arrival:
+    if dedup.time == "record":
         most = min(_EDGES, part.copies // MOST_PLANTED)
-        once = WindowRows(name, clicks.timestamp_ms, bad, marks.unjudged)
-        planted = plant_edges(part.marking, clicks.timestamp_ms, once, rules.window_ms, most)
+        planted = plant_edges(part.marking, once, dedup.window, most)
     layout = make_layout(part.order, part.originals, part.copies, planted)
-    at = layout.original
-    rows = WindowRows(at, clicks.timestamp_ms[at], bad[at], marks.unjudged[at])
     # Nobody reads an event before it has happened.
-    judged = judge(rules, rows, now_ms=sum(part.span))
-    return StreamPartition(layout, clicks, marks, judged.passes, judged)
-
-
-def _is_plain(dedup: WatermarkDedup) -> bool:
-    return dedup.scope == "partition" and dedup.epoch is None and not dedup.reorder_window
+    now_ms = part.options.start_ms + part.options.span_ms
+    judged = judge(dedup, once.take(layout.original), now_ms)
+    return StreamPartition(layout, judged.passes, clicks, marks, judged)
 
 
 def _capped(parts: list[int], caps: list[int]) -> list[int]:
     """Move what exceeds a cap to where there is room; the sum stays where the caps allow it."""
-    left = sum(max(part - cap, 0) for part, cap in zip(parts, caps, strict=True))
-    out = [min(part, cap) for part, cap in zip(parts, caps, strict=True)]
+    out = list(map(min, parts, caps))
+    left = sum(parts) - sum(out)
     for index, cap in enumerate(caps):
         moved = min(left, cap - out[index])
         out[index] += moved

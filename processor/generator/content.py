@@ -1,20 +1,13 @@
-"""The originals of one partition: keys, values and times, and what they are judged by."""
+"""The originals of one partition: keys, values and times."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.errors import ConfigError, Problem
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
-
-    from processor.generator.pointers import Fields
-    from schemas.config import HeaderSource
 
 CAMPAIGNS = ("spring-sale", "newsletter", "search-ads", "retargeting", "affiliates", "podcast")
 PAGES = ("shoes", "jackets", "bikes", "tents", "lamps", "books", "coffee", "plants")
@@ -25,50 +18,8 @@ _BUYERS_SHARE = 0.03
 _JITTER_MS = 1_500
 _CURVE_POINTS = 512
 
-# Sequences may have gaps (records that the producer gave up): one record in fifty skips up to 40 numbers.
-_GAP_SHARE = 0.02
-_GAP_MOST = 40
-_INT32_END = 2**31
-
-FAULTS = (
-    "",
-    "header_missing",
-    "header_malformed",
-    "key_missing",
-    "value_missing",
-    "value_not_json",
-    "field_missing",
-    "field_type",
-    "out_of_range",
-)
-"""The contract's quarantine codes, as far as `generate` makes such records."""
-_PLAIN_FAULTS = 2  # a sequence in a header can lack the header or have it malformed: the first two codes
-
-
-class Record(NamedTuple):
-    """What a producer hands over."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-    timestamp_ms: int
-
-
 Rendered = tuple[bytes, bytes, int]
 """Key, value and timestamp of a click, before it is marked."""
-
-
-class Marks(Protocol):
-    """What a mode judges the originals of one partition by."""
-
-    @property
-    def faults(self) -> NDArray[np.uint8]:
-        """uint8[originals], index into `FAULTS`: why an original cannot be judged, 0 if it can."""
-        ...
-
-    def records(self, rows: NDArray[np.int32], rendered: Sequence[Rendered]) -> list[Record]:
-        """Return the records of these originals, out of what `Clicks.render` gave for them."""
-        ...
 
 
 class Clicks:
@@ -127,100 +78,6 @@ class Clicks:
                 strict=True,
             )
         ]
-
-
-def with_parts(
-    rendered: Sequence[Rendered],
-    headers: Mapping[str, Sequence[bytes]],
-    fields: Fields,
-    slots: Sequence[Sequence[bytes]],
-) -> list[Record]:
-    """Return clicks as records with what a definition asks for; columns have a row per click.
-
-    Args:
-        rendered: The clicks.
-        headers: A column each, in the order in which they stand in a record.
-        fields: Where the value's further fields stand.
-        slots: A column each of them, as JSON.
-    """
-    values = [value for _, value, _ in rendered]
-    if slots:
-        values = [
-            fields.put(value, shown) for value, shown in zip(values, zip(*slots, strict=True), strict=True)
-        ]
-    columns = zip(*headers.values(), strict=True) if headers else ((),) * len(values)
-    return [
-        Record(key, value, tuple(zip(headers, shown, strict=True)), time)
-        for (key, _, time), value, shown in zip(rendered, values, columns, strict=True)
-    ]
-
-
-class SequenceHeaders:
-    """Mode ``watermark``, scope ``partition``: a rising number in a header, no epoch, no reorder window.
-
-    The plain case is apart from `processor.generator.scoped`, because it is what benchmarks make millions of.
-
-    Args:
-        rng: Drawn from by columns.
-        count: Originals.
-        source: Where the sequence belongs.
-        broken: Which originals cannot be judged.
-    """
-
-    def __init__(
-        self, rng: np.random.Generator, count: int, source: HeaderSource, broken: NDArray[np.int64]
-    ) -> None:
-        steps = np.where(rng.random(count) < _GAP_SHARE, rng.integers(2, _GAP_MOST + 1, count), 1)
-        self.sequence = np.cumsum(steps) + int(rng.integers(0, 1_000))
-        self.faults = np.zeros(count, np.uint8)
-        self.faults[broken] = 1 + np.arange(broken.size) % _PLAIN_FAULTS
-        self._name = source.name
-        if source.format == "int32":
-            require_int32(self.sequence)
-        if source.format == "text":
-            self._values = [b"%d" % number for number in self.sequence.tolist()]
-            self._width = 0
-        else:
-            self._width = 8 if source.format == "int64" else 4
-            self._bytes = self.sequence.astype(f">i{self._width}").tobytes()
-
-    @property
-    def passes(self) -> NDArray[np.bool_]:
-        """bool[originals]: sequences rise, so all pass that can be judged."""
-        passes: NDArray[np.bool_] = self.faults == 0
-        return passes
-
-    def records(self, rows: NDArray[np.int32], rendered: Sequence[Rendered]) -> list[Record]:
-        """Return the records of these originals, each with its sequence in the header."""
-        headers = self._headers
-        return [
-            Record(key, value, headers(original), time)
-            for original, (key, value, time) in zip(rows.tolist(), rendered, strict=True)
-        ]
-
-    def _headers(self, original: int) -> tuple[tuple[str, bytes | None], ...]:
-        match self.faults[original]:
-            case 0 if self._width:
-                at = original * self._width
-                return ((self._name, self._bytes[at : at + self._width]),)
-            case 0:
-                return ((self._name, self._values[original]),)
-            case 1:
-                return ()
-            case _:
-                # The wrong width for an integer, the wrong form for a text.
-                return ((self._name, b"?%d" % (original % 10)),)
-
-
-def require_int32(sequence: NDArray[np.int64]) -> None:
-    """Refuse sequences that do not fit.
-
-    Raises:
-        ConfigError: One does not.
-    """
-    if sequence.size and sequence.max() >= _INT32_END:
-        message = f"{sequence.size:,} records in one partition do not fit int32: use int64 or text"
-        raise ConfigError([Problem("records", message)])
 
 
 def _event_times(rng: np.random.Generator, count: int, span: tuple[int, int]) -> NDArray[np.int64]:

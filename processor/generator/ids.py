@@ -10,7 +10,7 @@ Originals that follow each other share their digits and differ in the cut or in 
 other ids by the contract, and a mistake in joining parts or in their types drops one of them.
 
 What clicks have anyway is used as it is: their members, which a pointer of one step may name, and their key,
-where something else of the id tells records apart.
+where something else of the id tells records apart: the content does, with their ``event_id`` in it.
 
 Invariant: two originals of a topic have different ids, or could not be judged.
 """
@@ -18,23 +18,22 @@ Invariant: two originals of a topic have different ids, or could not be judged.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
-import orjson
+from typing_extensions import override
 
 from processor.errors import ConfigError, Problem
-from processor.generator.content import FAULTS, Record, with_parts
+from processor.generator.marks import Break, MarkColumns, Marks
 from processor.generator.pointers import Fields
-from schemas.config import HeaderId, KeyId, ValueId
+from schemas.config import ContentId, HeaderId, KeyId, ValueId
 from schemas.events import ClickEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from processor.generator.content import Rendered
     from schemas.config import InsertIdDedup
     from schemas.config.dedup import IdPart
 
@@ -46,23 +45,7 @@ _COUNT_DIGITS, _STREAM_DIGITS = 10, 8
 _PIECE_LEAST = 3  # with one digit fewer in the other cut there are still two
 
 # What a string or a number is not, by the contract; a null is apart, for it may pass unjudged.
-_WRONG: tuple[object, ...] = (True, ["17"], {"id": "17"})
-
-
-class _Break(NamedTuple):
-    """A way in which a part cannot be judged.
-
-    Attributes:
-        code: Of the quarantine.
-        part: Its number in the definition.
-        wrong: What stands in the field instead, where the code is ``field_type``.
-        missing: Whether the part is missing or null, so that ``on_missing`` decides.
-    """
-
-    code: str
-    part: int
-    wrong: object = None
-    missing: bool = True
+_WRONG = (b"true", b'["17"]', b'{"id":"17"}')
 
 
 class IdForm:
@@ -76,8 +59,8 @@ class IdForm:
         ConfigError: No record can carry it, or clicks cannot be told apart by it.
 
     Attributes:
-        dedup: The definition.
-        filled: The numbers of the parts that get a piece of the digits, in order.
+        filled: The parts that get a piece of the digits, in order.
+        fields: Where those of them stand that are in the value.
         breaks: How records of this form can be made impossible to judge.
     """
 
@@ -85,62 +68,58 @@ class IdForm:
         self.dedup = dedup
         if dedup.route is not None:
             message = (
-                "which of two records in different partitions comes first is not known before they are routed"
+                "streams are generated without it: which of two records in different partitions comes first is "
+                "not known before they are routed"
             )
-            raise ConfigError([Problem(f"{key}.route", f"streams are generated without it: {message}")])
-        self._require_once(key)
-        free = [part for part in dedup.id if isinstance(part, HeaderId) or _is_free(part)]
-        apart = bool(free) or any(_pointer(part) == _TELLS_APART for part in dedup.id)
-        self.key_filled = not apart and any(isinstance(part, KeyId) for part in dedup.id)
-        if not apart and not self.key_filled:
-            message = "is the same in many clicks; add a header, the key, a field of its own or /event_id"
-            raise ConfigError([Problem(f"{key}.id", message)])
-        self.filled = [
-            number
+            raise ConfigError([Problem(f"{key}.route", message)])
+        for number, part in enumerate(dedup.id):
+            if (first := dedup.id.index(part)) < number:
+                raise ConfigError([Problem(f"{key}.id.{number}", f"is the same as id.{first}")])
+        self.filled: list[IdPart] = [part for part in dedup.id if isinstance(part, HeaderId) or _in_field(part)]
+        if not self.filled and not any(map(_tells_apart, dedup.id)):
+            self.filled = [part for part in dedup.id if isinstance(part, KeyId)]
+            if not self.filled:
+                message = "is the same in many clicks; add a header, the key, a field of its own or /event_id"
+                raise ConfigError([Problem(f"{key}.id", message)])
+        pointers = [
+            (f"{key}.id.{number}.pointer", part.pointer)
             for number, part in enumerate(dedup.id)
-            if part in free or (self.key_filled and isinstance(part, KeyId))
+            if _in_field(part)
         ]
-        fields = [number for number in self.filled if isinstance(dedup.id[number], ValueId)]
-        self.slots = {number: slot for slot, number in enumerate(fields)}
-        self.fields = Fields([(f"{key}.id.{number}.pointer", _pointer(dedup.id[number])) for number in fields])
+        self.fields = Fields(pointers)
         self.cuts = 2 if len(self.filled) > 1 else 1
-        self.spellings = 2 if fields else 1
+        self.spellings = 2 if pointers else 1
         self.breaks = tuple(self._breaks())
 
-    def _require_once(self, key: str) -> None:
-        seen: list[IdPart] = []
-        for number, part in enumerate(self.dedup.id):
-            if part in seen:
-                raise ConfigError([Problem(f"{key}.id.{number}", f"is the same as id.{seen.index(part)}")])
-            seen.append(part)
-
-    def _breaks(self) -> list[_Break]:
-        found = []
-        for number, part in enumerate(self.dedup.id):
+    def _breaks(self) -> Iterator[Break]:
+        passes = self.dedup.on_missing == "pass"
+        slot = 0
+        for part in self.dedup.id:
             if isinstance(part, HeaderId):
-                found += [_Break("header_missing", number), _Break("header_malformed", number)]
+                yield Break("header_missing", part.name, passes=passes)
+                yield Break("header_malformed", part.name, passes=passes)
             elif isinstance(part, KeyId):
-                found.append(_Break("key_missing", number))
+                yield Break("key_missing", passes=passes)
+            elif isinstance(part, ContentId):
+                yield Break("value_missing", passes=passes)
+                if part.of == "value":
+                    yield Break("value_not_json")
             else:
-                found += [_Break("value_missing", number), _Break("value_not_json", number, missing=False)]
-                found += [_Break("field_missing", number), _Break("field_type", number)]
-                found += [_Break("field_type", number, wrong, missing=False) for wrong in _WRONG]
-        return found
+                member = _MEMBERS.get(part.pointer)
+                yield Break("value_missing", passes=passes)
+                yield Break("value_not_json")
+                yield Break("field_missing", slot=slot, member=member, passes=passes)
+                yield Break("field_type", slot=slot, member=member, wrong=b"null", passes=passes)
+                for wrong in _WRONG:
+                    yield Break("field_type", slot=slot, member=member, wrong=wrong)
+                if member is None:
+                    slot += 1
 
 
-class IdMarks:
-    """The originals of one partition under any definition of mode ``insert-id``; see `Marks`.
+class IdMarks(Marks):
+    """The originals of one partition under any definition of mode ``insert-id``.
 
-    Args:
-        rng: Drawn from.
-        form: Where the parts stand.
-        count: Originals.
-        place: The partition's number, and how many there are: no id is in two of them.
-        broken: Which originals cannot be judged.
-
-    Attributes:
-        faults: See `Marks`. Where ``on_missing`` is ``"pass"`` none is at fault whose part is missing or null.
-        unjudged: bool[originals], those of them.
+    ``place`` is the partition's number, and how many there are: no id is in two of them.
     """
 
     def __init__(
@@ -151,37 +130,30 @@ class IdMarks:
         place: tuple[int, int],
         broken: NDArray[np.int64],
     ) -> None:
+        super().__init__(count, form.fields, form.breaks, broken)
         self._form = form
         self._place = place
         self._stream = int(rng.integers(0, 9**_STREAM_DIGITS))
-        # Index into the form's breaks, from 1.
-        self._broken = np.zeros(count, np.uint16)
-        self._broken[broken] = 1 + np.arange(broken.size) % len(form.breaks)
-        passing = form.dedup.on_missing == "pass"
-        codes = [0 if passing and each.missing else FAULTS.index(each.code) for each in form.breaks]
-        self.faults: NDArray[np.uint8] = np.array([0, *codes], np.uint8)[self._broken]
-        self.unjudged: NDArray[np.bool_] = (self._broken > 0) & (self.faults == 0)
 
-    def records(self, rows: NDArray[np.int32], rendered: Sequence[Rendered]) -> list[Record]:
-        """Return the records of these originals, each with the parts of its id."""
-        form = self._form
+    @override
+    def _written(self, rows: NDArray[np.int32]) -> MarkColumns:
         headers: dict[str, list[bytes]] = {}
-        slots: list[list[bytes]] = []
-        for number, shown in zip(form.filled, self._shown(rows), strict=True):
-            part = form.dedup.id[number]
+        fields: list[list[bytes]] = []
+        keys = None
+        for part, shown in zip(self._form.filled, self._pieces(rows), strict=True):
             if isinstance(part, HeaderId):
                 headers[part.name] = shown
             elif isinstance(part, ValueId):
-                slots.append(shown)
+                fields.append(shown)
             else:
-                rendered = [(key, value, time) for key, (_, value, time) in zip(shown, rendered, strict=True)]
-        records = with_parts(rendered, headers, form.fields, slots)
-        for at in np.flatnonzero(self._broken[rows]).tolist():
-            which = form.breaks[self._broken[rows[at]] - 1]
-            records[at] = self._break(records[at], which, rendered[at][1])
-        return records
+                keys = shown
+        return MarkColumns(headers, fields, keys)
 
-    def _shown(self, rows: NDArray[np.int32]) -> list[list[bytes]]:
+    @override
+    def _beside(self, fields: Sequence[Sequence[bytes]], at: int) -> list[bytes]:
+        return [b'"1"'] * len(fields)
+
+    def _pieces(self, rows: NDArray[np.int32]) -> list[list[bytes]]:
         """Return a column for each part to fill: what it holds, as it is written there."""
         form, pieces = self._form, len(self._form.filled)
         if not pieces:
@@ -203,49 +175,20 @@ class IdMarks:
         columns = []
         for part, (starts, stops) in zip(form.filled, pairwise(edges), strict=True):
             column = [text[start:stop] for start, stop in zip(starts, stops, strict=True)]
-            if isinstance(form.dedup.id[part], ValueId):
+            if isinstance(part, ValueId):
                 written = zip(column, spelling.tolist(), strict=True)
                 column = [piece if as_number else b'"%b"' % piece for piece, as_number in written]
             columns.append(column)
         return columns
 
-    def _break(self, record: Record, which: _Break, click: bytes) -> Record:
-        """Return the record with one part at fault; ``click`` is its value without the fields."""
-        part = self._form.dedup.id[which.part]
-        if isinstance(part, KeyId):
-            return record._replace(key=None)
-        if isinstance(part, HeaderId):
-            headers = [header for header in record.headers if header[0] != part.name]
-            if which.code == "header_malformed":
-                headers.append((part.name, None))
-            return record._replace(headers=tuple(headers))
-        if which.code == "value_missing":
-            return record._replace(value=None)
-        value = record.value or b""
-        if which.code == "value_not_json":
-            return record._replace(value=value[:-1])
-        return record._replace(value=self._bad_value(which, part, value, click))
 
-    def _bad_value(self, which: _Break, part: ValueId, value: bytes, click: bytes) -> bytes:
-        form = self._form
-        name = _MEMBERS.get(part.pointer)
-        if name is not None:
-            event = orjson.loads(value)
-            if which.code == "field_missing":
-                del event[name]
-            else:
-                event[name] = which.wrong
-            return orjson.dumps(event)
-        if which.code == "field_missing":
-            return click
-        shown = [b'"1"'] * len(form.slots)
-        shown[form.slots[which.part]] = orjson.dumps(which.wrong)
-        return form.fields.put(click, shown)
+def _tells_apart(part: IdPart) -> bool:
+    """Return whether a part has the member in which clicks differ."""
+    if isinstance(part, ContentId):
+        return _TELLS_APART not in part.exclude
+    return isinstance(part, ValueId) and part.pointer == _TELLS_APART
 
 
-def _pointer(part: IdPart) -> str:
-    return part.pointer if isinstance(part, ValueId) else ""
-
-
-def _is_free(part: IdPart) -> bool:
+def _in_field(part: IdPart) -> TypeGuard[ValueId]:
+    """Return whether a part is a field of the value that clicks do not have."""
     return isinstance(part, ValueId) and part.pointer not in _MEMBERS

@@ -23,7 +23,7 @@ _RESTART_SHARE = 0.004
 _EPOCH_STEP_MOST = 3
 _EPOCH_FIRST_MOST = 5
 
-# As in the plain case one record in fifty skips up to 40 numbers. A count may begin below zero.
+# One record in fifty skips up to 40 numbers, which the producer gave up. A count may begin below zero.
 _GAP_SHARE = 0.02
 _GAP_MOST = 40
 _BEGIN_LEAST, _BEGIN_MOST = -500, 1_000
@@ -49,12 +49,10 @@ class Numbers:
     epoch: NDArray[np.int64]
 
     def passes(self, judged: NDArray[np.bool_], window: int) -> NDArray[np.bool_]:
-        """Say which originals pass by the rules of the contract.
-
-        Args:
-            judged: bool[n]; what cannot be judged leaves no trace.
-            window: The reorder window.
-        """
+        """Return bool[n]: which pass by the rules of the contract; what cannot be judged leaves no trace."""
+        # Without a reorder window sequences rise in each scope and epoch.
+        if not window:
+            return judged
         order = np.lexsort((np.arange(self.scope.size), self.epoch, self.scope))
         run = _runs(_changes(self.scope[order]) | _changes(self.epoch[order]))
         sequence, good = self.sequence[order], judged[order]
@@ -69,6 +67,12 @@ class Numbers:
         return passes
 
 
+def count_up(rng: np.random.Generator, count: int) -> Numbers:
+    """Count in the one scope of a partition: what benchmarks make millions of."""
+    sequence = np.cumsum(_steps(rng, count)) + int(rng.integers(0, _BEGIN_MOST))
+    return Numbers(np.zeros(count, np.int32), sequence, np.zeros(count, np.int64))
+
+
 def draw_scopes(rng: np.random.Generator, count: int, scopes: int) -> NDArray[np.int32]:
     """Return int32[count]: the scope of each original, interleaved; each occurs if originals suffice."""
     drawn = np.minimum(rng.exponential(scopes / _SKEW, count), scopes - 1).astype(np.int32)
@@ -78,13 +82,10 @@ def draw_scopes(rng: np.random.Generator, count: int, scopes: int) -> NDArray[np
 
 
 def draw_numbers(rng: np.random.Generator, scope: NDArray[np.int32], *, epochs: bool, window: int) -> Numbers:
-    """Count in each scope.
+    """Count in each scope; ``scope`` is int32[n], from `draw_scopes`.
 
-    Args:
-        rng: Drawn from by columns.
-        scope: int32[n], from `draw_scopes`.
-        epochs: Whether producers restart: a higher epoch, and the count begins again.
-        window: The reorder window; where it is not 0 some originals are overtaken by later ones.
+    With ``epochs`` producers restart: a higher epoch, and the count begins again. With a reorder window some
+    originals are overtaken by later ones.
     """
     count = scope.size
     order = np.argsort(scope, kind="stable")
@@ -95,14 +96,17 @@ def draw_numbers(rng: np.random.Generator, scope: NDArray[np.int32], *, epochs: 
         raised = np.where(restarts, rng.integers(1, _EPOCH_STEP_MOST + 1, count), 0)
         epoch = _within(raised, opens, rng.integers(0, _EPOCH_FIRST_MOST + 1, count))
         opens = opens | restarts
-    steps = np.where(rng.random(count) < _GAP_SHARE, rng.integers(2, _GAP_MOST + 1, count), 1)
+    steps = _steps(rng, count)
     sequence = _within(steps, opens, rng.integers(_BEGIN_LEAST, _BEGIN_MOST + 1, count))
     if window:
         sequence = sequence[_overtaken(rng, _runs(opens), window)]
-    found = Numbers(scope, np.empty(count, np.int64), np.empty(count, np.int64))
-    found.sequence[order] = sequence
-    found.epoch[order] = epoch
-    return found
+    back = np.argsort(order)
+    return Numbers(scope, sequence[back], epoch[back])
+
+
+def _steps(rng: np.random.Generator, count: int) -> NDArray[np.int64]:
+    """Draw by how much each number is above the one before it."""
+    return np.where(rng.random(count) < _GAP_SHARE, rng.integers(2, _GAP_MOST + 1, count), 1)
 
 
 def _overtaken(rng: np.random.Generator, run: NDArray[np.int64], window: int) -> NDArray[np.int64]:

@@ -25,6 +25,7 @@ MOST_ELEMENTS = 16
 """Of an array: the elements before the wanted one are filled with null, in every record."""
 DEEPEST = 128
 """Nested objects and arrays that the contract allows in a value; the pointer's steps make as many."""
+_INDICES = frozenset(map(str, range(MOST_ELEMENTS)))
 _OWN = tuple(ClickEvent.model_fields)
 
 _Node = dict[str, "_Node | int"]
@@ -43,51 +44,35 @@ class Fields:
     def __init__(self, pointers: Sequence[tuple[str, str]]) -> None:
         tree: _Node = {}
         for slot, (key, pointer) in enumerate(pointers):
-            _place(tree, _steps(key, pointer), slot, Problem(key, _taken(pointer)))
+            taken = f"{pointer} and another pointer of this pipeline lead to or through the same field"
+            _place(tree, _steps(key, pointer), slot, Problem(key, taken))
         written: list[bytes | int] = []
         for name, below in tree.items():
             written += [b"," + orjson.dumps(name) + b":", *_written(below)]
-        # Between the slots is text that does not change: ``b0 slot b1 slot b2``.
         self._slots = [part for part in written if isinstance(part, int)]
-        self._texts = [b""]
-        for part in [*written, b"}"]:
-            if isinstance(part, bytes):
-                self._texts[-1] += part
-            else:
-                self._texts.append(b"")
+        texts = (b"%b" if isinstance(part, int) else part.replace(b"%", b"%%") for part in written)
+        self._text = b"".join(texts) + b"}"
 
     def put(self, value: bytes, shown: Sequence[bytes]) -> bytes:
         """Return a click's ``value`` with ``shown``, one JSON text per pointer, where the pointers lead."""
-        parts = [value[:-1], self._texts[0]]
-        for slot, text in zip(self._slots, self._texts[1:], strict=True):
-            parts += (shown[slot], text)
-        return b"".join(parts)
+        return value[:-1] + self._text % tuple(shown[slot] for slot in self._slots)
 
 
 def _steps(key: str, pointer: str) -> list[str]:
-    if not pointer:
-        raise ConfigError(
-            [Problem(key, "is the whole value: it would be no click any more; name a field of it")]
-        )
     steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer[1:].split("/")]
-    if len(steps) > DEEPEST:
-        raise ConfigError([Problem(key, f"has {len(steps)} steps, a value may be nested {DEEPEST} deep")])
-    if steps[0] in _OWN:
-        own = ", ".join(_OWN)
-        raise ConfigError(
-            [
-                Problem(
-                    key,
-                    f"{pointer} leads into {steps[0]}, which generated clicks fill themselves; for generated "
-                    f"streams a pointer begins with another name than {own}",
-                )
-            ]
+    wrong = ""
+    if not pointer:
+        wrong = "is the whole value: it would be no click any more; name a field of it"
+    elif len(steps) > DEEPEST:
+        wrong = f"has {len(steps)} steps, a value may be nested {DEEPEST} deep"
+    elif steps[0] in _OWN:
+        wrong = (
+            f"{pointer} leads into {steps[0]}, which generated clicks fill themselves; for generated streams a "
+            f"pointer begins with another name than {', '.join(_OWN)}"
         )
+    if wrong:
+        raise ConfigError([Problem(key, wrong)])
     return steps
-
-
-def _taken(pointer: str) -> str:
-    return f"{pointer} and another pointer of this pipeline lead to or through the same field"
 
 
 def _place(tree: _Node, steps: list[str], slot: int, taken: Problem) -> None:
@@ -107,7 +92,7 @@ def _written(node: _Node | int) -> list[bytes | int]:
     if isinstance(node, int):
         return [node]
     written: list[bytes | int] = []
-    if all(map(_is_index, node)):
+    if node.keys() <= _INDICES:
         by_index = {int(step): below for step, below in node.items()}
         for index in range(max(by_index) + 1):
             written.append(b"," if index else b"[")
@@ -117,10 +102,3 @@ def _written(node: _Node | int) -> list[bytes | int]:
         written.append((b"," if written else b"{") + orjson.dumps(step) + b":")
         written += _written(below)
     return [*written, b"}"]
-
-
-def _is_index(step: str) -> bool:
-    return step in _INDICES
-
-
-_INDICES = frozenset(map(str, range(MOST_ELEMENTS)))

@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
+from typing_extensions import override
 
 from processor.errors import ConfigError, Problem
-from processor.generator.content import FAULTS, Record, require_int32, with_parts
-from processor.generator.numbering import draw_numbers
+from processor.generator.marks import Break, MarkColumns, Marks
 from processor.generator.pointers import Fields
 from schemas.config import HeaderSource, ValueSource
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from processor.generator.content import Rendered
+    from processor.generator.numbering import Numbers
     from schemas.config import WatermarkDedup
     from schemas.config.dedup import SequenceSource
 
+_INT32_END = 2**31
 _TOO_LARGE = b"9223372036854775808"
 """2^63: the least that is no signed 64-bit number."""
-
-_SCOPE, _SEQUENCE, _EPOCH = "scope", "sequence", "epoch"
-
-
-class _Break(NamedTuple):
-    """A way in which a record cannot be judged: the code in quarantine, and which part is at fault."""
-
-    code: str
-    part: str
 
 
 class ScopeForm:
@@ -45,146 +37,98 @@ class ScopeForm:
         ConfigError: No record can carry it.
 
     Attributes:
-        dedup: The definition.
+        plain: Whether it is no more than a sequence per partition in a header.
         scope_header: Its name, where the scope is a header.
         parts: Sequence, and epoch where there is one, by name.
+        fields: Where those stand that are in the value.
         breaks: How records of this form can be made impossible to judge.
     """
 
     def __init__(self, dedup: WatermarkDedup, key: str) -> None:
         self.dedup = dedup
-        scope = dedup.scope
-        self.scope_header = scope.removeprefix("header:") if scope.startswith("header:") else None
-        self.parts: dict[str, SequenceSource] = {_SEQUENCE: dedup.sequence}
+        self.scope_header = dedup.scope.removeprefix("header:") if dedup.scope.startswith("header:") else None
+        self.parts: dict[str, SequenceSource] = {"sequence": dedup.sequence}
         if dedup.epoch is not None:
-            self.parts[_EPOCH] = dedup.epoch
-        self._require_own_headers(key)
-        values = {name: part for name, part in self.parts.items() if isinstance(part, ValueSource)}
-        self.slots = {name: slot for slot, name in enumerate(values)}
-        self.fields = Fields([(f"{key}.{name}.pointer", part.pointer) for name, part in values.items()])
+            self.parts["epoch"] = dedup.epoch
+        taken = {self.scope_header}
+        pointers = []
+        for name, part in self.parts.items():
+            if isinstance(part, ValueSource):
+                pointers.append((f"{key}.{name}.pointer", part.pointer))
+            elif part.name in taken:
+                message = f"the header {part.name} holds another part of the definition already"
+                raise ConfigError([Problem(f"{key}.{name}.name", message)])
+            else:
+                taken.add(part.name)
+        self.fields = Fields(pointers)
+        in_header = isinstance(dedup.sequence, HeaderSource) and dedup.scope == "partition"
+        self.plain = in_header and dedup.epoch is None and not dedup.reorder_window
         self.breaks = tuple(self._breaks())
 
-    def _require_own_headers(self, key: str) -> None:
-        taken = {self.scope_header}
-        for name, part in self.parts.items():
-            if isinstance(part, HeaderSource):
-                if part.name in taken:
-                    message = f"the header {part.name} holds another part of the definition already"
-                    raise ConfigError([Problem(f"{key}.{name}.name", message)])
-                taken.add(part.name)
-
-    def _breaks(self) -> list[_Break]:
-        found = []
+    def _breaks(self) -> Iterator[Break]:
         if self.dedup.scope == "key":
-            found.append(_Break("key_missing", _SCOPE))
+            yield Break("key_missing")
         if self.scope_header is not None:
-            found += [_Break("header_missing", _SCOPE), _Break("header_malformed", _SCOPE)]
-        for name, part in self.parts.items():
-            codes = ["header_missing", "header_malformed"]
-            if isinstance(part, ValueSource):
-                codes = ["value_missing", "value_not_json", "field_missing", "field_type"]
-            if isinstance(part, ValueSource) or part.format == "text":
-                codes.append("out_of_range")
-            found += [_Break(code, name) for code in codes]
-        return found
+            # Any bytes are a scope, and no value is none.
+            yield from (Break(code, self.scope_header) for code in ("header_missing", "header_malformed"))
+        slot = 0
+        for part in self.parts.values():
+            if isinstance(part, HeaderSource):
+                yield Break("header_missing", part.name)
+                # Two bytes are no integer, and these no text.
+                yield Break("header_malformed", part.name, wrong=b"?#")
+                if part.format == "text" and not self.plain:
+                    yield Break("out_of_range", part.name, wrong=_TOO_LARGE)
+            else:
+                yield from (
+                    Break(code, slot=slot) for code in ("value_missing", "value_not_json", "field_missing")
+                )
+                yield Break("field_type", slot=slot, wrong=b"17.5")  # no integer, and no string either
+                yield Break("out_of_range", slot=slot, wrong=_in_value(part, _TOO_LARGE))
+                slot += 1
 
 
-class ScopedMarks:
-    """The originals of one partition under any watermark definition; see `Marks`.
+class ScopedMarks(Marks):
+    """The originals of one partition under any watermark definition.
 
-    Args:
-        rng: Drawn from by columns.
-        form: Where the parts stand.
-        scope: int32[originals], from `draw_scopes`: numbers within the partition.
-        place: The partition's number, and how many there are: their scopes have names of their own.
-        broken: Which originals cannot be judged.
+    ``place`` is the partition's number, and how many there are: their scopes have names of their own.
 
     Raises:
         ConfigError: The sequences do not fit their format.
+
+    Attributes:
+        passes: bool[originals], what the rules say.
     """
 
     def __init__(
-        self,
-        rng: np.random.Generator,
-        form: ScopeForm,
-        scope: NDArray[np.int32],
-        place: tuple[int, int],
-        broken: NDArray[np.int64],
+        self, form: ScopeForm, numbers: Numbers, place: tuple[int, int], broken: NDArray[np.int64]
     ) -> None:
+        count = numbers.scope.size
+        super().__init__(count, form.fields, form.breaks, broken)
         self._form = form
+        self._numbers = numbers
         self._place = place
-        window = form.dedup.reorder_window
-        self.numbers = draw_numbers(rng, scope, epochs=form.dedup.epoch is not None, window=window)
         source = form.dedup.sequence
-        if isinstance(source, HeaderSource) and source.format == "int32":
-            require_int32(self.numbers.sequence)
-        # Index into the form's breaks, from 1.
-        self._broken = np.zeros(scope.size, np.uint8)
-        self._broken[broken] = 1 + np.arange(broken.size) % len(form.breaks)
-        codes = [0, *(FAULTS.index(each.code) for each in form.breaks)]
-        self.faults: NDArray[np.uint8] = np.array(codes, np.uint8)[self._broken]
-        self.passes: NDArray[np.bool_] = self.numbers.passes(self.faults == 0, window)
+        in_32_bits = isinstance(source, HeaderSource) and source.format == "int32"
+        if in_32_bits and numbers.sequence.max(initial=0) >= _INT32_END:
+            message = f"{count:,} records in one partition do not fit int32: use int64 or text"
+            raise ConfigError([Problem("records", message)])
+        self.passes = numbers.passes(self.faults == 0, form.dedup.reorder_window)
 
-    def records(self, rows: NDArray[np.int32], rendered: Sequence[Rendered]) -> list[Record]:
-        """Return the records of these originals, each with scope, sequence and epoch."""
-        form = self._form
-        headers, slots = self._shown(rows)
-        records = with_parts(rendered, headers, form.fields, slots)
-        for at in np.flatnonzero(self._broken[rows]).tolist():
-            which = form.breaks[self._broken[rows[at]] - 1]
-            shown = [column[at] for column in slots]
-            records[at] = self._break(records[at], which, rendered[at][1], shown, int(rows[at]))
-        return records
-
-    def _shown(self, rows: NDArray[np.int32]) -> tuple[dict[str, list[bytes]], list[list[bytes]]]:
-        """Return a column for each header by its name, and one for each of the value's fields."""
-        form = self._form
-        headers: dict[str, list[bytes]] = {}
-        slots: list[list[bytes]] = []
-        if form.scope_header is not None:
+    @override
+    def _written(self, rows: NDArray[np.int32]) -> MarkColumns:
+        headers, fields = {}, []
+        if self._form.scope_header is not None:
             partition, partitions = self._place
-            scopes = self.numbers.scope[rows].astype(np.int64) * partitions + partition
-            headers[form.scope_header] = [b"p-%06d" % scope for scope in scopes.tolist()]
-        for name, part in form.parts.items():
-            numbers = (self.numbers.sequence if name == _SEQUENCE else self.numbers.epoch)[rows]
+            scopes = self._numbers.scope[rows].astype(np.int64) * partitions + partition
+            headers[self._form.scope_header] = [b"p-%06d" % scope for scope in scopes.tolist()]
+        columns = (self._numbers.sequence, self._numbers.epoch)
+        for part, numbers in zip(self._form.parts.values(), columns, strict=False):
             if isinstance(part, HeaderSource):
-                headers[part.name] = _in_header(part, numbers)
+                headers[part.name] = _in_header(part, numbers[rows])
             else:
-                slots.append([_in_value(part, b"%d" % number) for number in numbers.tolist()])
-        return headers, slots
-
-    def _break(self, record: Record, which: _Break, click: bytes, shown: list[bytes], original: int) -> Record:
-        """Return the record with one part at fault; ``click`` is its value without the fields."""
-        form = self._form
-        part = form.parts.get(which.part)
-        if which.code == "key_missing":
-            return record._replace(key=None)
-        if isinstance(part, ValueSource):
-            return record._replace(value=self._bad_value(record, which, part, click, shown))
-        name = form.scope_header if part is None else part.name
-        headers = [header for header in record.headers if header[0] != name]
-        if which.code != "header_missing":
-            # Any bytes are a scope, no value is none; two bytes are no integer, and these no text.
-            bad = _TOO_LARGE if which.code == "out_of_range" else b"?%d" % (original % 10)
-            headers.append((name or "", None if part is None else bad))
-        return record._replace(headers=tuple(headers))
-
-    def _bad_value(
-        self, record: Record, which: _Break, part: ValueSource, click: bytes, shown: list[bytes]
-    ) -> bytes | None:
-        match which.code:
-            case "value_missing":
-                return None
-            case "value_not_json":
-                return (record.value or b"")[:-1]
-            case "field_missing":
-                return click
-            case "field_type":
-                wrong = b"17.5"  # no integer, and no string either
-            case _:
-                wrong = _in_value(part, _TOO_LARGE)
-        shown[self._form.slots[which.part]] = wrong
-        return self._form.fields.put(click, shown)
+                fields.append([_in_value(part, b"%d" % number) for number in numbers[rows].tolist()])
+        return MarkColumns(headers, fields)
 
 
 def _in_header(source: HeaderSource, numbers: NDArray[np.int64]) -> list[bytes]:

@@ -12,15 +12,15 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import orjson
 
 from processor.generator import FAULTS, RecordKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    import numpy as np
     from numpy.typing import NDArray
 
 _LINES_AT_ONCE = 20_000
@@ -51,7 +51,7 @@ def write(path: Path, truths: Sequence[Truth]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with draft.open("w", encoding="ascii") as file:
+        with draft.open("wb") as file:
             for partition, truth in enumerate(truths):
                 for start in range(0, len(truth), _LINES_AT_ONCE):
                     file.writelines(_lines(partition, truth, start))
@@ -60,53 +60,12 @@ def write(path: Path, truths: Sequence[Truth]) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _lines(partition: int, truth: Truth, start: int) -> Iterator[str]:
-    # What follows the offset takes few forms: they are written once.
-    tails = {
-        (passes, kind, fault): f',"passes":{"true" if passes else "false"},"kind":"{kind.label}"'
-        + (f',"quarantine":"{code}"' if code else "")
-        + "}\n"
-        for passes in (False, True)
-        for kind in RecordKind
-        for fault, code in enumerate(FAULTS)
-    }
-    head = f'{{"partition":{partition},"offset":'
-    rows = slice(start, start + _LINES_AT_ONCE)
-    for offset, passes, kind, fault in zip(
-        truth.offset[rows].tolist(),
-        truth.passes[rows].tolist(),
-        truth.kind[rows].tolist(),
-        truth.fault[rows].tolist(),
-        strict=True,
-    ):
-        yield f"{head}{offset}{tails[passes, kind, fault]}"
-
-
-def read(path: Path) -> list[Truth]:
-    """Read such a file back; partitions without a record are empty."""
-    rows: list[list[tuple[int, bool, int, int]]] = []
-    with path.open("rb") as file:
-        for partition, row in _parsed(file):
-            while len(rows) <= partition:
-                rows.append([])
-            rows[partition].append(row)
-    truths = []
-    for part in rows:
-        offset, passes, kind, fault = zip(*part, strict=True) if part else ((), (), (), ())
-        truths.append(
-            Truth(
-                np.array(offset, np.int64),
-                np.array(passes, np.bool_),
-                np.array(kind, np.uint8),
-                np.array(fault, np.uint8),
-            )
-        )
-    return truths
-
-
-def _parsed(lines: Iterable[bytes]) -> Iterator[tuple[int, tuple[int, bool, int, int]]]:
-    for line in lines:
-        item = orjson.loads(line)
-        kind = int(RecordKind[item["kind"].upper()])
-        fault = FAULTS.index(item.get("quarantine", ""))
-        yield item["partition"], (item["offset"], item["passes"], kind, fault)
+def _lines(partition: int, truth: Truth, start: int) -> Iterator[bytes]:
+    labels = [kind.label for kind in RecordKind]
+    columns = (truth.offset, truth.passes, truth.kind, truth.fault)
+    some = (column[start : start + _LINES_AT_ONCE].tolist() for column in columns)
+    for offset, passes, kind, fault in zip(*some, strict=True):
+        line = {"partition": partition, "offset": offset, "passes": passes, "kind": labels[kind]}
+        if fault:
+            line["quarantine"] = FAULTS[fault]
+        yield orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -28,30 +28,7 @@ NOBODY = -1
 _AT_ONCE = 20_000  # records that are Python objects at a time
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The keys of the definition that say how long an id is remembered; times in ms.
-
-    Attributes:
-        window_ms: An id expires at the reading it is remembered with + this.
-        max_ahead_ms: How far the clock may be ahead of the worker's.
-        arrival: The clock is the worker's.
-        refresh: A duplicate renews its id.
-    """
-
-    window_ms: int
-    max_ahead_ms: int
-    arrival: bool = False
-    refresh: bool = False
-
-    @classmethod
-    def of(cls, dedup: InsertIdDedup) -> Rules:
-        """Return the rules of a config that has been read."""
-        return cls(dedup.window, dedup.max_ahead, dedup.time == "arrival", dedup.refresh)
-
-
-@dataclass(frozen=True, slots=True)
-class WindowRows:
+class WindowRows(NamedTuple):
     """The records of a partition in offset order, as far as they are judged.
 
     Attributes:
@@ -65,6 +42,10 @@ class WindowRows:
     timestamp_ms: NDArray[np.int64]
     bad: NDArray[np.bool_]
     unjudged: NDArray[np.bool_]
+
+    def take(self, rows: NDArray[np.int32]) -> WindowRows:
+        """Return those of some rows, which may occur again."""
+        return WindowRows(self.name[rows], self.timestamp_ms[rows], self.bad[rows], self.unjudged[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,55 +63,44 @@ class Judged:
     expires_ms: NDArray[np.int64]
 
 
-def judge(rules: Rules, rows: WindowRows, now_ms: int) -> Judged:
+def judge(dedup: InsertIdDedup, rows: WindowRows, now_ms: int) -> Judged:
     """Judge one partition from its first record on.
 
-    Args:
-        rules: Of the definition.
-        rows: The partition's records.
-        now_ms: The worker's clock, taken to stand still. Where the rules go by the records' timestamps, and
-            none is further ahead of it than they allow, any later clock gives the same.
+    The worker's clock is taken to stand still at ``now_ms``. Where the rules go by the records' timestamps, and
+    none is further ahead of it than they allow, any later clock gives the same.
     """
-    count = rows.name.size
+    count, arrival = rows.name.size, dedup.time == "arrival"
     names = int(rows.name.max(initial=-1)) + 1
     owner, reading = array("q", [NOBODY]) * names, array("q", [NEVER]) * names
     judged = Judged(np.zeros(count, np.bool_), np.full(count, NOBODY, np.int64), np.zeros(count, np.int64))
     clock = NEVER
     for start in range(0, count, _AT_ONCE):
         some = slice(start, start + _AT_ONCE)
-        columns = (rows.name, rows.timestamp_ms, rows.bad, rows.unjudged)
-        records = zip(*(column[some].tolist() for column in columns), strict=True)
+        records = zip(*(column[some].tolist() for column in rows), strict=True)
         for row, (name, timestamp_ms, bad, unjudged) in enumerate(records, start):
             if bad:
                 continue
-            clock = max(clock, now_ms if rules.arrival else min(timestamp_ms, now_ms + rules.max_ahead_ms))
+            clock = max(clock, now_ms if arrival else min(timestamp_ms, now_ms + dedup.max_ahead))
             if unjudged:
                 judged.passes[row] = True
-            elif owner[name] == NOBODY or clock >= reading[name] + rules.window_ms:
+            elif owner[name] == NOBODY or clock >= reading[name] + dedup.window:
                 owner[name], reading[name] = row, clock
                 judged.passes[row] = True
             else:
-                if rules.refresh:
+                if dedup.refresh:
                     reading[name] = clock
                 judged.owner[row] = owner[name]
-                judged.expires_ms[row] = reading[name] + rules.window_ms
+                judged.expires_ms[row] = reading[name] + dedup.window
     return judged
 
 
-def plant_edges(
-    rng: np.random.Generator,
-    timestamp_ms: NDArray[np.int64],
-    rows: WindowRows,
-    window_ms: int,
-    most: int,
-) -> NDArray[np.int64]:
+def plant_edges(rng: np.random.Generator, rows: WindowRows, window_ms: int, most: int) -> NDArray[np.int64]:
     """Let some originals come at the very end of another's window, so that a copy of that one can be put there.
 
     Args:
         rng: Drawn from.
-        timestamp_ms: int64[originals]; changed: those originals become a little earlier, none goes back behind
-            the clock before it.
-        rows: The originals alone.
+        rows: The originals alone. Timestamps change: those originals become a little earlier, none goes back
+            behind the clock before it.
         window_ms: How long an id is remembered.
         most: How many copies there is room for.
 
@@ -138,25 +108,25 @@ def plant_edges(
         int64[2, e], e <= ``most``, for `make_layout`: the original that each copy comes after, and the one it
         repeats. There the clock is by turns at the end of that one's window, and a millisecond before it.
     """
-    clock = _clock(timestamp_ms, rows)
+    clock = _clock(rows)
     within = clock + window_ms <= clock[-1:]
     candidates = np.flatnonzero(within & ~rows.bad & ~rows.unjudged)
     planted: list[tuple[int, int]] = []
     last = NOBODY
     for row in np.sort(rng.permutation(candidates)[:most]).tolist():
-        clock = _clock(timestamp_ms, rows)
+        clock = _clock(rows)
         edge = int(clock[row]) + window_ms - len(planted) % 2
         # The first at which the clock is there or past it: just there if it comes at that moment.
         at = int(np.searchsorted(clock, edge))
         # Behind the places of before, so that what was planted there stays.
         if last < at < clock.size:
-            timestamp_ms[at] = edge
+            rows.timestamp_ms[at] = edge
             planted.append((at, row))
             last = at
     return np.array(planted, np.int64).reshape(-1, 2).T
 
 
-def _clock(timestamp_ms: NDArray[np.int64], rows: WindowRows) -> NDArray[np.int64]:
+def _clock(rows: WindowRows) -> NDArray[np.int64]:
     """Return int64[n], what the clock reads at each record."""
-    clock: NDArray[np.int64] = np.maximum.accumulate(np.where(rows.bad, NEVER, timestamp_ms))
+    clock: NDArray[np.int64] = np.maximum.accumulate(np.where(rows.bad, NEVER, rows.timestamp_ms))
     return clock

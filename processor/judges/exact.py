@@ -7,31 +7,29 @@ local store say which it is.
 from __future__ import annotations
 
 import os
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from processor.engine.ids.block import CandidateRows, UnreadableBlockError, confirm, decode_pages
+from processor.engine.ids.block import UnreadableBlockError, confirm, decode_pages
 from processor.engine.ids.exact.index import LINE_BITS, ExactIndex
 from processor.engine.ids.exact.renewed_index import RenewedIndex
 from processor.judges.ids import BLOCK_BYTES, IdJudge, worker_clock_ms
 from processor.state.ids.exact_log import PAGES_A_STEP, ExactLog
-from processor.state.ids.id_log import refusing_too_many
+from processor.state.ids.id_log import taking_over
 from processor.state.kv.store import CorruptStoreError
 from schemas.changelog.ids import ID_PAGE_KIND, id_page_key, page_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from processor.engine.extract.ids import Ids
     from processor.engine.ids.block import IdRows
+    from processor.engine.ids.clock import PartitionClock
     from processor.engine.ids.exact.kernels import Candidates
-    from processor.engine.ids.judgement import IdJudgement
-    from processor.engine.ids.recorded_clock import PartitionClock
-    from processor.judges.evidence import IdEvidence
+    from processor.engine.ids.judgement import IdColumns, IdJudgement
+    from processor.engine.ids.page import CandidateRows
+    from processor.judges.ids import IdEvidence
     from processor.wire.encode import EncodedBatch
     from schemas.config import InsertIdDedup
 
@@ -40,15 +38,7 @@ SEGMENT_BITS = int(os.environ.get("SEQMARK_TEST_SEGMENT_BITS", str(LINE_BITS)))
 
 
 class ExactIds(IdJudge):
-    """Judges by an exact index.
-
-    Certificates and resets judge by it whatever the backend.
-
-    Args:
-        dedup: What the records are judged by.
-        now_ms: The worker's clock.
-        recorded: Reads the partition's clock in place of a worker, where records are judged again.
-    """
+    """Judges by an exact index; certificates and resets judge by it whatever the backend; see `IdJudge`."""
 
     def __init__(
         self,
@@ -64,28 +54,20 @@ class ExactIds(IdJudge):
         self._recalled: list[tuple[int, int]] | None = []
 
     @override
-    def _decided(self, ids: Ids, offset: NDArray[np.int64], reading_ms: NDArray[np.int64]) -> IdJudgement:
-        wanted = self._index.look_up(ids, reading_ms)
+    def _decided(self, records: IdColumns) -> IdJudgement:
+        wanted = self._index.look_up(records)
         confirmed = self._confirmed(wanted)
-        with refusing_too_many():
-            return self._index.judge(ids, offset, reading_ms, wanted, confirmed)
+        with taking_over():
+            return self._index.judge(records, wanted, confirmed)
 
     def _confirmed(self, wanted: Candidates) -> CandidateRows:
         """Read the candidates' pages. All that is committed is in the store, see `IdLog.due`."""
-        if not wanted.page.size:
-            return CandidateRows.none()
-        table = self._table
-        assert table is not None  # noqa: S101 - `load` has given it
         try:
-            pages = table.get_many([id_page_key(first) for first in wanted.page.tolist()])
+            pages = self._table.store.get_many([id_page_key(first) for first in wanted.page.tolist()])
             # A page that is missing is an empty one, which is cut.
             return confirm([page or b"" for page in pages], wanted.page, wanted.which, wanted.at)
         except (CorruptStoreError, UnreadableBlockError) as error:
             raise self._corrupt(error) from error
-
-    @override
-    def _staged(self) -> IdRows:
-        return self._index.staged()
 
     @override
     def _limits(self) -> list[tuple[int, int]] | None:
@@ -101,16 +83,10 @@ class ExactIds(IdJudge):
 
     def _everything(self) -> Iterator[IdRows]:
         """Read all living ids from the local store, about 45,000 at a time."""
-        assert self._table is not None  # noqa: S101 - `load` has given it
-        some: list[tuple[int, bytes]] = []
-        for key, page in self._table.items(ID_PAGE_KIND):
-            if page_number(key) >= self._index.floor:
-                some.append((page_number(key), page))
-            if len(some) == PAGES_A_STEP:
-                yield decode_pages([each for _, each in some], some[0][0])[0]
-                some = []
-        if some:
-            yield decode_pages([each for _, each in some], some[0][0])[0]
+        pages = ((page_number(key), page) for key, page in self._table.store.items(ID_PAGE_KIND))
+        alive = ((number, page) for number, page in pages if number >= self._index.floor)
+        while some := list(islice(alive, PAGES_A_STEP)):
+            yield decode_pages([page for _, page in some], some[0][0])[0]
 
     def recall(self, limits: list[tuple[int, int]] | None) -> None:
         """Take over what an earlier changelog says of the clock; None: not all of it is there any more."""
@@ -119,12 +95,12 @@ class ExactIds(IdJudge):
     @override
     def restate(self) -> None:
         self.absorb()
-        self._log.restated()
+        self.log.restated()
         self._restated = True
 
     def set_clock(self, clock_ms: int) -> None:
         """Let the partition's clock read this before the next record."""
-        self._clock_ms = self._log.clock_ms = clock_ms
+        self._clock_ms = self.log.clock_ms = clock_ms
 
     def pass_over(self, evidence: IdEvidence) -> int:
         """Let records move the clock, and nothing else; returns what it reads then."""
@@ -135,17 +111,12 @@ class ExactIds(IdJudge):
     def undo(self) -> None:
         """Forget what was judged since it was last taken as committed."""
         self._index.drop()
-        self._clock_ms = self._log.clock_ms
+        self._clock_ms = self.log.clock_ms
         self._judged = 0
 
     @override
     def absorb(self, at_least: int = 0) -> None:
-        """Take what is staged as committed, where there is no changelog: its pages go to the local store.
-
-        Args:
-            at_least: Only where so many records have been judged since.
-        """
-        assert self._table is not None  # noqa: S101 - `load` has given it
+        # Its pages go to the local store.
         if self._judged < at_least:
             return
         limits = self._clock.limits

@@ -8,7 +8,6 @@ from processor.judges.insert_id import InsertIdMode
 from processor.judges.watermark import WatermarkMode
 
 if TYPE_CHECKING:
-    from processor.judges.judge import Judge
     from processor.judges.mode import Mode
     from schemas.config import Pipeline
 
@@ -25,8 +24,3 @@ def mode_of(pipeline: Pipeline) -> Mode[Any]:
     The config has been checked: what this version cannot do was refused before.
     """
     return MODES[pipeline.dedup.mode](pipeline.dedup, pipeline.name)
-
-
-def make_judge(pipeline: Pipeline) -> Judge:
-    """Return a judge for one partition of a pipeline, with no state yet."""
-    return mode_of(pipeline).judge()

@@ -11,26 +11,27 @@ import logging
 import os
 import time
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from typing_extensions import override
 
 from processor.engine.batch.columns import HEADER_BYTES
-from processor.engine.extract.ids import HeaderPart, IdExtractor, KeyPart, ValuePart
+from processor.engine.extract.ids import ContentPart, HeaderPart, IdExtractor, KeyPart, ValuePart
 from processor.engine.ids import clock
 from processor.engine.ids.block import IdRows, encode, ids_within
-from processor.engine.ids.recorded_clock import NOT_KNOWN, WorkerClock
+from processor.engine.ids.clock import NOT_KNOWN, WorkerClock
+from processor.engine.ids.judgement import IdColumns
 from processor.engine.receipts import IdGrounds
 from processor.engine.verdict import Verdict
 from processor.errors import RebuildError, StopError
-from processor.judges.evidence import IdEvidence, InsertIdJudgement
-from processor.judges.judge import ClockStats, Judge
+from processor.judges.judge import ClockStats, Evidence, Judge
 from processor.state.kv.store import CorruptStoreError, StoreError
 from processor.wire.encode import plain_batch
 from schemas.changelog.clock import ClockTrace
 from schemas.changelog.ids import SECRET_BYTES, id_block_key
-from schemas.config.dedup import HeaderId, KeyId, ValueId
+from schemas.config.dedup import ContentId, HeaderId, KeyId, ValueId
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
 
     from processor.engine.batch.columns import Columns
     from processor.engine.extract.ids import Ids, Part
-    from processor.engine.ids.block import Pages
+    from processor.engine.ids.clock import PartitionClock
     from processor.engine.ids.judgement import IdJudgement
-    from processor.engine.ids.recorded_clock import PartitionClock
+    from processor.engine.ids.page import Pages
     from processor.state.ids.id_log import IdLog
     from processor.state.table import Table
     from processor.wire.encode import EncodedBatch
@@ -69,6 +70,29 @@ ID_PIECE_BYTES = 1024 * 1024
 to 8 us, and 6,000 of them 50 ms, for which the event loop answers nobody."""
 
 
+@dataclass(slots=True)
+class IdEvidence(Evidence):
+    """What mode ``insert-id`` judges by.
+
+    Attributes:
+        ids: With the faults that ``fault`` has.
+        offset: int64[n].
+        timestamp: int64[n].
+        owner: int64[n], what names each record as the owner of its id: its offset, or its source ref
+            (`processor.engine.repartition`).
+    """
+
+    ids: Ids
+    offset: NDArray[np.int64]
+    timestamp: NDArray[np.int64]
+    owner: NDArray[np.int64]
+
+    @override
+    def part(self, rows: slice) -> IdEvidence:
+        arrays = self.offset[rows], self.timestamp[rows], self.owner[rows]
+        return IdEvidence(self.fault[rows], self.data, self.ids.part(rows), *arrays)
+
+
 class IdJudge(Judge[IdEvidence]):
     """Mode ``insert-id``, whatever the backend.
 
@@ -81,6 +105,10 @@ class IdJudge(Judge[IdEvidence]):
 
     grounds = IdGrounds
     piece_bytes = ID_PIECE_BYTES
+    log: IdLog
+    # From `load` on.
+    _table: Table
+    _extractor: IdExtractor
 
     def __init__(
         self,
@@ -92,17 +120,10 @@ class IdJudge(Judge[IdEvidence]):
         self._dedup = dedup
         self._clock = WorkerClock(now_ms, None if dedup.time == "arrival" else dedup.max_ahead)
         self._reader = recorded or self._clock
-        self._log = log
-        self._table: Table | None = None
-        self._extractor: IdExtractor | None = None
+        self.log = log
         self._clock_ms = clock.NEVER
         self._judged = self._behind = self._ahead = 0
         self._blocks: list[tuple[bytes, Pages]] = []
-
-    @property
-    @override
-    def log(self) -> IdLog:
-        return self._log
 
     @property
     def window_ms(self) -> int:
@@ -111,39 +132,26 @@ class IdJudge(Judge[IdEvidence]):
 
     @override
     def load(self, table: Table) -> None:
-        """Take over what the restore has put into the log; a new partition gets its secret.
-
-        Raises:
-            StopError: There is a position, but nothing of ids.
-        """
-        if self._log.secret is None:
+        if self.log.secret is None:
             if table.position() is not None:
                 raise StopError("the changelog has a position, and no record of ids: restore it from a copy")
             # Secret: nobody can construct ids that collide.
-            self._log.begin(os.urandom(SECRET_BYTES))
-        assert self._log.secret is not None  # noqa: S101 - just seen to
+            self.log.secret = os.urandom(SECRET_BYTES)
         self._table = table
-        self._extractor = make_id_extractor(self._dedup, self._log.secret)
-        self._clock_ms = self._log.clock_ms
-        self._clock.begin(self._log.trace.since, self._log.trace.before_ms)
+        self._extractor = make_id_extractor(self._dedup, self.log.secret)
+        self._clock_ms = self.log.clock_ms
+        self._clock.begin(self.log.trace.since, self.log.trace.before_ms)
 
     @override
     def extract(self, columns: Columns) -> IdEvidence:
-        assert self._extractor is not None  # noqa: S101 - `load` has made it
         ids = self._extractor.extract(columns)
-        return IdEvidence(ids.fault, columns.data, ids, columns.offset, columns.timestamp)
+        return IdEvidence(ids.fault, columns.data, ids, columns.offset, columns.timestamp, columns.offset)
 
     @override
-    def judge(self, evidence: IdEvidence) -> InsertIdJudgement:
-        """Judge, and stage the state after the last record.
-
-        Raises:
-            RebuildError: The local state is not what the index says; it has been thrown away.
-            StopError: More ids than one partition can have.
-        """
+    def judge(self, evidence: IdEvidence) -> IdGrounds:
         ids, owner = evidence.ids, evidence.owner
         readings = self._reader.read(self._clock_ms, evidence.offset, evidence.timestamp, evidence.fault)
-        judged = self._decided(ids, owner, readings.reading_ms)
+        judged = self._decided(IdColumns.of(ids, owner, readings.reading_ms))
         # A record that is its own duplicate is a replay, and passes: that must not happen, and would lose it.
         verdict = judged.verdict
         replayed = judged.owner == owner
@@ -154,15 +162,11 @@ class IdJudge(Judge[IdEvidence]):
         self._behind += readings.late
         self._ahead += readings.future
         self._judged += verdict.size
-        return InsertIdJudgement(verdict, ids, judged.owner, judged.expires_ms)
+        return IdGrounds(verdict, ids, judged.owner, judged.expires_ms)
 
     @abstractmethod
-    def _decided(self, ids: Ids, offset: NDArray[np.int64], reading_ms: NDArray[np.int64]) -> IdJudgement:
+    def _decided(self, records: IdColumns) -> IdJudgement:
         """Judge a chunk's records in order, and stage what is remembered."""
-
-    @abstractmethod
-    def _staged(self) -> IdRows:
-        """Return what the next commit remembers."""
 
     def _corrupt(self, error: Exception) -> RebuildError:
         """Throw the local state away, and return what has the slot restored again.
@@ -173,16 +177,14 @@ class IdJudge(Judge[IdEvidence]):
         if isinstance(error, StoreError) and not isinstance(error, CorruptStoreError):
             raise error
         log.error("the local state is corrupt, reading it again from the changelog", exc_info=error)
-        assert self._table is not None  # noqa: S101 - `load` has given it
         self._table.clear()
         return RebuildError("local", f"local state: {error}")
 
     @override
     def changes(self) -> dict[bytes, bytes | None]:
-        return self._log.changes(self._clock_ms, self._trace())
+        return self.log.changes(self._clock_ms, self._trace())
 
     def _trace(self) -> ClockTrace:
-        """Return how the clock came to what it reads, as far as a commit says that."""
         limits = self._limits()
         if limits is None or len(limits) > MOST_LIMITS:
             return ClockTrace(NOT_KNOWN)
@@ -195,7 +197,7 @@ class IdJudge(Judge[IdEvidence]):
     @override
     def changelog_batches(self, limit_bytes: int) -> list[EncodedBatch]:
         self._blocks = []
-        return self._batches(self._staged(), limit_bytes)
+        return self._batches(self.log.index.staged(), limit_bytes)
 
     def _batches(self, rows: IdRows, limit_bytes: int) -> list[EncodedBatch]:
         now_ms = worker_clock_ms()
@@ -203,11 +205,9 @@ class IdJudge(Judge[IdEvidence]):
         while len(rows):
             most = ids_within(rows, min(limit_bytes, BLOCK_BYTES) - HEADER_BYTES - _RECORD_BYTES)
             if not most:
-                raise StopError(
-                    f"the changelog takes batches of {limit_bytes} bytes: raise its max.message.bytes (at most "
-                    "1 MiB is used)"
-                )
-            some, rows = _cut(rows, most)
+                message = f"the changelog takes batches of {limit_bytes} bytes: raise its max.message.bytes "
+                raise StopError(f"{message}(at most 1 MiB is used)")
+            some, rows = rows.part(0, most), rows.part(most, len(rows))
             key = id_block_key(some.first)
             block, pages = encode(some, self._clock_ms, key)
             self._blocks.append((block, pages))
@@ -222,13 +222,13 @@ class IdJudge(Judge[IdEvidence]):
     @override
     def committed(self) -> None:
         self._clock.forget()
-        self._log.committed(self._blocks, self._clock_ms, self._judged)
+        self.log.committed(self._blocks, self._clock_ms, self._judged)
         self._blocks = []
         self._judged = 0
 
     @override
     def take_clock_stats(self) -> ClockStats:
-        committed = self._log.clock_ms
+        committed = self.log.clock_ms
         stats = ClockStats(None if committed == clock.NEVER else committed, self._behind, self._ahead)
         self._behind = self._ahead = 0
         return stats
@@ -247,13 +247,5 @@ def _part(part: IdPart) -> Part:
             return KeyPart()
         case ValueId():
             return ValuePart(part.pointer)
-
-
-def _cut(rows: IdRows, count: int) -> tuple[IdRows, IdRows]:
-    """Return the first ``count`` rows, and the others."""
-
-    def part(cut: slice, first: int) -> IdRows:
-        columns: list[NDArray[np.int64]] = [rows.owner[cut], rows.reading_ms[cut], rows.supersedes[cut]]
-        return IdRows(first, rows.hash[cut], *columns)
-
-    return part(slice(count), rows.first), part(slice(count, None), rows.first + count)
+        case ContentId():
+            return ContentPart(tuple(part.exclude), part.of == "bytes")

@@ -15,7 +15,7 @@ from schemas.config import InsertIdDedup
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from processor.engine.ids.recorded_clock import PartitionClock
+    from processor.engine.ids.clock import PartitionClock
     from processor.judges.ids import IdJudge
 
 _ID = {"from": "header", "name": "id"}
@@ -31,8 +31,8 @@ class InsertIdMode(Mode[InsertIdDedup]):
 
     examples: ClassVar[list[dict[str, Any]]] = [
         {**_IDS, "refresh": True, "id": [_ID, {"from": "key"}, {"from": "value", "pointer": "/n"}]},
-        {**_IDS, "route": "by-id"},
-        {**_IDS, "backend": "bloom", "bloom": _BLOOM},
+        {**_IDS, "route": "by-id", "id": [_ID, {"from": "content", "of": "bytes"}]},
+        {**_IDS, "backend": "bloom", "bloom": _BLOOM, "id": [_ID, {"from": "content", "exclude": ["/more"]}]},
         {**_IDS, "backend": "bloom", "bloom": {**_BLOOM, "confirm": False}},
     ]
 

@@ -9,21 +9,43 @@ one is loaded.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple
 
 from typing_extensions import TypeVar
 
 from processor.engine.receipts import Grounds
-from processor.judges.evidence import Evidence, Judgement
 from processor.state.state_log import NO_BULK, StateLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Self
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
     from processor.engine.receipts import ReceiptGrounds
     from processor.state.table import Table
     from processor.wire.encode import EncodedBatch
+
+
+@dataclass(slots=True)
+class Evidence(ABC):
+    """What every mode knows of the records of some columns.
+
+    Attributes:
+        fault: uint8[n], `Fault` codes; more may be written into it before judging.
+        data: uint8[m], of the columns: good as long as they are.
+    """
+
+    fault: NDArray[np.uint8]
+    data: NDArray[np.uint8]
+
+    @abstractmethod
+    def part(self, rows: slice) -> Self:
+        """Return that of some of the records."""
+
 
 E = TypeVar("E", bound=Evidence, default=Any)
 
@@ -48,28 +70,34 @@ class Judge(ABC, Generic[E]):
     """Judges the records of one source partition, in offset order.
 
     Attributes:
-        grounds: Of its judgements.
+        grounds: What it says, and why, for receipts.
         piece_bytes: So many inflated bytes of records are judged at a time; None: as many as the decoder opens.
+        log: State that the table keeps and restores in bulk; all other goes through `load` and `changes`.
     """
 
     grounds: ClassVar[type[ReceiptGrounds]] = Grounds
     piece_bytes: ClassVar[int | None] = None
-
-    @property
-    def log(self) -> StateLog:
-        """State that the table keeps and restores in bulk; all other goes through `load` and `changes`."""
-        return NO_BULK
+    log: StateLog = NO_BULK
 
     def load(self, table: Table) -> None:
-        """Take the state that is committed."""
+        """Take the state that is committed; the log has taken its own over already.
+
+        Raises:
+            StopError: A part of it is missing.
+        """
 
     @abstractmethod
     def extract(self, columns: Columns) -> E:
         """Read what the records are judged by; touches no state."""
 
     @abstractmethod
-    def judge(self, evidence: E) -> Judgement:
-        """Judge, and stage the state after the last record."""
+    def judge(self, evidence: E) -> ReceiptGrounds:
+        """Judge, and stage the state after the last record.
+
+        Raises:
+            RebuildError: The local state is not what it should be; it has been thrown away.
+            StopError: There is more state than one partition can have.
+        """
 
     def changes(self) -> dict[bytes, bytes | None]:
         """Return what is staged beyond the last `committed`, as changelog keys and values."""

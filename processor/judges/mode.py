@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+
+import orjson
 
 from schemas.config.dedup import DedupTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from processor.engine.ids.recorded_clock import PartitionClock
+    from processor.engine.ids.clock import PartitionClock
     from processor.judges.exact import ExactIds
     from processor.judges.judge import Judge
 
@@ -67,6 +70,15 @@ class Mode(ABC, Generic[D]):
         """
         del clock
         return None
+
+    def judged_by(self) -> list[str]:
+        """Return the keys of ``dedup`` that the stored state is bound to."""
+        return [key for key in type(self._dedup).model_fields if key not in self.free_keys]
+
+    def definition(self) -> bytes:
+        """Return 16 bytes that change when the meaning of the stored state changes."""
+        canonical = orjson.dumps(self.meaning(), option=orjson.OPT_SORT_KEYS)
+        return hashlib.blake2b(canonical, digest_size=16, person=b"seqmark").digest()
 
     def meaning(self) -> dict[str, Any]:
         """Return what the stored state is bound to, as JSON: another one makes the state foreign."""

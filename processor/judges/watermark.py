@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, assert_never
 
 import numpy as np
@@ -18,21 +19,22 @@ from processor.engine.extract.sequence import (
     SequenceFormat,
     ValueSequence,
 )
+from processor.engine.receipts import Grounds
 from processor.engine.watermark import partition
 from processor.engine.watermark.scope_table import ScopeTable
 from processor.errors import StopError
-from processor.judges.evidence import SequenceEvidence, SequenceJudgement
-from processor.judges.judge import Judge
+from processor.judges.judge import Evidence, Judge
 from processor.judges.mode import Mode
 from processor.state.scope_log import ScopeLog
 from processor.wire.codec import Codec, deflate
 from processor.wire.encode import EncodedBatch
-from schemas.changelog.values import WATERMARK_KIND
 from schemas.changelog.watermark import decode_watermark, encode_watermark, watermark_key
 from schemas.config import HeaderSource, ValueSource, WatermarkDedup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
     from processor.engine.extract.sequence import ScopeExtractor, SequenceExtractor
@@ -66,20 +68,41 @@ class WatermarkMode(Mode[WatermarkDedup]):
         return ScopedWatermark(_scope(dedup.scope), sequence, epoch, table, changelog)
 
 
+@dataclass(slots=True)
+class SequenceEvidence(Evidence):
+    """What mode ``watermark`` judges by.
+
+    Attributes:
+        sequence: int64[n].
+        epoch: int64[n], where the definition has one.
+        scope: Where scopes stand in ``data``, int64[n] begin and int64[n] size, where there are many.
+    """
+
+    sequence: NDArray[np.int64]
+    epoch: NDArray[np.int64] | None = None
+    scope: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+
+    @override
+    def part(self, rows: slice) -> SequenceEvidence:
+        epoch = None if self.epoch is None else self.epoch[rows]
+        scope = None if self.scope is None else (self.scope[0][rows], self.scope[1][rows])
+        return SequenceEvidence(self.fault[rows], self.data, self.sequence[rows], epoch, scope)
+
+
 class PartitionWatermark(Judge[SequenceEvidence]):
     """Scope ``partition``: one sequence for the whole partition."""
 
     def __init__(self, extractor: SequenceExtractor) -> None:
         self._extractor = extractor
-        self._committed = self._staged = partition.WatermarkState()
+        self._committed: int | None = None
+        self._staged: int | None = None
 
     @override
     def load(self, table: Table) -> None:
         key = watermark_key()
-        for found, value in table.items(WATERMARK_KIND):
-            if found == key:
-                state = partition.WatermarkState(decode_watermark(key, value))
-                self._committed = self._staged = state
+        [value] = table.store.get_many([key])
+        if value is not None:
+            self._committed = self._staged = decode_watermark(key, value)
 
     @override
     def extract(self, columns: Columns) -> SequenceEvidence:
@@ -87,21 +110,20 @@ class PartitionWatermark(Judge[SequenceEvidence]):
         return SequenceEvidence(fault, columns.data, sequence)
 
     @override
-    def judge(self, evidence: SequenceEvidence) -> SequenceJudgement:
-        judged = partition.judge(self._staged, evidence.sequence, evidence.fault)
-        self._staged = judged.state
-        return SequenceJudgement(judged.verdict, evidence, judged.watermark)
+    def judge(self, evidence: SequenceEvidence) -> Grounds:
+        verdict, before, self._staged = partition.judge(self._staged, evidence.sequence, evidence.fault)
+        return Grounds(verdict, evidence.sequence, before)
 
     @override
     def changes(self) -> dict[bytes, bytes | None]:
-        if self._staged == self._committed or self._staged.watermark is None:
+        if self._staged == self._committed or self._staged is None:
             return {}
         key = watermark_key()
-        return {key: encode_watermark(key, self._staged.watermark)}
+        return {key: encode_watermark(key, self._staged)}
 
     @override
     def restate(self) -> None:
-        self._committed = partition.WatermarkState()
+        self._committed = None
 
     @override
     def committed(self) -> None:
@@ -109,20 +131,20 @@ class PartitionWatermark(Judge[SequenceEvidence]):
 
     @override
     def size(self) -> tuple[int, int]:
-        return int(self._committed.watermark is not None), 8
+        return int(self._committed is not None), 8
 
     @override
     def watermarks(self) -> Iterable[int]:
-        return () if self._committed.watermark is None else (self._committed.watermark,)
+        return () if self._committed is None else (self._committed,)
 
 
 class ScopedWatermark(Judge[SequenceEvidence]):
     """Any scope, epoch and reorder window.
 
     Args:
-        scope: What scopes a record.
-        sequence: Where its sequence stands.
-        epoch: Where its epoch stands, if there is one.
+        scope: Reads what scopes a record.
+        sequence: Reads its sequence.
+        epoch: Reads its epoch, if there is one.
         table: Empty, and only for this judge: it holds what is staged and what is committed at once.
         changelog: The changelog topic, for messages.
     """
@@ -140,15 +162,10 @@ class ScopedWatermark(Judge[SequenceEvidence]):
         self._epoch = epoch
         self._table = table
         self._changelog = changelog
-        self._log = ScopeLog(table)
+        self.log = ScopeLog(table)
         self._restated = False
         # Bitmaps are mostly runs of equal bits, and up to 8 KiB each.
         self._codec = Codec.LZ4 if table.window else Codec.NONE
-
-    @property
-    @override
-    def log(self) -> ScopeLog:
-        return self._log
 
     @override
     def extract(self, columns: Columns) -> SequenceEvidence:
@@ -163,12 +180,11 @@ class ScopedWatermark(Judge[SequenceEvidence]):
         return SequenceEvidence(fault, columns.data, sequence, epoch, (at, size))
 
     @override
-    def judge(self, evidence: SequenceEvidence) -> SequenceJudgement:
+    def judge(self, evidence: SequenceEvidence) -> Grounds:
         assert evidence.scope is not None  # noqa: S101 - `extract` gave it
         epoch = evidence.sequence if evidence.epoch is None else evidence.epoch
         judged = self._table.judge(evidence.data, *evidence.scope, evidence.sequence, epoch, evidence.fault)
-        before = None if evidence.epoch is None else judged.epoch
-        return SequenceJudgement(judged.verdict, evidence, judged.watermark, judged.known, before)
+        return Grounds(judged.verdict, evidence.sequence, judged.watermark, evidence.epoch)
 
     @override
     def changelog_batches(self, limit_bytes: int) -> list[EncodedBatch]:
@@ -180,9 +196,7 @@ class ScopedWatermark(Judge[SequenceEvidence]):
         try:
             which = self._table.all() if self._restated else self._table.changed()
             for payload, count in self._table.encode(which, most):
-                data = payload
-                if self._codec is not Codec.NONE:
-                    data = deflate(self._codec, np.frombuffer(payload, np.uint8))
+                data = deflate(self._codec, np.frombuffer(payload, np.uint8))
                 batches.append(EncodedBatch(self._codec, now_ms, now_ms, count, data))
         except ValueError as error:
             raise StopError(

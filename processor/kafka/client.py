@@ -10,16 +10,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections import defaultdict
 from contextlib import asynccontextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from processor.errors import StopError
 from processor.kafka.options import client_options
 from processor.kafka.protocol.codes import KafkaCode, error_name
 from processor.kafka.protocol.connections import REQUEST_TIMEOUT_MS, BrokerClient
 from processor.kafka.protocol.internals import (
-    AIOKafkaClient,
     ConnectionGroup,
     CoordinationType,
     IncompatibleBrokerVersion,
@@ -43,13 +43,23 @@ __all__ = [
     "KafkaCode",
     "KafkaError",
     "TopicPartition",
+    "by_topic",
     "check_aiokafka",
     "error_name",
     "open_client",
 ]
 
+_Value = TypeVar("_Value")
 METADATA_MAX_AGE_MS = int(os.environ.get("SEQMARK_TEST_METADATA_MAX_AGE_MS", "60000"))
 """How soon added partitions of a source are noticed; a test need not wait a minute."""
+
+
+def by_topic(values: Iterable[tuple[TopicPartition, _Value]]) -> list[tuple[str, list[_Value]]]:
+    """Group values of partitions by topic, as requests have them."""
+    topics: dict[str, list[_Value]] = defaultdict(list)
+    for tp, value in values:
+        topics[tp.topic].append(value)
+    return list(topics.items())
 
 
 class Change(StrEnum):
@@ -68,15 +78,14 @@ class Client:
     """
 
     def __init__(
-        self,
-        client: BrokerClient,
-        ids: dict[str, bytes] | None = None,
-        changed: Callable[[str, Change], None] = lambda _topic, _change: None,
+        self, client: BrokerClient, ids: dict[str, bytes] | None, changed: Callable[[str, Change], None]
     ) -> None:
-        self._client = client
+        self.inner = client
+        """Of aiokafka, for its group coordinator."""
         self.ids: dict[str, bytes] = {} if ids is None else ids
         self._changed = changed
-        self._lost: set[str] = set()
+        self.lost: set[str] = set()
+        """Topics that are gone, or another one than they were, as the last metadata said."""
         client.seen = self._seen
 
     def _seen(self, ids: Mapping[str, bytes], absent: set[str]) -> None:
@@ -87,13 +96,9 @@ class Client:
                 self.ids[topic] = topic_id
             elif topic_id not in {known, UNKNOWN_ID}:
                 found[topic] = Change.MADE_ANEW
-        self._lost = set(found)
+        self.lost = set(found)
         for topic, change in found.items():
             self._changed(topic, change)
-
-    def lost(self, topic: str) -> bool:
-        """Whether the last metadata said that a topic is gone, or is another one than it was."""
-        return topic in self._lost
 
     @classmethod
     async def open(
@@ -124,39 +129,33 @@ class Client:
                 await inner.bootstrap()
                 if wanted := set(topics):
                     await inner.set_topics(wanted)
-        except TimeoutError:
+        except BaseException as error:
             await client.close()
-            raise RequestTimedOutError("no metadata within the deadline") from None
-        except BaseException:
-            await client.close()
+            if isinstance(error, TimeoutError):
+                raise RequestTimedOutError("no metadata within the deadline") from None
             raise
         return client
-
-    @property
-    def aiokafka_client(self) -> AIOKafkaClient:
-        """The client inside, for the group coordinator."""
-        return self._client
 
     async def close(self) -> None:
         """Close all connections; never raises, never hangs."""
         with contextlib.suppress(Exception):
             async with asyncio.timeout(5):
-                await self._client.close()
+                await self.inner.close()
 
     async def refresh(self) -> None:
         """Ask for new metadata and wait for it, at most a second."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1):
-                await self._client.force_metadata_update()
+                await self.inner.force_metadata_update()
 
     def leader(self, partition: TopicPartition) -> int | None:
         """Return the broker that leads ``partition``, None while none is known."""
-        node = self._client.cluster.leader_for_partition(partition)
+        node = self.inner.cluster.leader_for_partition(partition)
         return None if node is None or node < 0 else int(node)
 
     def partitions(self, topic: str) -> set[int]:
         """Return the numbers of a topic's partitions; empty if it is not known."""
-        return set(self._client.cluster.partitions_for_topic(topic) or ())
+        return set(self.inner.cluster.partitions_for_topic(topic) or ())
 
     async def request(
         self, node: int, request: Any, *, coordination: bool = False, timeout_s: float = 30
@@ -170,19 +169,19 @@ class Client:
         group = ConnectionGroup.COORDINATION if coordination else ConnectionGroup.DEFAULT
         try:
             async with asyncio.timeout(timeout_s):
-                answer = await self._client.send(node, request, group=group)
+                answer = await self.inner.send(node, request, group=group)
         except TimeoutError:
-            self._client.give_up(node, group)
+            self.inner.give_up(node, group)
             name = type(request).__name__
             raise RequestTimedOutError(f"{name} to broker {node}: no answer in {timeout_s} s") from None
         except NotImplementedError as error:  # aiokafka's word for a version that both would know
             raise IncompatibleBrokerVersion(str(error)) from error
-        self._client.silent.discard(node)
+        self.inner.silent.discard(node)
         return answer
 
     async def any_node(self) -> int:
         """Return a known broker, for requests that any can answer."""
-        node = self._client.get_random_node()
+        node = self.inner.get_random_node()
         if node is None:
             raise NodeNotReadyError("no broker is known")
         return int(node)
@@ -197,7 +196,7 @@ class Client:
 
     async def _coordinator(self, kind: int, key: str) -> int:
         async with asyncio.timeout(10):
-            return await self._client.coordinator_lookup(kind, key)
+            return await self.inner.coordinator_lookup(kind, key)
 
 
 @asynccontextmanager
@@ -206,14 +205,8 @@ async def open_client(
 ) -> AsyncIterator[Client]:
     """Give a command connections to the brokers, and close them at its end.
 
-    Args:
-        kafka: Where they are.
-        client_id: For the brokers' logs.
-        topics: What it will speak of.
-        advice: What to do where no broker answers; ends the message.
-
     Raises:
-        StopError: No broker answers, at the beginning or later.
+        StopError: No broker answers, at the beginning or later; ``advice`` ends the message.
         ConfigError: Files of certificates or keys are wrong.
     """
     options = client_options(kafka)

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from processor.errors import RebuildError
-from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition, error_name
+from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition, by_topic, error_name
 from processor.kafka.protocol.internals import FetchRequest, IncompatibleBrokerVersion
-from processor.kafka.protocol.topic_id_requests import FetchByIdRequest
+from processor.kafka.protocol.requests import FetchByIdRequest
 from processor.wire.decode import Chunk
 from schemas.changelog.topic_ids import UNKNOWN_ID
 
@@ -183,11 +183,9 @@ class Fetcher:
 
     async def _ask(self, node: int, wanted: Mapping[TopicPartition, int]) -> _Answer:
         """Ask one leader; never raises, so that it may be left alone."""
-        topics: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-        for tp, position in wanted.items():
-            topics[tp.topic].append((tp.partition, position, PARTITION_BYTES))
+        topics = by_topic((tp, (tp.partition, position, PARTITION_BYTES)) for tp, position in wanted.items())
         try:
-            found, version = await self._answer(node, list(topics.items()))
+            found, version = await self._answer(node, topics)
         except KafkaError as error:
             log.warning("fetch from broker %s failed: %r", node, error)
             return _Answer([], set(wanted))
@@ -198,7 +196,7 @@ class Fetcher:
                 if code == KafkaCode.NONE:
                     self._seen(tp, stable, high)
                     chunks.append(self._chunk(tp, wanted[tp], stable, rest, version))
-                elif code in _OTHER_ID and not self._client.lost(topic):
+                elif code in _OTHER_ID and topic not in self._client.lost:
                     astray.add(tp)  # that is looked at; it may be a broker that has not heard of a topic yet
                 elif (failure := _failure(tp, code, wanted[tp])) is not None:
                     return _Answer([], set(), failure)
@@ -232,9 +230,8 @@ class Fetcher:
         # After the last stable offset: v4 aborted, bytes; v5 log start, aborted, bytes; v11 log start,
         # aborted, preferred replica, bytes.
         aborted = rest[0] if version == 4 else rest[1]
-        start = -1 if version == 4 else rest[0]
         data = rest[-1] or b""
-        return Chunk(tp.topic, tp.partition, position, data, aborted or (), stable, start)  # type: ignore[arg-type]  # untyped protocol
+        return Chunk(tp.topic, tp.partition, position, data, aborted or (), stable)  # type: ignore[arg-type]  # untyped protocol
 
 
 def _failure(tp: TopicPartition, code: int, position: int) -> OutOfRangeError | RebuildError | None:

@@ -1,4 +1,4 @@
-"""Asks where partitions begin and end, and what a group has committed.
+"""Asks where partitions begin and end, what a group has committed, and where a state begins.
 
 Retries until a deadline, because this is asked at assignment, while leaders may move.
 """
@@ -11,8 +11,9 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from processor.errors import RebuildError
-from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition, error_name
+from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition, by_topic, error_name
 from processor.kafka.protocol.internals import OffsetFetchRequest, OffsetRequest
+from schemas.changelog.position import NO_TOPIC, Origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,7 +66,7 @@ async def last_stable(
 
 
 async def offsets_at(
-    client: Client, partitions: Iterable[TopicPartition], timestamp_ms: int, deadline_s: float = DEADLINE_S
+    client: Client, partitions: Iterable[TopicPartition], timestamp_ms: int
 ) -> dict[TopicPartition, int | None]:
     """Return the offset of each partition's first committed record with at least this timestamp.
 
@@ -74,7 +75,7 @@ async def offsets_at(
     Raises:
         RebuildError: No answer within the deadline.
     """
-    found = await _list(client, list(partitions), timestamp_ms, READ_COMMITTED, deadline_s)
+    found = await _list(client, list(partitions), timestamp_ms, READ_COMMITTED, DEADLINE_S)
     return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
 
 
@@ -85,14 +86,14 @@ async def _list(
     deadline = time.monotonic() + deadline_s
     problem = "no leader is known"
     while True:
-        by_node: dict[int, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+        by_node: dict[int, list[tuple[TopicPartition, tuple[int, int]]]] = defaultdict(list)
         for tp in wanted:
             node = client.leader(tp)
             if tp not in found and node is not None:
-                by_node[node][tp.topic].append((tp.partition, when))
+                by_node[node].append((tp, (tp.partition, when)))
         asked = (
-            _ask(client, node, OffsetRequest(-1, isolation, list(topics.items())), found)
-            for node, topics in by_node.items()
+            _ask(client, node, OffsetRequest(-1, isolation, by_topic(those)), found)
+            for node, those in by_node.items()
         )
         problem = next(filter(None, await asyncio.gather(*asked)), problem)
         missing = [f"{tp.topic}:{tp.partition}" for tp in wanted if tp not in found]
@@ -121,23 +122,21 @@ async def _ask(client: Client, node: int, request: OffsetRequest, found: dict[To
 
 
 async def committed(
-    client: Client, group_id: str, partitions: Iterable[TopicPartition], deadline_s: float = DEADLINE_S
+    client: Client, group_id: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """Return what the group has committed; partitions without a commit are left out.
 
     Raises:
         RebuildError: No answer within the deadline.
     """
-    topics: dict[str, list[int]] = defaultdict(list)
-    for tp in partitions:
-        topics[tp.topic].append(tp.partition)
-    deadline = time.monotonic() + deadline_s
+    topics = by_topic((tp, tp.partition) for tp in partitions)
+    deadline = time.monotonic() + DEADLINE_S
     while True:
         problem = ""
         found: dict[TopicPartition, int] = {}
         try:
             node = await client.group_coordinator(group_id)
-            request = OffsetFetchRequest(group_id, list(topics.items()))
+            request = OffsetFetchRequest(group_id, topics)
             response = await client.request(node, request, coordination=True, timeout_s=ASK_S)
             for topic, parts in response.topics:
                 for partition, offset, _, code in parts:
@@ -152,3 +151,17 @@ async def committed(
         if time.monotonic() > deadline:
             raise RebuildError("offsets", f"cannot get the offsets of group {group_id}: {problem}")
         await asyncio.sleep(0.1)
+
+
+async def origin_at(
+    client: Client, sink: str, duplicates: str | None, quarantine: str | None, number: int, source_offset: int
+) -> Origin:
+    """Return where source and outputs stand before what is taken in from ``source_offset`` on.
+
+    Asked once per state. Nothing moves meanwhile: who could write to partition ``number`` of them is fenced.
+    """
+    names = [sink, *filter(None, (duplicates, quarantine))]
+    ends = await bounds(client, [TopicPartition(name, number) for name in names])
+    offsets = {tp.topic: limits.end for tp, limits in ends.items()}
+    dropped, aside = (offsets.get(name or "", NO_TOPIC) for name in (duplicates, quarantine))
+    return Origin(source_offset, offsets[sink], dropped, aside)

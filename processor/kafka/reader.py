@@ -18,14 +18,17 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from processor.errors import RebuildError, StopError
+from processor.kafka.client import TopicPartition
 from processor.kafka.fetch import Fetcher, OutOfRangeError
+from processor.kafka.offsets import bounds
+from processor.state.changelog import ChangelogBounds
 from processor.wire.decode import UndecodableError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
     from processor.engine.batch.columns import Columns
-    from processor.kafka.client import Client, TopicPartition
+    from processor.kafka.client import Client
     from processor.wire.decode import Chunk, Decoder, Piece
 
 log = logging.getLogger(__name__)
@@ -103,13 +106,9 @@ class StepOver(StopReading):
 class PartitionReader:
     """Reads one partition of a topic.
 
-    Args:
-        client: Connections of its own: a waiting fetch blocks them.
-        decoder: Other readers may share it, one at a time.
-        tp: The partition.
-        policy: What to do about what cannot be read.
-        ahead: Fetch the next bytes while the last are worked on, and open them in a thread. Nobody else may use
-            the decoder meanwhile.
+    It wants connections of its own: a waiting fetch blocks them. Other readers may share the decoder, one at a
+    time. With ``ahead`` the next bytes are fetched while the last are worked on, and opened in a thread: nobody
+    else may use the decoder meanwhile.
     """
 
     def __init__(
@@ -186,6 +185,31 @@ class PartitionReader:
 
     async def _next_piece(self, opened: Iterator[Piece]) -> Piece | None:
         return await asyncio.to_thread(next, opened, None) if self._ahead else next(opened, None)
+
+
+class _OnlyCopy(StopReading):
+    """Stops at a damaged batch, for nothing else knows what it said; rebuilds where records were deleted."""
+
+    @override
+    async def after_loss(self, name: str, error: OutOfRangeError, stop: int) -> int:
+        raise RebuildError("changelog", f"{name}: {error}") from error
+
+
+_ONLY_COPY = _OnlyCopy(damage="; restore the topic from a copy", loss="")
+
+
+class ChangelogPartition(PartitionReader):
+    """A `processor.state.changelog.Changelog` in Kafka.
+
+    Several may share a decoder: whoever takes columns is done with them before the next await.
+    """
+
+    def __init__(self, client: Client, decoder: Decoder, topic: str, partition: int) -> None:
+        super().__init__(client, decoder, TopicPartition(topic, partition), _ONLY_COPY)
+
+    async def bounds(self) -> ChangelogBounds:
+        """Return where it begins and ends now."""
+        return ChangelogBounds(*(await bounds(self._client, [self._tp]))[self._tp])
 
 
 async def _drop(coming: asyncio.Task[list[Chunk]] | None) -> None:

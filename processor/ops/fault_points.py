@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 
 class CommitStep(StrEnum):
@@ -38,12 +38,19 @@ class Restoring(StrEnum):
     """Some of the changelog has been taken in, and written locally as far as that is due."""
 
 
-_wanted, _, _count = os.environ.get("SEQMARK_FAULT_STEP", "").partition(":")
-_left = int(_count) if _count else 1
-_pipeline = os.environ.get("SEQMARK_FAULT_PIPELINE", "")
-_signal = signal.SIGSTOP if os.environ.get("SEQMARK_FAULT_ACTION") == "stop" else signal.SIGKILL
+_wanted, _left, _pipeline, _signal = "", 1, "", signal.SIGKILL
 
 
+def arm(environ: Mapping[str, str]) -> None:
+    """Do from here on what these variables ask for, which are this process's when this module is imported."""
+    global _wanted, _left, _pipeline, _signal  # noqa: PLW0603 - one counter for the process, by design
+    _wanted, _, count = environ.get("SEQMARK_FAULT_STEP", "").partition(":")
+    _left = int(count) if count else 1
+    _pipeline = environ.get("SEQMARK_FAULT_PIPELINE", "")
+    _signal = signal.SIGSTOP if environ.get("SEQMARK_FAULT_ACTION") == "stop" else signal.SIGKILL
+
+
+arm(os.environ)
 _disarmed: list[None] = []
 """Not empty while nothing counts."""
 

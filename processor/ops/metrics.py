@@ -20,13 +20,6 @@ CHUNK_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2
 COMMIT_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
-def _version() -> str:
-    try:
-        return version("seqmark")
-    except PackageNotFoundError:  # run from a folder of sources
-        return "unknown"
-
-
 class Metrics:
     """All metrics of one worker, in a registry of their own."""
 
@@ -34,13 +27,17 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        partition = ("pipeline", "partition")
+        self._of_partitions: list[Gauge] = []
 
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(name, text, labels, registry=registry)
 
         def gauge(name: str, text: str, *labels: str) -> Gauge:
             return Gauge(name, text, labels, registry=registry)
+
+        def per_partition(name: str, text: str) -> Gauge:
+            self._of_partitions.append(gauge(name, text, "pipeline", "partition"))
+            return self._of_partitions[-1]
 
         def histogram(name: str, text: str, buckets: Sequence[float]) -> Histogram:
             return Histogram(name, text, ("pipeline",), buckets=buckets, registry=registry)
@@ -51,7 +48,8 @@ class Metrics:
         self.quarantined = counter(
             "seqmark_quarantined_records",
             "Records that committed transactions put into quarantine, by the code of what is wrong with them.",
-            *("pipeline", "code"),
+            "pipeline",
+            "code",
         )
         self.bytes_in = counter("seqmark_source_bytes", "Bytes of source batches fetched.", "pipeline")
         self.bytes_out = counter("seqmark_sink_bytes", "Bytes of sink batches written.", "pipeline")
@@ -63,10 +61,8 @@ class Metrics:
             "Time from asking for a commit until the local state is written.",
             COMMIT_BUCKETS,
         )
-        self.last_commit = gauge(
-            "seqmark_last_commit_timestamp_seconds",
-            "When this partition was committed last, in Unix time.",
-            *partition,
+        self.last_commit = per_partition(
+            "seqmark_last_commit_timestamp_seconds", "When this partition was committed last, in Unix time."
         )
         self.transactions_aborted = counter(
             "seqmark_transactions_aborted", "Transactions that did not commit, by reason.", "pipeline", "reason"
@@ -74,37 +70,31 @@ class Metrics:
         self.records_expired = counter(
             "seqmark_records_expired", "Offsets that retention removed before they were read.", "pipeline"
         )
-        self.lag = gauge(
+        self.lag = per_partition(
             "seqmark_lag_records",
             "Offsets between the committed position and the last stable offset last seen.",
-            *partition,
         )
-        self.open_records = gauge(
+        self.open_records = per_partition(
             "seqmark_source_open_transaction_records",
             "Source offsets behind the last stable offset: an open transaction holds them back.",
-            *partition,
         )
-        self.open_seconds = gauge(
+        self.open_seconds = per_partition(
             "seqmark_source_open_transaction_seconds",
             "For how long the source's last stable offset has stood still before an open transaction; 0: none.",
-            *partition,
         )
-        self.position = gauge("seqmark_position", "Committed source position.", *partition)
-        self.watermark = gauge("seqmark_watermark", "Last sequence that passed.", *partition)
-        self.scopes = gauge("seqmark_scopes", "Scopes with a watermark of their own.", *partition)
-        self.ids = gauge(
-            "seqmark_ids", "Ids in the index, including expired ones that are not swept yet.", *partition
+        self.position = per_partition("seqmark_position", "Committed source position.")
+        self.watermark = per_partition("seqmark_watermark", "Last sequence that passed.")
+        self.scopes = per_partition("seqmark_scopes", "Scopes with a watermark of their own.")
+        self.ids = per_partition(
+            "seqmark_ids", "Ids in the index, including expired ones that are not swept yet."
         )
-        self.state_bytes = gauge("seqmark_state_bytes", "Memory of scopes, or of the index of ids.", *partition)
-        self.clock = gauge(
-            "seqmark_clock_seconds",
-            "The partition's clock at the last commit, in Unix time (mode insert-id).",
-            *partition,
+        self.state_bytes = per_partition("seqmark_state_bytes", "Memory of scopes, or of the index of ids.")
+        self.clock = per_partition(
+            "seqmark_clock_seconds", "The partition's clock at the last commit, in Unix time (mode insert-id)."
         )
-        self.false_positive_rate = gauge(
+        self.false_positive_rate = per_partition(
             "seqmark_false_positive_rate",
             "Rate at which the Bloom filters take a new id for an old one, by the bits that are set.",
-            *partition,
         )
         self.records_behind = counter(
             "seqmark_records_behind_clock",
@@ -121,7 +111,7 @@ class Metrics:
         self.memory_pressure = gauge(
             "seqmark_memory_pressure_ratio", "Share of worker.memory_limit in use; 0 without one."
         )
-        self.restore_ratio = gauge("seqmark_restore_ratio", "Share of the changelog restored.", *partition)
+        self.restore_ratio = per_partition("seqmark_restore_ratio", "Share of the changelog restored.")
         self.assigned = gauge("seqmark_assigned_partitions", "Partitions assigned.", "pipeline")
         self.source_partitions = gauge(
             "seqmark_source_partitions", "Partitions of the source, of all workers together.", "pipeline"
@@ -131,7 +121,10 @@ class Metrics:
         `processor.ops.status` has a use for it."""
         self.ready = gauge("seqmark_ready", "1 while everything assigned is restored.")
         self.build = Info("seqmark_build", "The version of Seqmark.", registry=registry)
-        self.build.info({"version": _version()})
+        try:
+            self.build.info({"version": version("seqmark")})
+        except PackageNotFoundError:  # run from a folder of sources
+            self.build.info({"version": "unknown"})
 
     def expect(self, pipeline: str, codes: Iterable[str]) -> None:
         """Show at 0 the counters of alerts, so that their first event is an increase."""
@@ -150,21 +143,7 @@ class Metrics:
     def forget(self, pipeline: str, partition: int) -> None:
         """Drop the series of a partition that is not ours any more."""
         self.begun.pop((pipeline, str(partition)), None)
-        gauges = (
-            self.lag,
-            self.open_records,
-            self.open_seconds,
-            self.last_commit,
-            self.position,
-            self.watermark,
-            self.restore_ratio,
-            self.scopes,
-            self.ids,
-            self.state_bytes,
-            self.clock,
-            self.false_positive_rate,
-        )
-        for gauge in gauges:
+        for gauge in self._of_partitions:
             with suppress(KeyError):
                 gauge.remove(pipeline, str(partition))
 

@@ -27,8 +27,8 @@ class Reading:
 
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
     """Records by verdict."""
-    assigned: int | None = None
-    """Partitions; None before the group has answered for the first time."""
+    assigned: int = 0
+    """Partitions; none before the group has answered for the first time."""
     restored: dict[str, float] = field(default_factory=dict)
     """Share of the changelog."""
     position: dict[str, int] = field(default_factory=dict)
@@ -63,7 +63,8 @@ class StatusLine:
     pipeline: str
     state: str
     """A word: starting, rebalancing, standing by, restoring, ready or draining."""
-    assigned: int
+    reading: Reading
+    """What was counted since the worker started, and what it holds."""
     ready: int
     """How many of the assigned partitions are restored."""
     restored: float | None
@@ -72,8 +73,6 @@ class StatusLine:
     """Share of what was there when it was assigned, while draining."""
     records_per_s: float
     passed_per_s: float
-    counts: Mapping[str, int]
-    """Records by verdict since the worker started."""
     lag: int | None
     catch_up_s: float | None
     """Until there is no lag; infinite while it does not shrink."""
@@ -81,10 +80,6 @@ class StatusLine:
     """What a commit took of late."""
     quiet_s: float | None
     """Since the last commit."""
-    scopes: int
-    ids: int | None
-    """None in mode watermark."""
-    state_bytes: int
 
 
 class Status:
@@ -126,30 +121,24 @@ class Status:
         before, reading = then.readings[name], now.readings[name]
         seconds = max(now.at_s - then.at_s, 1e-9)
         rate = (reading.records - before.records) / seconds
-        assigned = reading.assigned or 0
-        restored = sum(reading.restored.values()) / assigned if assigned else 0.0
         ready = sum(ratio >= 1 for ratio in reading.restored.values())
-        state = self._state(now, assigned, ready)
+        state = self._state(now, reading.assigned, ready)
         lag = sum(reading.lag.values()) if reading.lag else None
         lag_before = sum(before.lag.values()) if before.lag.keys() == reading.lag.keys() else None
         commits = reading.commits - before.commits
         return StatusLine(
             name,
             state,
-            assigned,
+            reading,
             ready,
-            restored if state == "restoring" else None,
+            sum(reading.restored.values()) / reading.assigned if state == "restoring" else None,
             self._drained(name, reading) if self._drain and reading.position else None,
             rate,
             (reading.counts["pass"] - before.counts["pass"]) / seconds,
-            reading.counts,
             lag,
             _catch_up_s(lag, lag_before, rate, seconds),
             (reading.commit_s - before.commit_s) / commits if commits else None,
             self._quiet_s(name, reading, now.at_s),
-            reading.scopes,
-            reading.ids,
-            reading.state_bytes,
         )
 
     def _state(self, now: Look, assigned: int, ready: int) -> str:

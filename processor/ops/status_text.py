@@ -8,25 +8,27 @@ from typing import TYPE_CHECKING, Any
 from processor.ops.status import KEEPS_UP_S, VERDICTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from processor.ops.status import Reading, StatusLine
+
+_WORDS = {"pass": "passed", "duplicate": "duplicate", "late": "late", "quarantine": "quarantined"}
 
 
 def text(line: StatusLine) -> str:
     """Return a line of the log."""
-    records = sum(line.counts.values())
+    reading = line.reading
     lag = "lag unknown" if line.lag is None else f"lag {line.lag:,}{_ahead(line)}"
     parts = [
         f"{line.pipeline}: {_state(line)}",
         f"{line.records_per_s:,.0f} records/s, {line.passed_per_s:,.0f} passed/s",
-        f"{count(records, 'record')}: {_dropped(line.counts, records)}",
+        f"{count(reading.records, 'record')}: {_shares(reading, VERDICTS[1:])}",
         lag,
     ]
     if (commit := _commit(line)) != "-":
         parts.append(f"commit {commit}")
-    kept = count(line.scopes, "scope") if line.ids is None else count(line.ids, "id")
-    parts.append(f"{kept}, {size(line.state_bytes)}")
+    kept = count(reading.scopes, "scope") if reading.ids is None else count(reading.ids, "id")
+    parts.append(f"{kept}, {size(reading.state_bytes)}")
     return "; ".join(parts)
 
 
@@ -40,17 +42,18 @@ def fields(line: StatusLine) -> dict[str, Any]:
         "commit_s": line.commit_s,
         "since_commit_s": line.quiet_s,
     }
+    reading = line.reading
     return {
         "pipeline": line.pipeline,
         "state": line.state,
-        "partitions": line.assigned,
+        "partitions": reading.assigned,
         "partitions_ready": line.ready,
         "records_per_s": round(line.records_per_s, 1),
         "passed_per_s": round(line.passed_per_s, 1),
-        **_counted(line.counts),
+        **_counted(reading),
         **{name: round(value, 3) for name, value in known.items() if value not in {None, math.inf}},
-        **({"scopes": line.scopes} if line.ids is None else {"ids": line.ids}),
-        "state_bytes": line.state_bytes,
+        **({"scopes": reading.scopes} if reading.ids is None else {"ids": reading.ids}),
+        "state_bytes": reading.state_bytes,
     }
 
 
@@ -58,12 +61,10 @@ def totals(ended: tuple[float, Mapping[str, Reading]]) -> Iterator[tuple[str, di
     """Yield for each pipeline a text and fields about the whole run, from `Status.end`."""
     seconds, readings = ended
     for name, reading in readings.items():
-        counts, records = reading.counts, reading.records
-        passed = share_of("passed", counts["pass"], records)
-        whole = f"{count(records, 'record')} in {duration(seconds)}"
+        whole = f"{count(reading.records, 'record')} in {duration(seconds)}"
         yield (
-            f"{name}: in all {whole}: {passed}, {_dropped(counts, records)}",
-            {"pipeline": name, "state": "ended", "seconds": round(seconds, 3), **_counted(counts)},
+            f"{name}: in all {whole}: {_shares(reading, VERDICTS)}",
+            {"pipeline": name, "state": "ended", "seconds": round(seconds, 3), **_counted(reading)},
         )
 
 
@@ -107,26 +108,26 @@ def table(lines: Sequence[StatusLine], width: int) -> list[str]:
 
 
 def _cells(line: StatusLine) -> tuple[str, ...]:
-    records = sum(line.counts.values())
+    reading = line.reading
     return (
         line.pipeline,
         _state(line),
         short(line.records_per_s),
         short(line.passed_per_s),
-        *(_part(line.counts[verdict], records) for verdict in VERDICTS[1:]),
+        *(f"{short(reading.counts[verdict])} {_percent(reading, verdict)}" for verdict in VERDICTS[1:]),
         "-" if line.lag is None else f"{short(line.lag)}{_ahead(line)}",
         _commit(line),
-        short(line.scopes) if line.ids is None else f"{short(line.ids)} ids",
-        size(line.state_bytes),
+        short(reading.scopes) if reading.ids is None else f"{short(reading.ids)} ids",
+        size(reading.state_bytes),
     )
 
 
 def _state(line: StatusLine) -> str:
-    if not line.assigned:
+    if not line.reading.assigned:
         return line.state
     share = line.restored if line.state == "restoring" else line.drained
     done = "" if share is None else f" {int(share * 100)} %"  # 100 % is all of it
-    return f"{line.state}{done}, {line.ready} of {count(line.assigned, 'partition')}"
+    return f"{line.state}{done}, {line.ready} of {count(line.reading.assigned, 'partition')}"
 
 
 def _ahead(line: StatusLine) -> str:
@@ -143,28 +144,20 @@ def _commit(line: StatusLine) -> str:
     return "-" if line.quiet_s is None else f"{duration(line.quiet_s)} ago"
 
 
-def _part(number: int, of: int) -> str:
-    return f"{short(number)} {100 * number / of if of else 0:.1f} %"
+def _percent(reading: Reading, verdict: str) -> str:
+    records = reading.records
+    return f"{100 * reading.counts[verdict] / records if records else 0:.1f} %"
 
 
-def share_of(what: str, number: int, of: int) -> str:
-    """Return ``late 1,200 (0.1 %)``."""
-    return f"{what} {number:,} ({100 * number / of if of else 0:.1f} %)"
+def _shares(reading: Reading, verdicts: Iterable[str]) -> str:
+    """Return ``late 1,200 (0.1 %)`` for each verdict."""
+    return ", ".join(
+        f"{_WORDS[verdict]} {reading.counts[verdict]:,} ({_percent(reading, verdict)})" for verdict in verdicts
+    )
 
 
-def _dropped(counts: Mapping[str, int], records: int) -> str:
-    words = {"duplicate": "duplicate", "late": "late", "quarantine": "quarantined"}
-    return ", ".join(share_of(word, counts[verdict], records) for verdict, word in words.items())
-
-
-def _counted(counts: Mapping[str, int]) -> dict[str, int]:
-    return {
-        "records": sum(counts.values()),
-        "passed": counts["pass"],
-        "duplicate": counts["duplicate"],
-        "late": counts["late"],
-        "quarantined": counts["quarantine"],
-    }
+def _counted(reading: Reading) -> dict[str, int]:
+    return {"records": reading.records, **{_WORDS[verdict]: reading.counts[verdict] for verdict in VERDICTS}}
 
 
 def count(number: int, word: str) -> str:

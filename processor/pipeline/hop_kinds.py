@@ -20,47 +20,47 @@ from typing_extensions import override
 
 from processor.engine import repartition
 from processor.engine.extract.sequence import MOST_SCOPE_BYTES
+from processor.engine.ids.judgement import IdJudgement
+from processor.engine.receipts import IdGrounds
 from processor.engine.verdict import Fault
 from processor.errors import StopError, reset_command
-from processor.judges.definition import definition, judged_by
-from processor.judges.factory import make_judge
-from processor.kafka.topics.plan import changelog_topic, limit_bytes
-from processor.pipeline.hops import FirstHop, Hop, SecondHop, is_routed, route_definition
-from processor.pipeline.ports import Topics
-from processor.pipeline.routed import RouteJudge, RouteTopics, first_topics
-from processor.wire.fit import TooLargeError
+from processor.judges.factory import mode_of
+from processor.judges.ids import IdEvidence, make_id_extractor
+from processor.judges.judge import Judge
+from processor.kafka.topics.plan import changelog_topic, limit_bytes, positions_topic
+from processor.pipeline.hops import FirstHop, Hop, route_definition
+from processor.pipeline.ports import RouteTopics, Topics
+from processor.wire.encode import TooLargeError
 from processor.wire.quarantine import mark_too_large, oversized, surely_fits
 from processor.wire.repartition import RouteEncoder, take_off
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from processor.judges.evidence import Evidence, IdEvidence, Judgement
-    from processor.judges.judge import Judge
+    from processor.engine.batch.columns import Columns
+    from processor.engine.receipts import ReceiptGrounds
+    from processor.judges.judge import Evidence
     from processor.kafka.topics.plan import ClusterView
     from processor.wire.decode import Piece
     from processor.wire.encode import EncodedBatch, Encoder
-    from schemas.config import Pipeline, Settings
+    from schemas.config import InsertIdDedup, Pipeline, Settings
 
 
 class HopKind:
     """The only hop of a pipeline, or what all hops have in common.
 
     Attributes:
-        hop: The hop.
-        topics: Its topics, with what they take.
-        upstream: The pipeline's source, where another hop reads it for this one; None: this one reads it. The
-            records of an internal topic are nowhere else, so no part of it is passed over.
+        upstream: See `Hop`. The records of an internal topic are nowhere else, so no part of it is passed over.
         only_positions: Whether its state is one position per partition and nothing else, and means the same
             in all.
     """
 
-    upstream: str | None = None
     only_positions = False
 
     def __init__(self, hop: Hop, topics: Topics) -> None:
         self.hop = hop
         self.topics = topics
+        self.upstream = hop.upstream
 
     # ---------------------------------------------------------------- its state
 
@@ -72,16 +72,16 @@ class HopKind:
     @property
     def definition(self) -> bytes:
         """16 bytes that change when the meaning of its stored state changes."""
-        return definition(self.hop.pipeline)
+        return mode_of(self.hop.pipeline).definition()
 
     @property
     def judged_by(self) -> str:
         """The keys of the config that the definition is made of, for messages."""
-        return ", ".join(judged_by(self.hop.pipeline))
+        return ", ".join(mode_of(self.hop.pipeline).judged_by())
 
     def judge(self) -> Judge:
         """Return a judge for one partition, with no state yet."""
-        return make_judge(self.hop.pipeline)
+        return mode_of(self.hop.pipeline).judge()
 
     # ---------------------------------------------------------------- its pieces
 
@@ -91,8 +91,7 @@ class HopKind:
         Returns:
             int64[k], their source refs, up to the first record that was not routed; None: none of this hop are.
         """
-        del piece
-        return None
+        return None if self.upstream is None else take_off(piece)
 
     def mark_too_large(self, encoder: Encoder, number: int, piece: Piece, fault: NDArray[np.uint8]) -> None:
         """Give the records of a source partition that are too large to go on their code in ``fault``."""
@@ -100,7 +99,7 @@ class HopKind:
         mark_too_large(encoder, piece, fault, self.topics.sink_limit_bytes)
 
     def encode(
-        self, encoder: Encoder, number: int, piece: Piece, evidence: Evidence, judged: Judgement
+        self, encoder: Encoder, number: int, piece: Piece, evidence: Evidence, judged: ReceiptGrounds
     ) -> dict[int, list[EncodedBatch]]:
         """Encode what passes of a source partition, by the partition that it goes to.
 
@@ -127,7 +126,7 @@ class HopKind:
 
     def step_over(self, number: int, offset: int | str) -> str:
         """Say how a partition is made to go on at an offset."""
-        if not is_routed(self.hop.pipeline):
+        if not self.hop.pipeline.routed:
             return reset_command(self.hop.name, f"--to-offset {number}:{offset}")
         # A reset does not know routes yet; what is deleted in front the worker says is gone, and goes on.
         return (
@@ -137,7 +136,11 @@ class HopKind:
 
 
 class FirstHopKind(HopKind):
-    """The hop to an internal topic."""
+    """The hop to an internal topic.
+
+    Invariant: a record is there exactly once, in the transaction that takes it out of the source, and equal ids
+    stand there in the order in which a source partition has them.
+    """
 
     only_positions = True
     deletes = False
@@ -176,7 +179,7 @@ class FirstHopKind(HopKind):
 
     @override
     def encode(
-        self, encoder: Encoder, number: int, piece: Piece, evidence: Evidence, judged: Judgement
+        self, encoder: Encoder, number: int, piece: Piece, evidence: Evidence, judged: ReceiptGrounds
     ) -> dict[int, list[EncodedBatch]]:
         del encoder, judged
         topics = self._topics
@@ -203,32 +206,34 @@ class FirstHopKind(HopKind):
         return f"{said}, or above the {self._topics.internal_limit_bytes} of {self._topics.internal} on its way"
 
 
-class SecondHopKind(HopKind):
-    """The hop from an internal topic to the sink."""
+class RouteJudge(Judge[IdEvidence]):
+    """Judges nothing: reads ids, by the hash that says where they go."""
 
-    def __init__(self, hop: SecondHop, topics: Topics) -> None:
-        super().__init__(hop, topics)
-        self.upstream = hop.pipeline.source
+    def __init__(self, dedup: InsertIdDedup) -> None:
+        self._extractor = make_id_extractor(dedup, repartition.ROUTE_KEY)
 
     @override
-    def take_off(self, piece: Piece) -> NDArray[np.int64]:
-        return take_off(piece)
+    def extract(self, columns: Columns) -> IdEvidence:
+        ids = self._extractor.extract(columns)
+        return IdEvidence(ids.fault, columns.data, ids, columns.offset, columns.timestamp, columns.offset)
+
+    @override
+    def judge(self, evidence: IdEvidence) -> IdGrounds:
+        # What can be judged passes.
+        judged = IdJudgement.begun(evidence.ids.fault)
+        return IdGrounds(judged.verdict, evidence.ids, judged.owner, judged.expires_ms)
 
 
 def kind_of(settings: Settings, hop: Hop, view: ClusterView) -> HopKind:
     """Return the kind of a hop, its topics being as ``view`` has them."""
-    match hop:
-        case FirstHop():
-            return FirstHopKind(hop, first_topics(settings, hop, view))
-        case SecondHop():
-            return SecondHopKind(hop, topics_for(settings, hop, view))
-        case _:
-            return HopKind(hop, topics_for(settings, hop, view))
+    if isinstance(hop, FirstHop):
+        return FirstHopKind(hop, first_topics(settings, hop, view))
+    return HopKind(hop, topics_for(settings, hop, view))
 
 
 def how_to_reset(pipeline: Pipeline, to: str) -> str:
     """Say how a pipeline's state is rebuilt from the source, from where the option ``to`` says."""
-    if is_routed(pipeline):
+    if pipeline.routed:
         return "no command does that yet with route"
     return reset_command(pipeline.name, to)
 
@@ -249,6 +254,25 @@ def topics_for(settings: Settings, hop: Hop, view: ClusterView) -> Topics:
         duplicates,
         limit_bytes(view, duplicates) if duplicates else 0,
         min(view[topic].partitions for topic in written),
+    )
+
+
+def first_topics(settings: Settings, hop: FirstHop, view: ClusterView) -> RouteTopics:
+    """Return a first hop's topics with what they take."""
+    positions, sink = positions_topic(settings, hop.pipeline.name), hop.pipeline.sink
+    return RouteTopics(
+        source=hop.source,
+        sink=sink,
+        quarantine=hop.quarantine,
+        changelog=positions,
+        sink_limit_bytes=limit_bytes(view, sink),
+        quarantine_limit_bytes=limit_bytes(view, hop.quarantine) if hop.quarantine else 0,
+        changelog_limit_bytes=limit_bytes(view, positions),
+        width=view[positions].partitions,
+        internal=hop.internal,
+        internal_limit_bytes=limit_bytes(view, hop.internal),
+        internal_partitions=view[hop.internal].partitions,
+        quarantine_partitions=view[hop.quarantine].partitions if hop.quarantine else 1,
     )
 
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import orjson
-from typing_extensions import override
 
 from processor.kafka.topics.plan import repartition_topic
 
@@ -28,30 +27,26 @@ SUFFIX = ".route"
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """The only hop of a pipeline."""
+    """From one topic to another, worked on by itself.
+
+    Attributes:
+        pipeline: Its config.
+        name: What slots, transactional ids, state and metrics are named by.
+        source: The topic that it reads.
+        quarantine: Where it writes what cannot be judged; None: nowhere.
+        duplicates: Where it writes receipts; None: nowhere.
+    """
 
     pipeline: Pipeline
-    """Its config."""
+    name: str
+    source: str
+    quarantine: str | None
+    duplicates: str | None
 
     @property
-    def name(self) -> str:
-        """What slots, transactional ids, state and metrics are named by."""
-        return self.pipeline.name
-
-    @property
-    def source(self) -> str:
-        """The topic that it reads."""
-        return self.pipeline.source
-
-    @property
-    def quarantine(self) -> str | None:
-        """Where it writes what cannot be judged; None: nowhere."""
-        return self.pipeline.quarantine
-
-    @property
-    def duplicates(self) -> str | None:
-        """Where it writes receipts; None: nowhere."""
-        return self.pipeline.duplicates
+    def upstream(self) -> str | None:
+        """The pipeline's source, where another hop reads it for this one; None: this one reads it."""
+        return None if self.source == self.pipeline.source else self.pipeline.source
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +54,6 @@ class FirstHop(Hop):
     """From the source to the internal topic, of a pipeline with ``route``."""
 
     internal: str
-    """The topic that it writes to."""
-
-    @property
-    @override
-    def name(self) -> str:
-        return f"{self.pipeline.name}{SUFFIX}"
-
-    @property
-    @override
-    def duplicates(self) -> None:
-        return None
 
     @property
     def dedup(self) -> InsertIdDedup:
@@ -79,24 +63,6 @@ class FirstHop(Hop):
         return dedup
 
 
-@dataclass(frozen=True, slots=True)
-class SecondHop(Hop):
-    """From the internal topic to the sink, of a pipeline with ``route``."""
-
-    internal: str
-    """The topic that it reads."""
-
-    @property
-    @override
-    def source(self) -> str:
-        return self.internal
-
-    @property
-    @override
-    def quarantine(self) -> None:
-        return None
-
-
 def hops(settings: Settings) -> list[Hop]:
     """Return all that a worker works on, in the pipelines' order."""
     return [hop for pipeline in settings.pipelines for hop in hops_of(settings, pipeline)]
@@ -104,19 +70,22 @@ def hops(settings: Settings) -> list[Hop]:
 
 def hops_of(settings: Settings, pipeline: Pipeline) -> list[Hop]:
     """Return the one hop of a pipeline, or its two."""
-    if not is_routed(pipeline):
-        return [Hop(pipeline)]
-    internal = repartition_topic(settings, pipeline)
-    return [FirstHop(pipeline, internal), SecondHop(pipeline, internal)]
+    if not pipeline.routed:
+        return [only_hop(pipeline)]
+    name, internal = pipeline.name, repartition_topic(settings, pipeline)
+    return [
+        FirstHop(pipeline, f"{name}{SUFFIX}", pipeline.source, pipeline.quarantine, None, internal),
+        Hop(pipeline, name, internal, None, pipeline.duplicates),
+    ]
 
 
-def is_routed(pipeline: Pipeline) -> bool:
-    """Whether a pipeline has two hops."""
-    return pipeline.id_dedup is not None and pipeline.id_dedup.route is not None
+def only_hop(pipeline: Pipeline) -> Hop:
+    """Return the hop of a pipeline without ``route``."""
+    return Hop(pipeline, pipeline.name, pipeline.source, pipeline.quarantine, pipeline.duplicates)
 
 
 def route_definition(hop: FirstHop, partitions: int) -> bytes:
-    """Return 16 bytes that change when ids would go elsewhere: see `processor.judges.definition.definition`."""
+    """Return 16 bytes that change when ids would go elsewhere: see `processor.judges.mode.Mode.definition`."""
     fields = {
         "id": [part.model_dump(mode="json", by_alias=True) for part in hop.dedup.id],
         "on_missing": hop.dedup.on_missing,

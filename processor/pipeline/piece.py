@@ -10,7 +10,7 @@ Invariant: what stands before a record that cannot go on is judged and encoded a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -20,15 +20,16 @@ from processor.engine.quarantine import QuarantineText
 from processor.engine.verdict import Fault, Verdict
 from processor.errors import StopError
 from processor.wire.decode import Piece
-from processor.wire.fit import TooLargeError
+from processor.wire.encode import TooLargeError
 from processor.wire.quarantine import codec_of, oversized, quarantine_batches, surely_fits
 from processor.wire.receipts import ANYWHERE, ReceiptEncoder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from processor.judges.evidence import Evidence, IdEvidence, Judgement
-    from processor.judges.judge import Judge
+    from processor.engine.receipts import ReceiptGrounds
+    from processor.judges.ids import IdEvidence
+    from processor.judges.judge import Evidence, Judge
     from processor.pipeline.hop_kinds import HopKind
     from processor.wire.encode import EncodedBatch, Encoder
 
@@ -39,8 +40,6 @@ class PieceOutcome:
 
     Attributes:
         sink: Batches of what passes, by the partition that they go to.
-        quarantine: Batches of what cannot be judged.
-        receipts: Batches of receipts.
         verdicts: Records by verdict.
         faults: Records by fault code.
         next_offset: The position after the piece, or of the record where it stops.
@@ -58,22 +57,8 @@ class PieceOutcome:
     stop: StopError | None = None
 
 
-@dataclass(slots=True)
-class _Quarantined:
-    """What is put aside of a piece; where that cannot be done, ``stop`` says why it ends at ``row``."""
-
-    batches: list[EncodedBatch] = field(default_factory=list)
-    stop: StopError | None = None
-    row: int = 0
-
-
 class PieceWork:
-    """Works on the pieces of one slot.
-
-    Args:
-        kind: Of the slot's hop.
-        encoder: Shared by the worker's slots.
-    """
+    """Works on the pieces of one slot; the encoder is shared by the worker's slots."""
 
     def __init__(self, kind: HopKind, encoder: Encoder) -> None:
         self._kind = kind
@@ -87,12 +72,7 @@ class PieceWork:
         return self._topics.quarantine is not None and bool(oversized(piece.columns, limit).size)
 
     def outcome(self, number: int, judge: Judge, piece: Piece) -> PieceOutcome:
-        """Decide over one piece and encode what passes; stages the judge's state.
-
-        Args:
-            number: Of the source partition.
-            judge: The partition's.
-            piece: The newest of its decoder.
+        """Decide over the newest piece of a decoder and encode what passes; stages the state of its judge.
 
         Raises:
             StopError: Nothing since the last commit can be committed.
@@ -105,17 +85,17 @@ class PieceWork:
             piece = before(piece, source_ref.size)
         evidence: Evidence = judge.extract(piece.columns)
         if source_ref is not None:
-            evidence = replace(cast("IdEvidence", evidence), source_ref=source_ref)
+            cast("IdEvidence", evidence).owner = source_ref
         self._kind.mark_too_large(self._encoder, number, piece, evidence.fault)
-        aside = self._put_aside(number, piece, evidence.fault, source_ref)
-        if aside.stop is not None:
-            stop = aside.stop
-            piece = before(piece, aside.row)
-            evidence = evidence.before(aside.row)
+        quarantine, refused, row = self._put_aside(number, piece, evidence.fault, source_ref)
+        if refused is not None:
+            stop = refused
+            piece = before(piece, row)
+            evidence = evidence.part(slice(row))
         judged = judge.judge(evidence)
         return PieceOutcome(
             self._kind.encode(self._encoder, number, piece, evidence, judged),
-            aside.batches,
+            quarantine,
             self._receipts_of(number, piece, judged, source_ref),
             np.bincount(judged.verdict, minlength=len(Verdict)),
             np.bincount(evidence.fault, minlength=len(Fault)),
@@ -135,20 +115,16 @@ class PieceWork:
 
     def _put_aside(
         self, number: int, piece: Piece, fault: NDArray[np.uint8], source_ref: NDArray[np.int64] | None
-    ) -> _Quarantined:
-        """Encode the faulty records for quarantine; where one cannot go there, stop before it."""
+    ) -> tuple[list[EncodedBatch], StopError | None, int]:
+        """Encode the faulty records for quarantine; where one cannot go there, say why, and its row."""
         rows = np.flatnonzero(fault)
         if not rows.size:
-            return _Quarantined()
+            return [], None, 0
         if self._topics.quarantine is None:
             row = int(rows[0])
-            where = self._where(number, piece, row, source_ref)
-            code = Fault(int(fault[row]))
-            if source_ref is not None:
-                return _Quarantined(stop=self._changed_on_its_way(where, code), row=row)
-            return _Quarantined(stop=self._unjudgeable(where, number, piece, row, code), row=row)
+            return [], self._unjudgeable(number, piece, row, Fault(int(fault[row])), source_ref), row
         try:
-            return _Quarantined(self._quarantined(number, piece, rows, fault))
+            return self._quarantined(number, piece, rows, fault), None, 0
         except TooLargeError as error:
             stop = StopError(
                 f"{self._where(number, piece, error.row, source_ref)}: the record goes to quarantine "
@@ -156,21 +132,26 @@ class PieceWork:
                 f"{self._topics.quarantine} needs max.message.bytes of at least {error.size_bytes} "
                 f"(it has {self._topics.quarantine_limit_bytes}). Everything before it is committed."
             )
-            return _Quarantined(
-                self._quarantined(number, piece, rows[rows < error.row], fault), stop, error.row
-            )
+            return self._quarantined(number, piece, rows[rows < error.row], fault), stop, error.row
 
     def _quarantined(
         self, number: int, piece: Piece, rows: NDArray[np.int64], fault: NDArray[np.uint8]
     ) -> list[EncodedBatch]:
-        if not rows.size:
-            return []
         source = f"{self._topics.source}:{number}:"
-        text = QuarantineText({code: self._kind.detail(code) for code in Fault}, source.encode())
+        text = QuarantineText.of({code: self._kind.detail(code) for code in Fault}, source.encode())
         return quarantine_batches(piece, rows, fault, text, self._topics.quarantine_limit_bytes)
 
-    def _unjudgeable(self, where: str, number: int, piece: Piece, row: int, code: Fault) -> StopError:
-        configured = self._kind.hop.pipeline.name
+    def _unjudgeable(
+        self, number: int, piece: Piece, row: int, code: Fault, source_ref: NDArray[np.int64] | None
+    ) -> StopError:
+        where, configured = self._where(number, piece, row, source_ref), self._kind.hop.pipeline.name
+        if source_ref is not None:
+            # It could be judged when it was routed, unless the sink's limit has been lowered.
+            return StopError(
+                f"{where}: {code.code}, which it was not when it was routed: "
+                f"{self._kind.detail(code)}. Everything before it is committed. Set the limit of topic "
+                f"{self._topics.sink} back."
+            )
         if code is Fault.TOO_LARGE:
             need = self._encoder.alone_bytes(piece.columns, row, codec_of(piece, row))
             return StopError(
@@ -184,14 +165,6 @@ class PieceWork:
             f"over it: {self._kind.step_over(number, int(piece.columns.offset[row]) + 1)}"
         )
 
-    def _changed_on_its_way(self, where: str, code: Fault) -> StopError:
-        """Say that a routed record cannot be judged: it could, unless the sink's limit has been lowered."""
-        return StopError(
-            f"{where}: {code.code}, which it was not when it was routed: "
-            f"{self._kind.detail(code)}. Everything before it is committed. Set the limit of topic "
-            f"{self._topics.sink} back."
-        )
-
     def _foreign(self, number: int, piece: Piece, row: int) -> StopError:
         return StopError(
             f"{self._topics.source}:{number}:{int(piece.columns.offset[row])}: the record "
@@ -202,29 +175,25 @@ class PieceWork:
     # ---------------------------------------------------------------- what is dropped
 
     def _receipts_of(
-        self,
-        number: int,
-        piece: Piece,
-        judged: Judgement,
-        source_ref: NDArray[np.int64] | None,
+        self, number: int, piece: Piece, judged: ReceiptGrounds, source_ref: NDArray[np.int64] | None
     ) -> list[EncodedBatch]:
         """Encode a receipt for each record that is dropped.
 
         Raises:
             StopError: The duplicates topic does not take one.
         """
-        verdict = judged.verdict
         if self._topics.duplicates is None:
             return []
-        rows = np.flatnonzero((verdict == Verdict.DUPLICATE) | (verdict == Verdict.LATE))
+        rows = np.flatnonzero((judged.verdict == Verdict.DUPLICATE) | (judged.verdict == Verdict.LATE))
         if not rows.size:
             return []
         limit = self._topics.duplicates_limit_bytes
         columns = piece.columns
         if source_ref is not None:
-            number, columns = ANYWHERE, replace(columns, offset=source_ref[: len(columns)])
+            table = columns.table._replace(offset=source_ref[: len(columns)])
+            number, columns = ANYWHERE, columns.over(table)
         try:
-            return self._receipts.encode(number, columns, rows, judged.grounds(), limit)
+            return self._receipts.encode(number, columns, rows, judged, limit)
         except TooLargeError as error:
             raise StopError(
                 f"{self._where(number, piece, error.row, source_ref)}: the receipt "

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from typing_extensions import override
 
 from processor.engine.verdict import Fault, Verdict
 from schemas.changelog.position import NO_BATCH, Position
@@ -95,6 +96,39 @@ class Topics:
     def written_from(self, numbers: Iterable[int]) -> list[tuple[str, int]]:
         """Return the partitions that the work on the source partitions ``numbers`` writes to."""
         return [(topic, number) for topic in self.written for number in numbers]
+
+
+@dataclass(frozen=True, slots=True)
+class RouteTopics(Topics):
+    """Those of a first hop; ``sink`` and its limit are of the pipeline's sink, which it does not write to."""
+
+    internal: str = ""
+    internal_limit_bytes: int = 0
+    internal_partitions: int = 1
+    quarantine_partitions: int = 1
+
+    @property
+    @override
+    def passes_to(self) -> str:
+        return self.internal
+
+    @property
+    @override
+    def written(self) -> list[str]:
+        return [self.internal, *filter(None, (self.quarantine,)), self.changelog]
+
+    @override
+    def quarantined_to(self, number: int) -> int:
+        return number % self.quarantine_partitions
+
+    @override
+    def written_from(self, numbers: Iterable[int]) -> list[tuple[str, int]]:
+        # Each source partition writes to all of the internal topic.
+        some = list(numbers)
+        found = [(self.internal, number) for number in range(self.internal_partitions)]
+        if self.quarantine is not None:
+            found += [(self.quarantine, n) for n in sorted({self.quarantined_to(n) for n in some})]
+        return found + [(self.changelog, number) for number in some]
 
 
 @dataclass(slots=True)

@@ -25,6 +25,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,7 @@ from processor.pipeline.turns import ChunkSteps, Mark, Turns
 from processor.state.kv.store import CorruptStoreError
 from processor.wire.decode import UndecodableError
 from processor.wire.encode import plain_batch
-from schemas.changelog.position import NO_BATCH, LocalMark, Position
+from schemas.changelog.position import NO_BATCH, LocalMark
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
 
 if TYPE_CHECKING:
@@ -64,12 +65,8 @@ class SlotPipeline:
     """Takes chunks of a slot's partitions in and commits what they became.
 
     Args:
-        kind: Of the slot's hop.
-        output: The slot's producer.
-        decoder: Shared by the worker's slots: nothing of a piece is used after an await
+        decoder: Shared by the worker's slots, as the encoder is: nothing of a piece is used after an await
             (`processor.wire.generation`).
-        encoder: Shared likewise.
-        metrics: The worker's.
         clock: Monotonic seconds; for latencies only, never for judging.
         turns: One for all that share a decoder and an encoder; None: nobody does.
     """
@@ -130,12 +127,8 @@ class SlotPipeline:
         self._metrics.bytes_in.labels(self.name).inc(len(chunk.data))
         stop: StopError | None = None
         routed = self._kind.upstream is not None
-        steps = ChunkSteps(
-            self._decoder.steps(chunk, partition.judge.piece_bytes, routed=routed),
-            partial(self._judge, partition),
-            self._work.is_long,
-            self._clock,
-        )
+        pieces = self._decoder.steps(chunk, partition.judge.piece_bytes, routed=routed)
+        steps = ChunkSteps(pieces, partial(self._judge, partition), self._work.is_long, self._clock)
         made: PieceOutcome | Mark
         try:
             while True:
@@ -204,17 +197,10 @@ class SlotPipeline:
 
     def _move(self, partition: OpenPartition, next_offset: int, batch: NDArray[np.int64] | None) -> None:
         old = partition.position
-        partition.position = Position(
-            next_offset,
-            old.batch_offset if batch is None else int(batch[BASE_OFFSET]),
-            old.batch_crc if batch is None else int(batch[CRC]),
-            old.definition,
-            old.state_id,
-            old.slots,
-            old.topics,
-            old.application,
-            old.pipeline,
-        )
+        offset, crc = old.batch_offset, old.batch_crc
+        if batch is not None:
+            offset, crc = int(batch[BASE_OFFSET]), int(batch[CRC])
+        partition.position = replace(old, next_offset=next_offset, batch_offset=offset, batch_crc=crc)
         partition.moved = True
 
     async def _send(self, partition: OpenPartition, made: PieceOutcome) -> None:
@@ -243,14 +229,13 @@ class SlotPipeline:
         await self._output.flush()
         reached(CommitStep.OUTPUT, self.name)  # 2
         moved = [partition for partition in self.partitions.values() if partition.moved]
-        changes = {p.number: self._changes(p) for p in moved}
+        changes = {p.number: {**p.judge.changes(), POSITION_KEY: p.position.encode()} for p in moved}
         for partition in moved:
             # The origin comes first: what stands before it in the changelog is forgotten. The position comes
             # last: at least once, it must not stand for changes that are not there yet.
-            origin = {} if partition.origin is None else {ORIGIN_KEY: partition.origin.encode()}
-            batches = self._changelog_batches(origin)
+            batches = [] if partition.origin is None else [_batch({ORIGIN_KEY: partition.origin.encode()})]
             batches += partition.judge.changelog_batches(self._topics.changelog_limit_bytes)
-            batches += self._changelog_batches(changes[partition.number])
+            batches.append(_batch(changes[partition.number]))
             await self._output.send(self._topics.changelog, partition.number, batches)
         await self._output.flush()
         self._require_same_changelog(moved)
@@ -259,11 +244,9 @@ class SlotPipeline:
         await self._output.commit(offsets, lambda: reached(CommitStep.OFFSETS, self.name))  # 4
         reached(CommitStep.ENDED, self.name)  # 5
         for partition in moved:
-            mark = LocalMark(
-                self._output.next_offset(self._topics.changelog, partition.number),
-                partition.position.state_id,
-            )
-            partition.changelog_offset = mark.changelog_offset
+            after = self._output.next_offset(self._topics.changelog, partition.number)
+            mark = LocalMark(after, partition.position.state_id)
+            partition.changelog_offset = after
             partition.judge.committed()
             if partition.origin is not None:
                 partition.judge.log.note_origin(partition.origin.encode())
@@ -318,16 +301,6 @@ class SlotPipeline:
                 found[number] = self._source_trims[number] = offset
         return found
 
-    @staticmethod
-    def _changes(partition: OpenPartition) -> dict[bytes, bytes | None]:
-        return {**partition.judge.changes(), POSITION_KEY: partition.position.encode()}
-
-    def _changelog_batches(self, values: Mapping[bytes, bytes | None]) -> list[EncodedBatch]:
-        if not values:
-            return []
-        now_ms = int(time.time() * 1000)
-        return [plain_batch([(key, value, now_ms, ()) for key, value in values.items()])]
-
     def _count(self, moved: Iterable[OpenPartition]) -> None:
         metrics = self._metrics
         for partition in moved:
@@ -358,6 +331,12 @@ class SlotPipeline:
                 if clock.false_positive_rate is not None:
                     metrics.false_positive_rate.labels(*labels).set(clock.false_positive_rate)
             metrics.state_bytes.labels(*labels).set(size)
+
+
+def _batch(values: Mapping[bytes, bytes | None]) -> EncodedBatch:
+    """Write changelog keys and values as a batch of now."""
+    now_ms = int(time.time() * 1000)
+    return plain_batch([(key, value, now_ms, ()) for key, value in values.items()])
 
 
 def _flush(partition: OpenPartition, now_s: float | None = None) -> None:

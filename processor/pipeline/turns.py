@@ -47,12 +47,6 @@ class Mark(Enum):
 class ChunkSteps(Generic[Result]):
     """The work on one chunk, a step per piece.
 
-    Args:
-        pieces: As the decoder yields them.
-        work: Makes something of a piece.
-        is_long: Whether that may take long.
-        clock: Monotonic seconds.
-
     Attributes:
         long: Whether the next step is done in a thread, and all that follow in this chunk: at most one fetch.
         worked: Seconds that its steps have taken so far.

@@ -12,8 +12,10 @@ import asyncio
 import logging
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +33,7 @@ from processor.pipeline.ports import OpenPartition, new_position
 from processor.pipeline.slot_pipeline import SlotPipeline
 from processor.state.changelog import ChangelogBounds
 from processor.state.ids.runs import LEAST_IDS
-from processor.state.kv.memory import MemoryStore
+from processor.state.kv.store import MemoryStore
 from processor.state.restore import restore
 from processor.state.table import Table
 from processor.wire.codec import Codec
@@ -94,11 +96,11 @@ async def _work(dedups: list[dict[str, Any]]) -> None:
     limits = TopicView(1, 1, {"max.message.bytes": "1000000"})
     view = dict.fromkeys(names(settings), limits)
     topics = _Memory()
-    records = _records()
+    records, metrics = _records(), Metrics()
     for pipeline in settings.pipelines:
         await topics.send(pipeline.source, 0, records)
     for hop in hops(settings):
-        await _hop(kind_of(settings, hop, view), topics)
+        await _hop(kind_of(settings, hop, view), topics, metrics)
     for chunk in topics.chunks(settings.pipelines[0].source):
         _compare(chunk)
 
@@ -129,12 +131,12 @@ def _records() -> list[EncodedBatch]:
     ]
 
 
-async def _hop(kind: HopKind, topics: _Memory) -> None:
+async def _hop(kind: HopKind, topics: _Memory, metrics: Metrics) -> None:
     """Work on a hop's source; restore twice on the way, from the local state and from the changelog."""
     chunks = topics.chunks(kind.topics.source)
     local = MemoryStore()
     for store, some in ((local, chunks[:-2]), (local, chunks[-2:-1]), (MemoryStore(), chunks[-1:])):
-        slot = await _slot(kind, topics, store)
+        slot = await _slot(kind, topics, metrics, store)
         for chunk in some:
             await slot.take(chunk)
             await slot.finish()
@@ -148,13 +150,13 @@ def _compare(chunk: Chunk) -> None:
         fingerprints.fingerprints(columns, 0, count, np.zeros((2, 2), np.uint64))
 
 
-async def _slot(kind: HopKind, topics: _Memory, store: MemoryStore) -> SlotPipeline:
+async def _slot(kind: HopKind, topics: _Memory, metrics: Metrics, store: MemoryStore) -> SlotPipeline:
     """Return a slot with one partition, restored or new."""
     judge = kind.judge()
     table = Table(store, judge.log)
     position = await restore(table, topics.changelog(kind.topics.changelog), 0, lambda *_: None)
     judge.load(table)
-    slot = SlotPipeline(kind, topics, Decoder(), Encoder(), Metrics())
+    slot = SlotPipeline(kind, topics, Decoder(), Encoder(), metrics)
     slot.partitions[0] = OpenPartition(
         0,
         table,
@@ -238,4 +240,6 @@ class _Changelog:
 
 
 if __name__ == "__main__":
-    warm()
+    # Modes beside each other: what they share is compiled twice, in the time of once.
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        list(pool.map(warm, [[mode] for mode in MODES]))

@@ -9,13 +9,10 @@ from processor.report.markup import Html, bullets, element, joined, shown_time, 
 from processor.report.plots import KEPT_OUT, MOST_HOURS, draw_flow
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from processor.report.hours import Flow
 
 TABLE_HOURS = 168
 """A week: longer tables are not read; their beginning is one row."""
-_CLASSES = {Fate.WAITING: "waiting"}
 
 
 def flow_section(name: str, flow: Flow) -> Html:
@@ -42,23 +39,6 @@ def flow_section(name: str, flow: Flow) -> Html:
     return element("section", *parts, id=name)
 
 
-def fates_of(flow: Flow) -> list[Fate]:
-    """Return the fates that are worth a column: those that this pipeline distinguishes."""
-    kept = [Fate.CLEAN, Fate.DUPLICATE]
-    if flow.duplicates is not None:
-        kept.append(Fate.LATE)
-    if flow.quarantine is not None:
-        kept.append(Fate.QUARANTINED)
-    return [*kept, Fate.WAITING]
-
-
-def fate_name(flow: Flow, fate: Fate) -> str:
-    """Return what a fate is called here: without receipts nobody knows which kind was dropped."""
-    if fate is Fate.DUPLICATE and flow.duplicates is None:
-        return "dropped"
-    return fate.value
-
-
 def _where(what: str, topic: str | None) -> Html:
     return joined([what, element("code", topic)]) if topic else Html("")
 
@@ -66,23 +46,20 @@ def _where(what: str, topic: str | None) -> Html:
 def _tiles(flow: Flow) -> Html:
     raw = flow.raw.total
     tiles = [_tile("raw", raw, "raw records")]
-    for fate in fates_of(flow):
+    for fate in flow.told_apart:
         count = flow.fates[fate].total
         share = f"{count / raw:.2%}" if raw else ""
-        tiles.append(_tile(_CLASSES.get(fate, fate.value), count, fate_name(flow, fate), share))
+        tiles.append(_tile(fate.name.lower(), count, flow.fate_name(fate), share))
     return element("ul", *tiles, class_="tiles")
 
 
 def _meanings(flow: Flow) -> str:
     """Say what the words on the tiles mean; the first look is not the place to know them."""
+    said = ["clean: passed on"]
     if flow.duplicates is None:
-        said = ["clean: passed on", "dropped: has passed before, or behind what had passed already"]
+        said.append("dropped: has passed before, or behind what had passed already")
     else:
-        said = [
-            "clean: passed on",
-            "duplicate: has passed before, dropped",
-            "late: behind what had passed already, dropped",
-        ]
+        said += ["duplicate: has passed before, dropped", "late: behind what had passed already, dropped"]
     if flow.quarantine is not None:
         said.append("quarantined: cannot be judged")
     return "; ".join([*said, "not judged yet: no worker has come to it"]).capitalize() + "."
@@ -94,22 +71,22 @@ def _tile(kind: str, count: int, what: str, share: str = "") -> Html:
 
 
 def _balance(flow: Flow) -> Html:
-    raw, fates = flow.raw.total, fates_of(flow)
+    raw, fates = flow.raw.total, flow.told_apart
     if not raw and not any(flow.fates[fate].total for fate in fates):
         return element("p", "There is no record in these topics.", class_="verdict good")
-    total = " + ".join(f"{flow.fates[fate].total:,} {fate_name(flow, fate)}" for fate in fates)
+    total = " + ".join(f"{flow.fates[fate].total:,} {flow.fate_name(fate)}" for fate in fates)
     if flow.problems:
-        return element(
-            "p", element("b", "Not whole."), "Not everything could be read: see below.", class_="verdict bad"
-        )
-    rest = flow.unexplained
-    if rest == 0 and flow.duplicates is not None:
-        text = f"{raw:,} raw = {total}."
-        return element("p", element("b", "\u2713 It adds up."), text, class_="verdict good")
-    if rest == 0:
-        text = f"{raw:,} raw = {total}; what was dropped is the difference, for there are no receipts."
-        return element("p", element("b", "Counted."), text, class_="verdict good")
-    return element("p", element("b", "It does not add up."), _reasons(flow, rest, total), class_="verdict bad")
+        return _verdict("bad", "Not whole.", "Not everything could be read: see below.")
+    if flow.unexplained:
+        return _verdict("bad", "It does not add up.", _reasons(flow, flow.unexplained, total))
+    if flow.duplicates is not None:
+        return _verdict("good", "\u2713 It adds up.", f"{raw:,} raw = {total}.")
+    rest = "what was dropped is the difference, for there are no receipts"
+    return _verdict("good", "Counted.", f"{raw:,} raw = {total}; {rest}.")
+
+
+def _verdict(kind: str, what: str, text: str) -> Html:
+    return element("p", element("b", what), text, class_=f"verdict {kind}")
 
 
 def _reasons(flow: Flow, rest: int, total: str) -> str:
@@ -144,23 +121,19 @@ def _picture(name: str, flow: Flow) -> Html:
 
 
 def _hours_table(flow: Flow) -> Html:
-    fates = fates_of(flow)
+    fates = flow.told_apart
     hours = flow.hours
     shown = hours[-TABLE_HOURS:]
-
-    def row(what: str, counts: Sequence[int]) -> list[object]:
-        return [what, *counts]
-
     columns = [flow.raw, *(flow.fates[fate] for fate in fates)]
-    rows = []
+    rows: list[list[object]] = []
     if len(shown) < len(hours):
-        before = [sum(count for hour, count in each.counts.items() if hour < shown[0]) for each in columns]
-        rows.append(row(f"before {shown_time(shown[0] * HOUR_MS)}", before))
-    rows += [row(shown_time(hour * HOUR_MS), [each.counts[hour] for each in columns]) for hour in shown]
+        before = (sum(count for hour, count in each.counts.items() if hour < shown[0]) for each in columns)
+        rows.append([f"before {shown_time(shown[0] * HOUR_MS)}", *before])
+    rows += [[shown_time(hour * HOUR_MS), *(each.counts[hour] for each in columns)] for hour in shown]
     if any(each.without for each in columns):
-        rows.append(row("without a plausible time", [each.without for each in columns]))
-    head = ["hour (UTC)", "raw", *(fate_name(flow, fate) for fate in fates)]
-    foot = row("all", [each.total for each in columns])
+        rows.append(["without a plausible time", *(each.without for each in columns)])
+    head = ["hour (UTC)", "raw", *map(flow.fate_name, fates)]
+    foot = ["all", *(each.total for each in columns)]
     return table(f"Records of {flow.name} by the hour", head, rows, foot=foot)
 
 

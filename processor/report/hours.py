@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 HOUR_MS = 3_600_000
 LAST_HOUR = 230 * 8766
 """The end of the year 2199, in hours of 1970 on: two million of them at most."""
-_DENSE = 100_000
-"""Hours in one column that are counted by place instead of by sorting: 0.8 MB."""
 
 
 class Fate(StrEnum):
@@ -54,25 +52,15 @@ class Hours:
         hours = timestamp_ms // HOUR_MS
         right = (hours >= 0) & (hours < LAST_HOUR)
         self.without += int(hours.size - np.count_nonzero(right))
-        hours = hours[right]
-        if not hours.size:
-            return
-        first = int(hours.min())
-        if int(hours.max()) - first < _DENSE:
-            counts = np.bincount(hours - first)
-            found = np.flatnonzero(counts)
-            hours, counts = found + first, counts[found]
-        else:
-            hours, counts = np.unique(hours, return_counts=True)
-        self.counts.update(dict(zip(hours.tolist(), counts.tolist(), strict=True)))
+        found, counts = np.unique(hours[right], return_counts=True)
+        self.counts.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
 
     def less(self, *others: Hours) -> Hours:
         """Return what is left by the hour without ``others``; never below nothing."""
         rest = Hours()
-        counts = self.counts.copy()
+        rest.counts = self.counts.copy()
         for other in others:
-            counts.subtract(other.counts)
-        rest.counts = Counter({hour: count for hour, count in counts.items() if count > 0})
+            rest.counts -= other.counts  # keeps what is above 0
         rest.without = max(self.without - sum(other.without for other in others), 0)
         return rest
 
@@ -82,8 +70,6 @@ class Stretch:
     """What was read of one partition.
 
     Attributes:
-        topic: Its topic.
-        partition: Its number.
         start: The first offset that is retained.
         stop: The last stable offset as it was when the reading began: what lies behind is not in the report.
         records: How many were there between them, aborted ones and control records left out.
@@ -101,14 +87,10 @@ class Flow:
     """One pipeline, counted.
 
     Attributes:
-        name: Of the pipeline.
-        source: Its topic of that purpose; likewise the next three.
-        sink: See ``source``.
         duplicates: None where there is none: then what was dropped is what is missing elsewhere.
         quarantine: None where there is none.
         raw: Records of the source by the hour.
         fates: What became of them by the hour. What was dropped without a receipt is in ``DUPLICATE``.
-        stretches: What was read.
         notes: What a reader has to know, sentences.
         problems: What could not be read, sentences: then the counts are not whole.
     """
@@ -123,6 +105,16 @@ class Flow:
     stretches: list[Stretch] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+
+    @property
+    def told_apart(self) -> list[Fate]:
+        """The fates that this pipeline distinguishes, which are worth a column."""
+        topics = {Fate.LATE: self.duplicates, Fate.QUARANTINED: self.quarantine}
+        return [fate for fate in Fate if fate not in topics or topics[fate] is not None]
+
+    def fate_name(self, fate: Fate) -> str:
+        """Return what a fate is called here: without receipts nobody knows which kind was dropped."""
+        return "dropped" if fate is Fate.DUPLICATE and self.duplicates is None else fate.value
 
     @property
     def dropped(self) -> int:

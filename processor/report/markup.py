@@ -59,23 +59,16 @@ def table(
     foot: Sequence[object] = (),
     texts: int = 1,
 ) -> Html:
-    """Return a table that scrolls where it is long.
+    """Return a table that scrolls where it is long; ``foot`` is a last row that stands out.
 
-    Args:
-        caption: What it holds, for people who do not see where it stands.
-        head: Names of the columns.
-        rows: Their cells.
-        foot: Cells of a last row that stands out, if any.
-        texts: So many columns at the left hold text, the others numbers.
+    The first ``texts`` columns hold text, the others numbers; ``caption`` is for people who do not see where it
+    stands.
     """
 
     def cells(kind: str, row: Sequence[object]) -> Html:
-        found = []
-        for place, cell in enumerate(row):
-            shown = cell if isinstance(cell, Html) else shown_value(cell)
-            extra = {"class_": "text"} if place < texts else {}
-            found.append(element(kind, shown, **extra))
-        return element("tr", *found)
+        shown = [cell if isinstance(cell, Html) else shown_value(cell) for cell in row]
+        left = (element(kind, cell, class_="text") for cell in shown[:texts])
+        return element("tr", *left, *(element(kind, cell) for cell in shown[texts:]))
 
     parts = [element("thead", cells("th", head)), element("tbody", *(cells("td", row) for row in rows))]
     if foot:

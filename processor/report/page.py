@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from processor.report.flows import flow_section
-from processor.report.markup import Html, element, escaped, joined
+from processor.report.markup import Html, element
 from processor.report.sinks import sink_section
 
 if TYPE_CHECKING:
@@ -27,17 +27,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 @dataclass(frozen=True, slots=True)
 class ReportPage:
-    """All that one page shows.
-
-    Attributes:
-        application: The application's id.
-        servers: The brokers' addresses.
-        config: The config file's name.
-        made_ms: When the topics were read, since 1970.
-        version: Of Seqmark.
-        flows: The pipelines.
-        sinks: The sinks.
-    """
+    """All that one page shows; the topics were read at ``made_ms``."""
 
     application: str
     servers: str
@@ -59,14 +49,15 @@ def render(report: ReportPage) -> str:
     """Return the page."""
     flows = [(f"pipeline-{place}", flow) for place, flow in enumerate(report.flows)]
     sinks = [(f"sink-{place}", sink) for place, sink in enumerate(report.sinks)]
+    titles = [(name, f"Pipeline {flow.name}") for name, flow in flows]
+    titles += [(name, f"Aggregate {sink.name}") for name, sink in sinks]
     body = [
         _header(report),
-        _contents([*((name, f"Pipeline {flow.name}") for name, flow in flows),
-                   *((name, f"Aggregate {sink.name}") for name, sink in sinks)]),
+        _contents(titles),
         *(flow_section(name, flow) for name, flow in flows),
         *(sink_section(name, sink) for name, sink in sinks),
         _footer(),
-    ]  # fmt: skip
+    ]
     head = [
         Html('<meta charset="utf-8">'),
         Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
@@ -103,13 +94,5 @@ def _contents(parts: list[tuple[str, str]]) -> Html:
 
 
 def _footer() -> Html:
-    return element(
-        "footer",
-        joined(
-            [
-                escaped("This page counts; it proves nothing about single records: that is what "),
-                element("code", "seqmark verify"),
-                escaped(" is for."),
-            ]
-        ),
-    )
+    text = "This page counts; it proves nothing about single records: that is what "
+    return element("footer", text, element("code", "seqmark verify"), " is for.")

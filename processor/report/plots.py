@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,12 +46,10 @@ _KEPT = {"Date": None, "Creator": None, "Format": None, "Type": None}
 def draw_flow(flow: Flow, name: str) -> str:
     """Return a pipeline's picture: raw against clean above, what was kept out below, one step per hour.
 
-    Args:
-        flow: With at least one hour.
-        name: Of the picture, unique in the page, of letters, digits and `-`.
+    The flow has at least one hour; ``name`` is unique in the page, of letters, digits and `-`.
     """
     hours = flow.hours[-MOST_HOURS:]
-    with _figure(name, (_WIDTH, 5.6), rows=2, heights=(3, 2)) as (figure, (above, below)):
+    with _figure(name, 5.6, (3, 2)) as (figure, (above, below)):
         at = _numbers([hour * HOUR_MS for hour in (*hours, hours[-1] + 1)])
         _above(above, at, flow, hours)
         _below(below, at, flow, hours)
@@ -72,19 +70,12 @@ def draw_series(
         series: Label and values, float64[windows] with NaN where there is none, of at most six groups.
         name: See `draw_flow`.
     """
-    with _figure(name, (_WIDTH, 3.0), rows=1, heights=(1,)) as (figure, axes):
+    with _figure(name, 3.0) as (figure, axes):
         at = _numbers(starts_ms)
         for place, (label, values) in enumerate(series):
-            axes.plot(
-                at,
-                values,
-                color=_GROUPS[place],
-                linestyle=_DASHES[place],
-                linewidth=1.8,
-                marker="o" if len(starts_ms) < 60 else None,
-                markersize=3.5,
-                label=_plain(label),
-            )
+            style = {"color": _GROUPS[place], "linestyle": _DASHES[place], "label": _plain(label)}
+            marker = "o" if len(starts_ms) < 60 else None
+            axes.plot(at, values, linewidth=1.8, marker=marker, markersize=3.5, **style)
         finite = [values[np.isfinite(values)] for _, values in series]
         if all((each >= 0).all() for each in finite):
             axes.set_ylim(bottom=0)
@@ -103,21 +94,10 @@ def draw_stack(
         series: Label and values, float64[windows], none below 0, of at most six groups.
         name: See `draw_flow`.
     """
-    with _figure(name, (_WIDTH, 3.4), rows=1, heights=(1,)) as (figure, axes):
+    with _figure(name, 3.4) as (figure, axes):
         at, ground = _numbers(edges_ms), np.zeros(len(edges_ms) - 1)
         for place, (label, values) in enumerate(series):
-            axes.stairs(
-                ground + values,
-                at,
-                baseline=ground,
-                fill=True,
-                facecolor=_BANDS[place],
-                edgecolor=_INK,
-                linewidth=0.4,
-                hatch=_HATCHES[place],
-                label=_plain(label),
-            )
-            ground = ground + values
+            ground = _band(axes, at, ground, values, _BANDS[place], _HATCHES[place], _plain(label))
         axes.set_ylim(0, max(float(ground.max()), 1e-9) * 1.08)
         _label(axes, what, "window (UTC)", [label for label, _ in series])
         return _svg(figure, name)
@@ -153,31 +133,22 @@ def _below(axes: Any, at: Any, flow: Flow, hours: Sequence[int]) -> None:
     ground = np.zeros(len(hours), np.int64)
     for fate, (colour, hatch) in _DROPPED.items():
         counts = np.array([flow.fates[fate].counts[hour] for hour in hours])
-        if not counts.any():
-            continue
-        axes.stairs(
-            ground + counts,
-            at,
-            baseline=ground,
-            fill=True,
-            facecolor=colour,
-            edgecolor=_INK,
-            linewidth=0.4,
-            hatch=hatch,
-            label=_fate_name(flow, fate),
-        )
-        ground = ground + counts
+        if counts.any():
+            ground = _band(axes, at, ground, counts, colour, hatch, flow.fate_name(fate))
     axes.set_ylim(0, max(int(ground.max()), 1) * 1.08)
     axes.set_ylabel("kept out per hour")
     axes.set_xlabel("time of the records (UTC)")
 
 
-def _fate_name(flow: Flow, fate: Fate) -> str:
-    return "dropped" if fate is Fate.DUPLICATE and flow.duplicates is None else fate.value
+def _band(axes: Any, at: Any, ground: Any, values: Any, colour: str, hatch: str, label: str) -> Any:
+    """Draw one band on top of ``ground``; return the ground of the next."""
+    style = {"fill": True, "facecolor": colour, "edgecolor": _INK, "linewidth": 0.4, "hatch": hatch}
+    axes.stairs(ground + values, at, baseline=ground, label=label, **style)
+    return ground + values
 
 
 @contextmanager
-def _figure(name: str, size: tuple[float, float], rows: int, heights: Sequence[int]) -> Iterator[Any]:
+def _figure(name: str, height: float, ratios: Sequence[int] = (1,)) -> Iterator[Any]:
     # Late: it takes a second, and a worker never draws. Agg needs no display.
     import matplotlib as mpl  # noqa: PLC0415 - see above
 
@@ -197,8 +168,9 @@ def _figure(name: str, size: tuple[float, float], rows: int, heights: Sequence[i
         "text.parse_math": False,
     }
     with mpl.rc_context(style):
+        size = (_WIDTH, height)
         figure, axes = plt.subplots(
-            rows, 1, figsize=size, sharex=True, height_ratios=heights, layout="constrained"
+            len(ratios), 1, figsize=size, sharex=True, height_ratios=ratios, layout="constrained"
         )
         try:
             yield figure, axes
@@ -224,7 +196,7 @@ def _svg(figure: Any, name: str) -> str:
 def _numbers(times_ms: Sequence[int]) -> Any:
     from matplotlib.dates import date2num  # noqa: PLC0415 - with the rest of matplotlib
 
-    return date2num([datetime.fromtimestamp(time / 1000, UTC) for time in times_ms])  # type: ignore[no-untyped-call]  # matplotlib types its dates not yet
+    return date2num(np.array(times_ms, "datetime64[ms]"))  # type: ignore[no-untyped-call]  # matplotlib types its dates not yet
 
 
 def _plain(text: str) -> str:
@@ -234,11 +206,8 @@ def _plain(text: str) -> str:
 
 
 def _legend(axes: Any) -> None:
-    handles, labels = axes.get_legend_handles_labels()
-    if labels:
-        axes.legend(
-            handles, labels, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=6, frameon=False, borderpad=0.1
-        )
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=6, frameon=False, borderpad=0.1)
 
 
 def _tidy(axes: Any) -> None:

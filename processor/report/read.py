@@ -1,5 +1,6 @@
 """Counts what became of a pipeline's records, from the times in its topics alone.
 
+Unlike a worker, a report goes on where it can: what could not be read becomes a sentence for its reader.
 Only a record's hour is kept, so that a topic of any size needs the same memory, and no Python runs per record.
 
 The topics are read one after the other while a worker may go on writing. So all ends are taken before, and
@@ -10,22 +11,28 @@ moved it wrote the rest as well. Where something moved while the ends were taken
 from __future__ import annotations
 
 import re
+from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from typing_extensions import override
 
 from processor.errors import RebuildError, StopError
 from processor.kafka.client import Client, TopicPartition, open_client
 from processor.kafka.offsets import Bounds, bounds, committed
+from processor.kafka.reader import PartitionReader, ReadPolicy
 from processor.kafka.topics.ensure import connected, describe
 from processor.report.hours import Fate, Flow, Hours, Stretch
-from processor.report.scan import Scanner
+from processor.wire.decode import Decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from processor.engine.batch.columns import Columns
+    from processor.kafka.fetch import OutOfRangeError
+    from processor.wire.decode import UndecodableError
     from schemas.config import Pipeline, Settings
 
 SNAPSHOTS = 5
@@ -58,14 +65,18 @@ class TopicSnapshot:
     quiet: bool
 
     def spans(self, topic: str) -> dict[TopicPartition, tuple[int, int]]:
-        """Return where each partition of a topic begins, and its last stable offset."""
+        """Return where each partition of a topic begins, and its last stable offset.
+
+        The offsets are asked for one after the other. Where a topic was made again in between, or a replica
+        that had less was elected, the second can lie before the first: then there is nothing to read.
+        """
         ordered = sorted(self.bounds.items(), key=lambda item: item[0].partition)
-        return {tp: (each.start, each.stable) for tp, each in ordered if tp.topic == topic}
+        return {tp: (each.start, max(each.start, each.stable)) for tp, each in ordered if tp.topic == topic}
 
     @property
     def offsets(self) -> int:
         """How many offsets there are to read."""
-        return sum(each.stable - each.start for each in self.bounds.values())
+        return sum(max(each.stable - each.start, 0) for each in self.bounds.values())
 
 
 async def read_flows(settings: Settings, total: Callable[[int], Callable[[int], None]]) -> list[Flow]:
@@ -86,9 +97,9 @@ async def read_flows(settings: Settings, total: Callable[[int], Callable[[int], 
     async with open_client(settings.kafka, "seqmark-report", existing) as client:
         group = settings.worker.application_id
         taken = [await _snapshot(client, group, pipeline, existing) for pipeline in settings.pipelines]
-        scanner, progress = Scanner(client), total(sum(each.offsets for each in taken))
+        decoder, progress = Decoder(), total(sum(each.offsets for each in taken))
         return [
-            await _flow(scanner, pipeline, at, progress)
+            await _flow(client, decoder, pipeline, at, progress)
             for pipeline, at in zip(settings.pipelines, taken, strict=True)
         ]
 
@@ -114,19 +125,11 @@ async def _snapshot(client: Client, group: str, pipeline: Pipeline, existing: fr
 
 
 async def _flow(
-    scanner: Scanner, pipeline: Pipeline, at: TopicSnapshot, progress: Callable[[int], None]
+    client: Client, decoder: Decoder, pipeline: Pipeline, at: TopicSnapshot, progress: Callable[[int], None]
 ) -> Flow:
     raw, fates = Hours(), {fate: Hours() for fate in Fate}
-    flow = Flow(
-        pipeline.name,
-        pipeline.source,
-        pipeline.sink,
-        pipeline.duplicates,
-        pipeline.quarantine,
-        raw,
-        fates,
-        notes=_notes(pipeline, at),
-    )
+    topics = (pipeline.source, pipeline.sink, pipeline.duplicates, pipeline.quarantine)
+    flow = Flow(pipeline.name, *topics, raw, fates, notes=_notes(pipeline, at))
 
     def source(partition: int, columns: Columns) -> None:
         raw.add(columns.timestamp)
@@ -137,28 +140,66 @@ async def _flow(
         fates[Fate.LATE].add(columns.timestamp[late])
         fates[Fate.DUPLICATE].add(columns.timestamp[~late])
 
-    takers = (
-        (pipeline.source, source),
-        (pipeline.sink, _into(fates[Fate.CLEAN])),
-        (pipeline.duplicates, receipts),
-        (pipeline.quarantine, _into(fates[Fate.QUARANTINED])),
-    )
-    for topic, take in takers:
+    takers = (source, _into(fates[Fate.CLEAN]), receipts, _into(fates[Fate.QUARANTINED]))
+    for topic, take in zip(topics, takers, strict=True):
         if topic is None:
             continue
         spans = at.spans(topic)
         if not spans:
             flow.problems.append(f"The topic {topic} does not exist.")
             continue
-        scanned = await scanner.scan(spans, take, progress)
-        flow.problems += scanned.problems
-        flow.stretches += [
-            Stretch(topic, tp.partition, start, stop, scanned.records[tp.partition])
-            for tp, (start, stop) in spans.items()
-        ]
+        for tp, (start, stop) in spans.items():
+            reader = PartitionReader(client, decoder, tp, _Note(client, flow.problems), ahead=True)
+            records = await _read(reader, start, stop, partial(take, tp.partition), progress)
+            flow.stretches.append(Stretch(topic, tp.partition, start, stop, records))
     if pipeline.duplicates is None:
         fates[Fate.DUPLICATE] = raw.less(*(fates[fate] for fate in Fate if fate is not Fate.DUPLICATE))
     return flow
+
+
+class _Note(ReadPolicy):
+    """Goes on wherever it can, unlike a worker, and adds a sentence to ``problems``."""
+
+    def __init__(self, client: Client, problems: list[str]) -> None:
+        self._client = client
+        self._problems = problems
+
+    @override
+    def after_damage(self, name: str, error: UndecodableError, stop: int) -> int:
+        self._problems.append(f"{name} was read up to a damaged batch: {error}.")
+        return stop
+
+    @override
+    async def after_loss(self, name: str, error: OutOfRangeError, stop: int) -> int:
+        tp = error.partition
+        start = (await bounds(self._client, [tp]))[tp].start
+        at = min(max(start, error.position + 1), stop)
+        self._problems.append(
+            f"Retention removed offsets {error.position} to {at - 1} of {name} while it was read."
+        )
+        return at
+
+
+async def _read(
+    reader: PartitionReader,
+    start: int,
+    stop: int,
+    take: Callable[[Columns], None],
+    progress: Callable[[int], None],
+) -> int:
+    """Give every record from ``start`` to before ``stop`` to ``take``, once; return how many there were."""
+    records, at = 0, start
+    try:
+        async with aclosing(reader.columns(start, stop)) as pieces:
+            async for columns, after in pieces:
+                take(columns)
+                records += len(columns)
+                progress(after - at)
+                at = after
+    except RebuildError as error:
+        raise StopError(f"a topic cannot be read: {error}. Is the cluster well?") from error
+    progress(stop - at)
+    return records
 
 
 def late_receipts(columns: Columns) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -35,50 +34,36 @@ def _summary(name: str, sink: SinkPart, summary: SinkSummary) -> list[Html]:
     if summary.first_ms is None or summary.last_ms is None:
         return [element("p", "There is no row yet: a window is written when the watermark has passed its end.")]
     grouped = bool(summary.group_by)
-    tiles = [
-        (summary.rows, "rows"),
-        (summary.windows, "windows"),
-        *([(summary.groups, "groups")] if grouped else []),
-    ]
+    tiles = [(summary.rows, "rows"), (summary.windows, "windows")]
+    if grouped:
+        tiles.append((summary.groups, "groups"))
+    counts = (element("li", element("b", f"{count:,}"), element("span", what)) for count, what in tiles)
     parts = [
-        element(
-            "ul",
-            *(element("li", element("b", f"{count:,}"), element("span", what)) for count, what in tiles),
-            class_="tiles",
-        ),
+        element("ul", *counts, class_="tiles"),
         element("p", f"Windows from {shown_time(summary.first_ms)} to {shown_time(summary.last_ms)} UTC."),
     ]
     if grouped and summary.everything is not None:
-        parts += [element("h3", _largest_title(summary)), _groups_table(sink, summary)]
+        all_shown = summary.groups <= len(summary.largest)
+        title = f"The largest {len(summary.largest)} of {summary.groups:,} groups"
+        parts.append(element("h3", "By group" if all_shown else title))
+        parts.append(_groups_table(sink, summary, summary.everything))
     for place, what in enumerate(summary.aggregates):
         parts += _picture(f"{name}-{place}", sink, summary, place, what)
     parts += [element("h3", "By window"), _rows_table(sink, summary)]
     return parts
 
 
-def _largest_title(summary: SinkSummary) -> str:
-    if summary.groups > len(summary.largest):
-        return f"The largest {len(summary.largest)} of {summary.groups:,} groups"
-    return "By group"
-
-
-def _groups_table(sink: SinkPart, summary: SinkSummary) -> Html:
-    everything = summary.everything
+def _groups_table(sink: SinkPart, summary: SinkSummary, everything: Group) -> Html:
     # Where a sum over windows means nothing, there is none.
-    places = [
-        place
-        for place, _ in enumerate(summary.aggregates)
-        if everything and everything.totals[place] is not None
-    ]
+    places = [place for place, total in enumerate(everything.totals) if total is not None]
     head = [*summary.group_by, "windows", *(f"{summary.aggregates[place]}, summed" for place in places)]
 
-    def numbers(group: Group) -> list[object]:
-        # All groups together have as many windows as there are, not as many as rows.
-        windows = summary.windows if group is everything else group.windows
+    def numbers(group: Group, windows: int) -> list[object]:
         return [windows, *(group.totals[place] for place in places)]
 
-    rows = [[*group.group, *numbers(group)] for group in summary.largest]
-    foot = ["all", *[""] * (len(summary.group_by) - 1), *numbers(everything)] if everything else []
+    rows = [[*group.group, *numbers(group, group.windows)] for group in summary.largest]
+    # All groups together have as many windows as there are, not as many as rows.
+    foot = ["all", *[""] * (len(summary.group_by) - 1), *numbers(everything, summary.windows)]
     return table(f"Groups of {sink.name}", head, rows, foot=foot, texts=len(summary.group_by))
 
 
@@ -106,9 +91,8 @@ def _picture(name: str, sink: SinkPart, summary: SinkSummary, place: int, what: 
     )
     parts = [element("div", Html(drawn), role="img", aria_label=alt)]
     if stacked and summary.group_by:
-        parts.append(
-            element("figcaption", "Bands stand on one another: the height is that of all groups together.")
-        )
+        said = "Bands stand on one another: the height is that of all groups together."
+        parts.append(element("figcaption", said))
     return [element("h3", element("code", what), " by window"), element("figure", *parts)]
 
 
@@ -147,9 +131,8 @@ def _values(
 
 
 def _number(value: Value) -> float:
-    if isinstance(value, bool | str | date | datetime) or value is None:
-        return float("nan")
-    return float(value) if isinstance(value, Decimal | int | float) else float("nan")
+    # True is an int to Python.
+    return float(value) if isinstance(value, Decimal | int | float) and not isinstance(value, bool) else np.nan
 
 
 def _rows_table(sink: SinkPart, summary: SinkSummary) -> Html:

@@ -10,22 +10,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from processor.errors import Problem
-from processor.judges.definition import definition, judged_by
-from processor.kafka.changelog import ChangelogPartition
+from processor.judges.factory import mode_of
 from processor.kafka.client import Client, open_client
+from processor.kafka.reader import ChangelogPartition
 from processor.kafka.topics.ensure import connected, describe
 from processor.kafka.topics.plan import changelog_topic, names
 from processor.pipeline.hop_kinds import how_to_reset
 from processor.pipeline.hops import hops_of
 from processor.state.belonging import foreign, refusal
-from processor.state.changelog_head import last_position
+from processor.state.changelog import last_position
 from processor.wire.decode import Decoder
 from schemas.changelog.topic_ids import UNKNOWN_ID, TopicId, TopicIds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from processor.kafka.topics.plan import ClusterView
     from schemas.changelog.position import Position
     from schemas.config import Pipeline, Settings
 
@@ -45,39 +42,37 @@ async def changed(settings: Settings) -> list[Problem]:
     if not view:
         return []
     async with open_client(settings.kafka, CLIENT_ID, names(settings)) as client:
-        return [
-            problem
+        found = [
+            await _problem(client, settings, pipeline, f"pipelines.{index}", view[topic].partitions)
             for index, (pipeline, topic) in enumerate(zip(settings.pipelines, topics, strict=True))
-            for problem in await _of_pipeline(client, view, settings, (index, pipeline, topic))
+            if topic in view
         ]
+    return [problem for problem in found if problem is not None]
 
 
-async def _of_pipeline(
-    client: Client, view: ClusterView, settings: Settings, what: tuple[int, Pipeline, str]
-) -> Sequence[Problem]:
-    index, pipeline, topic = what
-    if topic not in view:
-        return ()
-    decoder, mine = Decoder(), definition(pipeline)
-    for number in range(view[topic].partitions):
+async def _problem(
+    client: Client, settings: Settings, pipeline: Pipeline, key: str, partitions: int
+) -> Problem | None:
+    decoder, topic = Decoder(), changelog_topic(settings, pipeline)
+    for number in range(partitions):
         position = await last_position(ChangelogPartition(client, decoder, topic, number))
-        theirs = position and foreign(position, settings.worker.application_id, pipeline.name)
-        if theirs:
+        if position is None:
+            continue
+        if theirs := foreign(position, settings.worker.application_id, pipeline.name):
             message = f"{topic}:{number} {theirs}; see 'Names that run together' in docs/operations.md"
-            return (Problem(f"pipelines.{index}.name", message),)
-        other = position and _other_topic(client, settings, pipeline, position, number)
-        if other:
-            return (Problem(f"pipelines.{index}", f"{other}: a worker refuses the state"),)
-        if position is not None and position.definition != mine:
-            keys = ", ".join(judged_by(pipeline))
+            return Problem(f"{key}.name", message)
+        if other := _other_topic(client, settings, pipeline, position, number):
+            return Problem(key, f"{other}: a worker refuses the state")
+        if position.definition != mode_of(pipeline).definition():
+            keys = ", ".join(mode_of(pipeline).judged_by())
             message = (
                 f"differs from what the state of {pipeline.source}:{number} was made with ({keys}): a worker "
                 "refuses that state. Set it back, or have the state rebuilt: "
                 f"{how_to_reset(pipeline, '--to-earliest')}; see 'Reprocessing' and 'Beginning anew' in "
                 "docs/operations.md"
             )
-            return (Problem(f"pipelines.{index}.dedup", message),)
-    return ()
+            return Problem(f"{key}.dedup", message)
+    return None
 
 
 def _other_topic(

@@ -7,12 +7,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from processor.errors import StopError
-from processor.judges.definition import definition
-from processor.kafka.changelog import ChangelogPartition
+from processor.judges.factory import mode_of
 from processor.kafka.client import TopicPartition
 from processor.kafka.group.readers import readers
+from processor.kafka.reader import ChangelogPartition
 from processor.pipeline.hop_kinds import topics_for
-from processor.pipeline.hops import Hop
+from processor.pipeline.hops import only_hop
 from processor.state.belonging import named
 from processor.wire.decode import Decoder
 
@@ -50,12 +50,12 @@ class ResetContext:
     @cached_property
     def topics(self) -> Topics:
         """Where it reads and writes."""
-        return topics_for(self.settings, Hop(self.pipeline), self.view)
+        return topics_for(self.settings, only_hop(self.pipeline), self.view)
 
     @cached_property
     def definition(self) -> bytes:
         """What it judges by now."""
-        return definition(self.pipeline)
+        return mode_of(self.pipeline).definition()
 
     @property
     def application(self) -> str:

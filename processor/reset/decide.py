@@ -117,10 +117,7 @@ class PartitionStep:
 def wanted(target: ToEarliest | ToOffsets, starts: Mapping[int, int], topic: str) -> dict[int, int]:
     """Return the offset that each partition shall go to; `ToTime` has to be asked of the broker.
 
-    Args:
-        target: Where to.
-        starts: First retained offset by partition: all that the source has.
-        topic: The source, for messages.
+    ``starts`` has the first retained offset of each partition of the source ``topic``.
 
     Raises:
         ConfigError: A partition is named that there is not.
@@ -139,12 +136,8 @@ def wanted(target: ToEarliest | ToOffsets, starts: Mapping[int, int], topic: str
 def decide(number: int, known: PartitionFacts, to: int, definition: bytes, *, forget: bool) -> PartitionStep:
     """Say what a reset of partition ``number`` to offset ``to`` does.
 
-    Args:
-        number: Of the partition.
-        known: What is known of it.
-        to: Where it shall go.
-        definition: Of the pipeline as it is configured now.
-        forget: Begin with an empty state, whatever lies before ``to``.
+    ``definition`` is that of the pipeline as it is configured now. With ``forget`` the state begins empty,
+    whatever lies before ``to``.
 
     Raises:
         StopError: It cannot be done; says from where on it could.
@@ -156,21 +149,20 @@ def decide(number: int, known: PartitionFacts, to: int, definition: bytes, *, fo
         return PartitionStep(number, ResetState.EMPTY, before, to, to, to)
     known_from = begin(known)
     if position is not None and to >= position.next_offset:
-        if position.definition == definition:
-            if to > position.next_offset and not known.renewals_said:
-                raise StopError(
-                    f"{known.name}: with refresh and without confirm the state does not say when an id was "
-                    f"last renewed, so it cannot be kept for offset {to}. Go to {position.next_offset} or "
-                    "before, which recomputes it, or add --forget, which begins with an empty one"
-                )
+        same = position.definition == definition
+        if same and (known.renewals_said or to == position.next_offset):
             # What retention has taken of it a worker would have passed over as well.
             judge_from = max(position.next_offset, known.limits.start)
             return PartitionStep(number, ResetState.KEPT, before, to, judge_from, known_from)
         if to > position.next_offset:
+            why = "its dedup definition differs from the one that its state was made with, so the state"
+            if same:
+                why = (
+                    "with refresh and without confirm the state does not say when an id was last renewed, so it"
+                )
             raise StopError(
-                f"{known.name}: its dedup definition differs from the one that its state was made with, so the "
-                f"state cannot be kept for offset {to}. Go to {position.next_offset} or before, which "
-                "recomputes it, or add --forget, which begins with an empty one"
+                f"{known.name}: {why} cannot be kept for offset {to}. Go to {position.next_offset} or before, "
+                "which recomputes it, or add --forget, which begins with an empty one"
             )
     if to <= known_from:
         return PartitionStep(number, ResetState.EMPTY, before, to, to, to)

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from processor.errors import StopError, reset_command
 from processor.judges.factory import mode_of
+from processor.kafka.offsets import offsets_at
+from processor.kafka.reader import PartitionReader, StepOver
 from processor.kafka.source_identity import check_same_source
 from processor.kafka.topics.ensure import is_compacted
 from processor.reset.decide import PartitionFacts, begin
-from processor.reset.records import window_end_ms
+from processor.reset.state import LOSS, UNKNOWN
 from processor.state.belonging import SEE, require_own
-from processor.state.changelog_head import ChangelogHead, read_head
+from processor.state.changelog import ChangelogHead, read_head
 from processor.state.restore import settled
 
 if TYPE_CHECKING:
-    from processor.kafka.client import TopicPartition
+    from processor.kafka.client import Client, TopicPartition
     from processor.kafka.offsets import Bounds
     from processor.reset.context import ResetContext
     from processor.reset.fences import SlotFences
+    from processor.wire.decode import Decoder
+
+_WINDOW = StepOver(
+    damage=f"{UNKNOWN}so nobody can tell whether what is retained lasts for a window. With --forget the state "
+    "begins empty",
+    loss=LOSS,
+    # Later records last for a window less easily.
+    to_the_end=False,
+)
 
 
 async def learn(
-    context: ResetContext,
-    fences: SlotFences | None,
-    limits: Bounds,
-    number: int,
-    to: int,
-    *,
-    has_offset: bool,
+    context: ResetContext, fences: SlotFences | None, limits: Bounds, number: int, to: int, *, has_offset: bool
 ) -> PartitionFacts:
     """Return what is known of partition ``number``, which shall go to offset ``to``.
 
@@ -38,13 +44,19 @@ async def learn(
     """
     head = await _head(context, fences, number)
     lost = head.position is None and has_offset
-    if _is_part(context, head):
+    now = context.topics_now().changelog
+    if head.position and not head.origin and head.position.topics.changelog.made_anew(now):
+        # It has a part of a state: created again under a worker without transactions.
         head, lost = ChangelogHead(), True
     tp = context.source(number)
     said = mode_of(context.pipeline).dates_renewals
     facts = PartitionFacts(f"{tp.topic}:{number}", limits, *head, lost, renewals_said=said)
-    if limits.start > begin(facts):
-        facts = replace(facts, window_end_ms=await _window_end_ms(context, tp, limits.start, to))
+    dedup = context.pipeline.id_dedup
+    # By arrival they are all of now.
+    if dedup is not None and dedup.time != "arrival" and begin(facts) < limits.start < to:
+        span = limits.start, to
+        end_ms = await window_end_ms(context.client, context.decoder, tp, span, dedup.window)
+        facts = replace(facts, window_end_ms=end_ms)
     return facts
 
 
@@ -63,20 +75,22 @@ async def _head(context: ResetContext, fences: SlotFences | None, number: int) -
     return await read_head(changelog, limits.stable, settling.stable, head)
 
 
-def _is_part(context: ResetContext, head: ChangelogHead) -> bool:
-    """Whether a changelog has a part of a state: created again under a worker without transactions."""
-    now = context.topics_now()
-    other = head.position is not None and head.position.topics.changelog.made_anew(now.changelog)
-    return other and head.origin is None
-
-
-async def _window_end_ms(context: ResetContext, tp: TopicPartition, start: int, to: int) -> int | None:
-    """Return where a window ends that begins at ``start``; None where the records before ``to`` end sooner."""
-    dedup = context.pipeline.id_dedup
-    # By arrival they are all of now.
-    if dedup is None or dedup.time == "arrival" or start >= to:
+async def window_end_ms(
+    client: Client, decoder: Decoder, tp: TopicPartition, span: tuple[int, int], window_ms: int
+) -> int | None:
+    """Return the timestamp a window after a span's first record; None where the span does not last so long."""
+    start, stop = span
+    first_ms: int | None = None
+    async with aclosing(PartitionReader(client, decoder, tp, _WINDOW).columns(start, stop)) as pieces:
+        async for columns, _ in pieces:
+            if len(columns):
+                first_ms = int(columns.timestamp[0])
+                break
+    if first_ms is None:
         return None
-    return await window_end_ms(context.client, context.decoder, tp, (start, to), dedup.window)
+    last_ms = first_ms + window_ms
+    after = (await offsets_at(client, [tp], last_ms))[tp]
+    return None if after is None or after >= stop else last_ms
 
 
 async def require_same_source(context: ResetContext, tp: TopicPartition, facts: PartitionFacts) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from processor.kafka.client import Client, TopicPartition
 from processor.kafka.options import client_options
 from processor.kafka.transactions.coordinator import TransactionTimeoutError
-from processor.kafka.transactions.fencing import fenced, transactional_id
+from processor.kafka.transactions.fencing import SlotId, fenced
 
 if TYPE_CHECKING:
     from processor.kafka.transactions.producer import Producer
@@ -29,12 +29,13 @@ class SlotFences:
 
     async def fence(self, slot: int) -> None:
         """Take the id of a slot and hold it."""
-        self._producers[slot] = await self._taken(slot, self._context.settings.worker.slots)
+        self._producers[slot] = await self._taken(self._slot(slot))
 
     async def fence_former(self, number: int, slots: int) -> None:
-        """Fence who wrote the state of a partition with another number of slots: the id for it is another."""
-        if slots not in {0, self._context.settings.worker.slots}:
-            await (await self._taken(number % slots, slots)).close()
+        """Fence who wrote the state of a partition with another number of slots."""
+        former = self._slot(0).former(number, slots)
+        if former is not None:
+            await (await self._taken(former)).close()
 
     def producer(self, slot: int) -> Producer:
         """Return who writes for a slot that has been fenced."""
@@ -46,11 +47,14 @@ class SlotFences:
             await producer.abort()
             await producer.close()
 
-    async def _taken(self, slot: int, slots: int) -> Producer:
+    def _slot(self, slot: int) -> SlotId:
         context = self._context
-        identity = transactional_id(context.application, context.pipeline.name, slot, slots)
+        return SlotId(context.application, context.pipeline.name, slot, context.settings.worker.slots)
+
+    async def _taken(self, slot: SlotId) -> Producer:
+        context, identity = self._context, slot.transactional_id
         # All partitions of the slot, also those that are not reset: its id has written to them.
-        numbers = range(slot, context.partitions, slots)
+        numbers = slot.numbers(context.partitions)
         written = [TopicPartition(*each) for each in context.topics.written_from(numbers)]
         try:
             return await self._taken_for(identity, written, TIMEOUT_MS)

@@ -15,37 +15,40 @@ process that ends before a slot's commit has changed nothing of that slot.
 
 from __future__ import annotations
 
+import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from processor.errors import FencedError, RebuildError, StopError
 from processor.kafka.client import check_aiokafka, open_client
-from processor.kafka.offsets import bounds, committed, offsets_at
+from processor.kafka.offsets import bounds, committed, offsets_at, origin_at
 from processor.kafka.topics.ensure import ensure, look
-from processor.reset.commit import commit
+from processor.kafka.transactions.output import ExactlyOnceOutput
+from processor.ops.fault_points import CommitStep as FaultStep
+from processor.ops.fault_points import reached
 from processor.reset.context import ResetContext
 from processor.reset.decide import ResetState, ToTime, decide, touched, wanted
 from processor.reset.facts import learn, require_same_source
 from processor.reset.fences import SlotFences
-from processor.reset.replay import Replayed
-from processor.reset.state import ResetResult, make_state
+from processor.reset.state import Replayed, make_state
+from processor.wire.encode import plain_batch
+from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 
     from processor.kafka.client import TopicPartition
     from processor.kafka.offsets import Bounds
+    from processor.kafka.transactions.producer import Producer
     from processor.reset.decide import PartitionFacts, PartitionStep, Target
+    from processor.reset.state import NewState
+    from schemas.changelog.position import Origin
     from schemas.config import Pipeline, Settings
 
 
 class Reset:
-    """One pipeline, ready to be reset; made by `opened`.
-
-    Args:
-        context: Its topics exist and are right.
-    """
+    """One pipeline, ready to be reset; made by `opened`."""
 
     def __init__(self, context: ResetContext) -> None:
         self._context = context
@@ -90,12 +93,11 @@ class Reset:
 
     async def apply(
         self, steps: Iterable[PartitionStep], advance: Callable[[int], None]
-    ) -> AsyncGenerator[ResetResult]:
-        """Do what `plan` has said, a slot at a time; yields what is committed.
+    ) -> AsyncGenerator[tuple[PartitionStep, Replayed]]:
+        """Do what `plan` has said, a slot at a time; yields what is committed, and what was judged for it.
 
-        Args:
-            steps: From `plan`, which has fenced.
-            advance: Called with the number of source offsets judged since its last call.
+        ``steps`` are from `plan`, which has fenced; ``advance`` is called with the number of source offsets
+        judged since its last call.
 
         Raises:
             StopError: A worker came in between, or an outcome is not known; says which partitions are done.
@@ -103,10 +105,10 @@ class Reset:
         context = self._context
         finished: list[int] = []
         for slot, some in touched(list(steps), context.settings.worker.slots).items():
+            moving = [step for step in some if not step.stays]
             for step in some:
                 if step.stays:
-                    yield ResetResult(step, Replayed())
-            moving = [step for step in some if not step.stays]
+                    yield step, Replayed()
             if not moving:
                 continue
             numbers = [step.partition for step in moving]
@@ -115,12 +117,12 @@ class Reset:
                     await make_state(context, step, self._facts[step.partition], advance) for step in moving
                 ]
                 await context.require_stopped()
-                await commit(context, self._fences.producer(slot), states)
+                await _commit(context, self._fences.producer(slot), states)
             except (StopError, RebuildError, FencedError) as error:
                 raise StopError(_unfinished(error, numbers, finished)) from error
             finished += numbers
             for state in states:
-                yield state.result
+                yield state.step, state.replayed
 
     async def close(self) -> None:
         """Abort what is open and give the slots up."""
@@ -132,6 +134,44 @@ class Reset:
             return wanted(target, starts, self._context.topics.source)
         found = await offsets_at(self._context.client, limits, target.timestamp_ms)
         return {tp.partition: limits[tp].stable if offset is None else offset for tp, offset in found.items()}
+
+
+async def _commit(context: ResetContext, producer: Producer, states: list[NewState]) -> None:
+    """Write origin, whole state and position of a slot's partitions, and the group's offsets, as a worker does.
+
+    Raises:
+        StopError: The pipeline is not stopped any more.
+        FencedError: A worker has taken the slot.
+        RebuildError: It was refused; with the reason ``end`` the outcome is not known.
+    """
+    topics = context.topics
+    output = ExactlyOnceOutput(producer, context.application, topics.source)
+    origins = [await _origin(context, state.step) for state in states]
+    output.begin()
+    reached(FaultStep.BEGUN)  # 1
+    for state, origin in zip(states, origins, strict=True):
+        now_ms = int(time.time() * 1000)
+        last = {**state.judge.changes(), POSITION_KEY: state.position.encode()}
+        batches = [plain_batch([(ORIGIN_KEY, origin.encode(), now_ms, ())])]
+        batches += state.judge.changelog_batches(topics.changelog_limit_bytes)
+        batches.append(plain_batch([(key, value, now_ms, ()) for key, value in last.items()]))
+        for batch in batches:
+            # One at a time: the producer's deadline is for what is on its way, not for all of a state.
+            await output.send(topics.changelog, state.step.partition, [batch])
+    await output.flush()
+    reached(FaultStep.CHANGELOG)  # 3
+    # Whoever joins from here on finds a transaction open on the changelog and waits for it. One that came just
+    # before has not, and with at_least_once it does not fence us either.
+    await context.require_stopped()
+    offsets = {state.step.partition: state.step.to_offset for state in states}
+    await output.commit(offsets, lambda: reached(FaultStep.OFFSETS))  # 4
+    reached(FaultStep.ENDED)  # 5
+
+
+async def _origin(context: ResetContext, step: PartitionStep) -> Origin:
+    outputs = context.topics.sink, context.topics.duplicates, context.topics.quarantine
+    origin = await origin_at(context.client, *outputs, step.partition, step.to_offset)
+    return replace(origin, known_before=step.to_offset - step.known_from, reset_ms=int(time.time() * 1000))
 
 
 def _unfinished(error: Exception, numbers: list[int], finished: list[int]) -> str:
@@ -149,10 +189,7 @@ def _unfinished(error: Exception, numbers: list[int], finished: list[int]) -> st
 async def opened(settings: Settings, pipeline: Pipeline, *, create: bool) -> AsyncIterator[Reset]:
     """Connect, look at the pipeline's topics, and give what resets it.
 
-    Args:
-        settings: Checked already.
-        pipeline: One of its pipelines.
-        create: Create the topics that are missing: a state needs its changelog.
+    With ``create`` topics that are missing are created: a state needs its changelog.
 
     Raises:
         StopError: A topic is not right, or no broker answers.

@@ -22,13 +22,7 @@ SEE = "see 'A source made anew' in docs/operations.md"
 
 
 def foreign(position: Position, application: str, pipeline: str) -> str | None:
-    """Say whose state ``position`` is of, where it is not of this pipeline; None where it is, or nobody knows.
-
-    Args:
-        position: From a changelog.
-        application: Name of the application that is at work.
-        pipeline: Name of its pipeline or hop.
-    """
+    """Say whose state a position is of, where not of this pipeline or hop; None: it is, or nobody knows."""
     if not position.application or (position.application, position.pipeline) == (application, pipeline):
         return None
     return (
@@ -55,19 +49,6 @@ def named(position: Position, now: TopicIds, application: str, pipeline: str) ->
     return replace(position, topics=topics, application=application, pipeline=pipeline)
 
 
-def made_anew(then: TopicIds, now: TopicIds) -> list[str]:
-    """Return which of a state's topics are others than they were, as fields of `TopicIds`.
-
-    An output by another name is one that the config has been changed to. A source by another name is another
-    topic all the same: the position means nothing in it.
-    """
-    return [
-        kind
-        for kind, old, new in zip(then._fields, then, now, strict=True)
-        if old.made_anew(new) or (kind == "source" and old.is_other(new))
-    ]
-
-
 def refusal(
     position: Position,
     now: TopicIds,
@@ -77,6 +58,9 @@ def refusal(
 ) -> str | None:
     """Say which of a state's topics is another than it was made with, and how to go on; None where none is.
 
+    An output by another name is one that the config has been changed to. A source by another name is another
+    topic all the same: the position means nothing in it.
+
     Args:
         position: The state's.
         now: The topics as they are.
@@ -84,8 +68,9 @@ def refusal(
         where: Source partition, for messages.
         reset: Says how the state is made anew, by the option that says from where.
     """
-    for kind in made_anew(position.topics, now):
-        return f"{where}: {_explained(kind, str(names(kind)), position, where, reset)}; {SEE}"
+    for kind, old, new in zip(now._fields, position.topics, now, strict=True):
+        if old.made_anew(new) or (kind == "source" and old.is_other(new)):
+            return f"{where}: {_explained(kind, str(names(kind)), position, where, reset)}; {SEE}"
     return None
 
 

@@ -1,13 +1,31 @@
-"""A changelog partition as what restores a state sees it; `processor.kafka.changelog` has it in Kafka."""
+"""A changelog partition as what restores a state sees it, and what is read of it whatever its state means.
+
+`processor.kafka.reader` has it in Kafka. A reset may change what records are judged by: then the state in
+the changelog cannot be read by the judge of now, and need not be. Two records of it are enough, its *head*: the
+position and the origin. A certificate needs no more either.
+"""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import numpy as np
+
+from processor.errors import StopError
+from schemas.changelog.ids import ORIGIN_COPY_KEY
+from schemas.changelog.position import Origin, Position
+from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, CorruptStateError
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
+
+    from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
+
+LAST_RECORDS = 16
+"""Offsets at a changelog's end that are read first: the last commit's state, position and end."""
 
 
 class ChangelogBounds(NamedTuple):
@@ -31,3 +49,70 @@ class Changelog(Protocol):
     def columns(self, start: int, stop: int) -> AsyncIterator[tuple[Columns, int]]:
         """Yield committed records, good until the next await, and the position after them, up to ``stop``."""
         ...
+
+
+class ChangelogHead(NamedTuple):
+    """The last of each; None: there is none."""
+
+    position: Position | None = None
+    origin: Origin | None = None
+
+
+NOTHING_READ = ChangelogHead()
+
+
+async def read_head(
+    changelog: Changelog, start: int, stop: int, head: ChangelogHead = NOTHING_READ
+) -> ChangelogHead:
+    """Return what stands in a changelog between two offsets, after ``head``.
+
+    Raises:
+        StopError: It is corrupt.
+        RebuildError: It is not to be had.
+    """
+    async for found, _ in changelog.columns(start, stop):
+        # A fetch brings what lies behind, too.
+        columns = found.rows(0, int(found.offset.searchsorted(stop)))
+        position, origin, copy = (_last(columns, key) for key in (POSITION_KEY, ORIGIN_KEY, ORIGIN_COPY_KEY))
+        with whole(changelog):
+            if origin is not None:
+                head = ChangelogHead(None, Origin.decode(origin))
+            elif copy is not None and head.origin is None:
+                # What stood in front was deleted; the state goes on.
+                head = ChangelogHead(head.position, Origin.decode(copy))
+            if position is not None:
+                # Of one transaction the origin comes first.
+                head = ChangelogHead(Position.decode(position), head.origin)
+    return head
+
+
+async def last_position(changelog: Changelog) -> Position | None:
+    """Return the last position in a changelog; None where there is none."""
+    limits = await changelog.bounds()
+    count = LAST_RECORDS
+    while True:
+        start = max(limits.start, limits.stable - count)
+        position = (await read_head(changelog, start, limits.stable)).position
+        if position is not None or start == limits.start:
+            return position
+        count *= LAST_RECORDS
+
+
+@contextmanager
+def whole(changelog: Changelog) -> Iterator[None]:
+    """Stop where a value is corrupt: there is no second copy of what it knew."""
+    try:
+        yield
+    except CorruptStateError as error:
+        raise StopError(f"{changelog.name}: {error}; restore the topic from a copy") from error
+
+
+def rows_under(columns: Columns, *keys: bytes) -> NDArray[np.int64]:
+    """Return the rows, in order, of the records under some keys of one byte."""
+    short = np.flatnonzero(columns.key_length == 1)
+    return short[np.isin(columns.data[columns.key[short]], np.frombuffer(b"".join(keys), np.uint8))]
+
+
+def _last(columns: Columns, key: bytes) -> bytes | None:
+    rows = rows_under(columns, key)
+    return columns.items(rows[-1:])[0][1] if rows.size else None

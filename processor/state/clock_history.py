@@ -15,21 +15,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.ids.clock import NEVER
-from processor.engine.ids.recorded_clock import NOT_KNOWN, RecordedClock
+from processor.engine.ids.clock import NEVER, NOT_KNOWN, RecordedClock
 from processor.errors import StopError
+from processor.state.changelog import rows_under, whole
 from schemas.changelog.ids import IDS_KEY, IdState
 from schemas.changelog.position import Position
-from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, CorruptStateError
+from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from processor.engine.batch.columns import Columns
     from processor.state.changelog import Changelog
 
 POLL_S = 0.1
-_KINDS = (ORIGIN_KEY, IDS_KEY, POSITION_KEY)
 
 
 class ClockHistory:
@@ -40,6 +36,7 @@ class ClockHistory:
         known_from: The first source offset from which on it is known; None where nothing is said yet.
         before_ms: What the clock read there.
         position: Up to which source offset it is known; `NOT_KNOWN` where nothing is said yet.
+        secret: The key of the partition's hashes; None where nothing is said yet.
 
     Args:
         changelog: Of the partition.
@@ -52,6 +49,7 @@ class ClockHistory:
         self._changelog = changelog
         self._at = start
         self._states = 0
+        self.secret: bytes | None = None
         self._forget(whole=False)
 
     def _forget(self, *, whole: bool) -> None:
@@ -72,11 +70,10 @@ class ClockHistory:
         if self._at >= stop:
             return
         async for columns, after in self._changelog.columns(self._at, stop):
-            try:
-                for key, value in _named(columns):
-                    self._take(key, value)
-            except CorruptStateError as error:
-                raise StopError(f"{self._changelog.name}: {error}; restore the topic from a copy") from error
+            with whole(self._changelog):
+                for key, value in columns.items(rows_under(columns, ORIGIN_KEY, IDS_KEY, POSITION_KEY)):
+                    if value is not None:
+                        self._take(key, value)
             self._at = after
         self.clock.say(np.array(self._offsets, np.int64), np.array(self._limits, np.int64))
 
@@ -85,7 +82,7 @@ class ClockHistory:
         return list(zip(self._offsets, self._limits, strict=True))
 
     async def reach(self, offset: int, patience_s: float) -> bool:
-        """Read on until the clock is known up to a source offset; False where it is not within some seconds.
+        """Read on until the clock is known up to a source offset; False: it is not after ``patience_s``.
 
         Raises:
             StopError: Another state has begun meanwhile: what is known says nothing of what was judged before.
@@ -118,7 +115,7 @@ class ClockHistory:
                 self._unsure_ms = None
 
     def _take_state(self, state: IdState) -> None:
-        trace = state.trace
+        trace, self.secret = state.trace, state.secret
         if trace.since == NOT_KNOWN:
             # Known from its position on, which stands behind it.
             self._forget(whole=False)
@@ -129,14 +126,5 @@ class ClockHistory:
                 self.known_from = 0
             else:
                 self.known_from, self.before_ms = trace.since, trace.before_ms
-        for offset, limit_ms in trace.limits:
-            self._offsets.append(offset)
-            self._limits.append(limit_ms)
-
-
-def _named(columns: Columns) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the records of a changelog that are looked at, whose keys are of one byte."""
-    short = np.flatnonzero((columns.key_length == 1) & (columns.value_length >= 0))
-    named = short[np.isin(columns.data[columns.key[short]], np.frombuffer(b"".join(_KINDS), np.uint8))]
-    for key, value in columns.items(named):
-        yield key, value or b""
+        self._offsets.extend(offset for offset, _ in trace.limits)
+        self._limits.extend(limit_ms for _, limit_ms in trace.limits)

@@ -41,11 +41,7 @@ def keep_to_ourselves(state_dir: Path) -> None:
 
 
 class Home:
-    """A claimed folder.
-
-    Args:
-        state_dir: From the config.
-        application_id: From the config.
+    """A claimed folder, below the config's ``state_dir``.
 
     Raises:
         StopError: It cannot be made or claimed: permission, disk full, too many workers.
@@ -105,17 +101,11 @@ def _close(root: Path) -> None:
         # From above: what is inside a closed folder is not changed by others while it is looked at.
         for folder, folders, files in os.walk(root):
             for name in (*folders, *files):
-                _close_one(Path(folder, name))
+                path = Path(folder, name)
+                with suppress(FileNotFoundError):  # another worker has deleted it
+                    mode = path.lstat().st_mode
+                    if mode & OTHERS and not stat.S_ISLNK(mode):
+                        path.chmod(PRIVATE_FOLDER if stat.S_ISDIR(mode) else PRIVATE_FILE)
     except PermissionError as error:
-        log.warning(
-            "state in %s can be read by other users, and this one is not allowed to change that: %s",
-            root,
-            error,
-        )
-
-
-def _close_one(path: Path) -> None:
-    with suppress(FileNotFoundError):  # another worker has deleted it
-        mode = path.lstat().st_mode
-        if mode & OTHERS and not stat.S_ISLNK(mode):
-            path.chmod(PRIVATE_FOLDER if stat.S_ISDIR(mode) else PRIVATE_FILE)
+        message = "state in %s can be read by other users, and this one is not allowed to change that: %s"
+        log.warning(message, root, error)

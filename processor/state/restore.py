@@ -23,15 +23,13 @@ import time
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from processor.errors import RebuildError, StopError
 from processor.ops.fault_points import Restoring, reached
-from processor.state.changelog_head import read_head
+from processor.state.changelog import read_head, rows_under, whole
 from processor.state.kv.store import CorruptStoreError
 from processor.state.state_log import ForeignStateError
 from schemas.changelog.check import check_entry
-from schemas.changelog.position import LocalMark, Position
+from schemas.changelog.position import LocalMark, Origin, Position
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, CorruptStateError
 
 if TYPE_CHECKING:
@@ -42,9 +40,13 @@ if TYPE_CHECKING:
     from processor.state.state_log import StateLog
     from processor.state.table import Table
 
+    Progress = Callable[[int, int], None]
+
 log = logging.getLogger(__name__)
 
 NO_STATE = b"\x00" * 16
+CORRUPT = "local state of %s is corrupt, reading it again"
+WAITING = "%s has an open transaction of another transactional id, waiting until it ends"
 FOREIGN = "local state of %s belongs to another changelog, reading all of it again"
 STAGED_BYTES = 4 * 1024 * 1024
 """Without local state, values are written at this size while they are read. Where the config was changed they
@@ -54,16 +56,13 @@ LOOK_BACK = 64
 
 
 async def restore(
-    table: Table,
-    changelog: Changelog,
-    transaction_timeout_s: float,
-    progress: Callable[[int, int], None],
+    table: Table, changelog: Changelog, transaction_timeout_s: float, progress: Progress
 ) -> Position | None:
-    """Bring ``table`` to the changelog's end and return the source position it holds.
+    """Bring ``table`` to the end of its changelog, which is fenced, and return the source position it holds.
 
     Args:
         table: The partition's table.
-        changelog: Its changelog; fenced already.
+        changelog: Its changelog.
         transaction_timeout_s: How long an open transaction can stay open.
         progress: Called with changelog offsets done and in total.
 
@@ -79,6 +78,7 @@ async def restore(
     table.rewind()  # restored once already, before somebody else was fenced
     mark = _usable_mark(table, changelog, limits)
     if mark is not None and not await _loaded(table, changelog, limits.start, mark):
+        table.clear()
         mark = None
     while True:
         start = limits.start if mark is None else max(limits.start, table.log.resumes(mark.changelog_offset))
@@ -92,25 +92,18 @@ async def restore(
                 raise  # what was read just now from the changelog is whole, what was made of it is not
             if mark is None:
                 raise StopError(f"{changelog.name}: {error}") from error
-            log.exception("local state of %s is corrupt, reading it again", changelog.name)
-            mark = None
-            table.clear()
-            continue
-        if mark is not None and (position is None or position.state_id != mark.state_id or not seen):
+            log.exception(CORRUPT, changelog.name)
+        else:
+            if mark is None or (position is not None and position.state_id == mark.state_id and seen):
+                await _require_whole(table, changelog, limits)
+                return position
             log.warning(FOREIGN, changelog.name)
-            mark = None
-            table.clear()
-            continue
-        await _require_whole(table, changelog, limits)
-        return position
+        mark = None
+        table.clear()
 
 
 async def _require_whole(table: Table, changelog: Changelog, limits: ChangelogBounds) -> None:
-    """Look whether the changelog alone would do: the next owner of the partition has no other copy.
-
-    Raises:
-        StopError: It would not.
-    """
+    """Stop where the changelog alone would not do: the next owner of the partition has no other copy."""
     if not table.log.begins_late(limits.start):
         return
     async for columns, _ in changelog.columns(limits.start, limits.stable):
@@ -140,17 +133,11 @@ async def settled(changelog: Changelog, timeout_s: float) -> ChangelogBounds:
         if limits.stable == limits.end:
             return limits
         if not said:
-            log.warning(
-                "%s has an open transaction of another transactional id, waiting until it ends",
-                changelog.name,
-            )
+            log.warning(WAITING, changelog.name)
             said = True
         if time.monotonic() > deadline:
-            raise RebuildError(
-                "open_transaction",
-                f"{changelog.name}: a transaction is still open after {timeout_s + 10:.0f} s; "
-                "kafka-transactions.sh find-hanging names it",
-            )
+            message = f"{changelog.name}: a transaction is still open after {timeout_s + 10:.0f} s; "
+            raise RebuildError("open_transaction", f"{message}kafka-transactions.sh find-hanging names it")
         await asyncio.sleep(0.2)
 
 
@@ -159,12 +146,12 @@ def _usable_mark(table: Table, changelog: Changelog, limits: ChangelogBounds) ->
     try:
         mark = table.mark()
     except (CorruptStateError, CorruptStoreError):
-        log.exception("local state of %s is corrupt, reading it again", changelog.name)
+        log.exception(CORRUPT, changelog.name)
         table.clear()
         return None
     if mark is None:
         # Nothing is written without a mark: whatever lies here is not ours.
-        if next(table.items(b""), None) is not None:
+        if next(table.store.items(b""), None) is not None:
             table.clear()
         if limits.stable > limits.start:
             log.info("there is no local state of %s, reading all of it", changelog.name)
@@ -185,29 +172,23 @@ def _usable_mark(table: Table, changelog: Changelog, limits: ChangelogBounds) ->
     return mark
 
 
-async def _same_state(changelog: Changelog, start: int, mark: LocalMark) -> bool:
-    """Tell whether what stands in front of the mark is of the mark's state; also where nothing tells.
+async def _loaded(table: Table, changelog: Changelog, start: int, mark: LocalMark) -> bool:
+    """Have the log read the local state; False where it is not right, or another changelog's.
 
-    Behind the mark there may be no position: changelogs of partitions to which nothing has come are all alike
-    but for their states.
+    What stands in front of the mark says whose state it is, or nothing does. Behind the mark there may be no
+    position: changelogs of partitions to which nothing has come are all alike but for their states.
     """
     head = await read_head(changelog, max(start, mark.changelog_offset - LOOK_BACK), mark.changelog_offset)
-    return head.position is None or head.position.state_id == mark.state_id
-
-
-async def _loaded(table: Table, changelog: Changelog, start: int, mark: LocalMark) -> bool:
-    """Have the log read the local state; clear the table if it is not right or another changelog's."""
-    if not await _same_state(changelog, start, mark):
-        log.warning(FOREIGN, changelog.name)
-        table.clear()
-        return False
+    same = head.position is None or head.position.state_id == mark.state_id
     try:
-        await _apart(table.load_log())
+        if same:
+            await _apart(table.load_log())
+        else:
+            log.warning(FOREIGN, changelog.name)
     except (CorruptStateError, CorruptStoreError):
         log.exception("local state of %s is corrupt or of another form, reading it again", changelog.name)
-        table.clear()
         return False
-    return True
+    return same
 
 
 def _checked(state_log: StateLog) -> Generator[None, None, None]:
@@ -241,11 +222,7 @@ async def _apart(steps: Generator[None, None, None]) -> None:
 
 
 async def _apply(
-    table: Table,
-    changelog: Changelog,
-    span: tuple[int, int],
-    mark: LocalMark | None,
-    progress: Callable[[int, int], None],
+    table: Table, changelog: Changelog, span: tuple[int, int], mark: LocalMark | None, progress: Progress
 ) -> bool:
     """Read the changelog into the table. Returns False where it shows another state than ``mark``'s."""
     state_id = mark.state_id if mark else NO_STATE
@@ -257,7 +234,8 @@ async def _apply(
     async for found, after in changelog.columns(start, stop):
         columns, origin = _since_origin(found)
         if origin is not None:
-            _check(changelog, ORIGIN_KEY, origin)
+            with whole(changelog):
+                Origin.decode(origin)
             _forget(table)
             table.log.note_origin(origin)
             held, held_bytes = {}, 0
@@ -300,29 +278,23 @@ def _rest_of(
             f"{changelog.name}: {error}. If pipelines.dedup was changed, set it back; else restore the "
             "topic from a copy"
         ) from error
-    for key, value in rest:
-        if value is not None:
-            _check(changelog, key, value)
+    with whole(changelog):
+        for key, value in rest:
+            if value is not None:
+                check_entry(key, value)
     return dict(rest)
 
 
 def _forget(table: Table) -> None:
-    """Clear the table, if there is anything in it: that takes its folder away and creates it again."""
-    if not table.log.empty or next(table.items(b""), None) is not None:
-        table.clear()
+    if next(table.store.items(b""), None) is None:
+        table.rewind()
+    else:
+        table.clear()  # takes a folder away and creates it again
 
 
 def _since_origin(columns: Columns) -> tuple[Columns, bytes | None]:
     """Return the records behind the last origin, and that; all of them where there is none."""
-    named = np.flatnonzero(columns.key_length == len(ORIGIN_KEY))
-    origins = named[columns.data[columns.key[named]] == ORIGIN_KEY[0]]
+    origins = rows_under(columns, ORIGIN_KEY)
     if not origins.size:
         return columns, None
     return columns.rows(int(origins[-1]) + 1, len(columns)), columns.items(origins[-1:])[0][1]
-
-
-def _check(changelog: Changelog, key: bytes, value: bytes) -> None:
-    try:
-        check_entry(key, value)
-    except CorruptStateError as error:
-        raise StopError(f"{changelog.name}: {error}; restore the topic from a copy") from error

@@ -48,26 +48,16 @@ for a local write with each commit, or for none."""
 
 
 class ScopeLog(StateLog):
-    """The blocks of one partition's scopes.
-
-    Args:
-        scopes: What is read into and written from.
-    """
+    """The blocks of one partition's scopes, which are read into a table and written from there."""
 
     def __init__(self, scopes: ScopeTable) -> None:
         self.scopes = scopes
         self._clear()
 
     def _clear(self) -> None:
-        self._first = self._next = 0
-        self._sweep_first = 0
+        self._first = self._next = self._sweep_first = 0
         self._at = self._until = 0
         self._entries = self._newer = 0
-
-    @property
-    @override
-    def empty(self) -> bool:
-        return not len(self.scopes)
 
     @property
     @override
@@ -94,7 +84,7 @@ class ScopeLog(StateLog):
     @override
     def load(self, items: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
         # One block per step: it is about 10 ms of work.
-        wanted: int | None = None
+        found: tuple[int, int] | None = None
         said: tuple[int, int] | None = None
         for key, value in items:
             if key == BLOCKS_KEY:
@@ -102,17 +92,15 @@ class ScopeLog(StateLog):
             if not key.startswith(BLOCK_KIND):
                 continue
             number = int.from_bytes(key[len(BLOCK_KIND) :], "big")
-            if wanted is not None and number != wanted:
+            first, wanted = found or (number, number)
+            if number != wanted:
                 raise CorruptStateError(f"block {wanted} is missing")
-            if wanted is None:
-                self._first = number
-            wanted = number + 1
+            found = first, number + 1
             self._take_block(key, value)
             yield
         if said is None:
             raise CorruptStateError("there is no record of blocks")
-        found = said if wanted is None and said[0] == said[1] else (self._first, wanted)
-        if found != said:
+        if found != said and (found is not None or said[0] != said[1]):
             raise CorruptStateError(f"blocks {said[0]} to {said[1] - 1} are said to be there, and are not")
         self._first, self._next = said
 

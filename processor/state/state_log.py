@@ -32,11 +32,6 @@ class StateLog:
     """One partition's state in bulk, and how it is written down; of itself it has none."""
 
     @property
-    def empty(self) -> bool:
-        """Whether nothing has been taken over."""
-        return True
-
-    @property
     def unsaved(self) -> bool:
         """Whether something has been taken over or has changed that the local store does not have."""
         return False

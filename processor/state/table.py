@@ -20,7 +20,7 @@ from schemas.changelog.position import LocalMark, Position
 from schemas.changelog.values import LOCAL_KEY, POSITION_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Mapping
 
     from processor.state.kv.store import Store
     from processor.state.state_log import StateLog
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 class Table:
     """One partition's committed state.
 
-    Args:
+    Attributes:
         store: Where it survives; closed with the table.
         log: State in bulk.
     """
 
     def __init__(self, store: Store, log: StateLog = NO_BULK) -> None:
-        self._store = store
+        self.store = store
         self.log = log
         self._held: dict[bytes, bytes | None] = {}
         self._mark: LocalMark | None = None
@@ -47,35 +47,19 @@ class Table:
         Raises:
             CorruptStateError: The stored value is not whole.
         """
-        value = self._held.get(POSITION_KEY) or self._store.get(POSITION_KEY)
+        value = self._held.get(POSITION_KEY) or self.store.get(POSITION_KEY)
         return None if value is None else Position.decode(value)
 
     def mark(self) -> LocalMark | None:
-        """Return how far the changelog has been applied; None: nothing of it.
-
-        Raises:
-            CorruptStateError: The stored value is not whole.
-        """
-        value = self._store.get(LOCAL_KEY)
+        """Return how far the changelog has been applied; None: nothing of it. Raises as `position`."""
+        value = self.store.get(LOCAL_KEY)
         return None if value is None else LocalMark.decode(value)
 
     @property
     def changelog_offset(self) -> int:
-        """How far the changelog is known, what is held included; 0: nothing of it.
-
-        Raises:
-            CorruptStateError: The stored value is not whole.
-        """
+        """How far the changelog is known, what is held included; 0: nothing of it. Raises as `position`."""
         mark = self._mark or self.mark()
         return 0 if mark is None else mark.changelog_offset
-
-    def items(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys with this prefix and their values."""
-        return self._store.items(prefix)
-
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the values that are in the store under ``keys``, None where there is none."""
-        return self._store.get_many(keys)
 
     def load_log(self) -> Generator[None, None, None]:
         """Have the log read what is in the store, step by step; in whatever thread.
@@ -84,7 +68,7 @@ class Table:
             CorruptStateError: It is not whole, or of another form.
         """
         # Closed whatever comes: a store cannot be thrown away while somebody reads in it.
-        with closing(self._store.items(b"")) as items:
+        with closing(self.store.items(b"")) as items:
             yield from self.log.load(items)
 
     def apply(self, changes: Mapping[bytes, bytes | None], mark: LocalMark) -> None:
@@ -104,7 +88,7 @@ class Table:
         A crash before `flush` leaves nothing to believe.
         """
         erased = self.log.erased()
-        self._store.write({**(values or {}), **self.log.write(sweeping=False)}, erased)
+        self.store.write({**(values or {}), **self.log.write(sweeping=False)}, erased)
 
     def due(self, now_s: float) -> bool:
         """Whether what is held should be written now."""
@@ -118,12 +102,12 @@ class Table:
         if self._mark is None:
             return
         erased, bulk = self.log.erased(), self.log.write()
-        self._store.write({**self._held, **bulk, LOCAL_KEY: self._mark.encode()}, erased)
+        self.store.write({**self._held, **bulk, LOCAL_KEY: self._mark.encode()}, erased)
         self._held, self._mark = {}, None
 
     def clear(self) -> None:
         """Forget everything: the changelog is the authority and can be read again."""
-        self._store.clear()
+        self.store.clear()
         self.rewind()
 
     def rewind(self) -> None:
@@ -133,4 +117,4 @@ class Table:
 
     def close(self) -> None:
         """Release the store."""
-        self._store.close()
+        self.store.close()

@@ -14,20 +14,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict, deque
-from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import numpy as np
+
+from processor.engine.batch.columns import Columns
 from processor.engine.batch.fingerprints import equal_run
 from processor.verify.report import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable, Iterator
 
-    import numpy as np
     from numpy.typing import NDArray
 
-    from processor.engine.batch.columns import Columns
-    from processor.verify.cursor import Cursor
     from processor.verify.recent import RecentRecords
     from processor.verify.report import VerifyReport
 
@@ -37,32 +36,69 @@ LOOK_AHEAD_BYTES = 8 * 1024 * 1024
 """Of content that the records of a side carry."""
 
 
-class AlignedRecord(NamedTuple):
-    """One record.
+class Stream(Protocol):
+    """Where the pieces of a topic come from; `processor.verify.streams.OutputStream` is one.
 
     Attributes:
-        offset: In the source where it is expected, in its own topic where it is found.
-        key: Identifies it.
-        content: What else is compared.
-        size_bytes: Of the content.
+        name: ``topic:partition``, for messages.
+        floor: Every record below this offset has to be explained; those above may be of work that goes on.
+    """
+
+    name: str
+    floor: int
+
+    async def next(self, *, wait: bool) -> Columns | None:
+        """Return the next piece, good until the next call; None at the end.
+
+        With ``wait`` the next record has to be there, and records count that have become visible since the
+        stream was opened; without it the end is where it ended then.
+        """
+        ...
+
+
+class Cursor:
+    """A place in a `Stream`, which moves forwards only: ``row`` is the next one of the present piece."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.name, self.floor = stream.name, stream.floor
+        self._stream = stream
+        self.columns = Columns.empty(0, np.empty(0, np.uint8))
+        self.row = 0
+
+    @property
+    def left(self) -> int:
+        """How many rows of the present piece are left."""
+        return len(self.columns) - self.row
+
+    @property
+    def offset(self) -> int:
+        """The next row's offset; only where one is left."""
+        return int(self.columns.offset[self.row])
+
+    async def ready(self, *, wait: bool) -> bool:
+        """Make sure that a row is left; False at the end. See `Stream.next` for ``wait``."""
+        while not self.left:
+            piece = await self._stream.next(wait=wait)
+            if piece is None:
+                return False
+            self.columns, self.row = piece, 0
+        return True
+
+
+class AlignedRecord(NamedTuple):
+    """One record: what identifies it, what else is compared, and how large that is.
+
+    ``offset`` is in the source where the record is expected, in its own topic where it is found.
     """
 
     offset: int
-    key: Hashable
+    key: Any
     content: Any = None
     size_bytes: int = 0
 
 
-class Advance(Enum):
-    """Which heads are done with."""
-
-    EXPECTED = 1
-    FOUND = 2
-    BOTH = 3
-
-
 class Window:
-    """Records in order, found by key."""
+    """Records in order, found by key or by how many stand before."""
 
     def __init__(self) -> None:
         self._records: deque[AlignedRecord] = deque()
@@ -76,15 +112,8 @@ class Window:
     def __iter__(self) -> Iterator[AlignedRecord]:
         return iter(self._records)
 
-    @property
-    def head(self) -> AlignedRecord:
-        """The first record."""
-        return self._records[0]
-
-    @property
-    def last(self) -> AlignedRecord:
-        """The last record."""
-        return self._records[-1]
+    def __getitem__(self, index: int) -> AlignedRecord:
+        return self._records[index]
 
     def extend(self, records: Iterable[AlignedRecord]) -> None:
         """Append records."""
@@ -109,16 +138,12 @@ class Window:
         indices = self._indices.get(key)
         return indices[0] - self._gone if indices else None
 
-    def at(self, index: int) -> AlignedRecord:
-        """Return a record by how many stand before it."""
-        return self._records[index]
-
 
 class Aligner(ABC):
     """Compares what is expected with a topic, record by record; violations go into the report."""
 
-    def __init__(self, cursor: Cursor, report: VerifyReport, recent: RecentRecords) -> None:
-        self.cursor = cursor
+    def __init__(self, stream: Stream, report: VerifyReport, recent: RecentRecords) -> None:
+        self.cursor = Cursor(stream)
         self.report = report
         self.recent = recent
         self.expected = Window()
@@ -152,18 +177,17 @@ class Aligner(ABC):
         """Report a record that is not expected."""
 
     @abstractmethod
-    def neither(self, expected: AlignedRecord, found: AlignedRecord) -> Advance:
-        """Report what it is where neither head is on the other side; say which of them is done with."""
+    def neither(self, expected: AlignedRecord, found: AlignedRecord) -> None:
+        """Report what it is where neither head is on the other side, and drop what is done with."""
 
     async def match(self, columns: Columns, rows: NDArray[np.int64]) -> int:
         """Compare ``rows`` with what comes next until something differs or ends; returns how many agree."""
         at = 0
-        while at < rows.size and await self.cursor.ready(wait=True):
-            other = self.cursor.columns
-            assert other is not None  # noqa: S101 - it is ready
-            left = self.cursor.left
-            run = equal_run(columns, rows[at:], other, self.cursor.row)
-            self.cursor.take(run)
+        cursor = self.cursor
+        while at < rows.size and await cursor.ready(wait=True):
+            left = cursor.left
+            run = equal_run(columns, rows[at:], cursor.columns, cursor.row)
+            cursor.row += run
             self.count(run)
             at += run
             if run < left and at < rows.size:
@@ -173,26 +197,22 @@ class Aligner(ABC):
     async def settle(self, *, final: bool) -> None:
         """Compare as far as nothing that may come later can change the outcome.
 
-        Args:
-            final: Nothing more is expected up to the committed position.
+        With ``final`` nothing more is expected up to the committed position.
         """
         while self.expected:
-            if self._early and self._strike(self._early, self.expected.head.key):
+            if self._early and self._strike(self._early, self.expected[0].key):
                 self.expected.pop()
                 continue
             if not self.found and not await self._fill(len(self.expected), wait=True):
                 self.missing(self.expected.pop())
                 continue
-            expected, found = self.expected.head, self.found.head
+            expected, found = self.expected[0], self.found[0]
             if self._late and self._strike(self._late, found.key):
-                self._drop_found()
-            elif expected.key == found.key:
-                self.expected.pop()
-                self._drop_found()
-                self.same(expected, found)
-            elif self.report.given_up:
-                self.expected.pop()
-                self._drop_found()
+                self.drop_found()
+            elif expected.key == found.key or self.report.given_up:
+                self.drop_both()
+                if expected.key == found.key:
+                    self.same(expected, found)
             elif not final and len(self.expected) < LOOK_AHEAD:
                 return
             else:
@@ -202,7 +222,7 @@ class Aligner(ABC):
     async def exhausted(self) -> bool:
         """Whether all records below the stream's floor are explained."""
         if self.found:
-            return self.found.head.offset >= self.cursor.floor
+            return self.found[0].offset >= self.cursor.floor
         return not await self.cursor.ready(wait=False) or self.cursor.offset >= self.cursor.floor
 
     async def finish(self) -> None:
@@ -213,23 +233,21 @@ class Aligner(ABC):
                 await self._count_rest()
                 return
             await self._fill(1, wait=False)
-            found = self.found.head
-            self._drop_found()
+            found = self.drop_found()
             if not self._strike(self._late, found.key):
                 self.surplus(found)
 
     async def _count_rest(self) -> None:
         while self.found:
-            self._drop_found()
-        while await self.cursor.ready(wait=False) and self.cursor.offset < self.cursor.floor:
-            rows = self.cursor.left
-            self.count(rows)
-            self.cursor.take(rows)
+            self.drop_found()
+        while not await self.exhausted():
+            self.count(self.cursor.left)
+            self.cursor.row += self.cursor.left
 
     async def _fill_beyond(self, offset: int, records: int) -> None:
         """Look ahead until a record of the source behind ``offset`` is named, or ``records`` and some more."""
         while len(self.found) < records + LOOK_AHEAD:
-            if self.found and isinstance(self.found.last.key, int) and self.found.last.key > offset:
+            if self.found and isinstance(self.found[-1].key, int) and self.found[-1].key > offset:
                 return
             before = len(self.found)
             # Where the topic has no more, that is asked for only once: see `Stream.next`.
@@ -237,36 +255,41 @@ class Aligner(ABC):
             if len(self.found) == before:
                 return
 
-    def _why_surplus(self, offset: int, verdicts: Collection[str], already: str) -> tuple[bool, str]:
-        """Return whether a source record is near here, and why what names it is surplus."""
-        known = self.recent.at(offset)
+    def _why_surplus(self, found: AlignedRecord, verdicts: Collection[str], already: str) -> tuple[int, str]:
+        """Return the offset to report what names a source record at, and why it is surplus."""
+        known = self.recent.at(found.key)
         if known is None:
-            return False, "there is no such record in the source here"
+            return found.offset, "there is no such record in the source here"
         label = known.verdict.label
-        return True, already if label in verdicts else f"that record's verdict is {label}"
+        return known.offset, already if label in verdicts else f"that record's verdict is {label}"
 
     def _place(self) -> str:
         """Return where the next record of the topic stands, for people."""
         if self.found:
-            return f"{self.cursor.name}:{self.found.head.offset}"
+            return f"{self.cursor.name}:{self.found[0].offset}"
         return f"the end of {self.cursor.name}"
 
     async def _fill(self, most: int, *, wait: bool) -> bool:
         """Look ahead until ``most`` records are found, or no more; False where there is none at all."""
         while len(self.found) < most and self.found.size_bytes < LOOK_AHEAD_BYTES:
-            if not await self.cursor.ready(wait=wait):
+            cursor = self.cursor
+            if not await cursor.ready(wait=wait):
                 break
-            columns, row = self.cursor.columns, self.cursor.row
-            assert columns is not None  # noqa: S101 - it is ready
             # A few at a time: they may carry a record's content.
-            rows = min(self.cursor.left, most - len(self.found), 256)
-            self.found.extend(self.read(columns, row, row + rows))
-            self.cursor.take(rows)
+            stop = cursor.row + min(cursor.left, most - len(self.found), 256)
+            self.found.extend(self.read(cursor.columns, cursor.row, stop))
+            cursor.row = stop
         return bool(self.found)
 
-    def _drop_found(self) -> None:
-        self.found.pop()
+    def drop_found(self) -> AlignedRecord:
+        """Take the found head off: it is done with."""
         self.count(1)
+        return self.found.pop()
+
+    def drop_both(self) -> None:
+        """Take both heads off."""
+        self.expected.pop()
+        self.drop_found()
 
     @staticmethod
     def _strike(noted: Counter[Hashable], key: Hashable) -> bool:
@@ -284,22 +307,17 @@ class Aligner(ABC):
             if later >= ahead:
                 self.expected.pop()
                 self._late[expected.key] += 1
-                self._reordered(expected, self.found.at(later), "later")
+                self._reordered(expected, self.found[later], "later")
             else:
-                self._drop_found()
+                self.drop_found()
                 self._early[found.key] += 1
-                self._reordered(self.expected.at(ahead), found, "earlier")
+                self._reordered(self.expected[ahead], found, "earlier")
         elif ahead is not None:
             self.missing(self.expected.pop())
         elif later is not None:
-            self._drop_found()
-            self.surplus(found)
+            self.surplus(self.drop_found())
         else:
-            step = self.neither(expected, found)
-            if step is not Advance.FOUND:
-                self.expected.pop()
-            if step is not Advance.EXPECTED:
-                self._drop_found()
+            self.neither(expected, found)
 
     def _reordered(self, expected: AlignedRecord, found: AlignedRecord, where: str) -> None:
         detail = f"stands at {self.cursor.name}:{found.offset}, {where} than its place in the source's order"

@@ -7,28 +7,28 @@ does not grow with the number of partitions.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from processor.errors import StopError
 from processor.kafka.client import TopicPartition, check_aiokafka, open_client
 from processor.kafka.offsets import bounds, committed
-from processor.kafka.reader import PartitionReader, StepOver
+from processor.kafka.reader import StepOver
 from processor.kafka.topics.ensure import connected, describe
 from processor.kafka.topics.plan import changelog_topic
-from processor.verify.partition import Outputs, PartitionCheck
-from processor.verify.report import VerifyReport
-from processor.verify.shared_topics import others
-from processor.verify.span import find_span, moved_on
-from processor.verify.streams import LOST, PATIENCE_S, OutputStream, reader
+from processor.verify.partition import PartitionCheck
+from processor.verify.span import find_span
+from processor.verify.streams import DECODERS, LOST, PATIENCE_S, OutputStream, PartitionStreams
 from processor.wire.decode import Decoder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from processor.kafka.client import Client
     from processor.kafka.topics.plan import ClusterView
+    from processor.verify.report import VerifyReport
     from processor.verify.span import VerifySpan
     from schemas.config import Pipeline, Settings
 
@@ -38,17 +38,13 @@ _AS_A_RESET = StepOver(damage="", loss=LOST, to_the_end=True)
 
 
 class Certificate:
-    """The comparison of some pipelines.
-
-    Args:
-        settings: Checked already.
-        pipelines: Which of them.
-    """
+    """The comparison of some pipelines of ``settings``."""
 
     def __init__(self, settings: Settings, pipelines: Sequence[Pipeline]) -> None:
         self._settings = settings
         self._group = settings.worker.application_id
         self._pipelines = pipelines
+        self._topics: set[str] = set()
         self._work: list[tuple[Pipeline, int, str | None]] = []
         self._beyond: list[TopicPartition] = []
 
@@ -59,30 +55,26 @@ class Certificate:
             StopError: No broker answers, or a topic is missing or does not fit its source.
         """
         check_aiokafka()
+        changelogs = [changelog_topic(self._settings, pipeline) for pipeline in self._pipelines]
+        named = {topic for each in self._pipelines for topic in (each.source, *each.outputs)}
         async with connected(self._settings.kafka) as admin:
-            view = await describe(admin, sorted(set(self._topics())))
+            view = await describe(admin, sorted({*named, *changelogs}))
         _require_topics(self._pipelines, view)
-        for pipeline in self._pipelines:
-            changelog = changelog_topic(self._settings, pipeline)
-            numbers = range(view[pipeline.source].partitions)
+        self._topics = set(view)
+        sharing = Counter(topic for each in self._settings.pipelines for topic in each.outputs)
+        for pipeline, changelog in zip(self._pipelines, changelogs, strict=True):
+            width = view[pipeline.source].partitions
             there = view[changelog].partitions if changelog in view else 0
-            self._work += [(pipeline, number, changelog if number < there else None) for number in numbers]
+            self._work += [(pipeline, number, changelog if number < there else None) for number in range(width)]
             # Partitions are added to the outputs first; nobody writes to them before the source has them, too.
             # Where pipelines share one, another's source may have them.
-            everybodys = [topic for each in self._settings.pipelines for topic in each.outputs]
             self._beyond += [
                 TopicPartition(topic, number)
                 for topic in pipeline.outputs
-                if everybodys.count(topic) == 1
-                for number in range(len(numbers), view[topic].partitions)
+                if sharing[topic] == 1
+                for number in range(width, view[topic].partitions)
             ]
         return await self._offsets()
-
-    def _topics(self) -> Iterator[str]:
-        for pipeline in self._pipelines:
-            yield from pipeline.outputs
-            yield pipeline.source
-            yield changelog_topic(self._settings, pipeline)
 
     async def _offsets(self) -> int:
         sources = [TopicPartition(pipeline.source, number) for pipeline, number, _ in self._work]
@@ -99,18 +91,15 @@ class Certificate:
         return sum(max(0, known.get(tp, limits[tp].stable) - limits[tp].start) for tp in sources)
 
     def _connected(self) -> AbstractAsyncContextManager[Client]:
-        topics = {topic for pipeline in self._pipelines for topic in (pipeline.source, *pipeline.outputs)}
-        topics |= {changelog for _, _, changelog in self._work if changelog is not None}
-        return open_client(self._settings.kafka, CLIENT_ID, topics)
+        return open_client(self._settings.kafka, CLIENT_ID, self._topics)
 
     async def run(
         self, done: Callable[[VerifyReport], None], advance: Callable[[int], None]
     ) -> list[VerifyReport]:
         """Compare all partitions; returns their reports in order.
 
-        Args:
-            done: Called with each report, in order, as soon as it is there.
-            advance: Called with the number of offsets compared since its last call.
+        ``done`` is called with each report, in order, as soon as it is there; ``advance`` with the number of
+        offsets compared since its last call.
 
         Raises:
             StopError: A source or output cannot be read.
@@ -122,9 +111,9 @@ class Certificate:
         async def work() -> None:
             nonlocal reported
             async with self._connected() as client:
-                decoders = [Decoder() for _ in range(4)]
+                decoders = [Decoder() for _ in range(DECODERS)]
                 for index in turn:
-                    reports[index] = await self._compare(client, decoders, *self._work[index], advance)
+                    reports[index] = await _compare(self._streams(client, decoders, index), advance)
                     while reported < len(reports) and (report := reports[reported]) is not None:
                         done(report)
                         reported += 1
@@ -138,80 +127,68 @@ class Certificate:
             await asyncio.gather(*tasks, return_exceptions=True)
         return [report for report in reports if report is not None]
 
-    async def _compare(
-        self,
-        client: Client,
-        decoders: Sequence[Decoder],
-        pipeline: Pipeline,
-        partition: int,
-        changelog: str | None,
-        advance: Callable[[int], None],
-    ) -> VerifyReport:
-        shared = others(pipeline, self._settings.pipelines)
-        span = await find_span(client, decoders[0], pipeline, partition, self._group, changelog, shared)
-        report = VerifyReport(pipeline.name, partition, span.start, span.stop, judged_from=span.start)
-        report.other_rules = span.other_rules
-        report.unjudged, report.reset_ms = span.unjudged, span.reset_ms
-        source = TopicPartition(pipeline.source, partition)
-        streams = {
-            topic: OutputStream(
-                client, decoder, TopicPartition(topic, partition), *span.outputs[topic], shared.get(topic)
+    def _streams(self, client: Client, decoders: Sequence[Decoder], index: int) -> PartitionStreams:
+        pipeline, number, changelog = self._work[index]
+        everybody = self._settings.pipelines
+        return PartitionStreams(client, decoders, self._group, pipeline, everybody, number, changelog)
+
+
+async def _compare(streams: PartitionStreams, advance: Callable[[int], None]) -> VerifyReport:
+    """Compare one partition; returns what was found."""
+    source = streams.source
+    span = await find_span(streams)
+    report, at = span.report, span.report.start
+    outputs = {topic: OutputStream(streams, topic, *place) for topic, place in span.outputs.items()}
+    check = PartitionCheck(
+        streams.pipeline,
+        outputs,
+        report,
+        None if span.history is None else span.history.clock,
+        span.clock_known,
+        receipts_begin_late=span.receipts_begin_late,
+        secret=None if span.history is None else span.history.secret,
+    )
+    if span.known_from < at:
+        await _learn(streams, span, check)
+    while True:
+        async with aclosing(streams.reader(source.topic).columns(at, report.stop)) as pieces:
+            async for columns, after in pieces:
+                await check.take(columns)
+                advance(after - at)
+                at = after
+        await check.settle()
+        if report.given_up or not span.committed or await check.exhausted():
+            break
+        # A transaction becomes visible in one partition after the other: there may be output already whose
+        # source offset is not committed yet.
+        further = await streams.moved_on(report.stop)
+        if further is None:
+            break
+        if span.history is not None and not await span.history.reach(further, PATIENCE_S):
+            raise StopError(
+                f"{source.topic}:{source.partition}: offset {further} is committed, and what the partition's "
+                "clock read up to there does not appear in the changelog. Run it again"
             )
-            for topic, decoder in zip(pipeline.outputs, decoders[1:], strict=False)
-        }
-        outputs = Outputs(
-            streams[pipeline.sink],
-            streams.get(pipeline.duplicates or ""),
-            streams.get(pipeline.quarantine or ""),
-            span.receipts_begin_late,
-        )
-        clock = None if span.history is None else span.history.clock
-        check = PartitionCheck(pipeline, outputs, report, clock, span.clock_known)
-        if span.known_from < span.start:
-            await _learn(client, decoders[0], pipeline, span, check)
-        at = span.start
-        while True:
-            async with aclosing(reader(client, decoders[0], source).columns(at, report.stop)) as pieces:
-                async for columns, after in pieces:
-                    await check.take(columns)
-                    advance(after - at)
-                    at = after
-            await check.settle()
-            if report.given_up or not span.committed or await check.exhausted():
-                break
-            # A transaction becomes visible in one partition after the other: there may be output already whose
-            # source offset is not committed yet.
-            further = await moved_on(client, self._group, source, report.stop)
-            if further is None:
-                break
-            if span.history is not None and not await span.history.reach(further, PATIENCE_S):
-                raise StopError(
-                    f"{source.topic}:{partition}: offset {further} is committed, and what the partition's "
-                    "clock read up to there does not appear in the changelog. Run it again"
-                )
-            at, report.stop = report.stop, further
-            for stream in streams.values():
-                stream.go_on()
-        await check.finish()
-        for stream in streams.values():
-            await stream.close()
-        report.pending = max(0, span.stable - report.stop)
-        return report
+        at, report.stop = report.stop, further
+        for stream in outputs.values():
+            stream.go_on()
+    await check.finish()
+    for stream in outputs.values():
+        await stream.close()
+    report.pending = max(0, span.stable - report.stop)
+    return report
 
 
-async def _learn(
-    client: Client, decoder: Decoder, pipeline: Pipeline, span: VerifySpan, check: PartitionCheck
-) -> None:
+async def _learn(streams: PartitionStreams, span: VerifySpan, check: PartitionCheck) -> None:
     """Judge what the state remembers of before a reset, as the reset did."""
-    if pipeline.quarantine is not None:
-        stop, held = span.outputs[pipeline.quarantine]
-        quarantine = TopicPartition(pipeline.quarantine, check.partition)
-        async with aclosing(reader(client, decoder, quarantine).columns(held.start, stop)) as pieces:
+    quarantine = streams.pipeline.quarantine
+    if quarantine is not None:
+        stop, held = span.outputs[quarantine]
+        async with aclosing(streams.reader(quarantine).columns(held.start, stop)) as pieces:
             async for columns, _ in pieces:
                 check.recall(columns)
-    source = TopicPartition(pipeline.source, check.partition)
-    before = PartitionReader(client, decoder, source, _AS_A_RESET, ahead=True)
-    async with aclosing(before.columns(span.known_from, span.start)) as pieces:
+    before = streams.reader(streams.source.topic, _AS_A_RESET).columns(span.known_from, span.report.start)
+    async with aclosing(before) as pieces:
         async for columns, _ in pieces:
             check.learn(columns)
 

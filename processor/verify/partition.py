@@ -5,36 +5,34 @@ The judge is a new one: its verdicts rest on the source alone, not on any state 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from processor.engine.verdict import Fault, Verdict
 from processor.judges.factory import mode_of
-from processor.state.kv.memory import MemoryStore
+from processor.state.kv.store import MemoryStore
 from processor.state.table import Table
-from processor.verify.cursor import Cursor
-from processor.verify.inferred_clock import InferredClock
 from processor.verify.quarantine import QuarantineCheck
 from processor.verify.receipts import ReceiptCheck
 from processor.verify.recent import RecentRecords
 from processor.verify.report import Rule
 from processor.verify.sink import SinkCheck
-from processor.verify.unproved import ROWS, TrustedReceipts
-from processor.wire.quarantine import mark_named
+from processor.verify.unproved import ROWS, InferredClock, TrustedReceipts
+from processor.wire.quarantine import called, mark_named
 from processor.wire.receipts import receipt_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
-    from processor.engine.ids.recorded_clock import PartitionClock
-    from processor.engine.receipts import ReceiptGrounds
-    from processor.judges.evidence import IdEvidence, Judgement
+    from processor.engine.ids.clock import PartitionClock
+    from processor.engine.receipts import IdGrounds, ReceiptGrounds
+    from processor.judges.ids import IdEvidence
     from processor.judges.judge import Judge
-    from processor.verify.align import Aligner
-    from processor.verify.cursor import Stream
+    from processor.verify.align import Aligner, Stream
     from processor.verify.report import VerifyReport
     from schemas.config import Pipeline
 
@@ -45,78 +43,60 @@ ABSORBED_RECORDS = 16_384
 """Records of which ids are held as a transaction's, before they are packed into pages."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outputs:
-    """Where the outputs of a partition are read from; None where the pipeline has none.
-
-    Attributes:
-        sink: What passed.
-        duplicates: Receipts.
-        quarantine: What could not be judged.
-        receipts_begin_late: The duplicates topic was added to a pipeline that had run before.
-    """
-
-    sink: Stream
-    duplicates: Stream | None = None
-    quarantine: Stream | None = None
-    receipts_begin_late: bool = False
-
-
 class PartitionCheck:
     """Compares one source partition with its outputs.
 
     Args:
         pipeline: With the rules of judging.
-        outputs: What is compared.
+        outputs: By topic.
         report: Where findings go; names the partition.
         clock: The partition's clock as it was recorded, in mode insert-id; None: timestamps alone say it.
         known: From which source offset on the clock is known, and what it read there, where that is not so
             from the beginning; outputs have receipts then.
+        receipts_begin_late: The duplicates topic was added to a pipeline that had run before.
+        secret: The partition's, by which receipts show content; None: a new one, where nothing has been judged.
     """
 
     def __init__(
         self,
         pipeline: Pipeline,
-        outputs: Outputs,
+        outputs: Mapping[str, Stream],
         report: VerifyReport,
         clock: PartitionClock | None = None,
         known: tuple[int, int] | None = None,
+        *,
+        receipts_begin_late: bool = False,
+        secret: bytes | None = None,
     ) -> None:
-        self.partition = report.partition
-        source = f"{pipeline.source}:{report.partition}"
-        self._unproved: TrustedReceipts | None = None
+        self._source = source = f"{pipeline.source}:{report.partition}"
         mode = mode_of(pipeline)
         # With time = "arrival" something is always known, see `processor.verify.span`.
         clocked = mode.clocked_judge(lambda max_ahead: clock or InferredClock(source, max_ahead))
         self._judge: Judge = clocked or mode.judge()
+        if clocked is not None:
+            clocked.log.secret = secret
         self._judge.load(Table(MemoryStore(), self._judge.log))
-        if clocked is not None and known is not None:
-            self._unproved = TrustedReceipts(clocked, *known, clocked.window_ms)
+        self._unproved = TrustedReceipts(clocked, *known) if clocked is not None and known is not None else None
         self._report = report
         self._recent = RecentRecords()
         self._too_large: set[tuple[int, int]] = set()
-        self._sink = SinkCheck(Cursor(outputs.sink), report, self._recent)
+        self._sink = SinkCheck(outputs[pipeline.sink], report, self._recent)
         self._receipts: ReceiptCheck | None = None
         self._quarantine: QuarantineCheck | None = None
         self._all: list[Aligner] = [self._sink]
-        if outputs.duplicates is not None:
+        if pipeline.duplicates is not None:
             text = receipt_text(self._judge.grounds, pipeline.name, pipeline.source, report.partition)
             self._receipts = ReceiptCheck(
-                Cursor(outputs.duplicates),
-                report,
-                self._recent,
-                text,
-                begins_late=outputs.receipts_begin_late,
+                outputs[pipeline.duplicates], report, self._recent, text, begins_late=receipts_begin_late
             )
             self._all.append(self._receipts)
-        if outputs.quarantine is not None:
-            self._quarantine = QuarantineCheck(Cursor(outputs.quarantine), report, self._recent, source)
+        if pipeline.quarantine is not None:
+            self._quarantine = QuarantineCheck(outputs[pipeline.quarantine], report, self._recent, source)
             self._all.append(self._quarantine)
 
     def recall(self, columns: Columns) -> None:
         """Take records of the quarantine of before: what was too large then is no part of the state."""
-        if self._quarantine is not None:
-            self._too_large.update(self._quarantine.called_too_large(columns))
+        self._too_large.update(called(columns, Fault.TOO_LARGE, self._source))
 
     def learn(self, columns: Columns) -> None:
         """Judge source records that the state only remembers: those before a reset. Call `recall` before."""
@@ -132,7 +112,7 @@ class PartitionCheck:
         """Judge source records, the next ones in offset order, and look for each."""
         start = 0
         while start < len(columns):
-            stop = min(start + (MOST_ROWS if self._unproved is None else ROWS), len(columns))
+            stop = start + (MOST_ROWS if self._unproved is None else ROWS)
             await self._take(columns.rows(start, stop))
             start = stop
 
@@ -143,6 +123,7 @@ class PartitionCheck:
         evidence = self._judge.extract(columns)
         if self._quarantine is not None:
             evidence.fault[await self._quarantine.too_large(columns)] = Fault.TOO_LARGE
+        judged: ReceiptGrounds
         if self._unproved is not None:
             judged = await self._trusted(self._unproved, columns, evidence)
         else:
@@ -150,11 +131,11 @@ class PartitionCheck:
             self._judge.absorb(ABSORBED_RECORDS)
         self._recent.begin(columns, judged.verdict)
         await self._sink.expect(columns, np.flatnonzero(judged.verdict == Verdict.PASS))
-        await self._dropped(columns, judged, judged.grounds())
+        await self._dropped(columns, judged)
         await self._unjudged(columns, judged, evidence.fault)
         self._recent.end(even=all(check.even for check in self._all))
 
-    async def _trusted(self, receipts: TrustedReceipts, columns: Columns, evidence: IdEvidence) -> Judgement:
+    async def _trusted(self, receipts: TrustedReceipts, columns: Columns, evidence: IdEvidence) -> IdGrounds:
         assert self._receipts is not None  # noqa: S101 - see `known`
         before = receipts.trusted
         judged = receipts.judge(evidence, await self._receipts.claims(columns))
@@ -164,14 +145,14 @@ class PartitionCheck:
             self._unproved = None
         return judged
 
-    async def _dropped(self, columns: Columns, judged: Judgement, grounds: ReceiptGrounds) -> None:
+    async def _dropped(self, columns: Columns, judged: ReceiptGrounds) -> None:
         rows = np.flatnonzero((judged.verdict == Verdict.DUPLICATE) | (judged.verdict == Verdict.LATE))
         if self._receipts is None:
             self._report.duplicates += rows.size
         else:
-            await self._receipts.expect(columns, rows, grounds)
+            await self._receipts.expect(columns, rows, judged)
 
-    async def _unjudged(self, columns: Columns, judged: Judgement, fault: NDArray[np.uint8]) -> None:
+    async def _unjudged(self, columns: Columns, judged: ReceiptGrounds, fault: NDArray[np.uint8]) -> None:
         rows = np.flatnonzero(judged.verdict == Verdict.QUARANTINE)
         if self._quarantine is not None:
             await self._quarantine.expect(columns, rows, fault)

@@ -13,17 +13,17 @@ import numpy as np
 from typing_extensions import override
 
 from processor.engine.verdict import Fault
-from processor.verify.align import LOOK_AHEAD, Advance, AlignedRecord, Aligner
+from processor.verify.align import LOOK_AHEAD, AlignedRecord, Aligner
 from processor.verify.report import Rule
-from processor.wire.quarantine import OURS, called, read_record, source_offset
+from processor.wire.quarantine import OURS, read_record, source_offset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
-    from processor.verify.cursor import Cursor
+    from processor.verify.align import Stream
     from processor.verify.recent import RecentRecords
     from processor.verify.report import VerifyReport
     from processor.wire.quarantine import Header
@@ -32,13 +32,7 @@ _MOST_SHOWN = 60
 
 
 class _Held(NamedTuple):
-    """A record of the quarantine.
-
-    Attributes:
-        code: Why it is there.
-        parts: Digest by part.
-        problem: Why it is not a record of a quarantine.
-    """
+    """A record of the quarantine: its code, a digest of each part, or why it is no such record."""
 
     code: str
     parts: dict[str, bytes]
@@ -48,8 +42,8 @@ class _Held(NamedTuple):
 class QuarantineCheck(Aligner):
     """Compares what cannot be judged with the quarantine; ``source`` is ``topic:partition`` of the source."""
 
-    def __init__(self, cursor: Cursor, report: VerifyReport, recent: RecentRecords, source: str) -> None:
-        super().__init__(cursor, report, recent)
+    def __init__(self, stream: Stream, report: VerifyReport, recent: RecentRecords, source: str) -> None:
+        super().__init__(stream, report, recent)
         self._source = source
 
     async def too_large(self, columns: Columns) -> NDArray[np.int64]:
@@ -59,11 +53,9 @@ class QuarantineCheck(Aligner):
         that, for each still has to be in it as it came.
         """
         await self._fill_beyond(int(columns.offset[-1]), len(columns))
-        return np.flatnonzero(np.isin(columns.offset, np.array(_too_large(self.found), np.int64)))
-
-    def called_too_large(self, columns: Columns) -> list[tuple[int, int]]:
-        """Return source offset and timestamp of the records that these of the quarantine call too large."""
-        return called(columns, Fault.TOO_LARGE, self._source)
+        code = Fault.TOO_LARGE.code
+        named = [each.key for each in self.found if isinstance(each.key, int) and each.content.code == code]
+        return np.flatnonzero(np.isin(columns.offset, np.array(named, np.int64)))
 
     async def expect(self, columns: Columns, rows: NDArray[np.int64], fault: NDArray[np.uint8]) -> None:
         """Compare the ``rows`` that cannot be judged with what comes next; ``fault`` says why, of all rows."""
@@ -84,16 +76,14 @@ class QuarantineCheck(Aligner):
             offset = int(columns.offset[row])
             key, value, timestamp, headers = read_record(columns, row)
             ours = headers[-len(OURS) :]
-            if tuple(name for name, _ in ours) != OURS:
-                content = _Held(
-                    "", {}, "its last headers are not seqmark.error, seqmark.detail, seqmark.source"
-                )
-                yield AlignedRecord(offset, ("unreadable", offset), content)
-                continue
-            code, _, position = (content for _, content in ours)
-            where = source_offset(position, self._source)
-            problem = "" if where is not None else f"seqmark.source is {_text(position)}, not of {self._source}"
-            held = _held(_text(code), key, value, timestamp, headers[: -len(OURS)], problem)
+            if tuple(name for name, _ in ours) == OURS:
+                code, _, position = (content for _, content in ours)
+                where = source_offset(position, self._source)
+                problem = f"seqmark.source is {_text(position)}, not of {self._source}" if where is None else ""
+                held = _held(_text(code), key, value, timestamp, headers[: -len(OURS)], problem)
+            else:
+                where = None
+                held = _Held("", {}, "its last headers are not seqmark.error, seqmark.detail, seqmark.source")
             yield AlignedRecord(offset, ("unreadable", offset) if where is None else where, held)
 
     @override
@@ -124,36 +114,26 @@ class QuarantineCheck(Aligner):
         if not isinstance(found.key, int):
             self.report.add(Rule.QUARANTINE_FORGED, found.offset, f"{here}: {found.content.problem}")
             return
-        known, why = self._why_surplus(found.key, {"quarantine"}, "that record stands there already")
+        at, why = self._why_surplus(found, {"quarantine"}, "that record stands there already")
         detail = f"the record at {here} says it is source offset {found.key}: {why}"
-        self.report.add(Rule.QUARANTINE_FORGED, found.key if known else found.offset, detail)
+        self.report.add(Rule.QUARANTINE_FORGED, at, detail)
 
     @override
-    def neither(self, expected: AlignedRecord, found: AlignedRecord) -> Advance:
+    def neither(self, expected: AlignedRecord, found: AlignedRecord) -> None:
         """Report the same record under another name, or another one."""
-        if expected.content.parts == found.content.parts or not isinstance(found.key, int):
-            self.same(expected, found)
-            if not found.content.problem and expected.key != found.key:
-                here = f"the record at {self.cursor.name}:{found.offset}"
-                detail = f"{here} is wrong: its seqmark.source says offset {found.key}"
-                self.report.add(Rule.QUARANTINE_WRONG, expected.offset, detail)
-            return Advance.BOTH
-        self.surplus(found)
-        return Advance.FOUND
-
-
-def _too_large(records: Iterable[AlignedRecord]) -> list[int]:
-    code = Fault.TOO_LARGE.code
-    return [record.key for record in records if isinstance(record.key, int) and record.content.code == code]
+        if expected.content.parts != found.content.parts and isinstance(found.key, int):
+            self.surplus(self.drop_found())
+            return
+        self.same(expected, found)
+        if not found.content.problem and expected.key != found.key:
+            here = f"the record at {self.cursor.name}:{found.offset}"
+            detail = f"{here} is wrong: its seqmark.source says offset {found.key}"
+            self.report.add(Rule.QUARANTINE_WRONG, expected.offset, detail)
+        self.drop_both()
 
 
 def _held(
-    code: str,
-    key: bytes | None,
-    value: bytes | None,
-    timestamp: int,
-    headers: list[Header],
-    problem: str = "",
+    code: str, key: bytes | None, value: bytes | None, timestamp: int, headers: list[Header], problem: str = ""
 ) -> _Held:
     parts = {"key": _digest(key), "value": _digest(value), "timestamp": b"%d" % timestamp}
     digest = hashlib.blake2b(digest_size=16)

@@ -20,7 +20,7 @@ from typing_extensions import override
 from processor.engine.batch.fingerprints import PARTS
 from processor.engine.batch.scan import scan_run
 from processor.engine.receipts import says_left_out
-from processor.verify.align import LOOK_AHEAD, Advance, AlignedRecord, Aligner
+from processor.verify.align import LOOK_AHEAD, AlignedRecord, Aligner
 from processor.verify.report import Rule
 from processor.verify.unproved import ReceiptClaims
 from processor.wire.receipts import receipts_of
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from processor.engine.batch.columns import Columns
     from processor.engine.receipts import ReceiptGrounds, ReceiptText
-    from processor.verify.cursor import Cursor
+    from processor.verify.align import Stream
     from processor.verify.recent import RecentRecords
     from processor.verify.report import VerifyReport
 
@@ -44,14 +44,7 @@ _MOST_MS = 2**62
 
 
 class _Receipt(NamedTuple):
-    """What a receipt says.
-
-    Attributes:
-        mark: Its fingerprint.
-        fields: Of its value; None where that is not a receipt.
-        problem: Why not.
-        keyless: Whether it says that its record's key was left out.
-    """
+    """What a receipt says: the fields of its value, or why it is none; and whether it left its key out."""
 
     mark: bytes
     fields: dict[str, Any] | None
@@ -68,25 +61,22 @@ class ReceiptCheck(Aligner):
 
     def __init__(
         self,
-        cursor: Cursor,
+        stream: Stream,
         report: VerifyReport,
         recent: RecentRecords,
         text: ReceiptText,
         *,
         begins_late: bool = False,
     ) -> None:
-        super().__init__(cursor, report, recent)
+        super().__init__(stream, report, recent)
         self._text = text
         self._begins_late = begins_late
         self._out = np.empty(0, np.uint8)
 
     async def expect(self, columns: Columns, rows: NDArray[np.int64], grounds: ReceiptGrounds) -> None:
-        """Compare the receipts of the dropped ``rows`` with what comes next.
+        """Compare the receipts of the dropped ``rows`` (int64[k]) with what comes next.
 
-        Args:
-            columns: All of `RecentRecords`'s rows at hand.
-            rows: int64[k], dropped ones.
-            grounds: Of all rows of ``columns``.
+        ``columns`` has all of `RecentRecords`'s rows at hand, ``grounds`` what each was judged by.
         """
         for start in range(0, rows.size, LOOK_AHEAD):
             some = rows[start : start + LOOK_AHEAD]
@@ -102,10 +92,8 @@ class ReceiptCheck(Aligner):
         """Return what receipts say of the records of ``columns``, as far as they name the owner."""
         await self._fill_beyond(int(columns.offset[-1]), len(columns))
         claims = {each.key: _claim(each) for each in reversed(list(self.found)) if isinstance(each.key, int)}
-        offsets = columns.offset.tolist()
-        rows = [row for row, offset in enumerate(offsets) if offset in claims]
-        claimed = np.array([claims[offsets[row]] for row in rows], np.int64).reshape(-1, 2)
-        return ReceiptClaims(np.array(rows, np.int64), claimed[:, 0].copy(), claimed[:, 1].copy())
+        named = [(row, *claims[at]) for row, at in enumerate(columns.offset.tolist()) if at in claims]
+        return ReceiptClaims(*np.array(named, np.int64).reshape(-1, 3).T.copy())
 
     async def _leave_out(
         self, columns: Columns, rows: NDArray[np.int64], made: Columns
@@ -114,8 +102,7 @@ class ReceiptCheck(Aligner):
         if not self.found and not await self._fill(1, wait=False):
             first = np.iinfo(np.int64).max
         else:
-            key = self.found.head.key
-            first = key if isinstance(key, int) else -1
+            first = self.found[0].key if isinstance(self.found[0].key, int) else -1
         skipped = int(np.searchsorted(columns.offset[rows], first))
         self.report.unproved += skipped
         self._begins_late = skipped == rows.size
@@ -130,7 +117,7 @@ class ReceiptCheck(Aligner):
         used = receipts.encode(0, self._out)
         made, wrong = scan_run(self._out, used, rows.size)
         assert not wrong  # noqa: S101 - our own kernel wrote it
-        made.offset = columns.offset[rows]
+        made.offset[:] = columns.offset[rows]
         return made
 
     def _read(self, columns: Columns, start: int, stop: int, *, source: bool = True) -> Iterator[AlignedRecord]:
@@ -142,10 +129,8 @@ class ReceiptCheck(Aligner):
             content = _parsed(marks[row - start], columns.data, at, size, most)
             content = content._replace(keyless=not source and says_left_out(columns, row))
             offset = int(columns.offset[row])
-            key: object = offset
-            if not source:
-                said = None if content.fields is None else content.fields.get("offset")
-                key = said if type(said) is int else ("unreadable", offset)
+            said = offset if source else (content.fields or {}).get("offset")
+            key = said if type(said) is int else ("unreadable", offset)
             yield AlignedRecord(offset, key, content, max(size, 0))
 
     @override
@@ -158,8 +143,7 @@ class ReceiptCheck(Aligner):
 
     @override
     def same(self, expected: AlignedRecord, found: AlignedRecord) -> None:
-        wrong = _differences(expected.content, found.content)
-        if wrong:
+        if wrong := _differences(expected.content, found.content):
             detail = f"the receipt at {self.cursor.name}:{found.offset} is wrong: {'; '.join(wrong)}"
             self.report.add(Rule.RECEIPT_WRONG, expected.offset, detail)
 
@@ -177,23 +161,20 @@ class ReceiptCheck(Aligner):
             detail = f"{here} is no receipt: {found.content.problem or 'it names no offset'}"
             self.report.add(Rule.RECEIPT_FORGED, found.offset, detail)
             return
-        already = "that record has its receipt already"
-        known, why = self._why_surplus(found.key, {"duplicate", "late"}, already)
+        at, why = self._why_surplus(found, {"duplicate", "late"}, "that record has its receipt already")
         detail = f"the receipt at {here} is for source offset {found.key}: {why}"
-        self.report.add(Rule.RECEIPT_FORGED, found.key if known else found.offset, detail)
+        self.report.add(Rule.RECEIPT_FORGED, at, detail)
 
     @override
-    def neither(self, expected: AlignedRecord, found: AlignedRecord) -> Advance:
+    def neither(self, expected: AlignedRecord, found: AlignedRecord) -> None:
         """Report the receipt of this record with a wrong offset, or one for nothing."""
-        if not isinstance(found.key, int) or self.recent.at(found.key) is None:
-            self.same(expected, found)
-            return Advance.BOTH
+        named = isinstance(found.key, int) and self.recent.at(found.key) is not None
         wrong = _differences(expected.content, found.content)
-        if all(each.startswith("offset ") for each in wrong):
+        if named and not all(each.startswith("offset ") for each in wrong):
+            self.surplus(self.drop_found())
+        else:
             self.same(expected, found)
-            return Advance.BOTH
-        self.surplus(found)
-        return Advance.FOUND
+            self.drop_both()
 
 
 def _claim(receipt: AlignedRecord) -> tuple[int, int]:
@@ -215,9 +196,7 @@ def _parsed(mark: bytes, data: NDArray[np.uint8], at: int, size: int, most_bytes
         return _Receipt(mark, None, f"its value takes {size:,} bytes")
     try:
         fields = json.loads(
-            data[at : at + size].tobytes().decode(),
-            object_pairs_hook=_object,
-            parse_constant=_constant,
+            data[at : at + size].tobytes().decode(), object_pairs_hook=_object, parse_constant=_constant
         )
     except (ValueError, RecursionError) as error:
         return _Receipt(mark, None, f"its value is not valid JSON: {str(error)[:_MOST_SHOWN]}")

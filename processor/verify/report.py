@@ -51,8 +51,6 @@ class VerifyReport:
     """What was compared of one partition, and what was wrong.
 
     Attributes:
-        pipeline: Its name.
-        partition: Number.
         start: The first source offset compared.
         stop: The source offset after the last.
         source: Records in between.

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from processor.engine.batch.fingerprints import PARTS
 from processor.engine.verdict import Verdict
-from processor.verify.align import LOOK_AHEAD, Advance, AlignedRecord, Aligner
+from processor.verify.align import LOOK_AHEAD, AlignedRecord, Aligner
 from processor.verify.report import Rule
 
 if TYPE_CHECKING:
@@ -73,28 +73,27 @@ class SinkCheck(Aligner):
         here = f"{self.cursor.name}:{found.offset}"
         if known is None:
             self.report.add(Rule.EXTRA, found.offset, f"{here} is nothing that passes in the source here")
-        elif known.verdict is Verdict.QUARANTINE:
-            detail = f"cannot be judged, and stands in the sink at {here}"
-            self.report.add(Rule.NOT_QUARANTINED, known.offset, detail)
+            return
+        rule, detail = Rule.DUPLICATE_PASSED, f"is {known.verdict.label}, and stands in the sink at {here}"
+        if known.verdict is Verdict.QUARANTINE:
+            rule, detail = Rule.NOT_QUARANTINED, f"cannot be judged, and stands in the sink at {here}"
         elif known.verdict is Verdict.PASS:
-            self.report.add(Rule.DUPLICATE_PASSED, known.offset, f"stands in the sink once more, at {here}")
-        else:
-            detail = f"is {known.verdict.label}, and stands in the sink at {here}"
-            self.report.add(Rule.DUPLICATE_PASSED, known.offset, detail)
+            detail = f"stands in the sink once more, at {here}"
+        self.report.add(rule, known.offset, detail)
 
     @override
-    def neither(self, expected: AlignedRecord, found: AlignedRecord) -> Advance:
+    def neither(self, expected: AlignedRecord, found: AlignedRecord) -> None:
         """Report a known record, a changed one, or a loss further ahead than this looks."""
         if self._explained(found) is not None:
-            self.surplus(found)
-            return Advance.FOUND
-        parts = [name for name, part in PARTS.items() if _mark(expected)[part] != _mark(found)[part]]
+            self.surplus(self.drop_found())
+            return
+        parts = [name for name, part in PARTS.items() if expected.key[part] != found.key[part]]
         if "value" not in parts or self._aligned():
             detail = f"differs at {self.cursor.name}:{found.offset} in: {', '.join(parts)}"
             self.report.add(Rule.CHANGED, expected.offset, detail)
-            return Advance.BOTH
-        self.missing(expected)
-        return Advance.EXPECTED
+            self.drop_both()
+        else:
+            self.missing(self.expected.pop())
 
     def _aligned(self) -> bool:
         """Whether what follows the heads is the same at the same distance, or nothing follows."""
@@ -102,23 +101,14 @@ class SinkCheck(Aligner):
         if len(self.expected) == len(self.found) == 1:
             return True
         within = range(1, min(both, _ALIGNED_WITHIN))
-        return any(self.expected.at(i).key == self.found.at(i).key for i in within)
+        return any(self.expected[i].key == self.found[i].key for i in within)
 
     def _explained(self, found: AlignedRecord) -> SourceRecord | None:
         """Return the source record that this is: best one that must not pass, and of those the nearest."""
-        known = self.recent.same(_mark(found))
-        near = self.expected.head.offset if self.expected else self.report.stop
-        return min(
-            known,
-            key=lambda each: (
-                each.verdict is Verdict.PASS,
-                each.verdict is Verdict.QUARANTINE,
-                abs(near - each.offset),
-            ),
-            default=None,
-        )
+        near = self.expected[0].offset if self.expected else self.report.stop
 
+        def rank(known: SourceRecord) -> tuple[bool, bool, int]:
+            verdict = known.verdict
+            return verdict is Verdict.PASS, verdict is Verdict.QUARANTINE, abs(near - known.offset)
 
-def _mark(record: AlignedRecord) -> bytes:
-    assert isinstance(record.key, bytes)  # noqa: S101 - made here
-    return record.key
+        return min(self.recent.same(found.key), key=rank, default=None)

@@ -1,7 +1,7 @@
-"""Judges records by their receipts where what the partition's clock read is no longer known.
+"""Judges where what the partition's clock read is not known: by receipts, or by timestamps alone.
 
 The changelog says where a worker's clock mattered (`processor.state.clock_history`), and that is deleted with
-the ids that have expired. Then, from the beginning on::
+the ids that have expired. Then records are judged by their receipts, from the beginning on::
 
     before what is known     no verdict can be proved: receipts are trusted
     for a window after that  an id may have passed before what is known. One that has passed since is known: its
@@ -11,6 +11,11 @@ the ids that have expired. Then, from the beginning on::
     from then on             all that is remembered is known
 
 Trusted or not, each record has to be in its one place as it came, and a receipt to be that of its record.
+
+Where there is no changelog, timestamps have to say it. A record far ahead of those before it is one of the
+future, which a worker held back, or the first after a quiet spell. The records behind it decide: after a quiet
+spell none lies far behind it. Where some do, it is not known. A clock that creeps ahead, by less than
+`max_ahead` per record, is not noticed.
 """
 
 from __future__ import annotations
@@ -18,15 +23,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
+from processor.engine.ids.clock import NEVER, RecordedClock
+from processor.engine.receipts import IdGrounds
 from processor.engine.verdict import Verdict
-from processor.judges.evidence import InsertIdJudgement
+from processor.errors import StopError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from processor.judges.evidence import IdEvidence
+    from processor.engine.ids.clock import Readings
     from processor.judges.exact import ExactIds
+    from processor.judges.ids import IdEvidence
 
 ROWS = 1_024
 """Records that are judged at a time: their receipts have to be held."""
@@ -57,14 +66,12 @@ class TrustedReceipts:
         judge: Empty.
         known_from: From which source offset on the clock is known.
         before_ms: What it read there.
-        window_ms: How long an id is remembered.
     """
 
-    def __init__(self, judge: ExactIds, known_from: int, before_ms: int, window_ms: int) -> None:
+    def __init__(self, judge: ExactIds, known_from: int, before_ms: int) -> None:
         self._judge = judge
         self._known_from = known_from
-        self._window_ms = window_ms
-        self._certain_ms = before_ms + window_ms
+        self._certain_ms = before_ms + judge.window_ms
         self._unseen_before = known_from
         self.over = False
         self.trusted = 0
@@ -73,11 +80,11 @@ class TrustedReceipts:
     def pass_over(self, evidence: IdEvidence) -> None:
         """Take note of records that are not compared: what they have left behind is not known either."""
         known = self._known(evidence)
-        self._certain_ms = self._judge.pass_over(evidence.after(known)) + self._window_ms
+        self._certain_ms = self._judge.pass_over(evidence.part(slice(known, None))) + self._judge.window_ms
         if evidence.offset.size:
             self._unseen_before = max(self._unseen_before, int(evidence.offset[-1]) + 1)
 
-    def judge(self, evidence: IdEvidence, claims: ReceiptClaims) -> InsertIdJudgement:
+    def judge(self, evidence: IdEvidence, claims: ReceiptClaims) -> IdGrounds:
         """Judge the next records, of which receipts say ``claims``."""
         known = self._known(evidence)
         rows = evidence.fault.size
@@ -88,7 +95,7 @@ class TrustedReceipts:
         trusted = claimed.copy()
         possible = self._possible(claims, known)
         if known < rows:
-            judged, doubtful = self._judged(evidence.after(known), claimed[known:])
+            judged, doubtful = self._judged(evidence.part(slice(known, None)), claimed[known:])
             verdict[known:], owner[known:], expires_ms[known:] = judged.verdict, judged.owner, judged.expires_ms
             trusted[known:] = doubtful
         taken = trusted[claims.row]
@@ -97,7 +104,7 @@ class TrustedReceipts:
         expires_ms[claims.row[taken]] = possible.expires_ms[taken]
         self.trusted += int(np.count_nonzero(taken))
         self.over = self._judge.log.clock_ms >= self._certain_ms and known < rows
-        return InsertIdJudgement(verdict, evidence.ids, owner, expires_ms)
+        return IdGrounds(verdict, evidence.ids, owner, expires_ms)
 
     def _possible(self, claims: ReceiptClaims, known: int) -> ReceiptClaims:
         """Return what receipts say, without what cannot be of records whose clock is known.
@@ -114,9 +121,7 @@ class TrustedReceipts:
         """Return the first row at which the clock is known."""
         return int(np.searchsorted(evidence.offset, self._known_from))
 
-    def _judged(
-        self, evidence: IdEvidence, claimed: NDArray[np.bool_]
-    ) -> tuple[InsertIdJudgement, NDArray[np.bool_]]:
+    def _judged(self, evidence: IdEvidence, claimed: NDArray[np.bool_]) -> tuple[IdGrounds, NDArray[np.bool_]]:
         """Judge records of which some have receipts; those of ids that are not known are not remembered."""
         doubtful = np.zeros(claimed.size, np.bool_)
         before = evidence.ids.unjudged.copy()
@@ -138,3 +143,47 @@ class TrustedReceipts:
                 later = rows[(rows > first) & ~claimed[rows]]
                 stop = later[0] if later.size else claimed.size
                 doubtful[rows[(rows >= first) & (rows < stop)]] = True
+
+
+class InferredClock(RecordedClock):
+    """The partition's clock by its records' timestamps.
+
+    Args:
+        name: Of the source partition.
+        max_ahead_ms: How far ahead of the worker's clock a record may move the partition's.
+    """
+
+    def __init__(self, name: str, max_ahead_ms: int) -> None:
+        super().__init__(*np.zeros((2, 0), np.int64), arrival=False)
+        self._name = name
+        self._max_ahead_ms = max_ahead_ms
+        # The highest reading that one record has moved the clock far ahead to.
+        self._led_to_ms = NEVER
+
+    @override
+    def read(
+        self,
+        clock_ms: int,
+        offset: NDArray[np.int64],
+        timestamp_ms: NDArray[np.int64],
+        fault: NDArray[np.uint8],
+    ) -> Readings:
+        """Return what the clock reads at each record.
+
+        Raises:
+            StopError: A record lies far behind one that lay far ahead.
+        """
+        found = super().read(clock_ms, offset, timestamp_ms, fault)
+        before = np.append(np.int64(clock_ms), found.reading_ms[:-1])
+        far = (before == NEVER) | (found.reading_ms - np.maximum(before, 0) > self._max_ahead_ms)
+        leads = np.where(far, found.reading_ms, np.int64(NEVER))
+        led = np.maximum(np.maximum.accumulate(leads), self._led_to_ms)
+        behind = np.flatnonzero((fault == 0) & (timestamp_ms < np.maximum(led, 0) - self._max_ahead_ms))
+        if behind.size:
+            raise StopError(
+                f"{self._name}: the changelog says nothing of the partition's clock, and the record at offset "
+                f"{offset[behind[0]]} lies more than max_ahead behind one before it, which lay as far ahead: "
+                "whether the worker's clock followed that one is not known, so nothing can be proved from there"
+            )
+        self._led_to_ms = int(led[-1]) if led.size else self._led_to_ms
+        return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import google_crc32c
@@ -44,52 +43,43 @@ class LongBatchError(Exception):
     """A batch inflates to more than was allowed here, or is broken: it is opened apart, which tells."""
 
 
-@dataclass(frozen=True, slots=True)
 class BatchRun:
     """The batches of a chunk.
 
     Attributes:
         raw: uint8[n], the chunk's bytes.
         table: int64[b, BATCH_COLUMNS].
-        wanted: bool[b].
+        wanted: bool[b], what counts.
         intact: uint8[b], 1 where the CRC is known to be right.
         small: uint8[b], 1 where a kernel opens it: wanted, intact, and not compressed or by LZ4.
         most: Bytes that one batch may inflate to.
     """
 
-    raw: NDArray[np.uint8]
-    table: NDArray[np.int64]
-    wanted: NDArray[np.bool_]
-    intact: NDArray[np.uint8]
-    small: NDArray[np.uint8]
-    most: int
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         raw: NDArray[np.uint8],
         table: NDArray[np.int64],
         position: int,
         aborted: Sequence[tuple[int, int]],
         most: int,
-    ) -> BatchRun:
-        """Look at the batches of a chunk, which says its bytes, position and aborted transactions."""
-        wanted = _wanted(raw, table, position, aborted)
-        intact = np.empty(len(table), np.uint8)
-        check_small(raw, table, SMALL_BYTES, intact)
+    ) -> None:
+        self.raw, self.table, self.most = raw, table, most
+        self.wanted = _wanted(raw, table, position, aborted)
+        self.intact = np.empty(len(table), np.uint8)
+        check_small(raw, table, SMALL_BYTES, self.intact)
         codec = table[:, ATTRIBUTES] & CODEC_MASK
-        small = wanted & ((codec == Codec.NONE) | (codec == Codec.LZ4))
+        small = self.wanted & ((codec == Codec.NONE) | (codec == Codec.LZ4))
         small &= (table[:, COUNT] >= 0) & (table[:, COUNT] <= SMALL_COUNT)
-        return cls(raw, table, wanted, intact, small.astype(np.uint8) & intact, most)
+        self.small = small.astype(np.uint8) & self.intact
 
     def check_crc(self, at: int) -> None:
-        """Check a batch that is not known to be intact.
-
-        Raises:
-            CodecError: It is not.
-        """
-        if not self.intact[at]:
-            _check_crc(self.raw, self.table[at])
+        """Raise `CodecError` where a batch that is not known to be intact is not."""
+        if self.intact[at]:
+            return
+        batch = self.table[at]
+        start, stop = int(batch[START]), int(batch[START] + batch[SIZE])
+        if google_crc32c.value(self.raw[start + CRC_FROM : stop]) != int(batch[CRC]):
+            raise CodecError("its CRC-32C does not match its bytes")
 
     def inflate(self, batch: list[int], space: NDArray[np.uint8], most_bytes: int) -> int:
         """Inflate a batch into ``space``, which has a byte more than ``most_bytes``; return the bytes.
@@ -128,12 +118,6 @@ def forwardable(batches: NDArray[np.int64]) -> NDArray[np.bool_]:
     gapless: NDArray[np.bool_] = batches[:, COUNT] == batches[:, LAST_DELTA] + 1
     created: NDArray[np.bool_] = batches[:, ATTRIBUTES] & LOG_APPEND_TIME == 0
     return gapless & created
-
-
-def _check_crc(raw: NDArray[np.uint8], batch: NDArray[np.int64]) -> None:
-    start, stop = int(batch[START]), int(batch[START] + batch[SIZE])
-    if google_crc32c.value(raw[start + CRC_FROM : stop]) != int(batch[CRC]):
-        raise CodecError("its CRC-32C does not match its bytes")
 
 
 def _wanted(

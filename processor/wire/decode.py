@@ -83,7 +83,6 @@ class Chunk:
         data: The fetched bytes, whole batches first; a cut one may follow.
         aborted: (producer id, first offset) of the aborted transactions in it, as the broker said.
         last_stable_offset: As of the fetch.
-        log_start_offset: As of the fetch.
     """
 
     topic: str
@@ -92,7 +91,6 @@ class Chunk:
     data: bytes
     aborted: Sequence[tuple[int, int]] = ()
     last_stable_offset: int = -1
-    log_start_offset: int = -1
 
 
 @dataclass(slots=True)
@@ -176,7 +174,7 @@ class Decoder:
         self._table = _roomy(self._table, raw)
         count, stop, wrong = walk(raw, self._table)
         table = self._table[:count].copy()
-        run = BatchRun.of(
+        run = BatchRun(
             raw, table, chunk.position, chunk.aborted, MAX_INFLATED_BYTES + (ROUTED_BYTES if routed else 0)
         )
         at = 0

@@ -10,6 +10,7 @@ and ``last offset delta = count - 1``, or the broker refuses (trap 9).
 
 from __future__ import annotations
 
+import itertools
 import struct
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +23,7 @@ from processor.engine.batch.columns import (
     ATTRIBUTES,
     BASE_TIMESTAMP,
     CODEC_MASK,
+    CRC_FROM,
     HEADER_BYTES,
     LOG_OVERHEAD,
     MAX_OVERHEAD_BYTES,
@@ -32,10 +34,9 @@ from processor.engine.batch.columns import (
 from processor.engine.batch.encode import encode, summarise
 from processor.engine.bytes.varints import as_varint, sized
 from processor.wire.codec import Codec, deflate
-from processor.wire.fit import RUN_BYTES, RunBuffer, fit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -43,8 +44,9 @@ if TYPE_CHECKING:
     from processor.wire.decode import Piece
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_CRC_FROM = 21
 
+RUN_BYTES = 256 * 1024
+"""Inflated bytes that are written into one batch at most: what a well-set producer makes."""
 FORWARD_BYTES = 16 * 1024
 """Whole batches from this size on are forwarded even between re-encoded ones. A batch costs about 100 µs
 on its way (requests, acknowledgement, the broker's work), re-encoding about 0.4 µs per record: at 150 B per
@@ -103,10 +105,32 @@ class EncodedBatch:
                 self.count,
             )
         )
-        crc = google_crc32c.value(bytes(header[_CRC_FROM:]))
+        crc = google_crc32c.value(bytes(header[CRC_FROM:]))
         crc = google_crc32c.extend(crc, np.frombuffer(self.payload, np.uint8))
         struct.pack_into(">I", header, 17, crc)
         return bytes(header), self.payload
+
+
+class TooLargeError(Exception):
+    """One record alone exceeds the topic's limit; ``row`` is its index in the columns."""
+
+    def __init__(self, row: int, size_bytes: int) -> None:
+        self.row = row
+        self.size_bytes = size_bytes
+        super().__init__(f"record {row} makes a batch of {size_bytes:,} bytes")
+
+
+class RunBuffer:
+    """The bytes that the records of one batch are written into; grows with the largest batch."""
+
+    def __init__(self) -> None:
+        self._bytes = np.empty(RUN_BYTES, np.uint8)
+
+    def of(self, most_bytes: int) -> NDArray[np.uint8]:
+        """Return at least so many bytes; what the last call returned is overwritten."""
+        if self._bytes.size < most_bytes:
+            self._bytes = np.empty(most_bytes, np.uint8)
+        return self._bytes
 
 
 class Encoder:
@@ -150,9 +174,8 @@ class Encoder:
         first, last = int(some[0]), int(some[-1])
         # What lies between the first and the last of them holds all of them: rows and records rise together.
         out = self._out.of(int(columns.end[last] - columns.body[first]) + some.size * MAX_OVERHEAD_BYTES)
-        base = int(columns.timestamp[first])
-        used, newest = encode(columns.data, columns.table, some, base, out)
-        return packed(columns, some, codec, out[: int(used)], int(newest))
+        used = encode(columns.data, columns.table, some, int(columns.timestamp[first]), out)
+        return packed(columns, some, codec, out[: int(used)])
 
     def alone_bytes(self, columns: Columns, row: int, codec: int) -> int:
         """Return the size of a batch of this record alone, by its source's codec."""
@@ -164,7 +187,6 @@ def packed(
     rows: NDArray[np.int64],
     codec: int,
     written: NDArray[np.uint8],
-    max_timestamp: int,
     *,
     offset_bits: int = 0,
 ) -> EncodedBatch:
@@ -175,18 +197,67 @@ def packed(
         rows: int64[k], at least one.
         codec: What they are compressed with.
         written: uint8[m], the records as the batch holds them.
-        max_timestamp: ms.
         offset_bits: How many low bits of an offset are not one's own, as in a place.
     """
     return EncodedBatch(
         codec,
         int(columns.timestamp[rows[0]]),
-        max_timestamp,
+        int(columns.timestamp[rows].max()),
         int(rows.size),
         deflate(codec, written),
         int(columns.offset[rows[0]]) >> offset_bits,
         int(columns.offset[rows[-1]]) >> offset_bits,
     )
+
+
+def equal_runs(values: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Yield start and stop of consecutive equal values."""
+    if values.size:
+        yield from itertools.pairwise([0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), values.size])
+
+
+def cut(size_bytes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Yield start and stop of consecutive records that take at most `RUN_BYTES`, or are one record."""
+    after = np.cumsum(size_bytes)
+    start = 0
+    while start < size_bytes.size:
+        before = int(after[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(after, before + RUN_BYTES, side="right")))
+        yield start, stop
+        start = stop
+
+
+def fit(
+    rows: NDArray[np.int64],
+    limit_bytes: int,
+    write: Callable[[int, int], EncodedBatch],
+    smaller: Callable[[int], Iterable[EncodedBatch]] = lambda _: (),
+) -> Iterator[EncodedBatch]:
+    """Yield batches with ``rows``, in order, each within the limit.
+
+    Args:
+        rows: int64[k], at least one.
+        limit_bytes: The topic's ``max.message.bytes``.
+        write: Returns a batch with the rows from one index to another.
+        smaller: Yields ever smaller batches with the row at an index, for one that is too large alone.
+
+    Raises:
+        TooLargeError: One record alone exceeds the limit, made as small as it can be.
+    """
+    pending = [(0, int(rows.size))]
+    while pending:
+        start, stop = pending.pop()
+        whole = write(start, stop)
+        if whole.size > limit_bytes and stop - start > 1:
+            half = start + (stop - start) // 2
+            pending += [(half, stop), (start, half)]
+            continue
+        for batch in itertools.chain([whole], smaller(start) if whole.size > limit_bytes else ()):
+            if batch.size <= limit_bytes:
+                yield batch
+                break
+        else:
+            raise TooLargeError(int(rows[start]), batch.size)
 
 
 def _runs(piece: Piece, kept: NDArray[np.int64], clean: NDArray[np.bool_]) -> Iterator[list[int]]:

@@ -10,29 +10,27 @@ the decoder counts its pieces, once per piece.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
 from processor.engine.batch.columns import Columns
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from processor.engine.batch.columns import RecordTable
+
 CHECKED = os.environ.get("SEQMARK_TEST_BUFFERS") == "1"
 """Whether it is looked at. Each read of a column costs a call then."""
 POISON = 0xAA
 """What bytes are overwritten with; in a column -0xAA, which is no offset, position or length either."""
-_COLUMNS = frozenset(each.name for each in fields(Columns))
+_COLUMNS = frozenset(Columns.__slots__)
 
 
 class Generations:
-    """The pieces of one decoder, counted.
-
-    Args:
-        checked: Whether a piece that has passed cannot be read.
-
-    Attributes:
-        newest: Number of the newest piece; those before it have passed.
-    """
+    """The pieces of one decoder, counted: those before ``newest`` have passed."""
 
     def __init__(self, *, checked: bool) -> None:
         self._checked = checked
@@ -42,31 +40,27 @@ class Generations:
         """Let the newest piece pass, of so many rows and bytes: its columns are about to be written into."""
         self.newest += 1
         if self._checked:
-            for name in _COLUMNS - {"data"}:
-                getattr(columns, name)[:rows] = -POISON
+            for column in columns.table:
+                column[:rows] = -POISON
             columns.data[:used] = POISON
 
     def current(self, columns: Columns) -> Columns:
         """Return the columns of the newest piece."""
-        return CheckedColumns.of(columns, self, self.newest) if self._checked else columns
+        if not self._checked:
+            return columns
+        return CheckedColumns(columns.data, columns.table, self, self.newest)
 
 
-@dataclass(slots=True)
 class CheckedColumns(Columns):
-    """Columns that cannot be read once their piece has passed; what is made of them cannot either.
+    """Columns that cannot be read once their piece has passed; what is made of them cannot either."""
 
-    Attributes:
-        generation: The number of their piece.
-    """
+    __slots__ = ("generation", "generations")
 
-    generations: Generations
-    generation: int
-
-    @classmethod
-    def of(cls, columns: Columns, generations: Generations, generation: int) -> CheckedColumns:
-        """Return the same columns, checked."""
-        values = {name: getattr(columns, name) for name in _COLUMNS}
-        return cls(**values, generations=generations, generation=generation)
+    def __init__(
+        self, data: NDArray[np.uint8], table: RecordTable, generations: Generations, generation: int
+    ) -> None:
+        super().__init__(data, table)
+        self.generations, self.generation = generations, generation
 
     def __getattribute__(self, name: str) -> Any:
         read = object.__getattribute__
@@ -76,5 +70,5 @@ class CheckedColumns(Columns):
         return read(self, name)
 
     @override
-    def rows(self, start: int, stop: int) -> CheckedColumns:
-        return CheckedColumns.of(Columns.rows(self, start, stop), self.generations, self.generation)
+    def over(self, table: RecordTable) -> CheckedColumns:
+        return CheckedColumns(self.data, table, self.generations, self.generation)

@@ -19,8 +19,7 @@ from processor.engine.batch.columns import ATTRIBUTES, CODEC_MASK, HEADER_BYTES,
 from processor.engine.bytes.varints import read_varint
 from processor.engine.verdict import Fault
 from processor.wire.codec import Codec, squeeze
-from processor.wire.encode import packed
-from processor.wire.fit import cut, equal_runs, fit
+from processor.wire.encode import cut, equal_runs, fit, packed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -150,26 +149,18 @@ def _batch(
     stop: int,
 ) -> EncodedBatch:
     some = rows[start:stop]
-    newest = int(columns.timestamp[some].max())
-    return packed(columns, some, codec, _written(columns, some, fault, text), newest)
+    out = np.empty(int((columns.end[some] - columns.body[some]).sum()) + some.size * text.most_bytes, np.uint8)
+    base = int(columns.timestamp[some[0]])
+    used = quarantine.encode(text, columns.data, columns.table, some, fault, base, out)
+    return packed(columns, some, codec, out[: int(used)])
 
 
 def _squeezed(
     columns: Columns, rows: NDArray[np.int64], fault: NDArray[np.uint8], text: QuarantineText, index: int
 ) -> Iterator[EncodedBatch]:
     """Yield the batch of one record made as small as it can be: its producer may compress harder than we do."""
-    some = rows[index : index + 1]
-    plain = packed(
-        columns, some, Codec.NONE, _written(columns, some, fault, text), int(columns.timestamp[some[0]])
-    )
+    plain = _batch(columns, rows, fault, text, Codec.NONE, index, index + 1)
     yield replace(plain, codec=Codec.ZSTD, payload=squeeze(np.frombuffer(plain.payload, np.uint8)))
-
-
-def _written(
-    columns: Columns, rows: NDArray[np.int64], fault: NDArray[np.uint8], text: QuarantineText
-) -> NDArray[np.uint8]:
-    out = np.empty(int((columns.end[rows] - columns.body[rows]).sum()) + rows.size * text.most_bytes, np.uint8)
-    return out[: quarantine.encode(text, columns, rows, fault, int(columns.timestamp[rows[0]]), out)]
 
 
 def mark_too_large(encoder: Encoder, piece: Piece, fault: NDArray[np.uint8], limit_bytes: int) -> None:

@@ -19,8 +19,7 @@ from processor.engine.extract.ids import MOST_PART_BYTES
 from processor.engine.receipts import Receipts
 from processor.engine.repartition import PARTITION_BITS
 from processor.wire.codec import Codec
-from processor.wire.encode import packed
-from processor.wire.fit import RunBuffer, cut, fit
+from processor.wire.encode import RunBuffer, cut, fit, packed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,22 +61,8 @@ def receipts_of(
     return Receipts(text, columns, rows, grounds.kinds(rows), numbers, lists)
 
 
-def _smaller(receipt: Receipts, grounds: ReceiptGrounds) -> Iterator[Receipts]:
-    """Yield what takes less room than one receipt: without its key, then with a shorter id."""
-    columns, rows = receipt.columns, receipt.rows
-    if columns.key_length[rows[0]] >= 0:
-        receipt = receipt._replace(keyed=False)
-        yield receipt
-    yield receipt._replace(lists=grounds.lists(columns.data, rows, LEAST_CUT_BYTES))
-
-
 class ReceiptEncoder:
-    """Writes the receipts of one pipeline; owns the buffer that they are written into.
-
-    Args:
-        pipeline: Its name.
-        topic: The source.
-    """
+    """Writes the receipts of one pipeline, from its source ``topic``; owns the buffer that they go into."""
 
     def __init__(self, pipeline: str, topic: str) -> None:
         self._pipeline = pipeline
@@ -114,20 +99,22 @@ class ReceiptEncoder:
         return out
 
     def _text(self, mode: type[ReceiptGrounds], partition: int) -> ReceiptText:
-        name = mode, partition
-        if name not in self._texts:
-            self._texts[name] = receipt_text(mode, self._pipeline, self._topic, partition)
-        return self._texts[name]
+        if (mode, partition) not in self._texts:
+            self._texts[mode, partition] = receipt_text(mode, self._pipeline, self._topic, partition)
+        return self._texts[mode, partition]
 
     def _smaller(self, receipts: Receipts, grounds: ReceiptGrounds, index: int) -> Iterator[EncodedBatch]:
-        """Yield ever smaller batches of one receipt."""
-        for receipt in _smaller(receipts.part(index, index + 1), grounds):
+        """Yield ever smaller batches of one receipt: without its key, then with a shorter id."""
+        receipt = receipts.part(index, index + 1)
+        columns, rows = receipt.columns, receipt.rows
+        if columns.key_length[rows[0]] >= 0:
+            receipt = receipt._replace(keyed=False)
             yield self._batch(receipt, 0, 1)
+        yield self._batch(receipt._replace(lists=grounds.lists(columns.data, rows, LEAST_CUT_BYTES)), 0, 1)
 
     def _batch(self, receipts: Receipts, start: int, stop: int) -> EncodedBatch:
         some = receipts.part(start, stop)
         columns, rows = some.columns, some.rows
         out = self._out.of(int(some.most_bytes().sum()))
         used = some.encode(int(columns.timestamp[rows[0]]), out)
-        newest = int(columns.timestamp[rows].max())
-        return packed(columns, rows, Codec.LZ4, out[:used], newest, offset_bits=some.text.partition_bits)
+        return packed(columns, rows, Codec.LZ4, out[:used], offset_bits=some.text.partition_bits)

@@ -15,8 +15,7 @@ import numpy as np
 
 from processor.engine import repartition
 from processor.engine.batch.columns import ATTRIBUTES, CODEC_MASK
-from processor.wire.encode import packed
-from processor.wire.fit import RunBuffer, cut, equal_runs, fit
+from processor.wire.encode import RunBuffer, cut, equal_runs, fit, packed
 from processor.wire.quarantine import codec_of
 
 if TYPE_CHECKING:
@@ -85,8 +84,9 @@ class RouteEncoder:
         out = self._out.of(
             int((columns.end[some] - columns.body[some]).sum()) + some.size * repartition.MORE_BYTES
         )
-        used, newest = repartition.encode(columns, some, source_ref, int(columns.timestamp[some[0]]), out)
-        return packed(columns, some, codec, out[:used], newest)
+        base = int(columns.timestamp[some[0]])
+        used = repartition.encode(columns.data, columns.table, some, source_ref, base, out)
+        return packed(columns, some, codec, out[: int(used)])
 
 
 def take_off(piece: Piece) -> NDArray[np.int64]:
@@ -95,9 +95,7 @@ def take_off(piece: Piece) -> NDArray[np.int64]:
     None of its batches can go on as it is: the bytes that were fetched hold the header still.
 
     Returns:
-        int64[k], their source refs, up to the first record that was not routed: of all where k is the piece's
-            length.
+        int64[k], their source refs, up to the first record that was not routed.
     """
-    source_ref, good = repartition.take_off(piece.columns)
     piece.whole[:] = False
-    return source_ref[:good]
+    return repartition.take_off(piece.columns.data, piece.columns.table)

@@ -1,8 +1,8 @@
 """The Faust application that holds a worker together. The only importer of faust.
 
-Faust supervises: the agents (one per hop and slot, each on a channel of its own, so that a slot that waits
-for its commit does not hold up another), the worker's service, the web server. Its own Kafka path is switched
-off (docs/decisions/0006): per record, it is a hundred times slower, and its tables lead what Kafka committed.
+Faust supervises: the agents (one per hop and slot, each on a channel of its own, so that a slot that waits for
+its commit does not hold up another), the web server. Its own Kafka path is switched off (docs/decisions/0006):
+per record, it is a hundred times slower, and its tables lead what Kafka committed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ with contextlib.ExitStack() as _restored:
     import faust
     from faust.app import BootStrategy
     from faust.web.base import BlueprintManager
-    from mode import Service
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable
@@ -50,30 +49,8 @@ class _NoKafka(BootStrategy):  # type: ignore[misc]  # faust is untyped
     enable_kafka = False
 
 
-class _WorkerService(Service):  # type: ignore[misc]  # mode is untyped
-    """The worker as a service that Faust starts and stops with the rest."""
-
-    logger = logging.getLogger("mode.worker")
-
-    def __init__(self, worker: Worker, **kwargs: Any) -> None:
-        self._worker = worker
-        super().__init__(**kwargs)
-
-    async def on_start(self) -> None:
-        await self._worker.start()
-
-    async def on_stop(self) -> None:
-        await self._worker.stop()
-
-
 class Application:
-    """The Faust app around one worker.
-
-    Args:
-        settings: Checked already; topics exist.
-        metrics: The worker counts in them.
-        drain: Whether it ends once everything assigned is committed up to where it ended when assigned.
-    """
+    """The Faust app around one `Worker`, whose arguments it takes."""
 
     def __init__(self, settings: Settings, metrics: Metrics, *, drain: bool = False) -> None:
         self._settings = settings
@@ -101,7 +78,6 @@ class Application:
                 self._add_agent(hop.name, slot)
         self._add_pages()
         self.worker = Worker(settings, self.metrics, self._put, drain=drain)
-        self._service = _WorkerService(self.worker)
 
     def _add_agent(self, pipeline: str, slot: int) -> None:
         channel = self._faust.channel()
@@ -128,9 +104,8 @@ class Application:
             """200 while everything assigned is restored and works; 503 while it is not."""
             del request
             status, why = self.worker.ready, self.worker.reason
-            return web.json(
-                {"ready": status, **({"reason": why} if why else {})}, status=200 if status else 503
-            )
+            said = {"ready": status, **({"reason": why} if why else {})}
+            return web.json(said, status=200 if status else 503)
 
         async def metrics(web: Any, request: Any) -> Any:
             del request
@@ -155,7 +130,7 @@ class Application:
             log.info("stopping")
             try:
                 async with asyncio.timeout(STOP_S):
-                    await self._service.stop()
+                    await self.worker.stop()
                     await self._faust.stop()
             except TimeoutError:
                 log.warning("not everything could be given up in %s s", STOP_S)
@@ -171,7 +146,7 @@ class Application:
             ) from error
         self._faust.flow_control.resume()
         try:
-            await self._service.start()
+            await self.worker.start()
         except KafkaError as error:
             raise StopError(f"the consumer group cannot be joined: {error!r}") from error
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from processor.kafka.topics.ensure import is_compacted, look
 from processor.pipeline.hop_kinds import kind_of
 from processor.pipeline.turns import Turns
+from processor.wire.decode import Decoder
+from processor.wire.encode import Encoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -20,61 +23,44 @@ if TYPE_CHECKING:
     from processor.pipeline.hops import Hop
     from processor.state.home import Home
     from processor.state.state_log import StateLog
-    from processor.wire.decode import Decoder
-    from processor.wire.encode import Encoder
     from schemas.config import Settings
 
 
+@dataclass(eq=False)
 class Context:
     """Shared by the slots of one worker; made by `processor.worker.worker.Worker`.
 
-    Args:
+    Attributes:
         settings: Checked already.
         options: Keyword arguments of an aiokafka client.
-        membership: The worker's place in the group.
-        home: The worker's state folder.
-        metrics: All slots count in them.
-        decoder: One buffer for all slots.
-        encoder: One buffer for all slots.
         fail: Called with what ends the worker.
         progressed: Called when a slot got further: a commit, an empty fetch, ready.
         drain: Whether the worker ends once it is drained.
+        decoder: One buffer for all slots, and so is the encoder's.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what a worker has, gathered once
-        self,
-        settings: Settings,
-        options: Mapping[str, Any],
-        membership: Membership,
-        home: Home,
-        metrics: Metrics,
-        decoder: Decoder,
-        encoder: Encoder,
-        fail: Callable[[Exception], None],
-        progressed: Callable[[], None],
-        *,
-        drain: bool = False,
-    ) -> None:
-        worker = settings.worker
-        self.settings = settings
-        self.options = options
-        self.membership = membership
-        self.home = home
-        self.metrics = metrics
-        self.decoder = decoder
-        self.encoder = encoder
-        self.turns = Turns()
-        self.fail = fail
-        self.progressed = progressed
-        self.drain = drain
+    settings: Settings
+    options: Mapping[str, Any]
+    membership: Membership
+    home: Home
+    metrics: Metrics
+    fail: Callable[[Exception], None]
+    progressed: Callable[[], None]
+    drain: bool
+    decoder: Decoder = field(default_factory=Decoder)
+    encoder: Encoder = field(default_factory=Encoder)
+    turns: Turns = field(default_factory=Turns)
+    _restoring: set[StateLog] = field(default_factory=set)
+    _looked: asyncio.Task[ClusterView] | None = None
+
+    def __post_init__(self) -> None:
+        worker = self.settings.worker
         self.application_id: str = worker.application_id
         self.exactly_once: bool = worker.guarantee == "exactly_once"
         self.start: str = worker.start
         self.slots: int = worker.slots
         self.transaction_timeout_ms: int = worker.transaction_timeout_ms
         self.commit_interval_s: float = worker.commit_interval_ms / 1000
-        self._restoring: set[StateLog] = set()
-        self._looked: asyncio.Task[ClusterView] | None = None
 
     def waiting_bytes(self) -> int:
         """Return what all restores together hold only until they are done."""
@@ -88,10 +74,6 @@ class Context:
             yield
         finally:
             self._restoring.discard(state)
-
-    def rejoin(self) -> None:
-        """Ask the group again who owns what."""
-        self.membership.rejoin()
 
     def look_again(self) -> None:
         """Ask the broker at the next `work`: at an assignment, and when a slot is rebuilt."""

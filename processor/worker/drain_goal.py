@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 
 class DrainGoal:
-    """Where each partition of a slot ended when it was assigned; a rebuild does not move it.
-
-    Args:
-        context: The worker's.
-        numbers: All source partitions of the slot.
-    """
+    """Where each partition of a slot ended when it was assigned; a rebuild does not move it."""
 
     def __init__(self, context: Context, numbers: list[int]) -> None:
         self._context = context

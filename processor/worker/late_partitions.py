@@ -29,14 +29,7 @@ SAY_S = 60.0
 
 
 class LatePartitions:
-    """Tells the partitions of a slot that wait from those that can be worked on.
-
-    Args:
-        context: The worker's.
-        hop: The hop that the slot works on.
-        name: The slot's, as the log has it.
-        numbers: All source partitions of the slot.
-    """
+    """Tells the partitions of a slot that wait from those that can be worked on; ``numbers`` are both."""
 
     def __init__(self, context: Context, hop: Hop, name: str, numbers: list[int]) -> None:
         self._context = context

@@ -15,15 +15,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from processor.errors import RebuildError, StopError
-from processor.kafka.changelog import ChangelogPartition
 from processor.kafka.client import TopicPartition
-from processor.kafka.offsets import bounds, committed
-from processor.kafka.origin import origin_at
+from processor.kafka.offsets import bounds, committed, origin_at
+from processor.kafka.reader import ChangelogPartition
 from processor.kafka.source_identity import check_same_source
-from processor.kafka.transactions.fencing import transactional_id
 from processor.pipeline.ports import OpenPartition, new_position
 from processor.state.belonging import named, refusal, require_own
-from processor.state.changelog_head import last_position, read_head
+from processor.state.changelog import last_position, read_head
 from processor.state.kv.rocks import open_store
 from processor.state.kv.store import CorruptStoreError
 from processor.state.restore import restore
@@ -33,10 +31,11 @@ from schemas.changelog.position import NO_TOPIC, Origin
 from schemas.changelog.values import CorruptStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from processor.kafka.client import Client
     from processor.kafka.offsets import Bounds
+    from processor.kafka.transactions.fencing import SlotId
     from processor.kafka.transactions.producer import Producer
     from processor.pipeline.hop_kinds import HopKind
     from processor.pipeline.slot_pipeline import SlotPipeline
@@ -56,23 +55,22 @@ class PartitionOpener:
     """Opens the partitions of one slot, one after the other, into its pipeline.
 
     Args:
-        context: The worker's.
-        name: The hop's.
         work: What differs from hop to hop.
         client: Knows the topics of the hop.
-        fence: Fences the owners of a transactional id, which wrote to the outputs of these source partitions.
+        fence: Fences the owners of a slot, who wrote to the outputs of these source partitions.
     """
 
     def __init__(
         self,
         context: Context,
-        name: str,
+        slot: SlotId,
         work: HopKind,
         client: Client,
-        fence: Callable[[str, list[int]], Awaitable[Producer]],
+        fence: Callable[[SlotId, Sequence[int]], Awaitable[Producer]],
     ) -> None:
         self._context = context
-        self._name = name
+        self._slot = slot
+        self._name = slot.pipeline
         self._work = work
         self._topics = work.topics
         self._client = client
@@ -84,10 +82,7 @@ class PartitionOpener:
     async def partition(self, pipeline: SlotPipeline, tp: TopicPartition, limits: Bounds) -> None:
         """Open a partition and put it into the pipeline, which has to commit where it begins.
 
-        Args:
-            pipeline: The slot's.
-            tp: Source partition.
-            limits: Where the source partition begins and ends now.
+        ``limits`` say where the source partition begins and ends now.
 
         Raises:
             RebuildError: The local state is corrupt; it is thrown away.
@@ -105,7 +100,7 @@ class PartitionOpener:
                 log.error("local state of %s:%s is damaged, reading it again: %s", name, tp.partition, damage)
             self._forget_foreign(table, tp)
             with context.restoring(judge.log):
-                position = await self._restored(table, changelog, gauge.set)
+                position = await self._restored(tp.partition, table, changelog, gauge.set)
             started, beginning = (position, ()) if position else await self._first_position(tp, limits)
             started = self._of_now(started)
             self._check_definition(tp, started)
@@ -150,7 +145,7 @@ class PartitionOpener:
         return replace(position, slots=context.slots) if context.exactly_once else position
 
     async def _restored(
-        self, table: Table, changelog: ChangelogPartition, show: Callable[[float], None]
+        self, number: int, table: Table, changelog: ChangelogPartition, show: Callable[[float], None]
     ) -> Position | None:
         def progress(done: int, total: int) -> None:
             show(done / total if total else 1.0)
@@ -164,17 +159,16 @@ class PartitionOpener:
             self._require_own(await last_position(changelog), changelog)
             raise
         self._require_own(position, changelog)
-        if position is None or position.slots in (0, context.slots) or not context.exactly_once:
+        if position is None or not context.exactly_once:
             return position
-        # The state was written by workers with another number of slots: their id for this partition is
-        # another, so ours has not fenced them.
-        number = int(changelog.name.rpartition(":")[2])
-        slot = number % position.slots
-        other = transactional_id(context.application_id, self._name, slot, position.slots)
-        log.warning("%s was written with slots = %s: fencing %s", changelog.name, position.slots, other)
+        former = self._slot.former(number, position.slots)
+        if former is None:
+            return position
+        identity = former.transactional_id
+        log.warning("%s was written with slots = %s: fencing %s", changelog.name, position.slots, identity)
         # What waits for a place has nothing there, and was written to by nobody.
-        placed = range(min(len(self._client.partitions(self._topics.source)), self._topics.width))
-        await (await self._fence(other, list(placed[slot :: position.slots]))).close()
+        placed = min(len(self._client.partitions(self._topics.source)), self._topics.width)
+        await (await self._fence(former, former.numbers(placed))).close()
         return await restore(table, changelog, timeout_s, progress)
 
     def _require_own(self, position: Position | None, changelog: ChangelogPartition) -> None:

@@ -1,11 +1,6 @@
 """Opens a slot for one try, and gives up what the try holds.
 
-In the order of docs/architecture.md:
-
-    fence     take the transactional id: the previous owner's open transaction ends, it can write no more
-    restore   each partition's table, to the last stable offset of its changelog
-    position  the state says where the source goes on; the source is checked against it
-    (`processor.worker.open_partition`)
+In the order of docs/architecture.md ("Slots"): fence, restore, position (`processor.worker.open_partition`).
 """
 
 from __future__ import annotations
@@ -24,33 +19,28 @@ from processor.pipeline.slot_pipeline import SlotPipeline
 from processor.worker.open_partition import PartitionOpener
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from processor.kafka.offsets import Bounds
+    from processor.kafka.transactions.fencing import SlotId
     from processor.kafka.transactions.producer import Producer
     from processor.pipeline.hop_kinds import HopKind
     from processor.worker.context import Context
 
 
 class OpenSlot:
-    """What a slot holds during one try.
+    """What a slot holds during one try, which works on the source partitions ``numbers``.
 
     Attributes:
         kind: Of its hop.
         pipeline: From `restore` to `drop`.
         failed: Raises what the try has failed for, from wherever that was noticed.
         busy: Held by whoever uses the pipeline.
-
-    Args:
-        context: The worker's.
-        identity: The slot's transactional id.
-        kind: See the attribute.
-        numbers: The source partitions that are worked on.
     """
 
-    def __init__(self, context: Context, identity: str, kind: HopKind, numbers: list[int]) -> None:
+    def __init__(self, context: Context, slot: SlotId, kind: HopKind, numbers: list[int]) -> None:
         self._context = context
-        self._id = identity
+        self._id = slot
         self._numbers = numbers
         self._clients: list[Client] = []
         self._ids: dict[str, bytes] = {}
@@ -81,7 +71,7 @@ class OpenSlot:
 
     async def connect(self, what: str, *topics: str) -> Client:
         """Open connections that know ``topics``, until `drop`."""
-        client_id = f"{self._id}-{what}"
+        client_id = f"{self._id.transactional_id}-{what}"
         # All connections of a slot speak of the same topics, from when it was opened.
         client = await Client.open(self._context.options, client_id, topics, self._ids, self._topic_changed)
         self._clients.append(client)
@@ -101,11 +91,11 @@ class OpenSlot:
             self._trim_client = await self.connect("trim", topics.changelog, topics.source)
         self._producer = await self._fenced(self._id, self._numbers)
 
-    async def _fenced(self, identity: str, numbers: list[int]) -> Producer:
+    async def _fenced(self, slot: SlotId, numbers: Sequence[int]) -> Producer:
         context, topics = self._context, self.kind.topics
         return await fenced(
             await self.connect("produce", *topics.written),
-            identity if context.exactly_once else None,
+            slot.transactional_id if context.exactly_once else None,
             context.transaction_timeout_ms,
             [TopicPartition(*each) for each in topics.written_from(numbers)],
             failed=self.fail,
@@ -114,8 +104,7 @@ class OpenSlot:
     async def restore(self, ends_at: Callable[[Mapping[TopicPartition, Bounds]], None]) -> SlotPipeline:
         """Open all partitions, commit where they begin, and return what their chunks go through.
 
-        Args:
-            ends_at: Called first, with where a source ends; an internal topic is filled on.
+        First ``ends_at`` is told where a source ends; an internal topic is filled on.
 
         Raises:
             RebuildError: The local state is corrupt; it is thrown away.
@@ -131,7 +120,7 @@ class OpenSlot:
             context.metrics,
             turns=context.turns,
         )
-        opener = PartitionOpener(context, self.kind.hop.name, self.kind, self.client, self._fenced)
+        opener = PartitionOpener(context, self._id, self.kind, self.client, self._fenced)
         limits = await bounds(self.client, [TopicPartition(topics.source, number) for number in self._numbers])
         if self.kind.upstream is None:
             ends_at(limits)
@@ -163,8 +152,7 @@ class OpenSlot:
     async def drop(self, reason: str) -> None:
         """Give up producer, tables and connections; an open transaction is aborted or left to be fenced.
 
-        Args:
-            reason: Why, as the metric of aborted transactions has it.
+        The metric of aborted transactions has ``reason``.
         """
         pipeline, self.pipeline = self.pipeline, None
         if pipeline is not None and pipeline.begun_at is not None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from processor.errors import FencedError, RebuildError, SeqmarkError, StopError
 from processor.kafka.client import KafkaError
-from processor.kafka.transactions.fencing import transactional_id
+from processor.kafka.transactions.fencing import SlotId
 from processor.worker.drain_goal import DrainGoal
 from processor.worker.late_partitions import LatePartitions
 from processor.worker.open_slot import OpenSlot
@@ -45,15 +45,7 @@ CLOSE_S = 4.0
 
 
 class SlotRun:
-    """One slot during one assignment.
-
-    Args:
-        context: The worker's.
-        hop: The hop that it works on.
-        slot: Number.
-        partitions: Source partitions of the slot.
-        put: Puts an event into the slot's channel.
-    """
+    """One slot during one assignment, with its source partitions; ``put`` puts an event into its channel."""
 
     def __init__(
         self,
@@ -63,7 +55,8 @@ class SlotRun:
         partitions: list[int],
         put: Callable[[Event], Awaitable[None]],
     ) -> None:
-        self.name = transactional_id(context.application_id, hop.name, slot, context.slots)
+        self._id = SlotId(context.application_id, hop.name, slot, context.slots)
+        self.name = self._id.transactional_id
         """The transactional id, as the log names a slot."""
         self._context = context
         self._put = put
@@ -122,7 +115,7 @@ class SlotRun:
         """Open the slot and work; raises what fails."""
         self._enter(SlotState.WAITING)
         kind, numbers = await self._late.able()
-        slot = self._slot = OpenSlot(self._context, self.name, kind, numbers)
+        slot = self._slot = OpenSlot(self._context, self._id, kind, numbers)
         self._enter(SlotState.FENCING)
         await slot.fence()
         self._enter(SlotState.RESTORING)
@@ -164,7 +157,7 @@ class SlotRun:
                 await self._drop("fenced")
                 if not await self._is_ours():
                     log.warning("%s: not known to be ours, joining the group again", self.name)
-                    self._context.rejoin()
+                    self._context.membership.rejoin()
                     return False
                 log.warning("%s: ours by the group's word, rebuilding", self.name)
                 self._context.look_again()

@@ -1,17 +1,8 @@
 """The states of a slot's life, and the transitions that are allowed between them.
 
-    ASSIGNED -> WAITING -> FENCING -> RESTORING -> WORKING
-                   ^          |           |           |
-                   |          v           v           v      (WAITING may fail as well)
-                PAUSING <- DROPPING <-----+-----------+
-                              |
-                              v
-                           HALTED
-
-    Each of these -> CLOSING -> CLOSED
-
-A try goes from WAITING to WORKING; whatever fails in it leads to DROPPING, and from there to the next try or to
-HALTED. CLOSING is not the slot's own decision: its group or its worker has given it up.
+docs/architecture.md draws them ("The life of a slot"). A try goes from WAITING to WORKING; whatever fails in it
+leads to DROPPING, and from there to the next try or to HALTED. CLOSING is not the slot's own decision: its
+group or its worker has given it up.
 """
 
 from __future__ import annotations
@@ -68,28 +59,15 @@ NEXT: Final[Mapping[SlotState, frozenset[SlotState]]] = {
 
 
 class SlotLife:
-    """The state that one slot is in.
-
-    Args:
-        name: The slot's, as the log has it.
-    """
+    """The state that one slot is in; the log has its name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._state = SlotState.ASSIGNED
-
-    @property
-    def state(self) -> SlotState:
-        """The present state."""
-        return self._state
+        self.state = SlotState.ASSIGNED
 
     def enter(self, state: SlotState) -> None:
-        """Change the state.
-
-        Raises:
-            RuntimeError: The transition is not allowed: a mistake in the code.
-        """
-        if state not in NEXT[self._state]:
-            raise RuntimeError(f"{self.name}: {state.value} cannot follow {self._state.value}")
+        """Change the state; a transition that is not allowed is a mistake in the code."""
+        if state not in NEXT[self.state]:
+            raise RuntimeError(f"{self.name}: {state.value} cannot follow {self.state.value}")
         log.debug("%s: %s", self.name, state.value)
-        self._state = state
+        self.state = state

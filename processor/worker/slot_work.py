@@ -63,7 +63,6 @@ class SlotWork:
     """The work on a slot during one try.
 
     Args:
-        context: The worker's.
         life: The slot's; nothing is done but in `SlotState.WORKING`.
         slot: Restored.
         goal: Told of partitions in which there is nothing more.
@@ -89,7 +88,7 @@ class SlotWork:
         self._put = put
         self._room = asyncio.Semaphore(ROOM)
         self._tick: asyncio.TimerHandle | None = None
-        self._puts: set[asyncio.Task[None]] = set()
+        self._puts: set[asyncio.Future[None]] = set()
 
     async def fetch(self, pipeline: SlotPipeline) -> None:
         """Fetch from where the partitions stand, until something fails; raises that."""
@@ -177,12 +176,9 @@ class SlotWork:
             self._tick = asyncio.get_running_loop().call_later(left, self._put_tick)
 
     def _put_tick(self) -> None:
-        async def put() -> None:
-            await self._put(Event(self, Tick()))
-
-        task = asyncio.create_task(put())
-        self._puts.add(task)
-        task.add_done_callback(self._puts.discard)
+        put = asyncio.ensure_future(self._put(Event(self, Tick())))
+        self._puts.add(put)
+        put.add_done_callback(self._puts.discard)
 
     def stop(self) -> None:
         """Put no tick any more."""

@@ -31,13 +31,7 @@ class _Held(NamedTuple):
 
 
 class Standstill:
-    """Watches the source partitions of one slot.
-
-    Args:
-        pipeline: The hop's name.
-        metrics: The worker's.
-        clock: Monotonic seconds.
-    """
+    """Watches the source partitions of one slot, by monotonic seconds."""
 
     def __init__(self, pipeline: str, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
         self._pipeline = pipeline

@@ -20,8 +20,6 @@ from processor.kafka.options import client_options
 from processor.ops.memory_limit import watch
 from processor.pipeline.hops import hops
 from processor.state.home import Home
-from processor.wire.decode import Decoder
-from processor.wire.encode import Encoder
 from processor.worker.context import Context
 from processor.worker.slot import SlotRun
 
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from schemas.config import Settings
 
 log = logging.getLogger(__name__)
-
 
 IDLE_LOOK_S = 1.0
 IDLE_S = 5.0
@@ -59,7 +56,6 @@ class Worker:
 
     Args:
         settings: Checked already; topics exist.
-        metrics: All slots count in them.
         put: Puts an event into the channel of (pipeline name, slot number).
         drain: End once everything assigned is committed up to where it ended when it was assigned.
     """
@@ -86,9 +82,7 @@ class Worker:
         self._context: Context | None = None
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._group_says = ""
-        self._watch: asyncio.Task[None] | None = None
-        self._memory: asyncio.Task[None] | None = None
-        self._idle: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         # At scrape time: what is not ready any more makes no progress that could say so.
         metrics.ready.set_function(lambda: self.ready)
 
@@ -101,7 +95,7 @@ class Worker:
         worker = self._settings.worker
         # From the first restore on: that is where an index grows fastest.
         watching = watch(worker.memory_limit, self._metrics, self.end, self._waiting_bytes)
-        self._memory = asyncio.create_task(watching, name="memory")
+        self._tasks.append(asyncio.create_task(watching, name="memory"))
         options: dict[str, Any] = client_options(self._settings.kafka)
         client = await Client.open(options, f"{worker.application_id}-group", list(self._pipelines))
         for pipeline in self._pipelines.values():
@@ -123,21 +117,19 @@ class Worker:
             self._membership,
             self._home,
             self._metrics,
-            Decoder(),
-            Encoder(),
             self.end,
             self._progressed,
-            drain=self._drain,
+            self._drain,
         )
         await self._membership.join(self)
-        self._watch = asyncio.create_task(self._watch_group(self._membership), name="group")
-        self._idle = asyncio.create_task(self._say_why_idle(self._membership), name="idle")
+        self._tasks += [
+            asyncio.create_task(self._watch_group(self._membership), name="group"),
+            asyncio.create_task(self._say_why_idle(self._membership), name="idle"),
+        ]
 
     async def _watch_group(self, membership: Membership) -> None:
         try:
             await membership.failed()
-        except asyncio.CancelledError:
-            raise
         except Exception as error:  # noqa: BLE001 - whatever the group says ends the worker
             self.end(error)
 
@@ -181,9 +173,8 @@ class Worker:
     async def stop(self) -> None:
         """Give up all slots, leave the group, release the state folder; within about 10 s."""
         self._drain = False
-        for task in (self._watch, self._memory, self._idle):
-            if task is not None:
-                task.cancel()
+        for task in self._tasks:
+            task.cancel()
         await self.revoked()
         if self._membership is not None:
             await self._membership.leave()
@@ -215,9 +206,8 @@ class Worker:
         for (topic, slot), numbers in by_slot.items():
             pipeline = self._pipelines[topic]
             self._partitions.setdefault(pipeline.name, []).extend(numbers)
-            self._runs[pipeline.name, slot] = SlotRun(
-                context, pipeline, slot, numbers, self._putter(pipeline.name, slot)
-            )
+            put = partial(self._put, pipeline.name, slot)
+            self._runs[pipeline.name, slot] = SlotRun(context, pipeline, slot, numbers, put)
         for pipeline in self._pipelines.values():
             count = len(self._partitions.get(pipeline.name, ()))
             self._metrics.assigned.labels(pipeline.name).set(count)
@@ -225,12 +215,6 @@ class Worker:
         for run in self._runs.values():
             run.start()
         self._progressed()
-
-    def _putter(self, pipeline: str, slot: int) -> Callable[[Event], Awaitable[None]]:
-        async def put(event: Event) -> None:
-            await self._put(pipeline, slot, event)
-
-        return put
 
     # ------------------------------------------------- what others ask
 

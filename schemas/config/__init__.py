@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from schemas.config.dedup import (
     BloomOptions,
+    ContentId,
     Dedup,
     HeaderId,
     HeaderSource,
@@ -41,6 +42,7 @@ __all__ = [
     "AggregateCall",
     "BloomOptions",
     "ConsoleOutput",
+    "ContentId",
     "Dedup",
     "HeaderId",
     "HeaderSource",

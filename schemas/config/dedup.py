@@ -3,6 +3,7 @@
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
+from typing_extensions import override
 
 from schemas.config.values import ConfigTable, DurationMs, DurationOrNoneMs, Pointer, Text, WholeNumber, wrong
 
@@ -57,6 +58,11 @@ class DedupTable(ConfigTable):
     trims_changelog: ClassVar[bool] = False
     """Whether its changelog is a log that is trimmed at the head, and not compacted."""
 
+    @property
+    def unscoped_by(self) -> str | None:
+        """The key that says that its records have no scopes; None: they have."""
+        return "mode"
+
 
 class WatermarkDedup(DedupTable):
     """Sequences that grow: what is not above the last one seen is dropped."""
@@ -82,6 +88,11 @@ class WatermarkDedup(DedupTable):
         "that a late record that was never seen passes; 0: strict.",
     )
 
+    @property
+    @override
+    def unscoped_by(self) -> str | None:
+        return "scope" if self.scope == "partition" else None
+
 
 class HeaderId(ConfigTable):
     """A part of an id: a header's bytes."""
@@ -103,7 +114,28 @@ class ValueId(ConfigTable):
     pointer: Pointer = Field(description="JSON pointer (RFC 6901) to a string or a number.")
 
 
-IdPart = HeaderId | KeyId | ValueId
+def _excluded(value: str) -> str:
+    if not value:
+        raise wrong("must name something inside the value; the whole value cannot be excluded")
+    return value
+
+
+class ContentId(ConfigTable):
+    """A part of an id: the value's content, for topics that have no id."""
+
+    from_: Literal["content"] = Field(alias="from", description="The value's content, once in an id.")
+    of: Literal["value", "bytes"] = Field(
+        default="value",
+        description="value: the leaves of the JSON value, in whatever order and however they are written; "
+        "bytes: the value as it stands.",
+    )
+    exclude: list[Annotated[Pointer, AfterValidator(_excluded)]] = Field(
+        default_factory=list,
+        description="JSON pointers (RFC 6901) to what does not count, with all below it: the time of sending.",
+    )
+
+
+IdPart = HeaderId | KeyId | ValueId | ContentId
 
 
 class BloomOptions(ConfigTable):

@@ -27,6 +27,11 @@ class Pipeline(ConfigTable):
         return self.dedup if isinstance(self.dedup, InsertIdDedup) else None
 
     @property
+    def routed(self) -> bool:
+        """Whether it has two hops, by way of an internal topic."""
+        return self.id_dedup is not None and self.id_dedup.route is not None
+
+    @property
     def outputs(self) -> list[str]:
         """The topics that it writes to and users read."""
         return [self.sink, *filter(None, (self.duplicates, self.quarantine))]

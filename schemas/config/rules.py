@@ -200,12 +200,24 @@ def _dedup(where: Where, written: Mapping[str, Any]) -> Iterator[Violation]:
     bloom = written.get("bloom")
     if bloom is not None and dedup.get("backend") == "exact":
         yield (*where, "bloom"), 'has no effect with backend "exact"; write backend = "bloom"'
-    values = [part for part in _tables(written.get("id")) if part.get("from") == "value"]
-    if len(values) > MOST_VALUE_PARTS:
-        yield (
-            (*where, "id"),
-            f"has {len(values)} parts in the value, at most {MOST_VALUE_PARTS} are read of one",
+    parts = _tables(written.get("id"))
+    values = sum(part.get("from") == "value" for part in parts)
+    contents = [number for number, part in enumerate(parts) if part.get("from") == "content"]
+    for number in contents[1:]:
+        yield (*where, "id", number), f"is the content once more: id.{contents[0]} is, and it counts as a whole"
+    for number in contents:
+        exclude = parts[number].get("exclude")
+        values += len(exclude) if isinstance(exclude, list) else 0
+        if exclude and parts[number].get("of") == "bytes":
+            yield (
+                (*where, "id", number, "exclude"),
+                'has no effect with of = "bytes": nothing is read of the value',
+            )
+    if values > MOST_VALUE_PARTS:
+        message = (
+            f"has {values} parts and excluded fields in the value, at most {MOST_VALUE_PARTS} are read of one"
         )
+        yield (*where, "id"), message
     bucket = _right(BloomOptions, bloom).get("bucket")
     window = dedup.get("window")
     if "bucket" in _table(bloom) and bucket and window and bucket > window:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.broker.ports import HOST
-from processor.broker.probe import serves
+from processor.broker.ports import HOST, serves
 
 if TYPE_CHECKING:
     from tests.support.kafka.cluster import Cluster

@@ -113,7 +113,7 @@ def test_sigterm_ends_a_worker_whose_broker_does_not_answer_its_commit(
 
 def test_sigterm_ends_a_worker_that_starts(broker: Broker, tmp_path: Path) -> None:
     with Scene(broker.bootstrap_servers, tmp_path) as scene:
-        worker = scene.worker()
+        worker = scene.worker(fresh=True)
         # The config has been read once its topics are there: the process knows that it is a worker.
         until(lambda: scene.sink_end() >= 0 and scene.exists(scene.config.sink), "it starts", WAIT_S)
 

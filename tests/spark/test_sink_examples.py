@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.config.load import load, sink_problems
+from processor.config.load import load, require_sinks
 from tests.support.kafka.topics import create_topic, read_topic, unique
 from tests.support.spark_sink.job import ROOT, run
 from tests.support.spark_sink.sinks import START, Click, send
@@ -23,7 +23,7 @@ SINKS = ROOT / "examples" / "sinks.toml"
 
 
 def test_the_example_fits_its_events() -> None:
-    assert sink_problems(load(SINKS, {})) == []
+    require_sinks(load(SINKS, {}))
 
 
 @pytest.mark.broker

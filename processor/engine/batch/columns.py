@@ -20,7 +20,6 @@ A record, lengths and deltas as zigzag varints::
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -56,28 +55,12 @@ MAX_OVERHEAD_BYTES = VARINT_BYTES + 1 + VARLONG_BYTES + VARINT_BYTES
 
 
 class RecordTable(NamedTuple):
-    """Columns as kernels take them: int64[n] each, see `Columns`."""
+    """The columns, int64[n] each, as kernels take them: a tuple of arrays costs no more than the arrays would.
 
-    offset: NDArray[np.int64]
-    timestamp: NDArray[np.int64]
-    body: NDArray[np.int64]
-    end: NDArray[np.int64]
-    key: NDArray[np.int64]
-    key_length: NDArray[np.int64]
-    value: NDArray[np.int64]
-    value_length: NDArray[np.int64]
-    headers: NDArray[np.int64]
-
-
-@dataclass(slots=True)
-class Columns:
-    """One row per record; all arrays have the same length n. Positions point into ``data``.
-
-    A null key or value has length -1. ``body`` is where the key length stands: from there to ``end``
-    a record is copied unchanged when it is written again. ``headers`` is where the header count stands.
+    A null key or value has length -1. ``body`` is where the key length stands: from there to ``end`` a record
+    is copied unchanged when it is written again. ``headers`` is where the header count stands.
     """
 
-    data: NDArray[np.uint8]
     offset: NDArray[np.int64]
     timestamp: NDArray[np.int64]
     body: NDArray[np.int64]
@@ -87,24 +70,26 @@ class Columns:
     value: NDArray[np.int64]
     value_length: NDArray[np.int64]
     headers: NDArray[np.int64]
+
+
+class Columns:
+    """One row per record, and the bytes that positions in its columns point into.
+
+    Args:
+        data: uint8[m].
+        table: Its arrays are attributes of this, too.
+    """
+
+    __slots__ = ("data", "table", *RecordTable._fields)
+
+    def __init__(self, data: NDArray[np.uint8], table: RecordTable) -> None:
+        self.data, self.table = data, table
+        self.offset, self.timestamp, self.body, self.end = table.offset, table.timestamp, table.body, table.end
+        self.key, self.key_length = table.key, table.key_length
+        self.value, self.value_length, self.headers = table.value, table.value_length, table.headers
 
     def __len__(self) -> int:
         return int(self.offset.size)
-
-    @property
-    def table(self) -> RecordTable:
-        """All columns, for kernels: a tuple of arrays costs them no more than the arrays would."""
-        return RecordTable(
-            self.offset,
-            self.timestamp,
-            self.body,
-            self.end,
-            self.key,
-            self.key_length,
-            self.value,
-            self.value_length,
-            self.headers,
-        )
 
     def items(self, rows: NDArray[np.int64]) -> list[tuple[bytes, bytes | None]]:
         """Return key and value of some rows as bytes, a null key as an empty one."""
@@ -119,8 +104,12 @@ class Columns:
     @classmethod
     def empty(cls, rows: int, data: NDArray[np.uint8]) -> Columns:
         """Make uninitialised columns of ``rows`` rows over ``data``."""
-        return cls(data, *np.empty((len(RecordTable._fields), rows), np.int64))
+        return cls(data, RecordTable(*np.empty((len(RecordTable._fields), rows), np.int64)))
 
     def rows(self, start: int, stop: int) -> Columns:
         """Return a view of rows ``start`` to ``stop``."""
-        return Columns(self.data, *(each[start:stop] for each in self.table))
+        return self.over(RecordTable(*(each[start:stop] for each in self.table)))
+
+    def over(self, table: RecordTable) -> Columns:
+        """Return other columns over the same bytes."""
+        return Columns(self.data, table)

@@ -1,4 +1,7 @@
-"""Writes records of columns again, as the records of one batch (see `processor.engine.batch.columns`)."""
+"""Writes records of columns again, as the records of one batch (see `processor.engine.batch.columns`).
+
+Their offset deltas are 0, 1, 2 and so on.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.engine.bytes.varints import put_bytes, put_varint, varint_bytes
-from processor.engine.jit import Int, kernel
+from processor.engine.jit import Int, inlined, kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import RecordTable
+
+
+@inlined
+def put_head(out, at, k, delta, rest):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Begin record ``k`` of a batch, up to its key's length; returns the place behind it.
+
+    ``delta`` is its timestamp's, ``rest`` the bytes of all that follows.
+    """
+    at = put_varint(out, at, 1 + varint_bytes(delta) + varint_bytes(k) + rest)
+    out[at] = 0  # attributes
+    return put_varint(out, put_varint(out, at + 1, delta), k)
 
 
 @kernel
@@ -22,35 +36,24 @@ def encode(
     rows: NDArray[np.int64],
     base_timestamp: int,
     out: NDArray[np.uint8],
-) -> tuple[Int, Int]:
-    """Write the records in ``rows`` one after the other, with offset deltas 0, 1, 2 and so on.
+) -> Int:
+    """Write the records in ``rows`` one after the other; return the bytes written.
 
     Args:
         data: uint8[n], where the records are.
         table: Their columns, from one `scan`.
-        rows: int64[k], which rows, in order.
+        rows: int64[k], which, in order.
         base_timestamp: ms; what the batch header will say.
         out: uint8[m], m >= sum of (end - body) + k * MAX_OVERHEAD_BYTES.
-
-    Returns:
-        Bytes written; the newest timestamp among them.
     """
     body, end, timestamp = table.body, table.end, table.timestamp
-    at = 0
-    newest = timestamp[rows[0]] if rows.size else np.int64(-1)
+    at: Int = 0
     for k in range(rows.size):
         row = rows[k]
-        newest = max(newest, timestamp[row])
-        delta = timestamp[row] - base_timestamp
-        start = body[row]
-        size = end[row] - start
-        length = 1 + varint_bytes(delta) + varint_bytes(np.int64(k)) + size
-        at = put_varint(out, at, length)
-        out[at] = 0
-        at = put_varint(out, at + 1, delta)
-        at = put_varint(out, at, np.int64(k))
-        at = put_bytes(out, at, data, start, size)
-    return at, newest
+        size = end[row] - body[row]
+        at = put_head(out, at, np.int64(k), timestamp[row] - base_timestamp, size)
+        at = put_bytes(out, at, data, body[row], size)
+    return at
 
 
 @kernel

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.bytes.loads import le64
+from processor.engine.bytes.loads import get_le
 from processor.engine.bytes.siphash import siphash
 from processor.engine.jit import Int, kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from processor.engine.batch.columns import Columns
+    from processor.engine.batch.columns import Columns, RecordTable
 
 FINGERPRINT_WORDS = 10
 PARTS = {"timestamp": slice(0, 8), "key": slice(8, 32), "value": slice(32, 56), "headers": slice(56, 80)}
@@ -36,47 +36,31 @@ def equal_run(columns: Columns, rows: NDArray[np.int64], other: Columns, first: 
 
     The same are key, value, headers and timestamp, byte for byte. Ends where either side ends.
     """
-    return int(
-        _equal_run(
-            columns.data,
-            columns.body,
-            columns.end,
-            columns.timestamp,
-            rows,
-            other.data,
-            other.body,
-            other.end,
-            other.timestamp,
-            first,
-        )
-    )
+    return int(_equal_run(columns.data, columns.table, rows, other.data, other.table, first))
 
 
 @kernel
 def _equal_run(
     data: NDArray[np.uint8],
-    body: NDArray[np.int64],
-    end: NDArray[np.int64],
-    timestamp: NDArray[np.int64],
+    table: RecordTable,
     rows: NDArray[np.int64],
     other: NDArray[np.uint8],
-    other_body: NDArray[np.int64],
-    other_end: NDArray[np.int64],
-    other_timestamp: NDArray[np.int64],
+    peers: RecordTable,
     first: Int,
 ) -> Int:
-    count = min(rows.size, other_body.size - first)
+    body, end, timestamp = table.body, table.end, table.timestamp
+    other_body, other_end, other_timestamp = peers.body, peers.end, peers.timestamp
+    count = min(rows.size, peers.body.size - first)
     for k in range(count):
         row = rows[k]
         peer = first + k
         size = end[row] - body[row]
         if size != other_end[peer] - other_body[peer] or timestamp[row] != other_timestamp[peer]:
             return k
-        here = body[row]
-        there = other_body[peer]
+        here, there = body[row], other_body[peer]
         whole = size & ~7
         for j in range(0, whole, 8):
-            if le64(data, here + j) != le64(other, there + j):
+            if get_le(data, here + j, 8) != get_le(other, there + j, 8):
                 return k
         for j in range(whole, size):
             if data[here + j] != other[there + j]:
@@ -94,41 +78,20 @@ def fingerprints(columns: Columns, start: int, stop: int, secret: NDArray[np.uin
         secret: uint64[2, 2], random: who does not know it cannot make records that collide.
     """
     out = np.empty((stop - start, FINGERPRINT_WORDS), np.uint64)
-    rows = columns.rows(start, stop)
-    _fingerprints(
-        rows.data,
-        rows.timestamp,
-        rows.key,
-        rows.key_length,
-        rows.value,
-        rows.value_length,
-        rows.headers,
-        rows.end,
-        secret,
-        out,
-    )
+    _fingerprints(columns.data, columns.table, start, secret, out)
     return out
 
 
 @kernel
 def _fingerprints(
-    data: NDArray[np.uint8],
-    timestamp: NDArray[np.int64],
-    key: NDArray[np.int64],
-    key_length: NDArray[np.int64],
-    value: NDArray[np.int64],
-    value_length: NDArray[np.int64],
-    headers: NDArray[np.int64],
-    end: NDArray[np.int64],
-    secret: NDArray[np.uint64],
-    out: NDArray[np.uint64],
+    data: NDArray[np.uint8], table: RecordTable, start: int, secret: NDArray[np.uint64], out: NDArray[np.uint64]
 ) -> None:
-    for row in range(timestamp.size):
-        out[row, 0] = np.uint64(timestamp[row])
-        out[row, 1] = np.uint64(key_length[row])
-        out[row, 4] = np.uint64(value_length[row])
-        out[row, 7] = np.uint64(end[row] - headers[row])
-        for k in range(2):
-            out[row, 2 + k] = siphash(data, key[row], max(key_length[row], 0), secret[k])
-            out[row, 5 + k] = siphash(data, value[row], max(value_length[row], 0), secret[k])
-            out[row, 8 + k] = siphash(data, headers[row], end[row] - headers[row], secret[k])
+    for row in range(out.shape[0]):
+        at = start + row
+        begin = table.key[at], table.value[at], table.headers[at]
+        size = table.key_length[at], table.value_length[at], table.end[at] - table.headers[at]
+        out[row, 0] = np.uint64(table.timestamp[at])
+        for part in range(3):
+            out[row, 1 + 3 * part] = np.uint64(size[part])
+            for k in range(2):
+                out[row, 2 + 3 * part + k] = siphash(data, begin[part], max(size[part], 0), secret[k])

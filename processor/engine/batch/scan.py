@@ -6,7 +6,6 @@ read. Kernels write only into arrays that the caller has sized by the bounds giv
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,55 +30,35 @@ from processor.engine.batch.columns import (
     Columns,
     RecordTable,
 )
-from processor.engine.bytes.loads import be32, be64
+from processor.engine.bytes.loads import get_be
 from processor.engine.bytes.varints import VARINT_BYTES, VARLONG_BYTES, varint
 from processor.engine.jit import Int, inlined, kernel
+from processor.engine.verdict import Complaint
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Malformed(IntEnum):
+class Malformed(Complaint):
     """What `walk` or `scan` found wrong; 0 is nothing."""
 
-    NONE = 0
-    LENGTH = 1
-    MAGIC = 2
-    RECORD_COUNT = 3
-    VARINT = 4
-    RECORD_LENGTH = 5
-    OFFSET_DELTA = 6
-    KEY = 7
-    VALUE = 8
-    HEADERS = 9
-    TRAILING = 10
-    BATCH_ORDER = 11
-
-    @property
-    def text(self) -> str:
-        """Say it to a person."""
-        return _TEXT[self]
-
-
-_TEXT = {
-    Malformed.NONE: "nothing is wrong",
-    Malformed.LENGTH: "the batch length is smaller than a batch header",
-    Malformed.MAGIC: "the message format is not version 2",
-    Malformed.RECORD_COUNT: "the record count does not fit the bytes",
-    Malformed.VARINT: "a variable-length integer is longer than allowed or cut",
-    Malformed.RECORD_LENGTH: "a record's length leaves the batch",
-    Malformed.OFFSET_DELTA: "offset deltas do not rise within the batch",
-    Malformed.KEY: "a key's length leaves its record",
-    Malformed.VALUE: "a value's length leaves its record",
-    Malformed.HEADERS: "headers leave their record",
-    Malformed.TRAILING: "bytes follow the last record",
-    Malformed.BATCH_ORDER: "its offsets do not follow those of the batch before it",
-}
+    NONE = 0, "nothing is wrong"
+    LENGTH = 1, "the batch length is smaller than a batch header"
+    MAGIC = 2, "the message format is not version 2"
+    RECORD_COUNT = 3, "the record count does not fit the bytes"
+    VARINT = 4, "a variable-length integer is longer than allowed or cut"
+    RECORD_LENGTH = 5, "a record's length leaves the batch"
+    OFFSET_DELTA = 6, "offset deltas do not rise within the batch"
+    KEY = 7, "a key's length leaves its record"
+    VALUE = 8, "a value's length leaves its record"
+    HEADERS = 9, "headers leave their record"
+    TRAILING = 10, "bytes follow the last record"
+    BATCH_ORDER = 11, "its offsets do not follow those of the batch before it"
 
 
 @inlined
 def _sbe32(data, at):  # type: ignore[no-untyped-def]  # inlined kernel
-    return np.int64(np.int32(np.uint32(be32(data, at))))
+    return np.int64(np.int32(np.uint32(get_be(data, at, 4))))
 
 
 @kernel
@@ -105,7 +84,7 @@ def walk(data: NDArray[np.uint8], table: NDArray[np.int64]) -> tuple[int, int, i
             return rows, at, 2
         if size - at < LOG_OVERHEAD + length:
             break
-        base = np.int64(be64(data, at))
+        base = np.int64(get_be(data, at, 8))
         delta = _sbe32(data, at + 23)
         # The base offset is not under the CRC: that offsets rise, and stay below 2^63, is checked here.
         if delta < 0 or base <= last or base >= MOST_OFFSET - delta:
@@ -115,12 +94,12 @@ def walk(data: NDArray[np.uint8], table: NDArray[np.int64]) -> tuple[int, int, i
         row[START] = at
         row[SIZE] = LOG_OVERHEAD + length
         row[BASE_OFFSET] = base
-        row[CRC] = np.int64(be32(data, at + 17))
+        row[CRC] = np.int64(get_be(data, at + 17, 4))
         row[ATTRIBUTES] = (np.int64(data[at + 21]) << 8) | np.int64(data[at + 22])
         row[LAST_DELTA] = delta
-        row[BASE_TIMESTAMP] = np.int64(be64(data, at + 27))
-        row[MAX_TIMESTAMP] = np.int64(be64(data, at + 35))
-        row[PRODUCER_ID] = np.int64(be64(data, at + 43))
+        row[BASE_TIMESTAMP] = np.int64(get_be(data, at + 27, 8))
+        row[MAX_TIMESTAMP] = np.int64(get_be(data, at + 35, 8))
+        row[PRODUCER_ID] = np.int64(get_be(data, at + 43, 8))
         row[COUNT] = _sbe32(data, at + 57)
         at += LOG_OVERHEAD + length
         rows += 1
@@ -129,12 +108,7 @@ def walk(data: NDArray[np.uint8], table: NDArray[np.int64]) -> tuple[int, int, i
 
 @kernel
 def scan(
-    data: NDArray[np.uint8],
-    start: int,
-    stop: int,
-    batch: NDArray[np.int64],
-    first_row: Int,
-    table: RecordTable,
+    data: NDArray[np.uint8], start: int, stop: int, batch: NDArray[np.int64], first_row: Int, table: RecordTable
 ) -> tuple[int, int]:
     """Read one batch's inflated records ``data[start:stop]`` into columns from ``first_row``.
 

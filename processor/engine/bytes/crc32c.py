@@ -16,7 +16,7 @@ from llvmlite import binding, ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from processor.engine.bytes.loads import le64
+from processor.engine.bytes.loads import get_le
 from processor.engine.jit import Int, inlined, kernel
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def crc32c(data: NDArray[np.uint8], at: Int, size: Int, before: Int) -> Int:
     crc = np.uint64(before) ^ np.uint64(0xFFFFFFFF)
     whole = size >> 3
     for k in range(whole):
-        crc = crc_word(crc, le64(data, at + 8 * k))
+        crc = crc_word(crc, get_le(data, at + 8 * k, 8))
     for k in range(8 * whole, size):
         crc = crc_byte(crc, np.uint64(data[at + k]))
     return crc ^ np.uint64(0xFFFFFFFF)

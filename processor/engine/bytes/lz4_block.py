@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from processor.engine.bytes.loads import get_le
+from processor.engine.bytes.varints import put_bytes
 from processor.engine.jit import Int, kernel
 
 if TYPE_CHECKING:
@@ -81,24 +83,13 @@ def inflate_block(
 
 
 @kernel
-def _le32(data: NDArray[np.uint8], at: Int) -> Int:
-    p = np.uint64(at)
-    return np.int64(
-        np.uint64(data[p])
-        | (np.uint64(data[p + np.uint64(1)]) << np.uint64(8))
-        | (np.uint64(data[p + np.uint64(2)]) << np.uint64(16))
-        | (np.uint64(data[p + np.uint64(3)]) << np.uint64(24))
-    )
-
-
-@kernel
 def inflate_frame(data: NDArray[np.uint8], at: Int, stop: Int, out: NDArray[np.uint8], begin: Int) -> Int:
     """Inflate the frame ``data[at:stop]`` into ``out`` from ``begin`` on.
 
     Returns:
         Where it ends in ``out``; -1 for a frame that is not of the plain kind, not whole, or does not fit.
     """
-    if stop - at < _HEADER_BYTES + 4 or _le32(data, at) != 0x184D2204:
+    if stop - at < _HEADER_BYTES + 4 or get_le(data, at, 4) != np.uint64(0x184D2204):
         return np.int64(-1)
     flags, largest = np.int64(data[at + 4]), np.int64(data[at + 5]) >> 4
     # Version 1, independent blocks, no checksum over the content, no dictionary.
@@ -109,7 +100,7 @@ def inflate_frame(data: NDArray[np.uint8], at: Int, stop: Int, out: NDArray[np.u
     behind = 4 if flags & 0x10 != 0 else 0
     write: Int = np.int64(begin)
     while stop - read >= 4:
-        word = _le32(data, read)
+        word = np.int64(get_le(data, read, 4))
         read += 4
         if word == 0:
             return write if read == stop else np.int64(-1)
@@ -120,9 +111,7 @@ def inflate_frame(data: NDArray[np.uint8], at: Int, stop: Int, out: NDArray[np.u
         if word != size:
             if size > bound - write:
                 return np.int64(-1)
-            for i in range(np.uint64(size)):
-                out[np.uint64(write) + i] = data[np.uint64(read) + i]
-            write += size
+            write = put_bytes(out, write, data, read, size)
         else:
             write = inflate_block(data, read, read + size, out, write, bound)
             if write < 0:

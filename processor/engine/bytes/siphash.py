@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.bytes.loads import le64, le_tail
+from processor.engine.bytes.loads import get_le
 from processor.engine.jit import Int, inlined, kernel
 
 if TYPE_CHECKING:
@@ -60,24 +60,21 @@ def siphash(data: NDArray[np.uint8], at: Int, size: Int, key: NDArray[np.uint64]
 
     Who does not know ``key`` (uint64[2]) cannot choose bytes that collide.
     """
-    v0 = key[0] ^ np.uint64(0x736F6D6570736575)
-    v1 = key[1] ^ np.uint64(0x646F72616E646F6D)
-    v2 = key[0] ^ np.uint64(0x6C7967656E657261)
-    v3 = key[1] ^ np.uint64(0x7465646279746573)
+    v0, v1, v2, v3 = begin(key)
+    v1 ^= np.uint64(0xEE)
     whole = size >> 3
     for k in range(whole):
-        word = le64(data, at + 8 * k)
+        word = get_le(data, at + 8 * k, 8)
         v3 ^= word
         v0, v1, v2, v3 = _round(v0, v1, v2, v3)
         v0 ^= word
-    word = le_tail(data, at + 8 * whole, size & 7) | (np.uint64(size & 255) << np.uint64(56))
+    word = get_le(data, at + 8 * whole, size & 7) | (np.uint64(size & 255) << np.uint64(56))
     v3 ^= word
     v0, v1, v2, v3 = _round(v0, v1, v2, v3)
     v0 ^= word
     v2 ^= np.uint64(255)
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    for _ in range(3):
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
     return v0 ^ v1 ^ v2 ^ v3
 
 
@@ -100,6 +97,18 @@ def absorb(v0, v1, v2, v3, word):  # type: ignore[no-untyped-def]  # inlined ker
     return b0 ^ word, b1, b2, b3
 
 
+@inlined
+def absorb_part(v0, v1, v2, v3, data, at, size, tag):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Take in a span: what it is and its length, then its bytes in whole words, zeros behind the last."""
+    p0, p1, p2, p3 = absorb(v0, v1, v2, v3, np.uint64(tag) | (np.uint64(size) << np.uint64(8)))
+    part_words = size >> 3
+    for part_j in range(part_words):
+        p0, p1, p2, p3 = absorb(p0, p1, p2, p3, get_le(data, at + 8 * part_j, 8))
+    if size & 7:
+        p0, p1, p2, p3 = absorb(p0, p1, p2, p3, get_le(data, at + 8 * part_words, size & 7))
+    return p0, p1, p2, p3
+
+
 @kernel
 def end(v0: Int, v1: Int, v2: Int, v3: Int) -> tuple[Int, Int]:
     """Return the two words of the hash, after the last word (which holds the length)."""
@@ -115,18 +124,11 @@ def end(v0: Int, v1: Int, v2: Int, v3: Int) -> tuple[Int, Int]:
 
 @kernel
 def siphash128(data: NDArray[np.uint8], at: Int, size: Int, key: NDArray[np.uint64]) -> tuple[Int, Int]:
-    """Return the hash of ``data[at:at + size]``: its first and last 8 bytes, as little-endian words.
-
-    Args:
-        data: uint8[m].
-        at: Where the span begins.
-        size: Its bytes.
-        key: uint64[2], see `words_of_key`.
-    """
+    """Return the two words of the hash of ``data[at:at + size]``; for ``key`` see `words_of_key`."""
     v0, v1, v2, v3 = begin(key)
     whole = size >> 3
     for k in range(whole):
-        v0, v1, v2, v3 = absorb(v0, v1, v2, v3, le64(data, at + 8 * k))
-    last = le_tail(data, at + 8 * whole, size & 7) | (np.uint64(size & 255) << np.uint64(56))
+        v0, v1, v2, v3 = absorb(v0, v1, v2, v3, get_le(data, at + 8 * k, 8))
+    last = get_le(data, at + 8 * whole, size & 7) | (np.uint64(size & 255) << np.uint64(56))
     v0, v1, v2, v3 = absorb(v0, v1, v2, v3, last)
     return end(v0, v1, v2, v3)

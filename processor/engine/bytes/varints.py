@@ -114,6 +114,8 @@ def put_bytes(out, at, data, begin, size):  # type: ignore[no-untyped-def]  # in
 def as_varint(value: int) -> bytes:
     """Return a zigzag varint, outside kernels."""
     left = (value << 1) ^ (value >> 63)
+    if left < 0x80:
+        return bytes((left,))
     out = bytearray()
     while left >= 0x80:
         out.append((left & 0x7F) | 0x80)

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 _BYTES = int(IdTextForm.BYTES)
 _ESCAPED = int(IdTextForm.ESCAPED)
+_CONTENT = int(IdTextForm.CONTENT)
+_CONTENT_TEXT = np.frombuffer(b'{"content":"', np.uint8).copy()
+_CONTENT_BYTES = 46
+"""Of a content's part, its 32 digits among them."""
 _AROUND_BYTES = 24
 """More than stands around a part: a comma, two quotes, ``{"base64":"`` and its end, what fills up fours."""
 _SHORT = np.zeros(128, np.uint8)
@@ -73,9 +77,11 @@ def id_lists(
     # Of bytes each may be a control character; what a string has is escaped there already. With escapes text is
     # a sixth of its span at least, and is not looked at where even that is too long.
     longest = np.minimum(np.where(form == _BYTES, 6 * length, length), 6 * most_bytes)
+    longest[form == _CONTENT] = _CONTENT_BYTES
+    content = ids.content[rows] if ids.content.size else ids.content
     out = np.empty(int(longest.sum()) + (_AROUND_BYTES * len(form) + 2) * rows.size, np.uint8)
     at, size = np.zeros((2, rows.size), np.int64)
-    used = int(_lists(data, form, begin, length, np.int64(most_bytes), out, at, size))
+    used = int(_lists(data, form, begin, length, content, np.int64(most_bytes), out, at, size))
     odd = np.flatnonzero(size == 0)
     if not odd.size:
         return IdLists(out, at, size)
@@ -96,6 +102,7 @@ def _lists(
     form: NDArray[np.uint8],
     begin: NDArray[np.int64],
     length: NDArray[np.int64],
+    content: NDArray[np.uint64],
     most: Int,
     out: NDArray[np.uint8],
     at: NDArray[np.int64],
@@ -115,7 +122,14 @@ def _lists(
                 to = np.int64(-1)
                 break
             out[to] = np.uint8(91) if k == 0 else np.uint8(44)
-            if escaped:
+            if form[k, row] == _CONTENT:
+                to = put_bytes(out, to + 1, _CONTENT_TEXT, 0, _CONTENT_TEXT.size)
+                for j in range(32):
+                    digit = content[row, j >> 4] >> np.uint64(8 * ((j >> 1) & 7) + (0 if j & 1 else 4))
+                    out[to + j] = _HEX[np.int64(digit) & 15]
+                out[to + 32], out[to + 33] = np.uint8(34), np.uint8(125)
+                to += 34
+            elif escaped:
                 to = _put_part(out, to + 1, scratch, np.int64(0), count)
             else:
                 to = _put_part(out, to + 1, data, start, count)

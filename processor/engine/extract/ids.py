@@ -1,11 +1,13 @@
 """Reads and hashes a record's id, or says why it has none.
 
 An id has one or more parts: a header's bytes, the key's bytes, a JSON string by its unescaped text, a JSON
-number by its text as written. Of it only the keyed hash is kept (`processor.engine.bytes.siphash`), over all
-parts one behind the other, each with what it is and its length before it and zeros behind it up to whole words,
-all little-endian::
+number by its text as written, the value's content by its keyed hash. Of it only the keyed hash is kept
+(`processor.engine.bytes.siphash`), over all parts one behind the other, each with what it is and its length
+before it and zeros behind it up to whole words, all little-endian::
 
-    part | tag u8 | length u56 | content | 0 to 7 zeros |         tag: 1 bytes, 2 JSON string, 3 JSON number
+    part | tag u8 | length u56 | content | 0 to 7 zeros |
+
+    tag: 1 bytes, 2 JSON string, 3 JSON number, 5 the 16 bytes of a content's hash
 
 The length says where the content ends, so no two lists of parts give the same bytes: ``a|bc`` is not ``ab|c``,
 and the string ``"1"`` is not the number ``1``. Whole words spare the kernel any copying.
@@ -20,17 +22,18 @@ import base64
 import hashlib
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from processor.engine.bytes.loads import le64, le_tail
-from processor.engine.bytes.siphash import absorb, begin, end, words_of_key
-from processor.engine.extract.json_scan import JsonKind, look_up
+from processor.engine.bytes.siphash import absorb, absorb_part, begin, end, words_of_key
+from processor.engine.extract.json_content import Content, content_key, hash_bytes
+from processor.engine.extract.json_matches import JsonKind
+from processor.engine.extract.json_scan import look_up
 from processor.engine.extract.json_text import unescape
 from processor.engine.extract.pointers import Pointers
-from processor.engine.extract.sequence import header_span
-from processor.engine.jit import Int, inlined, kernel
+from processor.engine.extract.sequence import header_values
+from processor.engine.jit import Int, kernel
 from processor.engine.verdict import Fault
 
 if TYPE_CHECKING:
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
+    from processor.engine.extract.json_matches import JsonMatches
 
 
 class IdTextForm(IntEnum):
@@ -50,6 +54,8 @@ class IdTextForm(IntEnum):
     NUMBER = 3
     ESCAPED = 4
     """A JSON string with escapes; hashed as `STRING`, by its text."""
+    CONTENT = 5
+    """The value's content, by its hash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +77,27 @@ class ValuePart:
     pointer: str
 
 
-Part = HeaderPart | KeyPart | ValuePart
+@dataclass(frozen=True, slots=True)
+class ContentPart:
+    """The value's content: what a topic without ids has in their place. Once in an id.
+
+    Attributes:
+        exclude: JSON pointers (RFC 6901) to what does not count, with all below it.
+        as_bytes: The value as it stands, which need not be JSON.
+    """
+
+    exclude: tuple[str, ...] = ()
+    as_bytes: bool = False
+
+
+Part = HeaderPart | KeyPart | ValuePart | ContentPart
 Text = str | dict[str, str | int]
 MOST_PART_BYTES = 4 * 1024
 """A part that is longer is shown by its digest: a receipt must not outgrow its topic by what was sent twice."""
+_NO_CONTENT = np.zeros((0, 2), np.uint64)
 
 
-@dataclass(frozen=True, slots=True)
-class Ids:
+class Ids(NamedTuple):
     """The ids of n records, of K parts each.
 
     Attributes:
@@ -88,6 +107,7 @@ class Ids:
         form: uint8[K, n], `IdTextForm` values, for `texts`.
         begin: int64[K, n], where each part begins in the columns' data.
         length: int64[K, n], its bytes there.
+        content: uint64[n, 2], little-endian words of the content's hash; uint64[0, 2] where it is no part.
     """
 
     hash: NDArray[np.uint64]
@@ -96,28 +116,12 @@ class Ids:
     form: NDArray[np.uint8]
     begin: NDArray[np.int64]
     length: NDArray[np.int64]
+    content: NDArray[np.uint64] = _NO_CONTENT
 
-    def before(self, row: int) -> Ids:
-        """Return those of the records before ``row``."""
-        return Ids(
-            self.hash[:row],
-            self.fault[:row],
-            self.unjudged[:row],
-            self.form[:, :row],
-            self.begin[:, :row],
-            self.length[:, :row],
-        )
-
-    def after(self, row: int) -> Ids:
-        """Return those of the records from ``row`` on."""
-        return Ids(
-            self.hash[row:],
-            self.fault[row:],
-            self.unjudged[row:],
-            self.form[:, row:],
-            self.begin[:, row:],
-            self.length[:, row:],
-        )
+    def part(self, rows: slice) -> Ids:
+        """Return those of some of the records."""
+        spans = self.form[:, rows], self.begin[:, rows], self.length[:, rows]
+        return Ids(self.hash[rows], self.fault[rows], self.unjudged[rows], *spans, self.content[rows])
 
 
 _FORM_OF_KIND = np.zeros(10, np.uint8)
@@ -134,13 +138,13 @@ class IdExtractor:
     """Reads ids from columns.
 
     Args:
-        parts: At least one, in the order in which they make the id. secret: 16 bytes, the hash's key.
+        parts: At least one, in the order in which they make the id.
+        secret: 16 bytes, the hash's key.
         pass_missing: Where a part is missing or null (a tombstone's fields, and a header without value,
-        included)
-            the record passes unjudged; otherwise it has a fault.
+            included) the record passes unjudged; otherwise it has a fault.
 
     Raises:
-        ValueError: No part, a pointer that is none, or a secret of another size.
+        ValueError: No part, content twice, a pointer that is none, or a secret of another size.
     """
 
     parts: Sequence[Part]
@@ -148,13 +152,23 @@ class IdExtractor:
     pass_missing: bool = False
     _pointers: Pointers = field(init=False, repr=False, compare=False)
     _key: NDArray[np.uint64] = field(init=False, repr=False, compare=False)
+    _content: ContentPart | None = field(init=False, repr=False, compare=False)
+    _content_key: NDArray[np.uint64] = field(init=False, repr=False, compare=False)
+    _looked_up: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.parts:
             raise ValueError("an id has at least one part")
         pointers = [part.pointer for part in self.parts if isinstance(part, ValuePart)]
+        contents = [part for part in self.parts if isinstance(part, ContentPart)]
+        if len(contents) > 1:
+            raise ValueError("content is a part of an id once")
+        object.__setattr__(self, "_looked_up", len(pointers))
+        pointers += [pointer for part in contents for pointer in part.exclude]
         object.__setattr__(self, "_pointers", Pointers.of(pointers))
         object.__setattr__(self, "_key", words_of_key(self.secret))
+        object.__setattr__(self, "_content", contents[0] if contents else None)
+        object.__setattr__(self, "_content_key", content_key(self._key))
 
     def extract(self, columns: Columns) -> Ids:
         """Return the ids of all records of ``columns``."""
@@ -163,41 +177,58 @@ class IdExtractor:
         at, length = np.zeros((2, count, rows), np.int64)
         fault = np.zeros(rows, np.uint8)
         missing = np.zeros(rows, np.bool_)
-        found = None
+        found, content = self._look_up(columns)
         pointer = 0
         for k, part in enumerate(self.parts):
-            wrong = np.empty(rows, np.uint8)
             match part:
                 case HeaderPart(name):
                     named = np.frombuffer(name, np.uint8)
-                    header_span(columns.data, columns.headers, columns.end, named, at[k], length[k], wrong)
+                    at[k], length[k], wrong = header_values(columns.data, columns.table, named)
                     absent = wrong != 0  # missing, or without a value: the span has no other fault
                     form[k] = IdTextForm.BYTES
                 case KeyPart():
                     absent = columns.key_length < 0
-                    wrong[:] = np.where(absent, np.uint8(Fault.KEY_MISSING), np.uint8(0))
+                    wrong = np.where(absent, np.uint8(Fault.KEY_MISSING), np.uint8(0))
                     at[k], length[k] = columns.key, np.maximum(columns.key_length, 0)
                     form[k] = IdTextForm.BYTES
                 case ValuePart():
-                    if found is None:
-                        found = look_up(columns.data, columns.value, columns.value_length, self._pointers)
+                    assert found is not None  # noqa: S101 - there is a pointer
                     kind = found.kind[pointer]
-                    wrong[:] = np.where(found.fault != 0, found.fault, _FAULT_OF_KIND[kind])
+                    wrong = np.where(found.fault != 0, found.fault, _FAULT_OF_KIND[kind])
                     absent = (found.fault == Fault.VALUE_MISSING) | (
                         (found.fault == 0) & (kind <= JsonKind.NULL)
                     )
                     form[k], at[k], length[k] = _FORM_OF_KIND[kind], found.start[pointer], found.length[pointer]
                     pointer += 1
+                case ContentPart():
+                    absent = columns.value_length < 0
+                    # Bytes need not be JSON, whatever another part asks of the value.
+                    missed = np.where(absent, np.uint8(Fault.VALUE_MISSING), np.uint8(0))
+                    wrong = missed if part.as_bytes or found is None else found.fault.copy()
+                    form[k] = IdTextForm.CONTENT
             if self.pass_missing:
                 missing |= absent
                 wrong[absent] = 0
             np.copyto(fault, wrong, where=fault == 0)
         missing &= fault == 0
-        hashes = np.zeros((rows, 2), np.uint64)
-        # Integers wrap on purpose; only uncompiled kernels would warn of it.
-        with np.errstate(over="ignore"):
-            _hash(columns.data, form, at, length, fault, missing, self._key, hashes)
-        return Ids(hashes, fault, missing, form, at, length)
+        ids = Ids(np.zeros((rows, 2), np.uint64), fault, missing, form, at, length, content)
+        _hash(columns.data, ids, self._key)
+        return ids
+
+    def _look_up(self, columns: Columns) -> tuple[JsonMatches | None, NDArray[np.uint64]]:
+        """Walk over the values once, where a part needs it; return what was found and the contents' hashes."""
+        data, value, length = columns.data, columns.value, columns.value_length
+        whole = self._content
+        hashes = _NO_CONTENT if whole is None else np.zeros((len(columns), 2), np.uint64)
+        content = None
+        if whole is not None:
+            content = Content(self._looked_up, self._content_key, hashes)
+            if whole.as_bytes:
+                hash_bytes(data, value, length, content)
+                content = None
+        if content is None and not self._pointers.first.size > 1:
+            return None, hashes
+        return look_up(data, value, length, self._pointers, content), hashes
 
 
 def texts(data: NDArray[np.uint8], ids: Ids, row: int, most_bytes: int = MOST_PART_BYTES) -> list[Text]:
@@ -205,6 +236,7 @@ def texts(data: NDArray[np.uint8], ids: Ids, row: int, most_bytes: int = MOST_PA
 
     Bytes that are not UTF-8 are ``{"base64": ...}``; a part of more than ``most_bytes`` is
     ``{"sha256": ..., "bytes": N}``, both of its bytes: of a JSON string those of its unescaped text, as UTF-8.
+    Content is ``{"content": ...}``, its hash in 32 hexadecimal digits.
 
     Args:
         data: uint8[m], of the columns that the ids were read from.
@@ -214,6 +246,9 @@ def texts(data: NDArray[np.uint8], ids: Ids, row: int, most_bytes: int = MOST_PA
     """
     found: list[Text] = []
     for form, at, length in zip(ids.form[:, row], ids.begin[:, row], ids.length[:, row], strict=True):
+        if form == IdTextForm.CONTENT:
+            found.append({"content": ids.content[row].astype("<u8").tobytes().hex()})
+            continue
         content = data[at : at + length]
         if form == IdTextForm.ESCAPED:
             out = np.empty(int(length), np.uint8)
@@ -229,33 +264,14 @@ def texts(data: NDArray[np.uint8], ids: Ids, row: int, most_bytes: int = MOST_PA
     return found
 
 
-@inlined
-def _absorb_part(v0, v1, v2, v3, data, at, size, tag):  # type: ignore[no-untyped-def]  # inlined kernel
-    """Take in one part, as drawn above."""
-    p0, p1, p2, p3 = absorb(v0, v1, v2, v3, np.uint64(tag) | (np.uint64(size) << np.uint64(8)))
-    part_words = size >> 3
-    for part_j in range(part_words):
-        p0, p1, p2, p3 = absorb(p0, p1, p2, p3, le64(data, at + 8 * part_j))
-    if size & 7:
-        p0, p1, p2, p3 = absorb(p0, p1, p2, p3, le_tail(data, at + 8 * part_words, size & 7))
-    return p0, p1, p2, p3
-
-
 @kernel
-def _hash(
-    data: NDArray[np.uint8],
-    form: NDArray[np.uint8],
-    at: NDArray[np.int64],
-    length: NDArray[np.int64],
-    fault: NDArray[np.uint8],
-    missing: NDArray[np.bool_],
-    key: NDArray[np.uint64],
-    out: NDArray[np.uint64],
-) -> None:
+def _hash(data: NDArray[np.uint8], ids: Ids, key: NDArray[np.uint64]) -> None:
+    """Write the hashes of those ids that have neither a fault nor a part missing."""
+    out, fault, unjudged, form, begins, length, content = ids
     # Text of strings with escapes; grows with the longest one, so that no record costs an allocation.
     scratch = np.empty(0, np.uint8)
     for row in range(fault.size):
-        if fault[row] != 0 or missing[row]:
+        if fault[row] != 0 or unjudged[row]:
             continue
         v0, v1, v2, v3 = begin(key)
         total: Int = 0
@@ -264,10 +280,15 @@ def _hash(
             if form[k, row] == 4:
                 if size > scratch.size:
                     scratch = np.empty(2 * size, np.uint8)
-                size = np.int64(unescape(data, at[k, row], size, scratch))
-                v0, v1, v2, v3 = _absorb_part(v0, v1, v2, v3, scratch, np.int64(0), size, 2)
+                size = np.int64(unescape(data, begins[k, row], size, scratch))
+                v0, v1, v2, v3 = absorb_part(v0, v1, v2, v3, scratch, np.int64(0), size, 2)
+            elif form[k, row] == 5:
+                size = np.int64(16)
+                v0, v1, v2, v3 = absorb(v0, v1, v2, v3, np.uint64(5 | 16 << 8))
+                v0, v1, v2, v3 = absorb(v0, v1, v2, v3, content[row, 0])
+                v0, v1, v2, v3 = absorb(v0, v1, v2, v3, content[row, 1])
             else:
-                v0, v1, v2, v3 = _absorb_part(v0, v1, v2, v3, data, at[k, row], size, form[k, row])
+                v0, v1, v2, v3 = absorb_part(v0, v1, v2, v3, data, begins[k, row], size, form[k, row])
             total += 8 + ((size + 7) & ~7)
         v0, v1, v2, v3 = absorb(v0, v1, v2, v3, np.uint64(total & 255) << np.uint64(56))
         out[row, 0], out[row, 1] = end(v0, v1, v2, v3)

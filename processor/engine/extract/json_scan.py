@@ -15,13 +15,15 @@ key that matches forgets what an equal key before it had led to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.extract.json_text import PLAIN, same_text, string_end
+from processor.engine.bytes import siphash
+from processor.engine.bytes.siphash import absorb_part
+from processor.engine.extract.json_content import FEW_MEMBERS, Content, content_hash, leaf_hash, repeated
+from processor.engine.extract.json_matches import JsonMatches
+from processor.engine.extract.json_text import PLAIN, same_text, string_end, unescape
 from processor.engine.jit import kernel
 
 if TYPE_CHECKING:
@@ -33,50 +35,12 @@ MOST_DEPTH = 128
 """Nested arrays and objects; the contract's bound. A value with more is not JSON to us."""
 
 
-class JsonKind(IntEnum):
-    """What a pointer leads to; values of the ``kind`` columns (uint8)."""
-
-    MISSING = 0
-    NULL = 1
-    FALSE = 2
-    TRUE = 3
-    INTEGER = 4
-    """A number without fraction and exponent."""
-    DECIMAL = 5
-    """Any other number."""
-    STRING = 6
-    """A string whose bytes are its text."""
-    ESCAPED = 7
-    """A string with escapes: `json_text.unescape` gives its text."""
-    OBJECT = 8
-    ARRAY = 9
-
-
-@dataclass(frozen=True, slots=True)
-class JsonMatches:
-    """What K pointers found in n values.
-
-    A string's span is what stands between its quotes, escapes as written; all others are whole tokens. Where
-    nothing was found, start and length are 0.
-
-    Attributes:
-        fault: uint8[n], a `Fault` code: none, ``value_missing`` or ``value_not_json``.
-        kind: uint8[K, n], `JsonKind` values; all missing where there is a fault.
-        start: int64[K, n], positions in the data.
-        length: int64[K, n], bytes.
-    """
-
-    fault: NDArray[np.uint8]
-    kind: NDArray[np.uint8]
-    start: NDArray[np.int64]
-    length: NDArray[np.int64]
-
-
 def look_up(
     data: NDArray[np.uint8],
     value: NDArray[np.int64],
     value_length: NDArray[np.int64],
     pointers: Pointers,
+    content: Content | None = None,
 ) -> JsonMatches:
     """Validate values and follow all pointers in each.
 
@@ -85,24 +49,12 @@ def look_up(
         value: int64[n], where each begins.
         value_length: int64[n], bytes; -1: a tombstone.
         pointers: Compiled.
+        content: Written, in the same walk.
     """
-    rows = value.size
-    shape = (len(pointers), rows)
-    start, length = np.empty((2, *shape), np.int64)
-    found = JsonMatches(np.empty(rows, np.uint8), np.empty(shape, np.uint8), start, length)
-    find(
-        data,
-        value,
-        value_length,
-        pointers.text,
-        pointers.cut,
-        pointers.first,
-        pointers.index,
-        found.fault,
-        found.kind,
-        found.start,
-        found.length,
-    )
+    shape = (pointers.first.size - 1, value.size)
+    start, length = np.zeros((2, *shape), np.int64)
+    found = JsonMatches(np.empty(value.size, np.uint8), np.zeros(shape, np.uint8), start, length)
+    _find(data, value, value_length, pointers, found, content)
     return found
 
 
@@ -114,55 +66,37 @@ _DIGIT[0x30:0x3A] = 1
 
 
 @kernel
-def find(
+def _find(
     data: NDArray[np.uint8],
     value: NDArray[np.int64],
     value_length: NDArray[np.int64],
-    text: NDArray[np.uint8],
-    cut: NDArray[np.int64],
-    first: NDArray[np.int64],
-    index: NDArray[np.int64],
-    fault: NDArray[np.uint8],
-    kind: NDArray[np.uint8],
-    start: NDArray[np.int64],
-    length: NDArray[np.int64],
+    compiled: Pointers,
+    found: JsonMatches,
+    content: Content | None,
 ) -> None:
-    """Validate n values and follow K pointers in each; see `look_up`.
-
-    Args:
-        data: uint8[m]; ``value`` and ``value_length`` lie inside it.
-        value: int64[n], where each value begins.
-        value_length: int64[n], bytes; -1: a tombstone.
-        text: As in `Pointers`.
-        cut: As in `Pointers`.
-        first: As in `Pointers`.
-        index: As in `Pointers`.
-        fault: As in `JsonMatches`, written.
-        kind: As in `JsonMatches`, written.
-        start: As in `JsonMatches`, written.
-        length: As in `JsonMatches`, written.
-    """
+    """Write into ``found``, which has zeros, what `look_up` returns; no code is for a ``content`` of None."""
+    text, cut, first, index = compiled
+    fault, kind, start, length = found
     pointers = first.size - 1
     # Locals, and no helper that takes the data: numba would count references on every turn, which made the
     # whole three times slower.
-    plain = PLAIN
-    space = _SPACE
-    digit = _DIGIT
+    plain, space, digit = PLAIN, _SPACE, _DIGIT
     everything = (np.int64(1) << pointers) - 1
     # Of the open containers, by depth; row 0 stands for the outside.
     inside = np.zeros(MOST_DEPTH + 1, np.int64)  # the pointers that lead on inside
     ending = np.zeros(MOST_DEPTH + 1, np.int64)  # the pointers that lead to the container itself
     place = np.zeros(MOST_DEPTH + 1, np.int64)  # the present element's index; -1: an object
+    path = np.zeros((MOST_DEPTH + 1, 4), np.uint64)  # the hash's state behind the path that leads here
+    members = np.zeros(MOST_DEPTH + 1, np.int64)  # where an object's members begin in `seen`
+    # Of each member of the open objects: its name's hash, and what the sum was before it.
+    seen = np.zeros((FEW_MEMBERS, 3), np.uint64)
+    scratch = np.zeros(0, np.uint8)
 
     for row in range(value.size):
-        for p in range(pointers):
-            kind[p, row] = 0
-            start[p, row] = 0
-            length[p, row] = 0
         if value_length[row] < 0:
             fault[row] = 5
             continue
-        # Positions are signed and never negative; as uint64 they spare numba's look for a negative index.
+        # Positions are never negative; as uint64 they spare numba's look for a negative index.
         at = value[row]
         stop = at + value_length[row]
         depth = 0
@@ -170,6 +104,11 @@ def find(
         on = np.int64(0)  # inside[depth]
         mask = everything  # the pointers that lead to the value that comes next, or into it
         valid = False
+        sum0 = sum1 = p0 = p1 = p2 = p3 = np.uint64(0)
+        count = np.int64(0)  # in `seen`
+        hidden = np.int64(0)  # inside a container at this depth nothing counts; 0: everything does
+        if content is not None:
+            p0, p1, p2, p3 = siphash.begin(content.key)
 
         # Each turn reads one scalar, or opens one container; then closes all that end there.
         while True:
@@ -212,6 +151,19 @@ def find(
                                 kind[p, row] = 0
                                 start[p, row] = 0
                                 length[p, row] = 0
+                if content is not None and hidden == 0:
+                    p0, p1, p2, p3 = path[depth, 0], path[depth, 1], path[depth, 2], path[depth, 3]
+                    if escaped:
+                        if size > scratch.size:
+                            scratch = np.zeros(2 * size, np.uint8)
+                        size = np.int64(unescape(data, begin, size, scratch))
+                        p0, p1, p2, p3 = absorb_part(p0, p1, p2, p3, scratch, np.int64(0), size, 1)
+                    else:
+                        p0, p1, p2, p3 = absorb_part(p0, p1, p2, p3, data, begin, size, 1)
+                    if count == seen.shape[0]:
+                        seen = np.concatenate((seen, seen))
+                    seen[count, 0], seen[count, 1], seen[count, 2] = p0 ^ p1 ^ p2 ^ p3, sum0, sum1
+                    count += 1
                 at += 1
                 while at < stop and space[data[np.uint64(at)]] != 0:
                     at += 1
@@ -224,6 +176,10 @@ def find(
                     for p in range(pointers):
                         if (on >> p) & 1 != 0 and index[first[p] + depth - 1] == element:
                             mask |= np.int64(1) << p
+                if content is not None and hidden == 0:
+                    p0, p1, p2, p3 = path[depth, 0], path[depth, 1], path[depth, 2], path[depth, 3]
+                    word = np.uint64(2) | (np.uint64(element) << np.uint64(8))
+                    p0, p1, p2, p3 = siphash.absorb(p0, p1, p2, p3, word)
 
             # 2. The value.
             while at < stop and space[data[np.uint64(at)]] != 0:
@@ -292,6 +248,17 @@ def find(
                             kind[p, row] = what
                             start[p, row] = begin
                 depth += 1
+                if content is not None:
+                    members[depth] = count
+                    path[depth, 0], path[depth, 1], path[depth, 2], path[depth, 3] = p0, p1, p2, p3
+                    if hidden == 0:
+                        if here >> content.looked_up != 0:
+                            hidden = np.int64(depth)
+                        else:
+                            # Once for each container: one with nothing in it has content, too.
+                            h0, h1 = leaf_hash(p0, p1, p2, p3, data, begin, np.int64(0), what)
+                            sum0 += h0
+                            sum1 += h1
                 on = mask & ~here
                 inside[depth] = on
                 ending[depth] = here
@@ -341,6 +308,7 @@ def find(
                 at += 4
             else:
                 break
+            out = False
             if mask != 0:
                 # A pointer that has tokens left leads nowhere: this is no container.
                 for p in range(pointers):
@@ -348,6 +316,19 @@ def find(
                         kind[p, row] = what
                         start[p, row] = begin
                         length[p, row] = size
+                        if content is not None:
+                            out |= p >= content.looked_up
+            if content is not None and hidden == 0 and what < 8 and not out:
+                if what == 7:
+                    if size > scratch.size:
+                        scratch = np.zeros(2 * size, np.uint8)
+                    size = np.int64(unescape(data, begin, size, scratch))
+                    h0, h1 = leaf_hash(p0, p1, p2, p3, scratch, np.int64(0), size, 6)
+                else:
+                    # A number as it was written, whatever it is.
+                    h0, h1 = leaf_hash(p0, p1, p2, p3, data, begin, size, 4 if what == 5 else what)
+                sum0 += h0
+                sum1 += h1
 
             # 3. What follows a value: a comma and the next, or the container's end, which ends a value too.
             more = False
@@ -369,6 +350,14 @@ def find(
                     for p in range(pointers):
                         if (ending[depth] >> p) & 1 != 0:
                             length[p, row] = at - start[p, row]
+                if content is not None:
+                    if element < 0 and count - members[depth] > 1:
+                        h0, h1 = repeated(seen, members[depth], count)
+                        sum0 -= h0
+                        sum1 -= h1
+                    count = members[depth]
+                    if hidden == depth:
+                        hidden = np.int64(0)
                 depth -= 1
                 element = place[depth]
                 on = inside[depth]
@@ -380,6 +369,8 @@ def find(
                 break
 
         fault[row] = 0 if valid else 6
+        if content is not None and valid:
+            content.hash[row, 0], content.hash[row, 1] = content_hash(content.key, sum0, sum1)
         if not valid:
             for p in range(pointers):
                 kind[p, row] = 0

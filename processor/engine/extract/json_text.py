@@ -30,10 +30,8 @@ for _written, _meant in zip(b'"\\/bfnrt', b'"\\/\b\f\n\r\t', strict=True):
 
 # A hexadecimal digit -> its value; 255: it is none.
 _HEX = np.full(256, 255, np.uint8)
-for _number, _digit in enumerate(b"0123456789abcdef"):
-    _HEX[_digit] = _number
-for _number, _digit in enumerate(b"ABCDEF", 10):
-    _HEX[_digit] = _number
+_HEX[list(b"0123456789abcdef")] = range(16)
+_HEX[list(b"ABCDEF")] = range(10, 16)
 
 
 @inlined

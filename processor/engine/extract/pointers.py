@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -20,21 +19,20 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 """An array index of RFC 6901; 18 digits always fit an int64, and no array has more elements."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Pointers:
-    """JSON pointers in the form that `find` reads; K pointers of T tokens in all.
+class Pointers(NamedTuple):
+    """JSON pointers as kernels read them; K pointers of T tokens in all.
 
     Attributes:
         text: uint8[m], the tokens' text, unescaped, UTF-8, one after the other.
         cut: int64[T + 1], token t is ``text[cut[t]:cut[t + 1]]``.
         first: int64[K + 1], pointer p has the tokens ``first[p]`` to ``first[p + 1]``.
-        index: int64[T], the array index that a token names; -1: none (``-`` included).
+        element: int64[T], the array index that a token names; -1: none (``-`` included).
     """
 
     text: NDArray[np.uint8]
     cut: NDArray[np.int64]
     first: NDArray[np.int64]
-    index: NDArray[np.int64]
+    element: NDArray[np.int64]
 
     @classmethod
     def of(cls, pointers: Sequence[str]) -> Pointers:
@@ -51,17 +49,10 @@ class Pointers:
         index = [int(token) if _INDEX.fullmatch(token) else -1 for token in tokens]
         return cls(
             np.frombuffer(b"".join(encoded), np.uint8),
-            _bounds([len(each) for each in encoded]),
-            _bounds([len(path) for path in paths]),
+            np.cumsum([0, *map(len, encoded)], dtype=np.int64),
+            np.cumsum([0, *map(len, paths)], dtype=np.int64),
             np.array(index, np.int64),
         )
-
-    def __len__(self) -> int:
-        return self.first.size - 1
-
-
-def _bounds(sizes: list[int]) -> NDArray[np.int64]:
-    return np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))).astype(np.int64)
 
 
 def _tokens(pointer: str) -> list[str]:

@@ -15,31 +15,33 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.engine.ids import page as ids_page
-from processor.engine.ids.page import BLOCK_BYTES, HASH_BYTES, MOST_PAGE_BYTES, PAGE_HEAD_BYTES
+from processor.engine.ids.page import (
+    BLOCK_BYTES,
+    HASH_BYTES,
+    MOST_PAGE_BYTES,
+    PAGE_HEAD_BYTES,
+    CandidateRows,
+    Pages,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from processor.engine.jit import Int
+
 
 class PageError(IntEnum):
     """Why a block or a page is refused."""
 
-    NOTHING = 0
     CUT = 1
     VERSION = 2
     CORRUPT = 3
     ORDER = 4
 
-    @property
-    def text(self) -> str:
-        """Say it to a person."""
-        return _TEXT[self]
-
 
 _TEXT = {
-    PageError.NOTHING: "nothing is wrong",
     PageError.CUT: "it is cut, or has more bytes than it says",
     PageError.VERSION: "it has a version that this Seqmark does not know",
     PageError.CORRUPT: "it fails its checksum",
@@ -54,9 +56,9 @@ class UnreadableBlockError(Exception):
         reason: What is wrong.
     """
 
-    def __init__(self, what: str, reason: PageError) -> None:
-        self.reason = reason
-        super().__init__(f"{what}: {reason.text}")
+    def __init__(self, what: str, reason: Int) -> None:
+        self.reason = PageError(int(reason))
+        super().__init__(f"{what}: {_TEXT[self.reason]}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,45 +82,10 @@ class IdRows:
     def __len__(self) -> int:
         return int(self.owner.size)
 
-
-@dataclass(frozen=True, slots=True)
-class Pages:
-    """Where the pages of a block are.
-
-    Attributes:
-        first: int64[p], each one's first number: what it is kept under.
-        last_ms: int64[p], its highest reading.
-        at: int64[p + 1], where each begins in the block's bytes, and where the last ends.
-    """
-
-    first: NDArray[np.int64]
-    last_ms: NDArray[np.int64]
-    at: NDArray[np.int64]
-
-    @classmethod
-    def empty(cls, count: int) -> Pages:
-        """Return room for so many."""
-        return cls(np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count + 1, np.int64))
-
-
-@dataclass(frozen=True, slots=True)
-class CandidateRows:
-    """What stands in pages, of some candidates, in their order.
-
-    Attributes:
-        hash: uint64[k, 2].
-        owner: int64[k].
-        reading_ms: int64[k].
-    """
-
-    hash: NDArray[np.uint64]
-    owner: NDArray[np.int64]
-    reading_ms: NDArray[np.int64]
-
-    @classmethod
-    def none(cls) -> CandidateRows:
-        """Return what there is to say of no candidate."""
-        return cls(np.zeros((0, 2), np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+    def part(self, start: int, stop: int) -> IdRows:
+        """Return the rows from ``start`` on, below ``stop``."""
+        columns = (each[start:stop] for each in (self.owner, self.reading_ms, self.supersedes))
+        return IdRows(self.first + start, self.hash[start:stop], *columns)
 
 
 def encode(rows: IdRows, clock_ms: int, key: bytes) -> tuple[bytes, Pages]:
@@ -129,33 +96,17 @@ def encode(rows: IdRows, clock_ms: int, key: bytes) -> tuple[bytes, Pages]:
         clock_ms: After the commit's last record.
         key: Under which the block will stand.
     """
-    count = len(rows)
-    number = rows.first + np.arange(count, dtype=np.int64)
-    back = _back(rows)
-    bases = np.array([rows.owner.min(), rows.reading_ms.min()], np.int64)
+    bases = np.array([rows.owner.min(), rows.reading_ms.min()])
     widths = _widths(rows)
     size = HASH_BYTES + int(widths.sum())
     fitting = _fitting(size)
-    pages = -(-count // fitting)
-    out = np.empty(BLOCK_BYTES + pages * PAGE_HEAD_BYTES + count * size, np.uint8)
-    named = np.frombuffer(key, np.uint8)
-    with np.errstate(over="ignore"):
-        ids_page.encode(
-            np.int64(rows.first),
-            rows.hash,
-            rows.owner,
-            rows.reading_ms,
-            back,
-            bases,
-            widths,
-            fitting,
-            named,
-            np.int64(clock_ms),
-            out,
-        )
-    starts = np.arange(0, count, fitting)
-    at = BLOCK_BYTES + np.append(starts * size + PAGE_HEAD_BYTES * np.arange(pages), out.size - BLOCK_BYTES)
-    return out.tobytes(), Pages(number[starts], np.maximum.reduceat(rows.reading_ms, starts), at)
+    starts = np.arange(0, len(rows), fitting)
+    heads = PAGE_HEAD_BYTES * np.arange(starts.size + 1)
+    out = np.empty(BLOCK_BYTES + int(heads[-1]) + len(rows) * size, np.uint8)
+    columns = rows.hash, rows.owner, rows.reading_ms, _back(rows)
+    ids_page.encode(rows.first, *columns, bases, widths, fitting, np.frombuffer(key, np.uint8), clock_ms, out)
+    at = BLOCK_BYTES + heads + np.append(starts, len(rows)) * size
+    return out.tobytes(), Pages(rows.first + starts, np.maximum.reduceat(rows.reading_ms, starts), at)
 
 
 def decode(data: bytes, key: bytes) -> tuple[IdRows, int, Pages]:
@@ -164,27 +115,14 @@ def decode(data: bytes, key: bytes) -> tuple[IdRows, int, Pages]:
     Raises:
         UnreadableBlockError: It is not one, not whole, or stands under another key.
     """
-    array = np.frombuffer(data, np.uint8)
+    what, array = f"block {key!r}", np.frombuffer(data, np.uint8)
     head = np.zeros(4, np.int64)
-    with np.errstate(over="ignore"):
-        wrong = PageError(int(ids_page.open_head(array, np.frombuffer(key, np.uint8), head)))
-        pages, count, first, clock_ms = head.tolist()
-        # A page needs its head, an id its hash: what says more is cut, and nothing is allocated for it.
-        if not wrong and pages * PAGE_HEAD_BYTES + count * HASH_BYTES > array.size:
-            wrong = PageError.CUT
-        if wrong:
-            raise UnreadableBlockError(f"block {key!r}", wrong)
-        rows = _empty(first, count)
-        found = Pages.empty(pages)
-        wrong = _read(array, BLOCK_BYTES, rows, found)
+    wrong = ids_page.open_head(array, np.frombuffer(key, np.uint8), head)
+    pages, count, first, clock_ms = head.tolist()
     if wrong:
-        raise UnreadableBlockError(f"block {key!r}", wrong)
+        raise UnreadableBlockError(what, wrong)
+    rows, found = _read(what, array, BLOCK_BYTES, first, count, pages)
     return rows, clock_ms, found
-
-
-def decode_page(data: bytes, first: int) -> tuple[IdRows, Pages]:
-    """Read one page as the local state keeps it, see `decode_pages`."""
-    return decode_pages([data], first)
 
 
 def decode_pages(pages: Sequence[bytes], first: int) -> tuple[IdRows, Pages]:
@@ -197,31 +135,9 @@ def decode_pages(pages: Sequence[bytes], first: int) -> tuple[IdRows, Pages]:
     Raises:
         UnreadableBlockError: One is not whole, or does not go on from the one before it.
     """
-    data, count = in_one_piece(pages, first)
-    rows, found = _empty(first, count), Pages.empty(len(pages))
-    with np.errstate(over="ignore"):
-        wrong = _read(data, 0, rows, found)
-    if wrong:
-        raise UnreadableBlockError(page_name(len(pages), first), wrong)
-    return rows, found
-
-
-def in_one_piece(pages: Sequence[bytes], first: int) -> tuple[NDArray[np.uint8], int]:
-    """Return consecutive pages in one piece, and how many ids they say that they have.
-
-    Raises:
-        UnreadableBlockError: So many cannot be in so few bytes.
-    """
+    what = f"page {first}" if len(pages) == 1 else f"pages from {first} on"
     count = sum(int.from_bytes(page[1:3], "big") for page in pages)
-    data = np.frombuffer(b"".join(pages), np.uint8)
-    if len(pages) * PAGE_HEAD_BYTES + count * HASH_BYTES > data.size:
-        raise UnreadableBlockError(page_name(len(pages), first), PageError.CUT)
-    return data, count
-
-
-def page_name(pages: int, first: int) -> str:
-    """Say to a person which pages are meant."""
-    return f"page {first}" if pages == 1 else f"pages from {first} on"
+    return _read(what, np.frombuffer(b"".join(pages), np.uint8), 0, first, count, len(pages))
 
 
 def joined(some: Sequence[Pages]) -> Pages | None:
@@ -257,13 +173,10 @@ def confirm(
     """
     at = np.cumsum([0, *map(len, pages)], dtype=np.int64)
     data = np.frombuffer(b"".join(pages), np.uint8)
-    out = CandidateRows(
-        np.empty((row.size, 2), np.uint64), np.empty(row.size, np.int64), np.empty(row.size, np.int64)
-    )
-    with np.errstate(over="ignore"):
-        page, wrong = ids_page.confirm(data, at, first, which, row, out.hash, out.owner, out.reading_ms)
+    out = CandidateRows(np.empty((row.size, 2), np.uint64), *np.empty((2, row.size), np.int64))
+    page, wrong = ids_page.confirm(data, at, first, which, row, out)
     if wrong:
-        raise UnreadableBlockError(f"page {first[int(page)]}", PageError(int(wrong)))
+        raise UnreadableBlockError(f"page {first[int(page)]}", wrong)
     return out
 
 
@@ -288,12 +201,17 @@ def _fitting(size: int) -> int:
     return (MOST_PAGE_BYTES - PAGE_HEAD_BYTES) // size
 
 
-def _read(data: NDArray[np.uint8], at: int, rows: IdRows, pages: Pages) -> PageError:
-    """Read the pages from ``at`` to the end of the data into arrays of the right sizes."""
-    columns = rows.hash, rows.owner, rows.reading_ms, rows.supersedes
-    return PageError(int(ids_page.decode(data, at, rows.first, *columns, pages.first, pages.last_ms, pages.at)))
-
-
-def _empty(first: int, count: int) -> IdRows:
-    owner, reading, supersedes = np.empty((3, count), np.int64)
-    return IdRows(first, np.empty((count, 2), np.uint64), owner, reading, supersedes)
+def _read(
+    what: str, data: NDArray[np.uint8], at: int, first: int, ids: int, pages: int
+) -> tuple[IdRows, Pages]:
+    """Read so many pages, which say that they have so many ids, from ``at`` to the end of the data."""
+    # A page needs its head, an id its hash: what says more is cut, and nothing is allocated for it.
+    if pages * PAGE_HEAD_BYTES + ids * HASH_BYTES > data.size:
+        raise UnreadableBlockError(what, PageError.CUT)
+    owner, reading, supersedes = np.empty((3, ids), np.int64)
+    rows = IdRows(first, np.empty((ids, 2), np.uint64), owner, reading, supersedes)
+    found = Pages(np.empty(pages, np.int64), np.empty(pages, np.int64), np.empty(pages + 1, np.int64))
+    wrong = ids_page.decode(data, at, first, rows.hash, owner, reading, supersedes, found)
+    if wrong:
+        raise UnreadableBlockError(what, wrong)
+    return rows, found

@@ -1,12 +1,12 @@
-"""What any backend says of records that it judged by their ids."""
+"""What any backend is asked of records, and what it says of them; kernels take both as they are."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from processor.engine.ids.page import NONE
 from processor.engine.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -14,12 +14,31 @@ if TYPE_CHECKING:
 
     from processor.engine.extract.ids import Ids
 
-NONE = -1
-"""No owner."""
+
+class IdColumns(NamedTuple):
+    """Records that are judged by their ids.
+
+    Attributes:
+        hash: uint64[n, 2].
+        fault: uint8[n], `Fault` codes.
+        skip: bool[n], which are not judged: they have a fault, or pass unjudged.
+        offset: int64[n], of the record as whose the id is remembered.
+        reading_ms: int64[n], the partition's clock at each.
+    """
+
+    hash: NDArray[np.uint64]
+    fault: NDArray[np.uint8]
+    skip: NDArray[np.bool_]
+    offset: NDArray[np.int64]
+    reading_ms: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, ids: Ids, offset: NDArray[np.int64], reading_ms: NDArray[np.int64]) -> IdColumns:
+        """Return what there is to judge of records with these ids."""
+        return cls(ids.hash, ids.fault, (ids.fault != 0) | ids.unjudged, offset, reading_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class IdJudgement:
+class IdJudgement(NamedTuple):
     """Verdicts, and for duplicates what they are of.
 
     Attributes:
@@ -33,8 +52,7 @@ class IdJudgement:
     expires_ms: NDArray[np.int64]
 
     @classmethod
-    def begun(cls, ids: Ids) -> IdJudgement:
+    def begun(cls, fault: NDArray[np.uint8]) -> IdJudgement:
         """Return one in which records with a fault, and those that pass unjudged, are judged already."""
-        rows = ids.fault.size
-        verdict = np.where(ids.fault != 0, np.uint8(Verdict.QUARANTINE), np.uint8(Verdict.PASS))
-        return cls(verdict, np.full(rows, NONE, np.int64), np.zeros(rows, np.int64))
+        verdict = np.where(fault != 0, np.uint8(Verdict.QUARANTINE), np.uint8(Verdict.PASS))
+        return cls(verdict, np.full(fault.size, NONE, np.int64), np.zeros(fault.size, np.int64))

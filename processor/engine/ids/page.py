@@ -27,12 +27,12 @@ Invariant: every kernel here checks every bound before it reads.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from processor.engine.bytes.crc32c import crc32c
-from processor.engine.bytes.loads import be64, get_be, put_be
+from processor.engine.bytes.loads import get_be, put_be
 from processor.engine.jit import Int, inlined, kernel
 
 if TYPE_CHECKING:
@@ -45,6 +45,35 @@ MOST_PAGE_BYTES = 4096
 """A page: RocksDB reads 4 KB in 8 us and 120 KB in 60."""
 HASH_BYTES = 16
 NONE = -1
+"""No number, no owner."""
+
+
+class Pages(NamedTuple):
+    """Where the pages of a block are.
+
+    Attributes:
+        first: int64[p], each one's first number: what it is kept under.
+        last_ms: int64[p], its highest reading.
+        at: int64[p + 1], where each begins in the block's bytes, and where the last ends.
+    """
+
+    first: NDArray[np.int64]
+    last_ms: NDArray[np.int64]
+    at: NDArray[np.int64]
+
+
+class CandidateRows(NamedTuple):
+    """What stands in pages, of some candidates, in their order.
+
+    Attributes:
+        hash: uint64[k, 2].
+        owner: int64[k].
+        reading_ms: int64[k].
+    """
+
+    hash: NDArray[np.uint64]
+    owner: NDArray[np.int64]
+    reading_ms: NDArray[np.int64]
 
 
 @inlined
@@ -56,7 +85,13 @@ def mask_of(width):  # type: ignore[no-untyped-def]  # inlined kernel
 @inlined
 def ending(data, stop, mask):  # type: ignore[no-untyped-def]  # inlined kernel
     """Read the big-endian integer that ends before ``stop``; in a page there are always 8 bytes before that."""
-    return be64(data, stop - 8) & mask
+    return get_be(data, stop - 8, 8) & mask
+
+
+@inlined
+def hash_at(data, at):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Read both words of a hash."""
+    return get_be(data, at, 8), get_be(data, at + 8, 8)
 
 
 @kernel
@@ -86,7 +121,7 @@ def encode(
     at = put_be(out, 1, (rows + fitting - 1) // fitting, 4)
     at = put_be(out, at, rows, 4)
     at = put_be(out, at, first, 8)
-    at = put_be(out, at, clock, 8)
+    at = put_be(out, at, np.int64(clock), 8)
     crc = crc32c(out, 0, at, np.uint64(crc32c(key, 0, key.size, np.uint64(0))))
     at = put_be(out, at, crc, 4)
     for start in range(0, rows, fitting):
@@ -114,7 +149,7 @@ def encode(
 
 @kernel
 def open_head(data: NDArray[np.uint8], key: NDArray[np.uint8], head: NDArray[np.int64]) -> Int:
-    """Read a block's head: pages, ids, first number, clock. Returns a `Wrong` code."""
+    """Read a block's head: pages, ids, first number, clock. Returns a `PageError` code."""
     if data.size < BLOCK_BYTES:
         return 1
     if data[0] != VERSION:
@@ -131,7 +166,7 @@ def open_head(data: NDArray[np.uint8], key: NDArray[np.uint8], head: NDArray[np.
 
 @kernel
 def look_at(data: NDArray[np.uint8], at: Int, limit: Int, number: Int) -> tuple[Int, Int, Int]:
-    """Look at the page at ``at``: its ids, the bytes of one, a `Wrong` code."""
+    """Look at the page at ``at``: its ids, the bytes of one, a `PageError` code."""
     if limit - at < PAGE_HEAD_BYTES:
         return 0, 0, 1
     if data[at] != VERSION:
@@ -152,18 +187,13 @@ def look_at(data: NDArray[np.uint8], at: Int, limit: Int, number: Int) -> tuple[
     return ids, size, 0
 
 
-@inlined
-def last_reading(data, at, ids):  # type: ignore[no-untyped-def]  # inlined kernel
-    """Return the highest reading of a page that has been looked at."""
-    reading_width = np.int64(data[at + 4])
-    reading_mask = mask_of(reading_width)
-    reading_at = at + PAGE_HEAD_BYTES + ids * (HASH_BYTES + np.int64(data[at + 3]))
-    reading_most = np.uint64(0)
-    for reading_k in range(ids):
-        reading_most = max(
-            reading_most, ending(data, reading_at + reading_width * (reading_k + 1), reading_mask)
-        )
-    return np.int64(get_be(data, at + 22, 8)) + np.int64(reading_most)
+@kernel
+def _read_column(data: NDArray[np.uint8], at: Int, width: Int, base: Int, out: NDArray[np.int64]) -> Int:
+    """Read a column of a page; returns where it ends."""
+    mask = mask_of(width)
+    for k in range(out.size):
+        out[k] = base + np.int64(ending(data, at + width * (k + 1), mask))
+    return at + width * out.size
 
 
 @kernel
@@ -175,43 +205,35 @@ def decode(
     owner: NDArray[np.int64],
     reading: NDArray[np.int64],
     supersedes: NDArray[np.int64],
-    page_first: NDArray[np.int64],
-    page_last: NDArray[np.int64],
-    page_at: NDArray[np.int64],
+    pages: Pages,
 ) -> Int:
-    """Read as many pages as ``page_first`` has places, to the end of the data. Returns a `Wrong` code."""
-    rows = owner.size
+    """Read as many pages as ``pages`` has places, to the end of the data. Returns a `PageError` code."""
     row: Int = 0
-    for page in range(page_first.size):
+    for page in range(pages.first.size):
         ids, size, wrong = look_at(data, at, data.size, first + row)
         if wrong != 0:
             return wrong
-        if row + ids > rows:
+        stop = row + ids
+        if stop > owner.size:
             return 4
-        page_first[page] = first + row
-        page_at[page] = at
-        widths = (np.int64(data[at + 3]), np.int64(data[at + 4]), np.int64(data[at + 5]))
-        bases = (np.int64(get_be(data, at + 14, 8)), np.int64(get_be(data, at + 22, 8)))
+        pages.first[page] = first + row
+        pages.at[page] = at
         body = at + PAGE_HEAD_BYTES
-        page_last[page] = last_reading(data, at, ids)
-        masks = (mask_of(widths[0]), mask_of(widths[1]), mask_of(widths[2]))
         for k in range(ids):
-            hashes[row + k, 0] = be64(data, body + 16 * k)
-            hashes[row + k, 1] = be64(data, body + 16 * k + 8)
-        body += 16 * ids
-        for k in range(ids):
-            owner[row + k] = bases[0] + np.int64(ending(data, body + widths[0] * (k + 1), masks[0]))
-        body += widths[0] * ids
-        for k in range(ids):
-            reading[row + k] = bases[1] + np.int64(ending(data, body + widths[1] * (k + 1), masks[1]))
-        body += widths[1] * ids
-        for k in range(ids):
-            back = np.int64(ending(data, body + widths[2] * (k + 1), masks[2]))
-            supersedes[row + k] = NONE if back == 0 else first + row + k - back
+            hashes[row + k, 0], hashes[row + k, 1] = hash_at(data, body + HASH_BYTES * k)
+        body += HASH_BYTES * ids
+        base = np.int64(get_be(data, at + 14, 8))
+        body = _read_column(data, body, np.int64(data[at + 3]), base, owner[row:stop])
+        base = np.int64(get_be(data, at + 22, 8))
+        body = _read_column(data, body, np.int64(data[at + 4]), base, reading[row:stop])
+        pages.last_ms[page] = reading[row:stop].max()
+        _read_column(data, body, np.int64(data[at + 5]), 0, supersedes[row:stop])
+        for k in range(row, stop):
+            supersedes[k] = NONE if supersedes[k] == 0 else first + k - supersedes[k]
         at += PAGE_HEAD_BYTES + ids * size
-        row += ids
-    page_at[page_first.size] = at
-    if row != rows:
+        row = stop
+    pages.at[pages.first.size] = at
+    if row != owner.size:
         return 4
     return 0 if at == data.size else 1
 
@@ -220,7 +242,7 @@ def decode(
 def count_ids(
     data: NDArray[np.uint8], at: NDArray[np.int64], number: NDArray[np.int64], ids: NDArray[np.int64]
 ) -> tuple[Int, Int]:
-    """Write how many ids each page has. Returns the one that is not whole, and a `Wrong` code."""
+    """Write how many ids each page has. Returns the one that is not whole, and a `PageError` code."""
     for page in range(number.size):
         count, size, wrong = look_at(data, at[page], at[page + 1], number[page])
         if wrong == 0 and at[page] + PAGE_HEAD_BYTES + count * size != at[page + 1]:
@@ -232,33 +254,35 @@ def count_ids(
 
 
 @kernel
+def read_row(data: NDArray[np.uint8], at: Int, ids: Int, row: Int) -> tuple[Int, Int]:
+    """Read owner and reading of a row of the page at ``at``, which has been looked at."""
+    body = at + PAGE_HEAD_BYTES + HASH_BYTES * ids
+    width = np.int64(data[at + 3])
+    owner = np.int64(get_be(data, at + 14, 8)) + np.int64(get_be(data, body + width * row, width))
+    body += width * ids
+    width = np.int64(data[at + 4])
+    return owner, np.int64(get_be(data, at + 22, 8)) + np.int64(get_be(data, body + width * row, width))
+
+
+@kernel
 def confirm(
     data: NDArray[np.uint8],
     at: NDArray[np.int64],
     first: NDArray[np.int64],
     which: NDArray[np.int64],
     row: NDArray[np.int64],
-    hashes: NDArray[np.uint64],
-    owner: NDArray[np.int64],
-    reading: NDArray[np.int64],
+    out: CandidateRows,
 ) -> tuple[Int, Int]:
-    """Read single rows. Returns the page that is wrong, and a `Wrong` code."""
+    """Read single rows. Returns the page that is wrong, and a `PageError` code."""
     ids = np.zeros(first.size, np.int64)
     page, wrong = count_ids(data, at, first, ids)
     if wrong != 0:
         return page, wrong
+    hashes, owner, reading = out  # before the loop: of a tuple's array numba counts each reference
     for k in range(row.size):
         page = which[k]
-        here = at[page]
         if row[k] < 0 or row[k] >= ids[page]:
             return page, 4
-        body = here + PAGE_HEAD_BYTES
-        hashes[k, 0] = get_be(data, body + 16 * row[k], 8)
-        hashes[k, 1] = get_be(data, body + 16 * row[k] + 8, 8)
-        body += 16 * ids[page]
-        width = np.int64(data[here + 3])
-        owner[k] = np.int64(get_be(data, here + 14, 8)) + np.int64(get_be(data, body + width * row[k], width))
-        body += width * ids[page]
-        width = np.int64(data[here + 4])
-        reading[k] = np.int64(get_be(data, here + 22, 8)) + np.int64(get_be(data, body + width * row[k], width))
+        hashes[k, 0], hashes[k, 1] = hash_at(data, at[page] + PAGE_HEAD_BYTES + HASH_BYTES * row[k])
+        owner[k], reading[k] = read_row(data, at[page], ids[page], row[k])
     return 0, 0

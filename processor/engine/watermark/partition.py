@@ -4,13 +4,12 @@ The rules of the contract: the first record of a scope passes whatever its numbe
 its sequence is greater than the watermark; an equal one is a duplicate, a lower one is late. Gaps are
 fine. A record that cannot be judged changes nothing.
 
-Invariant: pure. `judge` never changes the state it is given: it returns the next one, so that a crash at
-any point leaves the caller with a state that is either before or after the records, never between.
+Invariant: pure. `judge` returns the next watermark, so that a crash at any point leaves the caller with one
+that is either before or after the records, never between.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,60 +20,30 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True, slots=True)
-class WatermarkState:
-    """What scope ``partition`` remembers: the highest sequence that passed; None before the first."""
-
-    watermark: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WatermarkJudgement:
-    """Verdicts of consecutive records and the state after the last of them.
-
-    Attributes:
-        verdict: uint8[n], `Verdict` values.
-        watermark: int64[n], the watermark as it stood before each record; 0 where there was none.
-        state: After the last record.
-    """
-
-    verdict: NDArray[np.uint8]
-    watermark: NDArray[np.int64]
-    state: WatermarkState
-
-
-def judge(state: WatermarkState, sequence: NDArray[np.int64], fault: NDArray[np.uint8]) -> WatermarkJudgement:
+def judge(
+    watermark: int | None, sequence: NDArray[np.int64], fault: NDArray[np.uint8]
+) -> tuple[NDArray[np.uint8], NDArray[np.int64], int | None]:
     """Judge consecutive records of one partition.
 
     Args:
-        state: As the records before left it.
+        watermark: The highest sequence that has passed; None before the first.
         sequence: int64[n], in offset order.
-        fault: uint8[n], `Fault` codes; a record with one goes to quarantine and changes no state.
+        fault: uint8[n], `Fault` codes; a record with one goes to quarantine and changes nothing.
+
+    Returns:
+        uint8[n], `Verdict` values; int64[n], the watermark as it stood before each record, 0 where there was
+        none; the watermark after the last.
     """
-    verdict = np.empty(sequence.size, np.uint8)
-    before = np.empty(sequence.size, np.int64)
-    known, watermark = judge_partition(
-        state.watermark is not None,
-        0 if state.watermark is None else state.watermark,
-        sequence,
-        fault,
-        verdict,
-        before,
-    )
-    return WatermarkJudgement(verdict, before, WatermarkState(int(watermark) if known else None))
+    verdict, before, known, mark = _judge(watermark is not None, watermark or 0, sequence, fault)
+    return verdict, before, int(mark) if known else None
 
 
 @kernel
-def judge_partition(
-    known: bool,
-    watermark: int,
-    sequence: NDArray[np.int64],
-    fault: NDArray[np.uint8],
-    verdict: NDArray[np.uint8],
-    before: NDArray[np.int64],
-) -> tuple[bool, int]:
-    """Judge with one watermark; see `judge`. Returns whether there is a watermark now, and it."""
+def _judge(
+    known: bool, watermark: int, sequence: NDArray[np.int64], fault: NDArray[np.uint8]
+) -> tuple[NDArray[np.uint8], NDArray[np.int64], bool, int]:
     mark = np.int64(watermark)
+    verdict, before = np.empty(sequence.size, np.uint8), np.empty(sequence.size, np.int64)
     for i in range(sequence.size):
         before[i] = mark if known else 0
         if fault[i] != 0:
@@ -87,4 +56,4 @@ def judge_partition(
             verdict[i] = 1
         else:
             verdict[i] = 2
-    return known, mark  # type: ignore[return-value]  # compiled code returns an int
+    return verdict, before, known, mark  # type: ignore[return-value]  # compiled code returns an int

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from processor.engine.bytes.loads import le64, le_tail
+from processor.engine.bytes.loads import get_le
 from processor.engine.bytes.siphash import siphash
 from processor.engine.jit import Int, inlined, kernel
 
@@ -127,11 +127,11 @@ def seek(
                 whole = size >> 3
                 same = True
                 for k in range(whole):
-                    if words[here + k] != np.int64(le64(data, at + 8 * k)):
+                    if words[here + k] != np.int64(get_le(data, at + 8 * k, 8)):
                         same = False
                         break
                 if same and size & 7:
-                    same = words[here + whole] == np.int64(le_tail(data, at + 8 * whole, size & 7))
+                    same = words[here + whole] == np.int64(get_le(data, at + 8 * whole, size & 7))
                 if same:
                     return word, i
         i = (i + 1) & mask
@@ -154,9 +154,9 @@ def put(
     words[word] = size
     whole = size >> 3
     for k in range(whole):
-        words[word + head + k] = np.int64(le64(data, at + 8 * k))
+        words[word + head + k] = np.int64(get_le(data, at + 8 * k, 8))
     if size & 7:
-        words[word + head + whole] = np.int64(le_tail(data, at + 8 * whole, size & 7))
+        words[word + head + whole] = np.int64(get_le(data, at + 8 * whole, size & 7))
     slots[slot] = (np.uint64(tag) << np.uint64(32)) | np.uint64(word + 1)
     meta[USED] = word + head + ((size + 7) >> 3)
     meta[COUNT] += 1

@@ -10,7 +10,6 @@ exactly what the table keeps: no epoch is invented and none forgotten.
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +18,7 @@ from processor.engine.bytes.crc32c import crc32c
 from processor.engine.bytes.loads import get_be, put_be
 from processor.engine.bytes.varints import put_bytes, put_varint, varint_bytes
 from processor.engine.jit import Int, kernel
+from processor.engine.verdict import Complaint
 from processor.engine.watermark.scope_arrays import (
     BLOCK,
     EPOCH,
@@ -55,28 +55,14 @@ FIXED_BYTES = 10
 CRC_BYTES = 4
 
 
-class Unreadable(IntEnum):
+class Unreadable(Complaint):
     """Why `apply` stopped at a record."""
 
-    NOTHING = 0
-    CORRUPT = 1
-    VERSION = 2
-    FOREIGN = 3
-    TOMBSTONE = 4
-
-    @property
-    def text(self) -> str:
-        """Say it to a person."""
-        return _TEXT[self]
-
-
-_TEXT = {
-    Unreadable.NOTHING: "nothing is wrong",
-    Unreadable.CORRUPT: "it is cut or fails its checksum",
-    Unreadable.VERSION: "it has a version or flags that this Seqmark does not know",
-    Unreadable.FOREIGN: "it was written under another epoch or reorder_window",
-    Unreadable.TOMBSTONE: "it is a tombstone, which this Seqmark never writes",
-}
+    NOTHING = 0, "nothing is wrong"
+    CORRUPT = 1, "it is cut or fails its checksum"
+    VERSION = 2, "it has a version or flags that this Seqmark does not know"
+    FOREIGN = 3, "it was written under another epoch or reorder_window"
+    TOMBSTONE = 4, "it is a tombstone, which this Seqmark never writes"
 
 
 @kernel

@@ -213,13 +213,7 @@ class ScopeTable:
         with np.errstate(over="ignore"):
             while row < rows:
                 row, wrong = scope_codec.apply(
-                    self._arrays(),
-                    self._unsaved,
-                    columns.data,
-                    columns.table,
-                    row,
-                    track,
-                    other,
+                    self._arrays(), self._unsaved, columns.data, columns.table, row, track, other
                 )
                 if wrong:
                     at, size = int(columns.key[row]), int(columns.key_length[row])
@@ -231,14 +225,7 @@ class ScopeTable:
     def _arrays(self) -> ScopeArrays:
         """Return what kernels work on: until an array is resized."""
         return ScopeArrays(
-            self._words,
-            self._slots,
-            self._old,
-            self._meta,
-            self._pool,
-            self._free,
-            self._key,
-            self._layout,
+            self._words, self._slots, self._old, self._meta, self._pool, self._free, self._key, self._layout
         )
 
     def _move(self, rows: int) -> None:

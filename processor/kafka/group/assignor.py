@@ -95,10 +95,7 @@ def _agreed_slots(topic: str, candidates: list[str], members: Mapping[str, Group
 
 
 def _share(
-    slots: list[Slot],
-    able: list[str],
-    members: Mapping[str, GroupMember],
-    taken: dict[str, set[Slot]],
+    slots: list[Slot], able: list[str], members: Mapping[str, GroupMember], taken: dict[str, set[Slot]]
 ) -> None:
     """Give each slot to its owner while that is fair, the rest to who has least over all topics."""
     if not able:

@@ -17,8 +17,10 @@ import math
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
+from typing_extensions import override
+
 from processor.errors import FencedError, RebuildError, StopError
-from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition, error_name
+from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition, by_topic, error_name
 from processor.kafka.group.assignor import SlotAssignor
 from processor.kafka.protocol.internals import (
     ConsumerRebalanceListener,
@@ -64,33 +66,6 @@ class Owner(Protocol):
         """Start working on these; returns at once."""
 
 
-class _RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
-    """What aiokafka calls back."""
-
-    def __init__(self, membership: Membership, owner: Owner) -> None:
-        self._membership = membership
-        self._owner = owner
-
-    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        del revoked  # eager: always everything
-        try:
-            await self._owner.revoked()
-        except Exception as error:
-            log.exception("giving up partitions failed")
-            self._membership.fail(StopError(f"giving up partitions failed: {error!r}"))
-
-    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        refused = self._membership.assignor.refused
-        if refused is not None:
-            self._membership.fail(StopError(refused))
-            return
-        try:
-            self._owner.assigned(frozenset(assigned))
-        except Exception as error:
-            log.exception("starting on partitions failed")
-            self._membership.fail(StopError(f"starting on partitions failed: {error!r}"))
-
-
 class _Coordinator(GroupCoordinator):  # type: ignore[misc]  # aiokafka is untyped
     """aiokafka's coordinator, which sees when another worker takes this one's static membership.
 
@@ -128,7 +103,7 @@ class _Coordinator(GroupCoordinator):  # type: ignore[misc]  # aiokafka is untyp
         return bool(time.monotonic() - self._known_at < self._session_timeout_ms / 1000)
 
 
-class Membership:
+class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
     """One worker's place in the consumer group; it closes the client at the end.
 
     It subscribes the keys of ``slots``. With a ``group_instance_id`` membership is static.
@@ -148,6 +123,7 @@ class Membership:
         self._instance_id = group_instance_id
         self.assignor = SlotAssignor(slots)
         self._topics = set(slots)
+        self._owner: Owner
         self._coordinator: Any = None
         self._subscription: Any = None
         self._busy = contextlib.ExitStack()
@@ -155,14 +131,15 @@ class Membership:
 
     async def join(self, owner: Owner) -> None:
         """Enter the group; from now on ``owner`` is called."""
+        self._owner = owner
         self._subscription = SubscriptionState()
         # Nobody fetches through this subscription: without this the member would look idle and leave.
         self._busy.enter_context(self._subscription.fetch_context())
-        self._subscription.subscribe(self._topics, listener=_RebalanceListener(self, owner))
+        self._subscription.subscribe(self._topics, listener=self)
         waiters: set[asyncio.Future[Any]] = {self._failed}
         self._subscription.register_fetch_waiters(waiters)
         self._coordinator = _Coordinator(
-            self._client.aiokafka_client,
+            self._client.inner,
             self._subscription,
             group_id=self._group_id,
             group_instance_id=self._instance_id,
@@ -175,6 +152,26 @@ class Membership:
         )
         if self._instance_id is not None:
             self._coordinator.replaced = self._replaced
+
+    @override
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        del revoked  # eager: always everything
+        try:
+            await self._owner.revoked()
+        except Exception as error:
+            log.exception("giving up partitions failed")
+            self.fail(StopError(f"giving up partitions failed: {error!r}"))
+
+    @override
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        if self.assignor.refused is not None:
+            self.fail(StopError(self.assignor.refused))
+            return
+        try:
+            self._owner.assigned(frozenset(assigned))
+        except Exception as error:
+            log.exception("starting on partitions failed")
+            self.fail(StopError(f"starting on partitions failed: {error!r}"))
 
     def unseen(self) -> list[str]:
         """Return the topics of which the group's leader has dealt out nothing: nobody works on them."""
@@ -271,16 +268,9 @@ class Membership:
             FencedError: We are not a member of this generation any more.
             RebuildError: The outcome is unknown.
         """
-        topics: dict[str, list[tuple[int, int, str]]] = {}
-        for tp, offset in offsets.items():
-            topics.setdefault(tp.topic, []).append((tp.partition, offset, ""))
-        request = OffsetCommitRequest(
-            self._group_id,
-            self._coordinator.generation,
-            self._coordinator.member_id,
-            OffsetCommitRequest.DEFAULT_RETENTION_TIME,
-            list(topics.items()),
-        )
+        member = self._group_id, self._coordinator.generation, self._coordinator.member_id
+        topics = by_topic((tp, (tp.partition, offset, "")) for tp, offset in offsets.items())
+        request = OffsetCommitRequest(*member, OffsetCommitRequest.DEFAULT_RETENTION_TIME, topics)
         try:
             node = await self._client.group_coordinator(self._group_id)
             response = await self._client.request(node, request, coordination=True)

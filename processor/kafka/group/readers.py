@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from processor.errors import RebuildError, StopError
 from processor.kafka.client import Client, KafkaCode, KafkaError, error_name
@@ -94,14 +94,9 @@ async def readers(
             if code == KafkaCode.NONE and state in AT_REST:
                 return []
             if code == KafkaCode.NONE and state == STABLE:
-                return readers_of(topic, (_described(member) for member in members))
+                return readers_of(topic, [(member[0], *member[2:5]) for member in members])
         except (KafkaError, TimeoutError) as error:
             problem = repr(error)
         if time.monotonic() > deadline:
             raise RebuildError("group", f"cannot learn who is in the group {group_id}: {problem}")
         await asyncio.sleep(POLL_S)
-
-
-def _described(member: Any) -> Described:
-    member_id, _, host, metadata, assignment, *_ = member
-    return member_id, host, metadata, assignment

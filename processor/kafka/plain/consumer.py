@@ -7,7 +7,7 @@ batches, no group.
 from __future__ import annotations
 
 import time
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaError
 from processor.errors import StopError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 Seen = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int, int]
 """Key, value, headers, timestamp in ms, offset."""
@@ -35,22 +35,30 @@ async def read_partition(options: Mapping[str, Any], topic: str, partition: int)
     """
     tp = TopicPartition(topic, partition)
     seen: list[Seen] = []
-    async with _consumer(options) as consumer:
-        consumer.assign([tp])
-        await consumer.seek_to_beginning(tp)
-        end = (await consumer.end_offsets([tp]))[tp]
-        deadline = time.monotonic() + _STALL_S
-        # By the position: the last offset may be a control record, which is never handed out.
-        while (position := await consumer.position(tp)) < end:
-            polled = await consumer.getmany(tp, timeout_ms=_POLL_MS)
-            seen += [
-                (record.key, record.value, record.headers, record.timestamp, record.offset)
-                for record in polled.get(tp, ())
-            ]
-            if polled or await consumer.position(tp) > position:
-                deadline = time.monotonic() + _STALL_S
-            elif time.monotonic() > deadline:
-                raise StopError(f"{topic}:{partition} gives nothing from offset {position} on, of {end}")
+    consumer = AIOKafkaConsumer(
+        **options,
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        auto_offset_reset="none",
+        max_partition_fetch_bytes=_FETCH_BYTES,
+    )
+    with _translated():
+        async with consumer:
+            consumer.assign([tp])
+            await consumer.seek_to_beginning(tp)
+            end = (await consumer.end_offsets([tp]))[tp]
+            deadline = time.monotonic() + _STALL_S
+            # By the position: the last offset may be a control record, which is never handed out.
+            while (position := await consumer.position(tp)) < end:
+                polled = await consumer.getmany(tp, timeout_ms=_POLL_MS)
+                seen += [
+                    (record.key, record.value, record.headers, record.timestamp, record.offset)
+                    for record in polled.get(tp, ())
+                ]
+                if polled or await consumer.position(tp) > position:
+                    deadline = time.monotonic() + _STALL_S
+                elif time.monotonic() > deadline:
+                    raise StopError(f"{topic}:{partition} gives nothing from offset {position} on, of {end}")
     return [record for record in seen if record[-1] < end]
 
 
@@ -84,23 +92,6 @@ class GroupPosition:
             for tp, meta in offsets.items()
             if tp.topic == self._topic and meta.offset >= 0
         }
-
-
-@asynccontextmanager
-async def _consumer(options: Mapping[str, Any]) -> AsyncIterator[AIOKafkaConsumer]:
-    consumer = AIOKafkaConsumer(
-        **options,
-        isolation_level="read_committed",
-        enable_auto_commit=False,
-        auto_offset_reset="none",
-        max_partition_fetch_bytes=_FETCH_BYTES,
-    )
-    with _translated():
-        await consumer.start()
-        try:
-            yield consumer
-        finally:
-            await consumer.stop()
 
 
 @contextmanager

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import KafkaError
 
 from processor.errors import StopError
 from processor.generator.truth import Truth
 from processor.kafka.options import client_options
-from processor.kafka.topics.ensure import connected, describe
+from processor.kafka.topics.ensure import connected, describe, refusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,12 +75,8 @@ async def open_source(kafka: Kafka, topic: str, partitions: int) -> int:
         while not (view := await describe(admin, [topic])):
             brokers = len((await admin.describe_cluster())["brokers"])
             wanted = NewTopic(topic, partitions, min(_REPLICAS, brokers))
-            answer = await admin.create_topics([wanted])
-            for _, code, *message in answer.topic_errors:
-                error = for_code(code)
-                if code and error is not TopicAlreadyExistsError:
-                    reason = (message[0] if message else None) or error.description
-                    raise StopError(f"topic {topic} cannot be created: {error.message}: {reason}")
+            for _, why in refusals(await admin.create_topics([wanted])):
+                raise StopError(f"topic {topic} cannot be created: {why}")
             if time.monotonic() > deadline:
                 raise StopError(f"topic {topic} was created, but does not appear")
             await asyncio.sleep(_APPEAR_POLL_S)
@@ -117,17 +113,13 @@ async def produce(
         _Lane(number, partition, np.empty(len(partition), np.int64)) for number, partition in enumerate(stream)
     ]
     try:
-        await producer.start()
-        try:
+        async with producer:
             await _send(producer, topic, lanes, sending.rate, progress)
-        finally:
-            await producer.stop()
     except KafkaError as error:
         raise StopError(f"producing to {topic} failed: {error!r}") from error
     return [
         Truth(lane.offsets, part.passes, part.layout.kind, part.faults)
-        for lane in lanes
-        for part in (lane.partition,)
+        for lane, part in zip(lanes, stream, strict=True)
     ]
 
 

@@ -26,7 +26,7 @@ from processor.kafka.protocol.internals import (
     StaleMetadata,
     for_code,
 )
-from processor.kafka.protocol.topic_id_requests import MetadataRequest, plain
+from processor.kafka.protocol.requests import MetadataRequest, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -3,7 +3,7 @@
 aiokafka's public consumer and producer work record by record and hide what exactness needs (see
 docs/decisions/0003). We use what lies below them: its client (connections, metadata, security), its protocol
 structures and its group coordinator. No other module names those internals, but for the types that
-`processor.kafka.protocol.structs` builds requests of; `check_aiokafka` compares them with aiokafka 0.14.
+`processor.kafka.protocol.requests` builds requests of; `check_aiokafka` compares them with aiokafka 0.14.
 """
 
 from __future__ import annotations
@@ -20,10 +20,7 @@ from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
-from aiokafka.coordinator.protocol import (
-    ConsumerProtocolMemberAssignment,
-    ConsumerProtocolMemberMetadata,
-)
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     GroupCoordinatorNotAvailableError,
@@ -82,19 +79,14 @@ _EXPECTED: Mapping[Any, tuple[str, ...]] = {
 }  # fmt: skip
 _ATTRIBUTES: Mapping[Any, tuple[str, ...]] = {
     GroupCoordinator: (
-        "request_rejoin",
-        "close",
-        "_push_error_to_user",
-        "_send_req",
-        "_do_heartbeat",
-        "_do_rejoin_group",
+        "request_rejoin", "close", "_push_error_to_user", "_send_req", "_do_heartbeat", "_do_rejoin_group",
         "_on_join_complete",
     ),
     SubscriptionState: ("subscribe", "fetch_context", "register_fetch_waiters", "abort_waiters"),
     AIOKafkaAdminClient: ("_send_request",),
     AIOKafkaConnection: ("connect", "connected", "send", "close", "_do_sasl_handshake", "_handle_frame"),
     AIOKafkaClient: ("bootstrap", "force_metadata_update", "get_random_node", "set_topics", "close"),
-}
+}  # fmt: skip
 
 
 def check_aiokafka() -> None:

@@ -7,9 +7,8 @@ translated here; the cause is kept.
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -27,23 +26,22 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from processor.errors import RebuildError, SeqmarkError, StopError
 from processor.kafka.options import client_options
+from processor.kafka.protocol.requests import DescribeTransactionsRequest
 from processor.kafka.topics.plan import (
     READ_CONFIGS,
     ClusterPlan,
     ClusterView,
-    Purpose,
     TopicPlan,
     TopicView,
     names,
     plan,
 )
-from processor.kafka.transactions.admin_requests import DescribeTransactionsRequest
 from processor.kafka.transactions.coordinator import TOO_OLD
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Iterator
+    from collections.abc import Set as AbstractSet
 
-    from processor.errors import Problem
     from schemas.config import Kafka, Settings
 
 _NOT_ALLOWED = (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)
@@ -63,65 +61,7 @@ class UnreachableError(StopError):
     """Nothing answers at any of the addresses."""
 
 
-class TopicState(StrEnum):
-    """What has become of a topic."""
-
-    CREATED = "created"
-    EXISTS = "exists"
-    MISSING = "missing"
-    WRONG = "wrong"
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRow:
-    """One topic of one pipeline in a report."""
-
-    topic: str
-    purpose: Purpose
-    pipeline: str
-    partitions: int
-    state: TopicState
-
-
-@dataclass(frozen=True, slots=True)
-class TopicsReport:
-    """The topics as they are after `ensure`."""
-
-    rows: tuple[TopicRow, ...]
-    problems: tuple[Problem, ...]
-    warnings: tuple[Problem, ...]
-    narrow: tuple[Problem, ...] = ()
-    """Those of the problems that are in `ClusterPlan.narrow`."""
-
-    @property
-    def missing(self) -> tuple[TopicRow, ...]:
-        """What is still to be made."""
-        return tuple(row for row in self.rows if row.state is TopicState.MISSING)
-
-    def require(self, *, growing: bool = False) -> None:
-        """Refuse to work on topics that are wrong or missing.
-
-        Args:
-            growing: Let pass what is narrower than its source, where the pipeline has worked before: partitions
-                are being added then, and those that are everywhere go on.
-
-        Raises:
-            StopError: Names every one, and what to do.
-        """
-        young = {row.pipeline for row in self.rows if row.state in {TopicState.CREATED, TopicState.MISSING}}
-        grown = {row.topic for row in self.rows if growing and row.pipeline not in young}
-        patient = [problem for problem in self.narrow if problem.key in grown]
-        wrong = [str(problem) for problem in self.problems if problem not in patient]
-        wrong += [
-            f"{row.topic}: {row.purpose} of pipeline {row.pipeline} does not exist: create it with "
-            "`seqmark topics`, or set worker.create_topics"
-            for row in self.missing
-        ]
-        if wrong:
-            raise StopError("the topics are not right:\n" + "\n".join(wrong))
-
-
-async def ensure(settings: Settings, *, create: bool) -> TopicsReport:
+async def ensure(settings: Settings, *, create: bool) -> ClusterPlan:
     """Compare the topics of all pipelines with the cluster's, and create what is missing if ``create``.
 
     Several workers may do so at once: one of them creates, all look again.
@@ -139,21 +79,19 @@ async def ensure(settings: Settings, *, create: bool) -> TopicsReport:
         sources = {each.source for each in settings.pipelines}
         sources -= {each.sink for each in settings.pipelines}
         made = plan(settings, await _described(admin, wanted, sources, _SETTLE_S))
-        created: set[str] = set()
-        if create and made.missing:
-            created = await _create(admin, made.missing)
-            appearing = {topic.topic for topic in made.missing}
-            made = plan(settings, await _described(admin, wanted, appearing, _APPEAR_S))
-    return _report(made, created)
+        absent = {topic.topic: topic for topic in made.topics if not topic.exists}
+        if create and absent:
+            created = await _create(admin, absent.values())
+            made = plan(settings, await _described(admin, wanted, absent.keys(), _APPEAR_S))
+            made.created = created
+    return made
 
 
 @asynccontextmanager
 async def connected(kafka: Kafka) -> AsyncIterator[AIOKafkaAdminClient]:
     """Connect an admin client and close it at the end; errors of the broker come out translated."""
     admin = AIOKafkaAdminClient(
-        **client_options(kafka),
-        client_id="seqmark-topics",
-        request_timeout_ms=_CONNECT_S * 1000,
+        **client_options(kafka), client_id="seqmark-topics", request_timeout_ms=_CONNECT_S * 1000
     )
     try:
         try:
@@ -238,7 +176,7 @@ async def _configs(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> dict[st
     return found
 
 
-async def _create(admin: AIOKafkaAdminClient, wanted: list[TopicPlan]) -> set[str]:
+async def _create(admin: AIOKafkaAdminClient, wanted: Iterable[TopicPlan]) -> set[str]:
     """Create topics; returns those that this call made and not another worker's.
 
     Raises:
@@ -247,48 +185,32 @@ async def _create(admin: AIOKafkaAdminClient, wanted: list[TopicPlan]) -> set[st
     new = [NewTopic(t.topic, t.partitions, t.replication_factor, topic_configs=dict(t.configs)) for t in wanted]
     async with asyncio.timeout(_CALL_S):
         response = await admin.create_topics(new, timeout_ms=_CREATE_MS)
-    created = set()
-    refused = []
-    for topic, code, *message in response.topic_errors:
-        error = for_code(code)
-        if code == 0:
-            created.add(topic)
-        elif error is not TopicAlreadyExistsError:
-            said = (message[0] if message else None) or error.description
-            refused.append(f"{topic}: {error.message}: {said}")
-    if refused:
+    created = {topic for topic, code, *_ in response.topic_errors if code == 0}
+    if refused := [f"{topic}: {why}" for topic, why in refusals(response)]:
         made = f" Created before: {', '.join(sorted(created))}." if created else ""
         text = "the broker refused to create topics:\n" + "\n".join(refused)
         raise StopError(f"{text}\nCreate them by hand, or grant this principal CREATE on them.{made}")
     return created
 
 
+def refusals(response: Any) -> Iterator[tuple[str, str]]:
+    """Yield the topics that the broker refused to create, and why; those that are there already are none."""
+    for topic, code, *message in response.topic_errors:
+        error = for_code(code)
+        if code and error is not TopicAlreadyExistsError:
+            yield topic, f"{error.message}: {(message[0] if message else None) or error.description}"
+
+
 async def _described(
-    admin: AIOKafkaAdminClient, topics: Iterable[str], expected: set[str], patience_s: float
+    admin: AIOKafkaAdminClient, topics: Iterable[str], expected: AbstractSet[str], patience_s: float
 ) -> ClusterView:
     """Look until what is expected is seen: a broker learns of a new topic a moment after its maker."""
-    wanted = list(topics)
-    loop = asyncio.get_running_loop()
-    end = loop.time() + patience_s
+    end = time.monotonic() + patience_s
     while True:
-        cluster = await describe(admin, wanted)
-        if expected <= cluster.keys() or loop.time() >= end:
+        cluster = await describe(admin, topics)
+        if expected <= cluster.keys() or time.monotonic() >= end:
             return cluster
         await asyncio.sleep(_POLL_S)
-
-
-def _report(made: ClusterPlan, created: set[str]) -> TopicsReport:
-    wrong = {problem.key for problem in made.problems}
-    rows = []
-    for topic in made.topics:
-        if topic.topic in wrong:
-            state = TopicState.WRONG
-        elif not topic.exists:
-            state = TopicState.MISSING
-        else:
-            state = TopicState.CREATED if topic.topic in created else TopicState.EXISTS
-        rows.append(TopicRow(topic.topic, topic.purpose, topic.pipeline, topic.partitions, state))
-    return TopicsReport(tuple(rows), tuple(made.problems), tuple(made.warnings), tuple(made.narrow))
 
 
 async def _refused(kafka: Kafka) -> StopError:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from processor.errors import Problem
+from processor.errors import Problem, StopError
 
 if TYPE_CHECKING:
     from schemas.config import Pipeline, Settings
@@ -59,6 +59,8 @@ class Purpose(StrEnum):
 
 INTERNAL = frozenset({Purpose.CHANGELOG, Purpose.REPARTITION, Purpose.POSITIONS})
 """Topics that belong to the application and hold what it cannot do without."""
+_LARGER = frozenset({Purpose.DUPLICATES, Purpose.QUARANTINE, Purpose.REPARTITION})
+"""Their records have a receipt, a reason, or where they came from beside what the source's have."""
 _LIKE_SINK = frozenset({Purpose.DUPLICATES, Purpose.CHANGELOG, Purpose.REPARTITION})
 """With route these have the sink's partition count."""
 
@@ -77,21 +79,26 @@ ClusterView = Mapping[str, TopicView]
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPlan:
-    """A topic that should be there."""
+class TopicPlan(TopicView):
+    """A topic that should be there, as it is or will be."""
 
     topic: str
     purpose: Purpose
     pipeline: str
-    partitions: int
-    replication_factor: int
-    configs: Mapping[str, str]
     exists: bool
 
-    @property
-    def view(self) -> TopicView:
-        """The topic as it will be."""
-        return TopicView(self.partitions, self.replication_factor, self.configs)
+    def problem(self, message: str) -> Problem:
+        """Say what is wrong with it."""
+        return Problem(self.topic, f"{self.purpose} of pipeline {self.pipeline}: {message}")
+
+
+class TopicState(StrEnum):
+    """What has become of a topic."""
+
+    CREATED = "created"
+    EXISTS = "exists"
+    MISSING = "missing"
+    WRONG = "wrong"
 
 
 @dataclass(slots=True)
@@ -104,11 +111,44 @@ class ClusterPlan:
     narrow: list[Problem] = field(default_factory=list)
     """Those of the problems that a worker may wait for: a topic has fewer partitions than the source."""
     warnings: list[Problem] = field(default_factory=list)
+    created: set[str] = field(default_factory=set)
+    """Names of topics that were made since it was planned first."""
+
+    def state(self, topic: TopicPlan) -> TopicState:
+        """Return what has become of a topic."""
+        if any(problem.key == topic.topic for problem in self.problems):
+            return TopicState.WRONG
+        if not topic.exists:
+            return TopicState.MISSING
+        return TopicState.CREATED if topic.topic in self.created else TopicState.EXISTS
 
     @property
     def missing(self) -> list[TopicPlan]:
-        """The topics to be made."""
-        return [topic for topic in self.topics if not topic.exists]
+        """What is still to be made, and nothing else is wrong with."""
+        return [topic for topic in self.topics if self.state(topic) is TopicState.MISSING]
+
+    def require(self, *, growing: bool = False) -> None:
+        """Refuse to work on topics that are wrong or missing.
+
+        Args:
+            growing: Let pass what is narrower than its source, where the pipeline has worked before: partitions
+                are being added then, and those that are everywhere go on.
+
+        Raises:
+            StopError: Names every one, and what to do.
+        """
+        new = {TopicState.CREATED, TopicState.MISSING}
+        young = {topic.pipeline for topic in self.topics if self.state(topic) in new}
+        grown = {topic.topic for topic in self.topics if growing and topic.pipeline not in young}
+        patient = [problem for problem in self.narrow if problem.key in grown]
+        wrong = [str(problem) for problem in self.problems if problem not in patient]
+        wrong += [
+            f"{topic.topic}: {topic.purpose} of pipeline {topic.pipeline} does not exist: create it with "
+            "`seqmark topics`, or set worker.create_topics"
+            for topic in self.missing
+        ]
+        if wrong:
+            raise StopError("the topics are not right:\n" + "\n".join(wrong))
 
 
 def changelog_topic(settings: Settings, pipeline: Pipeline) -> str:
@@ -134,7 +174,7 @@ def topics_of(settings: Settings, pipeline: Pipeline) -> Iterator[tuple[Purpose,
     if pipeline.quarantine is not None:
         yield Purpose.QUARANTINE, pipeline.quarantine
     yield Purpose.CHANGELOG, changelog_topic(settings, pipeline)
-    if _routed(pipeline):
+    if pipeline.routed:
         yield Purpose.REPARTITION, repartition_topic(settings, pipeline)
         yield Purpose.POSITIONS, positions_topic(settings, pipeline.name)
 
@@ -167,24 +207,20 @@ def plan(settings: Settings, cluster: ClusterView) -> ClusterPlan:
             made.topics.append(_as_is(pipeline.source, Purpose.SOURCE, pipeline, source))
         clean = _clean_partitions(settings, pipeline, planned, source)
         for purpose, topic in topics_of(settings, pipeline):
-            wanted = TopicPlan(
-                topic,
-                purpose,
-                pipeline.name,
-                clean if purpose in _LIKE_SINK or purpose is Purpose.SINK else source.partitions,
-                source.replication_factor,
-                wanted_configs(purpose, pipeline, source),
-                exists=topic in planned,
-            )
+            partitions = clean if purpose in _LIKE_SINK or purpose is Purpose.SINK else source.partitions
+            configs = wanted_configs(purpose, pipeline, source)
+            as_source = partitions, source.replication_factor, configs
+            wanted = TopicPlan(*as_source, topic, purpose, pipeline.name, exists=topic in planned)
             there = planned.get(topic)
             if there is None:
-                planned[topic] = wanted.view
+                planned[topic] = wanted
                 made.topics.append(wanted)
                 continue
-            narrow = list(_narrow(wanted, pipeline, there))
+            narrow = [wanted.problem(message) for message in _narrow(wanted, pipeline, there)]
             made.narrow += narrow
-            made.problems += [*narrow, *_problems(wanted, pipeline, source, there)]
-            made.warnings += _warnings(wanted, source, there)
+            made.problems += narrow
+            made.problems += map(wanted.problem, _problems(wanted, pipeline, source, there))
+            made.warnings += map(wanted.problem, _warnings(wanted, source, there))
             if topic in cluster:
                 made.topics.append(_as_is(topic, purpose, pipeline, there))
     return made
@@ -195,65 +231,55 @@ def wanted_configs(purpose: Purpose, pipeline: Pipeline, source: TopicView) -> d
     configs = {"message.timestamp.type": "CreateTime"}
     configs |= {limit: NO_LIMIT for limit in LIMITS if limit in source.configs}
     configs |= _like(source, "min.insync.replicas")
-    source_bytes = _number(source, "max.message.bytes", CHANGELOG_BYTES)
+    largest = _number(source, "max.message.bytes", CHANGELOG_BYTES)
+    if purpose in _LARGER:
+        largest += MORE_BYTES
     if purpose in INTERNAL:
         blocks = purpose is Purpose.CHANGELOG and pipeline.dedup.trims_changelog
         compact = purpose is not Purpose.REPARTITION and not blocks
         # Never by time: retention goes by record timestamps, a replayed stream would lose live state.
-        configs |= {
-            "cleanup.policy": "compact" if compact else "delete",
-            "retention.ms": "-1",
-            "retention.bytes": "-1",
-        }
-        # Routed records carry where they came from.
-        least = source_bytes + MORE_BYTES if purpose is Purpose.REPARTITION else CHANGELOG_BYTES
-        configs["max.message.bytes"] = str(min(max(least, CHANGELOG_BYTES), 2**31 - 1))
-        return configs
-    configs["cleanup.policy"] = "delete"
-    configs |= _like(source, "retention.ms", "retention.bytes")
-    more = MORE_BYTES if purpose in {Purpose.QUARANTINE, Purpose.DUPLICATES} else 0
+        configs |= {"cleanup.policy": "compact" if compact else "delete"}
+        configs |= {"retention.ms": "-1", "retention.bytes": "-1"}
+        largest = max(largest, CHANGELOG_BYTES) if purpose is Purpose.REPARTITION else CHANGELOG_BYTES
+    else:
+        configs |= {"cleanup.policy": "delete"} | _like(source, "retention.ms", "retention.bytes")
     # The broker keeps it in an int32.
-    configs["max.message.bytes"] = str(min(source_bytes + more, 2**31 - 1))
-    return configs
+    return configs | {"max.message.bytes": str(min(largest, 2**31 - 1))}
 
 
-def _narrow(wanted: TopicPlan, pipeline: Pipeline, there: TopicView) -> Iterator[Problem]:
+def _narrow(wanted: TopicPlan, pipeline: Pipeline, there: TopicView) -> Iterator[str]:
     """Find a topic in which the last partitions of the source have none of the same number.
 
     A wider one is no fault: partitions are added to the source last.
     """
-    if _routed(pipeline) and wanted.purpose is not Purpose.POSITIONS:
+    if pipeline.routed and wanted.purpose is not Purpose.POSITIONS:
         return
     if there.partitions < wanted.partitions:
-        yield Problem(
-            wanted.topic,
-            f"{wanted.purpose} of pipeline {pipeline.name}: has {there.partitions} partitions, its source "
-            f"{pipeline.source} has {wanted.partitions}: add partitions to it, it must have as many",
+        yield (
+            f"has {there.partitions} partitions, its source {pipeline.source} has {wanted.partitions}: "
+            "add partitions to it, it must have as many"
         )
 
 
-def _problems(wanted: TopicPlan, pipeline: Pipeline, source: TopicView, there: TopicView) -> Iterator[Problem]:
-    def wrong(message: str) -> Problem:
-        return Problem(wanted.topic, f"{wanted.purpose} of pipeline {pipeline.name}: {message}")
-
-    if _routed(pipeline) and wanted.purpose in _LIKE_SINK and there.partitions != wanted.partitions:
-        yield wrong(
+def _problems(wanted: TopicPlan, pipeline: Pipeline, source: TopicView, there: TopicView) -> Iterator[str]:
+    if pipeline.routed and wanted.purpose in _LIKE_SINK and there.partitions != wanted.partitions:
+        yield (
             f"has {there.partitions} partitions, its sink {pipeline.sink} has {wanted.partitions}: "
             "they must be equal"
         )
     if wanted.purpose is Purpose.POSITIONS and source.partitions > MOST_ROUTED:
-        yield wrong(f"the source has {source.partitions} partitions: at most {MOST_ROUTED} can be routed")
+        yield f"the source has {source.partitions} partitions: at most {MOST_ROUTED} can be routed"
     kind = there.configs.get("message.timestamp.type", "CreateTime")
     if kind != "CreateTime":
-        yield wrong(f"message.timestamp.type is {kind}: must be CreateTime, or timestamps are lost")
+        yield f"message.timestamp.type is {kind}: must be CreateTime, or timestamps are lost"
     for limit in LIMITS:
         if _number(there, limit, int(NO_LIMIT)) < _number(source, limit, 0):
-            yield wrong(
+            yield (
                 f"{limit} is {there.configs[limit]}, the source's {source.configs[limit]}: "
                 "records that the source took would be refused"
             )
     if wanted.purpose in INTERNAL:
-        yield from map(wrong, _state_at_risk(wanted, there))
+        yield from _state_at_risk(wanted, there)
 
 
 def _state_at_risk(wanted: TopicPlan, there: TopicView) -> Iterator[str]:
@@ -267,29 +293,25 @@ def _state_at_risk(wanted: TopicPlan, there: TopicView) -> Iterator[str]:
                 yield f"{key} is {there.configs[key]}: must be -1, or state is deleted"
 
 
-def _warnings(wanted: TopicPlan, source: TopicView, there: TopicView) -> Iterator[Problem]:
-    def risky(message: str) -> Problem:
-        text = f"{wanted.purpose} of pipeline {wanted.pipeline}: {message}"
-        return Problem(wanted.topic, text)
-
+def _warnings(wanted: TopicPlan, source: TopicView, there: TopicView) -> Iterator[str]:
     size = _number(there, "max.message.bytes", 2**31 - 1)
     if wanted.purpose in {Purpose.CHANGELOG, Purpose.POSITIONS}:
         if size < CHANGELOG_BYTES - 12:
-            yield risky(f"max.message.bytes is {size}: at least {CHANGELOG_BYTES} is better")
+            yield f"max.message.bytes is {size}: at least {CHANGELOG_BYTES} is better"
     elif size < (source_size := _number(source, "max.message.bytes", 0)):
-        yield risky(
+        yield (
             f"max.message.bytes is {size}, the source's {source_size}: "
             "a larger record is quarantined, or stops the worker"
         )
     least = "min.insync.replicas"
     if _number(there, least, 1) < _number(source, least, 1):
-        yield risky(f"{least} is {there.configs.get(least, 1)}, the source's {source.configs[least]}")
+        yield f"{least} is {there.configs.get(least, 1)}, the source's {source.configs[least]}"
     if there.replication_factor < source.replication_factor:
-        yield risky(f"has {there.replication_factor} replicas, the source {source.replication_factor}")
+        yield f"has {there.replication_factor} replicas, the source {source.replication_factor}"
     policy = there.configs.get("cleanup.policy", "delete")
     # An internal topic of the wrong policy is a problem already.
     if "compact" in policy and wanted.purpose not in INTERNAL:
-        yield risky(f"cleanup.policy is {policy}: a record without a key is refused there")
+        yield f"cleanup.policy is {policy}: a record without a key is refused there"
 
 
 def _upstream_first(pipelines: Sequence[Pipeline]) -> list[Pipeline]:
@@ -305,32 +327,18 @@ def _upstream_first(pipelines: Sequence[Pipeline]) -> list[Pipeline]:
 
 
 def _as_is(topic: str, purpose: Purpose, pipeline: Pipeline, there: TopicView) -> TopicPlan:
-    return TopicPlan(
-        topic,
-        purpose,
-        pipeline.name,
-        there.partitions,
-        there.replication_factor,
-        there.configs,
-        exists=True,
-    )
+    as_there = there.partitions, there.replication_factor, there.configs
+    return TopicPlan(*as_there, topic, purpose, pipeline.name, exists=True)
 
 
 def _clean_partitions(settings: Settings, pipeline: Pipeline, cluster: ClusterView, source: TopicView) -> int:
     """Return the partition count of the sink and of what goes with it: the source's, but with route its own."""
-    if _routed(pipeline):
-        for topic in (
-            pipeline.sink,
-            repartition_topic(settings, pipeline),
-            changelog_topic(settings, pipeline),
-        ):
+    if pipeline.routed:
+        internal = repartition_topic(settings, pipeline), changelog_topic(settings, pipeline)
+        for topic in (pipeline.sink, *internal):
             if topic in cluster:
                 return cluster[topic].partitions
     return source.partitions
-
-
-def _routed(pipeline: Pipeline) -> bool:
-    return pipeline.id_dedup is not None and pipeline.id_dedup.route is not None
 
 
 def _like(source: TopicView, *keys: str) -> dict[str, str]:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import defaultdict
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from processor.errors import FencedError, RebuildError, StopError
-from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition, error_name
+from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition, by_topic, error_name
 from processor.kafka.protocol.internals import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -23,7 +22,7 @@ from processor.kafka.protocol.internals import (
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
 )
-from processor.kafka.transactions.admin_requests import DescribeTransactionsRequest
+from processor.kafka.protocol.requests import DescribeTransactionsRequest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -128,16 +127,12 @@ class Coordinator:
         self._id = transactional_id
         self._timeout_ms = transaction_timeout_ms
         self._deadline_s = deadline_s
-        self._node = -1
-        self._group_node = -1
+        self._nodes: dict[str | None, int] = {}
+        """By group; None: of the transactional id."""
         self._closed = False
         self.producer_id = -1
         self.epoch = -1
-
-    @property
-    def name(self) -> str:
-        """The id, for messages."""
-        return self._id or "a producer without transactions"
+        self.name = transactional_id or "a producer without transactions"
 
     def close(self) -> None:
         """Ask nothing again: who waits for a coordinator that is busy gives up."""
@@ -158,12 +153,8 @@ class Coordinator:
             TransactionTimeoutError: The time-out is above the broker's.
         """
         timeout_ms = keep or (self._timeout_ms if self._id else 0)
-        answer = await self._ask(
-            lambda: InitProducerIdRequest(self._id, timeout_ms),
-            lambda answer: [answer.error_code],
-            "init",
-            taken_for_answer={KafkaCode.CONCURRENT_TRANSACTIONS},
-        )
+        request = InitProducerIdRequest(self._id, timeout_ms)
+        answer = await self._ask(request, "init", taken_for_answer={KafkaCode.CONCURRENT_TRANSACTIONS})
         if answer.error_code != KafkaCode.NONE:
             return False
         self.producer_id = answer.producer_id
@@ -179,24 +170,17 @@ class Coordinator:
         """
         if self._id is None:
             return None
-        identity = self._id
+        request = DescribeTransactionsRequest([self._id])
         try:
-            answer = await self._ask(
-                lambda: DescribeTransactionsRequest([identity]),
-                lambda answer: [state[0] for state in answer.states],
-                "describe",
-                taken_for_answer=_UNKNOWN,
-            )
+            answer = await self._ask(request, "describe", taken_for_answer=_UNKNOWN)
         except RebuildError as error:
             if isinstance(error.__cause__, IncompatibleBrokerVersion):
                 raise StopError(TOO_OLD) from error
             raise
-        found = [
-            TransactionDescription(state, producer_id, epoch, timeout_ms, began_ms)
-            for code, _, state, timeout_ms, began_ms, producer_id, epoch, *_ in answer.states
-            if code == KafkaCode.NONE
-        ]
-        return found[0] if found else None
+        for code, _, state, timeout_ms, began_ms, producer_id, epoch, *_ in answer.states:
+            if code == KafkaCode.NONE:
+                return TransactionDescription(state, producer_id, epoch, timeout_ms, began_ms)
+        return None
 
     async def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Make partitions part of the transaction; the first ones open it.
@@ -204,14 +188,9 @@ class Coordinator:
         Raises:
             RebuildError, FencedError: They are not, or that is not known.
         """
-        topics: dict[str, list[int]] = defaultdict(list)
-        for tp in partitions:
-            topics[tp.topic].append(tp.partition)
-        await self._ask(
-            lambda: AddPartitionsToTxnRequest(self._id, self.producer_id, self.epoch, list(topics.items())),
-            _partition_codes,
-            "add_partitions",
-        )
+        topics = by_topic((tp, tp.partition) for tp in partitions)
+        request = AddPartitionsToTxnRequest(self._id, self.producer_id, self.epoch, topics)
+        await self._ask(request, "add_partitions")
 
     async def add_group(self, group_id: str) -> None:
         """Announce that the group's offsets will be part of the transaction, which has been opened.
@@ -219,11 +198,8 @@ class Coordinator:
         Raises:
             RebuildError, FencedError: It is not, or that is not known.
         """
-        await self._ask(
-            lambda: AddOffsetsToTxnRequest(self._id, self.producer_id, self.epoch, group_id),
-            lambda answer: [answer.error_code],
-            "add_offsets",
-        )
+        request = AddOffsetsToTxnRequest(self._id, self.producer_id, self.epoch, group_id)
+        await self._ask(request, "add_offsets")
 
     async def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Make offsets of an announced group part of the transaction.
@@ -234,17 +210,9 @@ class Coordinator:
         Raises:
             RebuildError, FencedError: They are not, or that is not known.
         """
-        topics: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
-        for tp, offset in offsets.items():
-            topics[tp.topic].append((tp.partition, offset, ""))
-        await self._ask(
-            lambda: TxnOffsetCommitRequest(
-                self._id, group_id, self.producer_id, self.epoch, list(topics.items())
-            ),
-            _partition_codes,
-            "commit_offsets",
-            group_id=group_id,
-        )
+        topics = by_topic((tp, (tp.partition, offset, "")) for tp, offset in offsets.items())
+        request = TxnOffsetCommitRequest(self._id, group_id, self.producer_id, self.epoch, topics)
+        await self._ask(request, "commit_offsets", group_id=group_id)
 
     async def end(self, *, commit: bool) -> None:
         """Commit or abort the transaction.
@@ -253,20 +221,10 @@ class Coordinator:
             RebuildError: The outcome may be unknown: it must be found out by fencing and restoring.
             FencedError: It was aborted: somebody else holds the id.
         """
-        await self._ask(
-            lambda: EndTxnRequest(self._id, self.producer_id, self.epoch, commit),
-            lambda answer: [answer.error_code],
-            "end",
-        )
+        await self._ask(EndTxnRequest(self._id, self.producer_id, self.epoch, commit), "end")
 
     async def _ask(
-        self,
-        request: Any,
-        codes: Any,
-        step: str,
-        *,
-        group_id: str | None = None,
-        taken_for_answer: Collection[int] = (),
+        self, request: Any, step: str, *, group_id: str | None = None, taken_for_answer: Collection[int] = ()
     ) -> Any:
         """Send a request to the coordinator until it is done or surely not.
 
@@ -278,13 +236,9 @@ class Coordinator:
         pause = RETRY_FIRST_S
         said = False
         while True:
-            problem: str
             try:
-                node = await self._find(group_id)
-                answer = await self._answer(node, request(), group_id)
-                wrong = [
-                    code for code in codes(answer) if code != KafkaCode.NONE and code not in taken_for_answer
-                ]
+                answer = await self._answer(await self._find(group_id), request, group_id)
+                wrong = [code for code in _codes(answer) if code not in {KafkaCode.NONE, *taken_for_answer}]
                 if not wrong:
                     return answer
                 problem = error_name(wrong[0])
@@ -292,9 +246,9 @@ class Coordinator:
                 for code in sorted(set(wrong) - _WAIT, key=_ALLOW.__contains__, reverse=True):
                     raise self._error(step, code, _topics_with(answer, code))
                 if KafkaCode.CONCURRENT_TRANSACTIONS not in wrong:
-                    self._node = self._group_node = -1
+                    self._nodes.clear()
             except (KafkaError, TimeoutError) as error:
-                self._node = self._group_node = -1
+                self._nodes.clear()
                 problem = repr(error)
                 if (code := getattr(error, "errno", 0)) in _ALLOW:
                     raise self._error(step, code) from error
@@ -325,7 +279,7 @@ class Coordinator:
 
     async def _moved_to(self, node: int, group_id: str | None) -> int | None:
         """Return who coordinates in place of ``node``; None where nobody does, or nobody tells."""
-        self._node = self._group_node = -1
+        self._nodes.clear()
         try:
             found = await self._find(group_id)
         except (KafkaError, TimeoutError):
@@ -333,15 +287,15 @@ class Coordinator:
         return None if found == node else found
 
     async def _find(self, group_id: str | None) -> int:
+        if group_id in self._nodes:
+            return self._nodes[group_id]
         if group_id is not None:
-            if self._group_node < 0:
-                self._group_node = await self._client.group_coordinator(group_id)
-            return self._group_node
-        if self._id is None:
+            self._nodes[group_id] = await self._client.group_coordinator(group_id)
+        elif self._id is not None:
+            self._nodes[group_id] = await self._client.transaction_coordinator(self._id)
+        else:
             return await self._client.any_node()
-        if self._node < 0:
-            self._node = await self._client.transaction_coordinator(self._id)
-        return self._node
+        return self._nodes[group_id]
 
     def _error(self, step: str, code: int, topics: str = "") -> Exception:
         if code in FENCED:
@@ -356,8 +310,11 @@ class Coordinator:
         return RebuildError(step, text) if allow is None else StopError(f"{text}: {allow}")
 
 
-def _partition_codes(answer: Any) -> list[int]:
-    return [code for _, partitions in answer.errors for _, code in partitions]
+def _codes(answer: Any) -> list[int]:
+    """Return the codes of an answer: of partitions, of how ids stand, or of the whole."""
+    if hasattr(answer, "errors"):
+        return [code for _, partitions in answer.errors for _, code in partitions]
+    return [state[0] for state in answer.states] if hasattr(answer, "states") else [answer.error_code]
 
 
 def _topics_with(answer: Any, code: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from processor.kafka.transactions.producer import Producer
 
@@ -16,13 +16,33 @@ DEADLINE_SHARE = 0.8
 """Of a transaction's time-out, for each step: a failure is known here before the coordinator acts."""
 
 
-def transactional_id(application_id: str, pipeline: str, slot: int, slots: int) -> str:
-    """Return the id that fences a slot's owners: it always names the same partitions.
+class SlotId(NamedTuple):
+    """A slot, which always has the same partitions.
 
-    With another number of slots a slot has other partitions, so the number is in the id: fencing those
-    who worked with another number must not fence ourselves.
+    With another number of slots it has others, so the number is part of the id: fencing those who worked with
+    another number must not fence ourselves.
     """
-    return f"{application_id}-{pipeline}-{slot}-of-{slots}"
+
+    application_id: str
+    pipeline: str
+    slot: int
+    slots: int
+
+    @property
+    def transactional_id(self) -> str:
+        """The id that fences the slot's owners."""
+        return f"{self.application_id}-{self.pipeline}-{self.slot}-of-{self.slots}"
+
+    def numbers(self, partitions: int) -> range:
+        """Return which of so many partitions it has."""
+        return range(self.slot, partitions, self.slots)
+
+    def former(self, number: int, slots: int) -> SlotId | None:
+        """Return which slot partition ``number`` was in where its state was written with so many slots.
+
+        None: in ours, or in none that is known (0). Whoever wrote it is fenced by that slot's id, not by ours.
+        """
+        return None if slots in {0, self.slots} else self._replace(slot=number % slots, slots=slots)
 
 
 async def fenced(

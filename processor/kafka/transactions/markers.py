@@ -60,7 +60,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from processor.errors import RebuildError
 from processor.kafka.client import KafkaCode, KafkaError, TopicPartition, error_name
 from processor.kafka.offsets import bounds, last_stable
-from processor.kafka.transactions.admin_requests import DescribeProducersRequest, WriteTxnMarkersRequest
+from processor.kafka.protocol.requests import DescribeProducersRequest, WriteTxnMarkersRequest
 from processor.kafka.transactions.coordinator import TransactionOutcome
 
 if TYPE_CHECKING:
@@ -167,10 +167,11 @@ async def settle(
             if last is None or not last.ending:
                 open_ = await _mend(client, end, open_)
         if time.monotonic() > began + deadline_s:
+            where = ", ".join(f"{tp.topic}:{tp.partition} from offset {offset}" for tp, offset in open_.items())
             raise RebuildError(
                 "markers",
-                f"{coordinator.name}: the end of its last transaction is not seen in "
-                f"{_listed(open_)} after {deadline_s} s; 'A transaction that hangs' in docs/operations.md",
+                f"{coordinator.name}: the end of its last transaction is not seen in {where} after "
+                f"{deadline_s} s; 'A transaction that hangs' in docs/operations.md",
             )
         if open_:
             await asyncio.sleep(pause)
@@ -238,9 +239,7 @@ async def _open_in(client: Client, node: int, tp: TopicPartition, producer_id: i
 
 async def _write_marker(client: Client, node: int, tp: TopicPartition, end: End, known: _Open) -> None:
     committed = end.outcome is TransactionOutcome.COMMITTED
-    request = WriteTxnMarkersRequest(
-        end.producer_id, end.epoch, committed, tp.topic, tp.partition, known.coordinator_epoch
-    )
+    request = WriteTxnMarkersRequest(end.producer_id, end.epoch, tp, known.coordinator_epoch, commit=committed)
     answer = await client.request(node, request, coordination=True)
     codes = [code for _, topics, _ in answer.markers for _, parts, _ in topics for _, code, _ in parts]
     for code in codes:
@@ -248,7 +247,3 @@ async def _write_marker(client: Client, node: int, tp: TopicPartition, end: End,
             raise _MarkerError("cannot write it: grant this principal ALTER on the cluster")
         if code != KafkaCode.NONE:
             raise _MarkerError(error_name(code))
-
-
-def _listed(partitions: Mapping[TopicPartition, int]) -> str:
-    return ", ".join(f"{tp.topic}:{tp.partition} from offset {offset}" for tp, offset in partitions.items())

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from processor.kafka.client import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from processor.kafka.group.membership import Membership
     from processor.kafka.transactions.producer import Producer
-    from processor.wire.encode import EncodedBatch
 
 
 class _ProducerOutput:
@@ -23,18 +22,7 @@ class _ProducerOutput:
     def __init__(self, producer: Producer, source: str) -> None:
         self._producer = producer
         self._source = source
-
-    async def send(self, topic: str, partition: int, batches: Iterable[EncodedBatch]) -> None:
-        """Queue batches."""
-        await self._producer.send(topic, partition, batches)
-
-    async def flush(self) -> None:
-        """Wait until all are acknowledged."""
-        await self._producer.flush()
-
-    def next_offset(self, topic: str, partition: int) -> int:
-        """Return the offset after the last acknowledged batch."""
-        return self._producer.next_offset(topic, partition)
+        self.send, self.flush, self.next_offset = producer.send, producer.flush, producer.next_offset
 
     def _positions(self, offsets: Mapping[int, int]) -> dict[TopicPartition, int]:
         return {TopicPartition(self._source, number): offset for number, offset in offsets.items()}

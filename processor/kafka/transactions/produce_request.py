@@ -1,4 +1,4 @@
-"""Writes whole batches into the bytes of a produce request.
+"""Writes whole batches into the bytes of a produce request, and names the reaction to a batch that is refused.
 
 aiokafka puts a request together level by level: a batch is copied into its partition, with that into the list
 of partitions, into its topic, the list of topics, the request; six times before the first byte is sent. Here
@@ -18,28 +18,35 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from processor.errors import FencedError, RebuildError, StopError
+from processor.kafka.client import KafkaCode, error_name
 from processor.kafka.protocol.internals import IncompatibleBrokerVersion, ProduceRequest
+from processor.kafka.transactions.coordinator import FENCED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from processor.kafka.client import TopicPartition
+    from processor.wire.encode import EncodedBatch
 
-    Parts = Sequence[bytes | bytearray | memoryview]
+_TOO_LARGE = {KafkaCode.MESSAGE_TOO_LARGE, KafkaCode.RECORD_LIST_TOO_LARGE}
+_REFUSED = {
+    KafkaCode.INVALID_RECORD: "the topic does not take such records (a compacted topic wants keys)",
+    KafkaCode.INVALID_TIMESTAMP: "set the topic's message.timestamp.before.max.ms and after.max.ms "
+    "as `seqmark topics` does",
+    KafkaCode.CORRUPT_MESSAGE: "the broker finds the batch corrupt",
+    KafkaCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "the topic's message format is too old",
+    KafkaCode.UNSUPPORTED_COMPRESSION_TYPE: "the broker does not know the codec",
+    KafkaCode.TOPIC_AUTHORIZATION_FAILED: "grant this principal WRITE on it",
+}
 
 _FIRST_VERSION = 3
 """The first that has a transactional id and takes batches of version 2."""
 
 
 class BatchesRequest(ProduceRequest):  # type: ignore[misc]  # aiokafka is not typed
-    """A produce request that copies batches once: by topic, partitions with a batch each, maybe in parts."""
+    """A produce request that copies batches once.
 
-    def __init__(
-        self,
-        transactional_id: str | None,
-        acks: int,
-        timeout_ms: int,
-        topics: Sequence[tuple[str, Sequence[tuple[int, Parts]]]],
-    ) -> None:
-        super().__init__(transactional_id, acks, timeout_ms, topics)
+    Its arguments are those of aiokafka's, but a batch is a sequence of its parts (bytes-like).
+    """
 
     @override
     def build(self, request_struct_class: type[Any]) -> Any:
@@ -51,17 +58,13 @@ class BatchesRequest(ProduceRequest):  # type: ignore[misc]  # aiokafka is not t
         return built
 
     def _encoded(self) -> bytes:
-        return b"".join(self._pieces())
-
-    def _pieces(self) -> Iterator[bytes | bytearray | memoryview]:
-        yield _text(self._transactional_id)
-        yield struct.pack(">hii", self._required_acks, self._timeout, len(self._topics))
+        head = struct.pack(">hii", self._required_acks, self._timeout, len(self._topics))
+        pieces = [_text(self._transactional_id), head]
         for topic, partitions in self._topics:
-            yield _text(topic)
-            yield struct.pack(">i", len(partitions))
+            pieces += [_text(topic), struct.pack(">i", len(partitions))]
             for number, parts in partitions:
-                yield struct.pack(">ii", number, sum(map(len, parts)))
-                yield from parts
+                pieces += [struct.pack(">ii", number, sum(map(len, parts))), *parts]
+        return b"".join(pieces)
 
 
 def _text(value: str | None) -> bytes:
@@ -69,3 +72,27 @@ def _text(value: str | None) -> bytes:
         return struct.pack(">h", -1)
     encoded = value.encode()
     return struct.pack(">h", len(encoded)) + encoded
+
+
+def went_back(tp: TopicPartition, offset: int, known: int) -> str:
+    """Say that a partition took a batch below what it had."""
+    return (
+        f"{tp.topic}:{tp.partition} has taken a batch at offset {offset}, but it was written up to {known} "
+        "before: the topic was deleted and made anew, or lost records. What is in this transaction does not "
+        "count; see 'A source made anew' in docs/operations.md."
+    )
+
+
+def refusal(tp: TopicPartition, batch: EncodedBatch, code: int) -> Exception:
+    """Name the reaction to a refused batch."""
+    where = (
+        f"{tp.topic}:{tp.partition} refused a batch of {batch.count} records, {batch.size:,} bytes "
+        f"(source offsets {batch.first_offset} to {batch.last_offset}): {error_name(code)}"
+    )
+    if code in FENCED:
+        return FencedError(where)
+    if code in _TOO_LARGE:
+        return RebuildError("too_large", where)
+    if code in _REFUSED:
+        return StopError(f"{where}: {_REFUSED[KafkaCode(code)]}")
+    return RebuildError("produce", where)

@@ -16,14 +16,14 @@ import asyncio
 import logging
 import time
 from collections import defaultdict, deque
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from processor.errors import FencedError, RebuildError, StopError
-from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition
+from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition, by_topic
 from processor.kafka.transactions.coordinator import Coordinator, TransactionOutcome
 from processor.kafka.transactions.markers import End, settle, take
-from processor.kafka.transactions.produce_request import BatchesRequest
-from processor.kafka.transactions.refusals import refusal, went_back
+from processor.kafka.transactions.produce_request import BatchesRequest, refusal, went_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -66,6 +66,7 @@ class Producer:
         self._client = client
         self._failed = failed
         self._id = transactional_id
+        self.transactional = transactional_id is not None
         self._deadline_s = deadline_s
         self._coordinator = Coordinator(client, transactional_id, transaction_timeout_ms, deadline_s)
         self._sequence: dict[TopicPartition, int] = defaultdict(int)
@@ -80,8 +81,7 @@ class Producer:
         self._known: dict[TopicPartition, int] = {}
         self._pending_bytes = 0
         self._unsent = 0
-        self._in_flight: dict[int, int] = defaultdict(int)
-        self._waited_for: list[tuple[int, list[TopicPartition]]] = []
+        self._in_flight: dict[int, list[list[TopicPartition]]] = defaultdict(list)
         self._failure: Exception | None = None
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()
@@ -90,11 +90,6 @@ class Producer:
         self._in_transaction = False
         self._unanswered = False
         self._ending: asyncio.Task[None] | None = None
-
-    @property
-    def transactional(self) -> bool:
-        """Whether batches belong to transactions."""
-        return self._id is not None
 
     async def fence(self, written: Iterable[TopicPartition] = ()) -> None:
         """Take the transactional id: ends the previous owner's open transaction and its right to write.
@@ -260,8 +255,8 @@ class Producer:
     async def _look(self) -> None:
         """Give up what was sent to a broker that says nothing, if another one leads by now."""
         await self._client.refresh()
-        for node, partitions in self._waited_for:
-            for tp in partitions:
+        for node, requests in self._in_flight.items():
+            for tp in chain.from_iterable(requests):
                 leader = self._client.leader(tp)
                 if leader is not None and leader != node:
                     where = f"{tp.topic}:{tp.partition} has moved to broker {leader}"
@@ -290,14 +285,14 @@ class Producer:
                 node = self._client.leader(tp)
                 if node is None:
                     raise RebuildError("leader", f"{tp.topic}:{tp.partition} has no leader")
-                if self._in_flight[node] < IN_FLIGHT and size[node] < REQUEST_BYTES:
+                if len(self._in_flight[node]) < IN_FLIGHT and size[node] < REQUEST_BYTES:
                     batch = self._queue[tp].popleft()
                     request[node][tp] = batch
                     size[node] += batch.size
             if not request:
                 return
             for node, batches in request.items():
-                self._in_flight[node] += 1
+                self._in_flight[node].append(list(batches))
                 self._spawn(self._produce(node, batches))
 
     def _may_send(self, tp: TopicPartition) -> bool:
@@ -310,18 +305,15 @@ class Producer:
         task.add_done_callback(self._tasks.discard)
 
     async def _produce(self, node: int, batches: dict[TopicPartition, EncodedBatch]) -> None:
-        topics: dict[str, list[tuple[int, tuple[bytes | memoryview, ...]]]] = defaultdict(list)
+        pieces = []
         for tp, batch in batches.items():
             sequence = self._sequence[tp]
             # Kafka wraps to 0 after 2^31 - 1, aiokafka to a negative number (trap 14).
             self._sequence[tp] = (sequence + batch.count) % SEQUENCES
             identity = (self._coordinator.producer_id, self._coordinator.epoch)
             parts = batch.parts(*identity, sequence, transactional=self.transactional)
-            topics[tp.topic].append((tp.partition, parts))
-        timeout_ms = int(self._deadline_s * 1000)
-        request = BatchesRequest(self._id, ACKS_ALL, timeout_ms, list(topics.items()))
-        asked = (node, list(batches))
-        self._waited_for.append(asked)
+            pieces.append((tp, (tp.partition, parts)))
+        request = BatchesRequest(self._id, ACKS_ALL, int(self._deadline_s * 1000), by_topic(pieces))
         try:
             response = await self._client.request(node, request, timeout_s=self._deadline_s)
             for topic, parts in response.topics:
@@ -337,8 +329,7 @@ class Producer:
             self._unanswered = True
             self._fail(RebuildError("produce", f"produce to broker {node}: {error!r}"))
         finally:
-            self._in_flight[node] -= 1
-            self._waited_for.remove(asked)
+            self._in_flight[node].remove(list(batches))
         if self._failure is None:
             self._unsent -= len(batches)
             self._pending_bytes -= sum(batch.size for batch in batches.values())

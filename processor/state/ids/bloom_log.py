@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from processor.engine.ids.bloom.snapshot import SnapshotReader, UnreadableSnapshotError
+from processor.engine.ids.bloom.numbering import BloomNumbering
+from processor.engine.ids.bloom.snapshot import SnapshotReader
 from processor.engine.ids.clock import NEVER
-from processor.state.ids.id_log import IdLog
+from processor.state.ids.id_log import IdLog, taking_over
 from processor.state.ids.runs import Runs
 from processor.state.ids.snapshots import Snapshots
 from processor.state.state_log import ForeignStateError
@@ -32,36 +33,30 @@ from schemas.changelog.bloom import (
     BloomSnapshot,
     run_pages_before,
 )
-from schemas.changelog.ids import IDS_KEY, IdState
 from schemas.changelog.values import CorruptStateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from processor.engine.batch.columns import Columns
-    from processor.engine.ids.block import IdRows, Pages
-    from processor.engine.ids.bloom.numbering import BloomNumbering
+    from processor.engine.ids.block import IdRows
+    from processor.engine.ids.page import Pages
+    from schemas.changelog.ids import IdState
 
 PIECES_A_STEP = 4
 """Pieces of filters that are read in one go, or runs: 4 MiB, about 10 ms."""
 
 
-class BloomLog(IdLog):
-    """The ids of one partition, see `IdLog`.
+class BloomLog(IdLog[BloomNumbering]):
+    """The ids of one partition, see `IdLog`."""
 
-    Args:
-        filters: Empty.
-    """
-
-    def __init__(self, filters: BloomNumbering) -> None:
-        self._filters = filters
-        super().__init__(filters)
+    earlier = ENTRY_KIND, "its ids are not in runs: it is of an earlier build"
 
     @override
     def _forget(self) -> None:
         super()._forget()
-        self._snapshots = Snapshots(self._filters)
-        self.runs = Runs(self._filters.window.expected)
+        self._snapshots = Snapshots(self.index)
+        self.runs = Runs(self.index.window.expected)
         self._erased_bucket: int | None = None
         self._reached = 0
         # What was found on the disk: how far the changelog was applied, from where it is to be read again (and
@@ -74,7 +69,7 @@ class BloomLog(IdLog):
 
     @override
     def committed(self, blocks: Sequence[tuple[bytes, Pages]], clock_ms: int, records: int) -> None:
-        rows = self._filters.staged()
+        rows = self.index.staged()
         super().committed(blocks, clock_ms, records)
         self._enter(rows)
 
@@ -94,7 +89,7 @@ class BloomLog(IdLog):
 
     def _enter(self, rows: IdRows) -> None:
         """Keep the ids of buckets that live so that hits can be looked up."""
-        window = self._filters.window
+        window = self.index.window
         if window.confirm and len(rows):
             self.runs.take(rows, rows.reading_ms // window.bucket_ms, window.first_live(self.clock_ms))
 
@@ -145,15 +140,12 @@ class BloomLog(IdLog):
     @override
     def load(self, items: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
         # The pages of runs are not read: each says by itself whether it is whole.
-        state: IdState | None = None
         snapshot: BloomSnapshot | None = None
         reader, count = SnapshotReader(), 0
         for key, value in items:
             if key.startswith(RUN_PAGE_KIND):
                 break  # they are the last
-            if key == IDS_KEY:
-                state = IdState.decode(value)
-            elif key == SNAPSHOT_KEY:
+            if key == SNAPSHOT_KEY:
                 snapshot = BloomSnapshot.decode(value)
             elif key.startswith((PIECE_KIND, RUN_KIND)):
                 self._load_large(key, value, reader)
@@ -163,54 +155,41 @@ class BloomLog(IdLog):
             else:
                 self._load_other(key, value)
         yield
-        if state is None:
-            raise CorruptStateError("there is no record of ids")
-        self.secret, self.clock_ms = state.secret, state.clock_ms
+        state = self._loaded_state()
+        self.secret, self.clock_ms, self._floor = state.secret, state.clock_ms, state.floor
         self.trace = replace(state.trace, limits=())
-        self._said, self._floor = state, state.floor
         self._snapshots.found(reader.pieces())
         # Without a snapshot the filters are made again from all of the changelog.
         if snapshot is not None:
             self._adopt(snapshot, reader, state)
-        if self._filters.window.confirm:
-            self._again_from(state)
+        if self.index.window.confirm:
+            self._read_to = max(self.runs.since, state.floor)
+            if self._read_to < state.next_number:
+                self._from = min(self._from, self._offsets.of(self._read_to) or 0)
         self._unsaved = False
-
-    def _again_from(self, state: IdState) -> None:
-        """Note which ids are in no run, and from where on they are read again."""
-        self._read_to = max(self.runs.since, state.floor)
-        if self._read_to < state.next_number:
-            self._from = min(self._from, self._offsets.of(self._read_to) or 0)
 
     def _load_large(self, key: bytes, value: bytes, reader: SnapshotReader) -> None:
         if key.startswith(RUN_KIND):
             self.runs.load(key, value)
-        else:
-            _take_piece(reader, value)
-
-    @override
-    def _load_other(self, key: bytes, value: bytes) -> None:
-        if key.startswith(ENTRY_KIND):
-            raise CorruptStateError("its ids are not in runs: it is of an earlier build")
-        super()._load_other(key, value)
+            return
+        with taking_over():
+            reader.take(value)
 
     def _adopt(self, snapshot: BloomSnapshot, reader: SnapshotReader, state: IdState) -> None:
         """Take the snapshot's filters over, as far as they live."""
-        window = self._filters.window
+        window = self.index.window
         filters, begun = [], {}
         for kept in snapshot.filters:
             if window.ends_ms(kept.bucket) <= state.clock_ms:
                 continue
-            try:
+            with taking_over():
                 each = reader.filter(kept.bucket, kept.order)
-            except UnreadableSnapshotError as error:
-                raise CorruptStateError(str(error)) from error
             # Later pieces of it may have more. Where all that is read again counts, that is counted then; with
             # refresh what is in it already does not, and would be given its room a second time.
             each.ids = max(each.ids, kept.ids) if window.refresh else kept.ids
             filters.append(each)
             begun[kept.bucket] = kept.first
-        self._filters.adopt(filters, begun, snapshot.next_number, state.clock_ms)
+        self.index.adopt(filters, begun, snapshot.next_number, state.clock_ms)
         self._snapshots.taken_over(snapshot)
         self._begins, self._from = state.floor, snapshot.changelog_offset
 
@@ -234,18 +213,11 @@ class BloomLog(IdLog):
     @override
     def erased(self) -> tuple[bytes, bytes] | None:
         # The pages of buckets that are dropped.
-        if self.clock_ms == NEVER or not self._filters.window.confirm:
+        if self.clock_ms == NEVER or not self.index.window.confirm:
             return None
-        live = self._filters.window.first_live(self.clock_ms)
+        live = self.index.window.first_live(self.clock_ms)
         if self._erased_bucket is not None and live <= self._erased_bucket:
             return None
         self._erased_bucket = live
         self.runs.drop(live)
         return run_pages_before(live)
-
-
-def _take_piece(reader: SnapshotReader, piece: bytes) -> None:
-    try:
-        reader.take(piece)
-    except UnreadableSnapshotError as error:
-        raise CorruptStateError(str(error)) from error

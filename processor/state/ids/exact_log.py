@@ -11,18 +11,16 @@ flushed. Pages without a mark say nothing (see `processor.state.restore`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from typing_extensions import override
 
-from processor.engine.ids.block import UnreadableBlockError
-from processor.state.ids.id_log import IdLog, Index, refusing_too_many
+from processor.engine.ids.exact.index import ExactIndex
+from processor.state.ids.id_log import IdLog, taking_over
 from schemas.changelog.ids import (
     EARLIER_PAGE_KIND,
     ID_PAGE_KIND,
-    IDS_KEY,
-    IdState,
     id_page_key,
     page_number,
 )
@@ -31,9 +29,7 @@ from schemas.changelog.values import CorruptStateError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
-    from processor.engine.ids.block import Pages
+    from processor.engine.ids.page import Pages
 
 PAGES_A_STEP = 256
 """Pages that are read in one go: 45,000 ids, about 10 ms."""
@@ -42,37 +38,10 @@ ERASED_IDS = 65_536
 look-up a little until RocksDB has compacted it away."""
 
 
-class PagedIndex(Index, Protocol):
-    """One that is rebuilt from the pages of the local store: `ExactIndex`."""
+class ExactLog(IdLog[ExactIndex]):
+    """The ids of one partition, see `IdLog`."""
 
-    def restore_pages(self, pages: Sequence[bytes], first: NDArray[np.int64]) -> None:
-        """Take over committed pages as the local state keeps them, each under its first number."""
-        ...
-
-    @property
-    def waiting_bytes(self) -> int:
-        """Bytes that are given back once that is done."""
-        ...
-
-    def expect(self, ids: int) -> None:
-        """Take note how many living rows will be taken over."""
-        ...
-
-    def insert(self) -> None:
-        """Put what was taken over where it is looked up: nothing more comes."""
-        ...
-
-
-class ExactLog(IdLog):
-    """The ids of one partition, see `IdLog`.
-
-    Args:
-        index: Empty.
-    """
-
-    def __init__(self, index: PagedIndex) -> None:
-        self._paged = index
-        super().__init__(index)
+    earlier = EARLIER_PAGE_KIND, "its pages are of an earlier build"
 
     @override
     def _forget(self) -> None:
@@ -91,7 +60,6 @@ class ExactLog(IdLog):
     @override
     def load(self, items: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
         # Every page is read, so one that is not whole is found now.
-        state: IdState | None = None
         some: list[tuple[bytes, bytes]] = []
         for key, value in items:
             if key.startswith(ID_PAGE_KIND):
@@ -100,46 +68,36 @@ class ExactLog(IdLog):
                     self._load_pages(some)
                     some = []
                     yield
-            elif key == IDS_KEY:
-                state = IdState.decode(value)  # pages come after it
-                self._paged.expect(state.next_number - state.floor)
             else:
                 self._load_other(key, value)
         if some:
             self._load_pages(some)
             yield
-        if state is None:
-            raise CorruptStateError("there is no record of ids")
-        self._take_state(state)
+        self._take_state(self._loaded_state())
         self.check()
         self._unsaved = False
-
-    @override
-    def _load_other(self, key: bytes, value: bytes) -> None:
-        if key.startswith(EARLIER_PAGE_KIND):
-            raise CorruptStateError("its pages are of an earlier build")
-        super()._load_other(key, value)
 
     def _load_pages(self, some: Sequence[tuple[bytes, bytes]]) -> None:
         try:
             first = np.array([page_number(key) for key, _ in some], np.int64)
             self._goes_on(int(first[0]))
-            with refusing_too_many():
-                self._paged.restore_pages([value for _, value in some], first)
-        except (UnreadableBlockError, ValueError, OverflowError) as error:
-            # The last two: a key has a number that cannot be.
+            if self._said is not None:  # it comes before all pages
+                self.index.expect(self._said.next_number - self._said.floor)
+            with taking_over():
+                self.index.restore_pages([value for _, value in some], first)
+        except (ValueError, OverflowError) as error:  # a key has a number that cannot be
             raise CorruptStateError(str(error)) from error
 
     @override
     def check(self) -> None:
-        with refusing_too_many():
-            self._paged.insert()
+        with taking_over():
+            self.index.insert()
         super().check()
 
     @property
     @override
     def waiting_bytes(self) -> int:
-        return self._paged.waiting_bytes
+        return self.index.waiting_bytes
 
     # ---------------------------------------------------------------- what is written locally
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import numpy as np
-from typing_extensions import override
+from typing_extensions import TypeVar, override
 
 from processor.engine.ids.block import UnreadableBlockError, decode, joined
+from processor.engine.ids.bloom.snapshot import UnreadableSnapshotError
 from processor.engine.ids.clock import NEVER
 from processor.errors import StopError
 from processor.state.ids.offset_index import OffsetIndex
@@ -41,58 +42,35 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from processor.engine.batch.columns import Columns
-    from processor.engine.ids.block import IdRows, Pages
+    from processor.engine.ids.block import IdRows
+    from processor.engine.ids.bloom.numbering import BloomNumbering
+    from processor.engine.ids.exact.index import ExactIndex
+    from processor.engine.ids.page import Pages
 
+Index = TypeVar("Index", bound="ExactIndex | BloomNumbering", default=Any)
 NOTHING_BOUND = ClockTrace(0, NEVER)
 """Of a partition that has no state yet: since its first record timestamps alone have moved the clock."""
 SWEPT_RECORDS = 2_000
 """The index frees one segment of expired ids per so many (see `ExactIndex.commit`)."""
 
 
-class Index(Protocol):
-    """What ids are looked up in, by its numbers: `ExactIndex` or `BloomIndex`."""
-
-    @property
-    def next_number(self) -> int:
-        """The number of the next id that is remembered."""
-        ...
-
-    @property
-    def floor(self) -> int:
-        """Ids below this number are of no use any more, as of the last commit."""
-        ...
-
-    def clear(self) -> None:
-        """Forget everything."""
-        ...
-
-    def commit(self, pages: Pages | None, clock_ms: int, sweep: int = 0) -> None:
-        """Take the staged ids as committed, and forget what is expired."""
-        ...
-
-    def restore(self, rows: IdRows, pages: Pages) -> None:
-        """Take over a committed block."""
-        ...
-
-    def begin_at(self, number: int) -> None:
-        """Give the next id this number, where nothing is remembered."""
-        ...
-
-
 @contextmanager
-def refusing_too_many() -> Iterator[None]:
-    """Say it to the operator when more ids are taken over than one partition can have."""
+def taking_over() -> Iterator[None]:
+    """Say it to the operator when more ids are taken over than one partition can have, or none can be read."""
     try:
         yield
+    except (UnreadableBlockError, UnreadableSnapshotError) as error:
+        raise CorruptStateError(str(error)) from error
     except MemoryError as error:
         raise StopError(f"the ids of one partition do not fit: {error}") from error
 
 
-class IdLog(StateLog, ABC):
+class IdLog(StateLog, ABC, Generic[Index]):
     """The ids of one partition: where they are kept, and the index over them.
 
     Attributes:
         index: In which they are looked up.
+        earlier: What keys of an earlier build begin with, and what to say of its state.
         secret: The key of their hash; None before the first commit.
         clock_ms: The partition's clock, as committed.
         trace: How it came to that, as committed, without limits.
@@ -100,6 +78,8 @@ class IdLog(StateLog, ABC):
     Args:
         index: Empty.
     """
+
+    earlier: ClassVar[tuple[bytes, str]]
 
     def __init__(self, index: Index) -> None:
         self.index = index
@@ -125,18 +105,10 @@ class IdLog(StateLog, ABC):
 
     # ---------------------------------------------------------------- what is committed
 
-    def begin(self, secret: bytes) -> None:
-        """Begin a partition that has no state yet."""
-        self.secret = secret
-
     def changes(self, clock_ms: int, trace: ClockTrace) -> dict[bytes, bytes | None]:
-        """Return what the next commit writes beside its blocks and, last, the position.
+        """Return what the next commit, of this clock, writes beside its blocks and, last, the position.
 
         Where something in front can be deleted once that is committed, the origin is among it.
-
-        Args:
-            clock_ms: The clock after its last record.
-            trace: How it came to that.
         """
         changes: dict[bytes, bytes | None] = {IDS_KEY: self._state(clock_ms, trace).encode()}
         self.trace = replace(trace, limits=())
@@ -154,7 +126,7 @@ class IdLog(StateLog, ABC):
         self._origin = None
 
     def _state(self, clock_ms: int, trace: ClockTrace) -> IdState:
-        assert self.secret is not None  # noqa: S101 - there is one from `begin` or a restore
+        assert self.secret is not None  # noqa: S101 - the judge or a restore has given it
         return IdState(self.secret, clock_ms, self.index.next_number, self.index.floor, trace)
 
     def committed(self, blocks: Sequence[tuple[bytes, Pages]], clock_ms: int, records: int) -> None:
@@ -165,7 +137,6 @@ class IdLog(StateLog, ABC):
             clock_ms: The clock after the commit's last record.
             records: How many it has judged.
         """
-        sweep = 1 + records // SWEPT_RECORDS
         first = int(blocks[0][1].first[0]) if blocks else self.index.next_number
         self._commit = first, len(blocks) + self._written
         if self._promised is not None:
@@ -174,7 +145,7 @@ class IdLog(StateLog, ABC):
             self._promised = None
         for block, pages in blocks:
             self._keep(block, pages)
-        self.index.commit(joined([pages for _, pages in blocks]), clock_ms, sweep)
+        self.index.commit(joined([pages for _, pages in blocks]), clock_ms, 1 + records // SWEPT_RECORDS)
         self.clock_ms = clock_ms
         self._unsaved = True
 
@@ -205,11 +176,6 @@ class IdLog(StateLog, ABC):
 
     @property
     @override
-    def empty(self) -> bool:
-        return self._begins is None and self.secret is None
-
-    @property
-    @override
     def unsaved(self) -> bool:
         return self._unsaved
 
@@ -230,10 +196,8 @@ class IdLog(StateLog, ABC):
             elif value is not None and key == ORIGIN_COPY_KEY:
                 self._origin = value
             elif value is not None and key.startswith(ID_BLOCK_KIND):
-                try:
+                with taking_over():
                     rows, clock_ms, pages = decode(value, key)
-                except UnreadableBlockError as error:
-                    raise CorruptStateError(str(error)) from error
                 self._note(rows.first, offset, inside=True)
                 self._take_rows(rows, pages)
                 self._keep(value, pages)
@@ -272,7 +236,7 @@ class IdLog(StateLog, ABC):
 
     def _take_rows(self, rows: IdRows, pages: Pages) -> None:
         self._goes_on(rows.first)
-        with refusing_too_many():
+        with taking_over():
             self.index.restore(rows, pages)
 
     def _goes_on(self, first: int) -> None:
@@ -294,15 +258,25 @@ class IdLog(StateLog, ABC):
 
     def _load_other(self, key: bytes, value: bytes) -> None:
         """Take what the local store keeps of every backend's log beside the ids."""
-        if key == ORIGIN_COPY_KEY:
+        kind, message = self.earlier
+        if key.startswith(kind):
+            raise CorruptStateError(message)
+        if key == IDS_KEY:
+            self._said = IdState.decode(value)
+        elif key == ORIGIN_COPY_KEY:
             self._origin = value
         elif key.startswith(ID_PLACE_KIND):
             self._offsets.load(page_number(key), decode_place(key, value))
 
+    def _loaded_state(self) -> IdState:
+        if self._said is None:
+            raise CorruptStateError("there is no record of ids")
+        return self._said
+
     @override
     def check(self) -> None:
         # From the first living id to the last one all must be there.
-        if self.empty:
+        if self._begins is None and self.secret is None:
             return
         said = self._said
         if said is None or said.next_number != self.index.next_number:

@@ -28,12 +28,7 @@ class OffsetIndex:
         self._changed: dict[int, int | None] = {}
 
     def note(self, number: int, offset: int) -> None:
-        """Take note of a commit; they come in order.
-
-        Args:
-            number: Of the first id that it remembers, or the next one would.
-            offset: Of the first record that says so.
-        """
+        """Take note that a commit, behind those before, says at ``offset`` that its first id has ``number``."""
         if self._numbers:
             last, at = self._numbers[-1], self._offsets[-1]
             if number // ENTRY_IDS == last // ENTRY_IDS and offset // ENTRY_RECORDS == at // ENTRY_RECORDS:

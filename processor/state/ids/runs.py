@@ -15,16 +15,14 @@ store when what `Runs.changes` returns is.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from processor.engine.ids.bloom import sorted_run
 from processor.engine.ids.bloom.filter import Filter
-from processor.engine.ids.bloom.memtable import Memtable
-from processor.engine.ids.bloom.run_index import NOWHERE, RunIndex
-from processor.engine.ids.bloom.sorted_run import RunWriter, SortedRun
-from processor.engine.ids.bloom.window import BloomLookup
+from processor.engine.ids.bloom.memtable import BloomLookup, Memtable
+from processor.engine.ids.bloom.sorted_run import NOWHERE, RunIndex, RunWriter, SortedRun
 from schemas.changelog.bloom import KeptRun, run_key, run_name, run_page_key, run_page_keys
 
 if TYPE_CHECKING:
@@ -42,31 +40,15 @@ LEAST_IDS = int(os.environ.get("SEQMARK_TEST_RUN_IDS", "16384"))
 """Of a run: its table takes 0.8 MB, 50 MB with 64 partitions."""
 MOST_IDS = max(LEAST_IDS, 262_144)
 """Of a run: its table takes 12 MB, and sorting it 20 ms."""
-_NOTHING = np.zeros(0, np.int64)
 PORTIONS = 8
 """Commits that a run is written with at most: 32,768 ids, about 4 ms each."""
 
 
-class _Wanted(NamedTuple):
-    """Which pages are to be read.
-
-    Attributes:
-        row: int64[k], of ids that may be in a run.
-        run: int64[k], its place on its shelf.
-        keys: Of p pages, each once.
-        number: int64[p], what stands in each.
-        which: int64[k], index of the page of each id.
-    """
-
-    row: NDArray[np.int64]
-    run: NDArray[np.int64]
-    keys: list[bytes]
-    number: NDArray[np.int64]
-    which: NDArray[np.int64]
-
-
 class Runs:
     """The ids of one partition that lie in runs, and those that do not yet.
+
+    Attributes:
+        since: All ids below this number that live are in runs that are written.
 
     Args:
         expected_per_bucket: How many ids a bucket should have.
@@ -79,7 +61,7 @@ class Runs:
         self._shelves: dict[int, RunIndex] = {}
         # By bucket: the number below which all of its ids are in runs.
         self._below: dict[int, int] = {}
-        self._since = 0
+        self.since = 0
         self._next = 1
         self._entered = 0
         self._gone: list[bytes] = []
@@ -90,16 +72,11 @@ class Runs:
         shelves = sum(shelf.size_bytes for shelf in self._shelves.values())
         return shelves + sum(table.size_bytes for table in self._tables)
 
-    @property
-    def since(self) -> int:
-        """All ids below this number that live are in runs that are written."""
-        return self._since
-
     def take(self, rows: IdRows, bucket: NDArray[np.int64], live: int) -> None:
-        """Take committed ids over that are in no run yet; those that are there are passed over.
+        """Take committed ids over that are in no run yet, behind those taken over before; pass over the others.
 
         Args:
-            rows: In the order of their numbers, which come behind those taken over before.
+            rows: In the order of their numbers.
             bucket: int64[n], each one's.
             live: The first bucket that lives.
         """
@@ -145,7 +122,7 @@ class Runs:
             table = self._tables[0]
             if self._writer is None:
                 table.closed = True
-                self._writer = RunWriter(self._next, table.bucket, *table.by_hash())
+                self._writer = RunWriter(self._next, table)
             writer, before = self._writer, self._writer.left
             for page, data in writer.pages(left):
                 changes[run_page_key(table.bucket, self._next, page)] = data
@@ -167,7 +144,7 @@ class Runs:
     def _add(self, bucket: int, run: SortedRun, below: int, since: int) -> None:
         self._shelves.setdefault(bucket, RunIndex()).add(run)
         self._below[bucket] = max(below, self._below.get(bucket, 0))
-        self._since = max(since, self._since)
+        self.since = max(since, self.since)
         self._next = max(run.number + 1, self._next)
 
     def load(self, key: bytes, value: bytes) -> None:
@@ -187,40 +164,39 @@ class Runs:
     # ---------------------------------------------------------------- what is looked up
 
     def look_up(self, bucket: NDArray[np.int64], hashes: NDArray[np.uint64], read: Read) -> BloomLookup:
-        """Look ids up, each in one bucket; what was remembered last counts.
-
-        Args:
-            bucket: int64[k].
-            hashes: uint64[k, 2].
-            read: Returns what stands in the store under keys.
+        """Look ids up, uint64[k, 2], each in one bucket, int64[k]; what was remembered last counts.
 
         Raises:
             UnreadableBlockError: A page is missing, or not whole.
         """
-        owner, reading = np.zeros((2, bucket.size), np.int64)
-        found = BloomLookup(np.zeros(bucket.size, np.bool_), owner, reading)
+        found = BloomLookup.nothing(bucket.size)
         for table in reversed(self._tables):
             rows = np.flatnonzero((bucket == table.bucket) & ~found.known)
             if rows.size:
-                table.find(hashes, rows, found.known, owner, reading)
+                table.find(hashes, rows, found)
         left = np.flatnonzero(~found.known)
         asked = np.full(left.size, 2**62)
         while left.size:
-            wanted = self._wanted(bucket[left], hashes[left], asked)
-            left, asked = left[wanted.row], wanted.run
-            if wanted.keys:
+            maybe, asked, keys, number, which = self._wanted(bucket[left], hashes[left], asked)
+            left = left[maybe]
+            if keys:
                 # A page that is missing is an empty one, which is cut.
-                pages = [page or b"" for page in read(wanted.keys)]
-                here, owners, readings = sorted_run.find(pages, wanted.number, wanted.which, hashes[left])
+                pages = [page or b"" for page in read(keys)]
+                here, owners, readings = sorted_run.find(pages, number, which, hashes[left])
                 found.known[left[here]] = True
-                owner[left[here]], reading[left[here]] = owners[here], readings[here]
+                found.owner[left[here]], found.reading_ms[left[here]] = owners[here], readings[here]
                 left, asked = left[~here], asked[~here]
         return found
 
     def _wanted(
         self, bucket: NDArray[np.int64], hashes: NDArray[np.uint64], asked: NDArray[np.int64]
-    ) -> _Wanted:
-        """Return the pages that ids may be on: of the latest run before the one that was asked."""
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[bytes], NDArray[np.int64], NDArray[np.int64]]:
+        """Find the pages that ids may be on: of the latest run before the one that was asked.
+
+        Returns:
+            Of the k ids that may be in a run, int64[k] which they are, and their runs' places on their shelves;
+            the keys of p pages, each once, and int64[p] what stands in each; int64[k] the page of each id.
+        """
         order = np.argsort(bucket, kind="stable")
         ranked, before = bucket[order], asked[order]
         sought = hashes[order]
@@ -240,7 +216,7 @@ class Runs:
         stands, first, which = np.unique(stands[maybe], return_index=True, return_inverse=True)
         pages = maybe[first]
         keys = run_page_keys(ranked[pages], number[pages], place[pages])
-        return _Wanted(order[maybe], run[maybe], keys, stands, which)
+        return order[maybe], run[maybe], keys, stands, which
 
 
 def _kept(run: SortedRun, table: Memtable) -> bytes:

@@ -41,26 +41,17 @@ UNKNOWN = -1
 
 
 class Snapshots:
-    """What of one partition's filters is on the disk.
-
-    Args:
-        index: Of them.
-    """
+    """What of one partition's filters is on the disk."""
 
     def __init__(self, index: BloomNumbering) -> None:
         self._index = index
         self._last: BloomSnapshot | None = None
-        self._next: BloomSnapshot | None = None
         self._todo: Iterator[tuple[bytes, bytes]] | None = None
         # By bucket and order: ids that are certainly in what was written, and how many pieces that are.
         self._stored: dict[tuple[int, int], tuple[int, int]] = {}
 
     def found(self, pieces: dict[tuple[int, int], int]) -> None:
-        """Take note of what lies on the disk, of no use unless a snapshot names it.
-
-        Args:
-            pieces: How many a filter has, by bucket and order.
-        """
+        """Take note of how many pieces of a filter lie on the disk: of no use unless a snapshot names it."""
         self._stored = {name: (UNKNOWN, count) for name, count in pieces.items()}
 
     def taken_over(self, snapshot: BloomSnapshot) -> None:
@@ -69,24 +60,15 @@ class Snapshots:
         self._stored |= {(each.bucket, each.order): _stored(each) for each in self._index.window.filters}
 
     def changes(self, changelog_offset: int) -> dict[bytes, bytes | None]:
-        """Return what is to be written now.
-
-        Args:
-            changelog_offset: The changelog is taken in up to there.
-        """
+        """Return what is to be written now, the changelog being taken in up to this offset."""
         changes = self._dropped()
         if self._todo is None and self._due(changelog_offset):
-            self._begin(changelog_offset)
+            self._todo = self._written(changelog_offset)
         written = 0
         while self._todo is not None and written < BYTES_A_COMMIT:
-            found = next(self._todo, None)
-            if found is None:
-                assert self._next is not None  # noqa: S101 - there is one while pieces are written
-                changes[SNAPSHOT_KEY] = self._next.encode()
-                self._last, self._todo = self._next, None
-            else:
-                changes[found[0]] = found[1]
-                written += len(found[1])
+            key, value = next(self._todo)
+            changes[key] = value
+            written += len(value)
         return changes
 
     def _dropped(self) -> dict[bytes, bytes | None]:
@@ -118,15 +100,13 @@ class Snapshots:
         many = ids >= LEAST_IDS and ids * BYTES_AN_ID >= size
         return many or records >= MANY_RECORDS or bool(begun)
 
-    def _begin(self, changelog_offset: int) -> None:
+    def _written(self, changelog_offset: int) -> Iterator[tuple[bytes, bytes]]:
+        """Write what a snapshot has that is begun now: pieces, and at the end the record of it."""
         index = self._index
         filters = sorted(index.window.filters, key=lambda each: (each.bucket, each.order))
         kept = [KeptFilter(each.bucket, each.order, each.ids, index.begun[each.bucket]) for each in filters]
-        self._next = BloomSnapshot(changelog_offset, index.next_number, tuple(kept))
-        self._todo = self._pieces(self._grown())
-
-    def _pieces(self, grown: list[Filter]) -> Iterator[tuple[bytes, bytes]]:
-        for each in grown:
+        snapshot = BloomSnapshot(changelog_offset, index.next_number, tuple(kept))
+        for each in self._grown():
             if not self._lives(each):
                 continue
             self._stored[each.bucket, each.order] = _stored(each)
@@ -134,6 +114,8 @@ class Snapshots:
                 if not self._lives(each):  # its words may be another's by now
                     break
                 yield piece_key(each.bucket, each.order, number), piece
+        self._last, self._todo = snapshot, None
+        yield SNAPSHOT_KEY, snapshot.encode()
 
     def _lives(self, one: Filter) -> bool:
         return any(one is each for each in self._index.window.filters)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, ReadOptions, WriteBatch
@@ -65,14 +66,21 @@ def _options() -> Options:
     return options
 
 
-def _translated(folder: Path, error: Exception) -> StoreError:
-    text = str(error)
-    if text.startswith(_CORRUPT) or (text.startswith("IO error") and _GONE in text):
-        return CorruptStoreError(f"{folder}: {text}")
-    return StoreError(
-        f"local state {folder} cannot be read or written: {text}. It is left as it is: see to the disk (room, "
-        "permissions, faults), or let worker.state_dir name another one, and start the worker again"
-    )
+@contextmanager
+def _translating(folder: Path) -> Iterator[None]:
+    """Say what an error of RocksDB means for the state in the folder."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as error:  # rocksdict raises plain Exception
+        text = str(error)
+        if text.startswith(_CORRUPT) or (text.startswith("IO error") and _GONE in text):
+            raise CorruptStoreError(f"{folder}: {text}") from error
+        raise StoreError(
+            f"local state {folder} cannot be read or written: {text}. It is left as it is: see to the disk "
+            "(room, permissions, faults), or let worker.state_dir name another one, and start the worker again"
+        ) from error
 
 
 class RocksStore(Store):
@@ -91,39 +99,27 @@ class RocksStore(Store):
         self._open()
 
     def _open(self) -> None:
-        try:
+        with _translating(self._folder):
             self._folder.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
             self._folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
             self._db = Rdict(str(self._folder), _options(), column_families={_LATE_FAMILY: _options()})
             self._late = self._db.get_column_family(_LATE_FAMILY)
-        except Exception as error:  # rocksdict raises plain Exception
-            raise _translated(self._folder, error) from error
 
     @override
     def get(self, key: bytes) -> bytes | None:
-        try:
-            value: bytes | None = self._of(key).get(key)
-        except Exception as error:  # rocksdict raises plain Exception
-            raise _translated(self._folder, error) from error
+        with _translating(self._folder):
+            family = self._late if key.startswith(LATE) else self._db
+            value: bytes | None = family.get(key)
         return value
 
     @override
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        try:
-            if all(key.startswith(LATE) for key in keys):
-                late: list[bytes | None] = self._late.get(list(keys))
-                return late
-            if any(key.startswith(LATE) for key in keys):
-                return [self.get(key) for key in keys]
-            values: list[bytes | None] = self._db.get(list(keys))
-        except StoreError:
-            raise
-        except Exception as error:  # rocksdict raises plain Exception
-            raise _translated(self._folder, error) from error
+        families = {key.startswith(LATE) for key in keys}
+        if len(families) > 1:
+            return [self.get(key) for key in keys]
+        with _translating(self._folder):
+            values: list[bytes | None] = (self._late if True in families else self._db).get(list(keys))
         return values
-
-    def _of(self, key: bytes) -> Rdict:
-        return self._late if key.startswith(LATE) else self._db
 
     @override
     def items(self, prefix: bytes) -> Generator[tuple[bytes, bytes], None, None]:
@@ -134,32 +130,26 @@ class RocksStore(Store):
             yield from self._read(family, prefix, reading)
 
     def _read(self, family: Rdict, prefix: bytes, reading: ReadOptions) -> Iterator[tuple[bytes, bytes]]:
-        try:
+        with _translating(self._folder):
             at = family.iter(reading)
-        except Exception as error:  # rocksdict raises plain Exception
-            raise _translated(self._folder, error) from error
-        try:
-            at.seek(prefix)
-            while at.valid():
-                key: bytes = at.key()
-                if not key.startswith(prefix):
-                    return
-                yield key, at.value()
-                at.next()
-            # An iterator is at its end, too, where it could not read on; those of `Rdict.items` do not say so.
-            at.status()
-        except Exception as error:  # rocksdict raises plain Exception
-            raise _translated(self._folder, error) from error
-        finally:
-            # While there is an iterator the folder stays locked, and a traceback would hold this one.
-            del at
+            try:
+                at.seek(prefix)
+                while at.valid():
+                    key: bytes = at.key()
+                    if not key.startswith(prefix):
+                        return
+                    yield key, at.value()
+                    at.next()
+                # An iterator is at its end, too, where it could not read on; those of `Rdict.items` do not say.
+                at.status()
+            finally:
+                # While there is an iterator the folder stays locked, and a traceback would hold this one.
+                del at
 
     @override
     def write(self, changes: Mapping[bytes, bytes | None], erased: tuple[bytes, bytes] | None = None) -> None:
-        try:
+        with _translating(self._folder):
             self._db.write(self._batch(changes, erased))
-        except Exception as error:  # rocksdict raises plain Exception
-            raise _translated(self._folder, error) from error
 
     def _batch(self, changes: Mapping[bytes, bytes | None], erased: tuple[bytes, bytes] | None) -> WriteBatch:
         # A handle keeps the folder locked, and a traceback would hold one of `write`.
@@ -196,10 +186,7 @@ class RocksStore(Store):
 
 
 def open_store(folder: Path) -> tuple[RocksStore, str | None]:
-    """Open a folder; one that is corrupt is thrown away and created again.
-
-    Returns:
-        The store, and why it had to be created again (None: it did not).
+    """Open a folder, or throw one that is corrupt away, and create it again; returns why that was, or None.
 
     Raises:
         StoreError: It, or the new one, cannot be opened: no permission, disk full, locked.

@@ -13,7 +13,7 @@ import pytest
 from processor.config.load import load
 from processor.errors import StopError
 from processor.ops.fault_points import CommitStep as FaultStep
-from processor.reset import commit, fences
+from processor.reset import fences, run
 from processor.reset.decide import ToEarliest
 from processor.reset.run import opened
 from tests.support.kafka.topics import (
@@ -625,7 +625,7 @@ def test_a_worker_without_transactions_that_comes_right_before_the_commit_is_see
             if step is FaultStep.BEGUN:
                 stack.enter_context(start_worker(config)).wait_ready()
 
-        monkeypatch.setattr(commit, "reached", start)
+        monkeypatch.setattr(run, "reached", start)
         with pytest.raises(StopError, match=r"partitions \[0\] were not reset: pipeline p is not stopped"):
             asyncio.run(reset())
 
@@ -643,7 +643,7 @@ def test_where_the_broker_allows_less_time_the_workers_time_out_is_taken(
     async def reset() -> list[int]:
         async with opened(settings, settings.pipelines[0], create=False) as resetting:
             steps = await resetting.plan(ToEarliest(), forget=False, fence=True)
-            return [each.step.to_offset async for each in resetting.apply(steps, lambda _: None)]
+            return [step.to_offset async for step, _ in resetting.apply(steps, lambda _: None)]
 
     assert asyncio.run(reset()) == [0]
 

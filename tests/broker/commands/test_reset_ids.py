@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -13,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.judges.id_rules import IdModel, IdRules
-from tests.support.kafka.topics import New, Record, contents, delete_records, environment
+from tests.support.kafka.topics import New, Record, contents, delete_records
 from tests.support.verify.certificate import certificate
-from tests.support.worker.process import ROOT, WorkerConfig, new_config, produce, read_topic, run_drain
+from tests.support.worker import forks
+from tests.support.worker.process import WorkerConfig, new_config, produce, read_topic, run_drain
 from tests.support.worker.reset import run_reset
 
 if TYPE_CHECKING:
@@ -278,16 +277,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(broker: Broker, tmp_
 
 def warnings(config: WorkerConfig) -> list[str]:
     """Return the keys that ``seqmark check`` warns of; it has nothing against the topics."""
-    command = [sys.executable, "-m", "processor", "check", "-c", str(config.write()), "--json"]
-    ended = subprocess.run(
-        command,
-        cwd=config.folder,
-        env=environment({"PYTHONPATH": str(ROOT)}),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    ended = forks.run("check", "-c", str(config.write()), "--json", folder=config.folder)
     assert ended.returncode == 0, ended.stderr
     found = [json.loads(line) for line in ended.stdout.splitlines()]
     return [each["key"] for each in found if each["level"] == "warning"]

@@ -12,7 +12,8 @@ import pytest
 
 from tests.support.kafka.topics import New, environment, open_transaction, until
 from tests.support.suite.terminal import OnTerminal
-from tests.support.worker.process import ROOT, WorkerConfig, new, new_config, produce, run_drain, start_worker
+from tests.support.worker.forks import ROOT
+from tests.support.worker.process import WorkerConfig, new, new_config, produce, run_drain, start_worker
 
 if TYPE_CHECKING:
     from pathlib import Path

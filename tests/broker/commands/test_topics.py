@@ -17,8 +17,9 @@ from click.testing import CliRunner
 
 from processor.commands.cli import main
 from processor.errors import StopError
-from processor.kafka.topics.ensure import TopicState, UnreachableError, connected, describe, ensure
-from processor.kafka.transactions.admin_requests import DescribeTransactionsRequest
+from processor.kafka.protocol.requests import DescribeTransactionsRequest
+from processor.kafka.topics.ensure import UnreachableError, connected, describe, ensure
+from processor.kafka.topics.plan import TopicState
 from schemas.config import Kafka, Settings
 
 if TYPE_CHECKING:
@@ -132,7 +133,9 @@ def test_workers_that_start_at_once_create_each_topic_once(case: Case) -> None:
         return await asyncio.gather(*(ensure(case.settings, create=True) for _ in range(4)))
 
     reports = asyncio.run(together())
-    created = [row.topic for each in reports for row in each.rows if row.state is TopicState.CREATED]
+    created = [
+        topic.topic for each in reports for topic in each.topics if each.state(topic) is TopicState.CREATED
+    ]
     assert sorted(created) == sorted(set(created))
     assert len(created) == 4
     for report in reports:

@@ -90,7 +90,7 @@ def test_a_source_batch_that_cannot_be_decoded_stops_the_worker_which_names_how_
         produce(bootstrap, config.source, *batches, codec="zstd")
     logs = broker.data_dir / "logs"
     # Cleanly: after a crash the broker would look at its batches and cut the log.
-    broker._end(b"T", 20)
+    broker.stop(keep=True)
     for right_crc, config in configs.items():
         spoil(next((logs / f"{config.source}-0").glob("*.log")), 2, right_crc=right_crc)
     broker.start()
@@ -140,7 +140,7 @@ def test_a_reset_says_of_each_topic_that_cannot_be_decoded_what_can_be_done(
     assert run_drain(config).code == 0
     # What is retained lasts for a window all the same, and its first batch cannot be decoded.
     delete_records(bootstrap, config.source, 5)
-    broker._end(b"T", 20)
+    broker.stop(keep=True)
     logs = broker.data_dir / "logs"
     spoil(next((logs / f"{config.source}-0").glob("*.log")), 1, right_crc=False)
     spoil(next((logs / f"{config.quarantine}-0").glob("*.log")), 0, right_crc=False)

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from processor.broker.embedded import EmbeddedBroker, find_broker
-from processor.broker.probe import serves
+from processor.broker.ports import serves
 from processor.errors import BrokerError, ConfigError
 from tests.support.kafka.topics import (
     create_topic,

@@ -13,7 +13,7 @@ import pytest
 from processor.broker.embedded import EmbeddedBroker
 from processor.kafka.client import Client
 from processor.kafka.transactions.coordinator import Coordinator
-from processor.kafka.transactions.fencing import transactional_id
+from processor.kafka.transactions.fencing import SlotId
 from processor.kafka.transactions.producer import Producer
 from processor.ops.fault_points import CommitStep
 from tests.support.kafka.topics import new, open_transactions, produce, read_topic, sequences, until
@@ -56,7 +56,7 @@ def passed(config: WorkerConfig) -> list[list[int]]:
 
 def known(config: WorkerConfig, slot: int) -> bool:
     """Whether the coordinator still knows the id of a slot."""
-    identity = transactional_id(config.application_id, config.pipelines[0].name, slot, 2)
+    identity = SlotId(config.application_id, config.pipelines[0].name, slot, 2).transactional_id
 
     async def described() -> bool:
         client = await Client.open({"bootstrap_servers": config.bootstrap_servers}, "test")
@@ -111,7 +111,7 @@ def test_a_slot_whose_transaction_has_timed_out_is_built_anew_alone(broker: Brok
 def test_a_slot_that_is_fenced_again_soon_is_given_back_to_the_group(broker: Broker, tmp_path: Path) -> None:
     bootstrap = broker.bootstrap_servers
     config = new_config(bootstrap, tmp_path, 1, slots=1, session_timeout_ms=LONG_MS)
-    identity = transactional_id(config.application_id, config.pipelines[0].name, 0, 1)
+    identity = SlotId(config.application_id, config.pipelines[0].name, 0, 1).transactional_id
 
     async def take() -> None:
         client = await Client.open({"bootstrap_servers": bootstrap}, "test", [config.sink])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import random
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -20,14 +18,14 @@ from tests.support.kafka.topics import (
     alter_topic,
     bounds,
     delete_records,
-    environment,
     open_transaction,
     produce,
     produce_transaction,
     read_topic,
     until,
 )
-from tests.support.worker.process import ROOT, new_config, run_drain, start_worker
+from tests.support.worker import forks
+from tests.support.worker.process import new_config, run_drain, start_worker
 from tests.support.worker.routed import RoutedRules, assert_routed, internal_topics, routed, routed_feed
 
 if TYPE_CHECKING:
@@ -294,11 +292,7 @@ def test_what_does_not_know_routes_yet_refuses_them_by_name(
     broker: Broker, tmp_path: Path, command: str, more: tuple[str, ...]
 ) -> None:
     config = config_of(broker, tmp_path)
-    words = [sys.executable, "-m", "processor", command, "-c", str(config.write()), *more]
-    env = environment({"PYTHONPATH": str(ROOT)})
-    done = subprocess.run(
-        words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=CALL_S, check=False
-    )
+    done = forks.run(command, "-c", str(config.write()), *more, folder=tmp_path)
     assert done.returncode == 2
     assert f"pipelines.0.dedup.route: {command} of a pipeline with route" in done.stderr
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.kafka.topics import New, create_topic, environment, produce, read_topic, unique
+from tests.support.kafka.topics import New, create_topic, produce, read_topic, unique
+from tests.support.worker import forks
 
 if TYPE_CHECKING:
     from tests.support.kafka.broker import Broker
@@ -23,7 +22,6 @@ ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "insert-id-routed.toml"
 IDS = 3_000
 PARTITIONS = 4
-PATIENCE_S = 240
 
 
 def test_the_example_passes_each_id_once_wherever_it_was_sent(broker: Broker, tmp_path: Path) -> None:
@@ -37,21 +35,15 @@ def test_the_example_passes_each_id_once_wherever_it_was_sent(broker: Broker, tm
         # Each partition has a third of all ids, twice.
         chosen = dice.sample(some, IDS // 3)
         produce(broker.bootstrap_servers, topics["source"], chosen, chosen, partition=partition, codec="lz4")
-    env = environment(
-        {
-            "PYTHONPATH": str(ROOT),
-            "SEQMARK_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers,
-            "SEQMARK_WORKER__APPLICATION_ID": name,
-            "SEQMARK_WORKER__STATE_DIR": str(tmp_path / "state"),
-            "SEQMARK_WORKER__WEB_PORT": "0",
-            **{f"SEQMARK_PIPELINES__0__{role.upper()}": topic for role, topic in topics.items()},
-        }
-    )
+    env = {
+        "SEQMARK_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+        "SEQMARK_WORKER__APPLICATION_ID": name,
+        "SEQMARK_WORKER__STATE_DIR": str(tmp_path / "state"),
+        "SEQMARK_WORKER__WEB_PORT": "0",
+        **{f"SEQMARK_PIPELINES__0__{role.upper()}": topic for role, topic in topics.items()},
+    }
 
-    command = [sys.executable, "-m", "processor", "worker", "-c", str(EXAMPLE), "--drain"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    done = forks.run("worker", "-c", str(EXAMPLE), "--drain", folder=tmp_path, env=env)
 
     assert done.returncode == 0, done.stderr
     source = read_topic(broker.bootstrap_servers, topics["source"])

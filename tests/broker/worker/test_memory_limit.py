@@ -35,7 +35,7 @@ def test_a_worker_starts_again_within_the_memory_that_it_ran_in(broker: Broker, 
     load = Load(records=IDS, duplicates=0, partitions=2, ids="binary")
     asyncio.run(produce_load(config.bootstrap_servers, config.source, load, lambda _: None))
     passed = "seqmark_records_total{pipeline=p,verdict=pass}"
-    with start_worker(config) as worker:
+    with start_worker(config, fresh=True) as worker:
         until(lambda: worker.metrics().get(passed) == IDS, "all ids are remembered", PATIENCE_S)
         limit = f"{math.ceil(psutil.Process(worker.pid).memory_info().rss / 1e6)}MB"
         worker.terminate()
@@ -44,7 +44,7 @@ def test_a_worker_starts_again_within_the_memory_that_it_ran_in(broker: Broker, 
     for kept in (True, False):
         if not kept:
             shutil.rmtree(config.state_dir)
-        with start_worker(config.but(memory_limit=limit)) as worker:
+        with start_worker(config.but(memory_limit=limit), fresh=True) as worker:
             worker.wait_ready(PATIENCE_S)
             worker.terminate()
             assert worker.wait() == 0, worker.stderr

@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processor.engine.ids.block import IdRows, Pages, UnreadableBlockError, decode
+from processor.engine.ids.block import IdRows, UnreadableBlockError, decode
 from processor.engine.ids.exact import index as exact_index
 from processor.engine.ids.exact.bulk_load import GROUP_BITS, GROUPS
-from processor.engine.ids.exact.hash_table import DEPTH, LINE, OCCUPIED, SEGMENTS
+from processor.engine.ids.exact.hash_table import DEPTH, LINE, OCCUPIED, SEGMENTS, SPLITS
 from processor.engine.ids.exact.index import ExactIndex
 from processor.engine.ids.exact.renewed_index import RenewedIndex
+from processor.engine.ids.judgement import IdColumns
+from processor.engine.ids.page import Pages
 from processor.engine.verdict import Verdict
 from tests.support.judges.ids import KEY, ExactPartition, hashes_of, ids_of
 
@@ -34,8 +36,14 @@ forms = st.sampled_from([(0, 28), (1, 28), (2, 4), (3, 2), (10, 28)])
 
 def candidates(index: ExactIndex, hashes: NDArray[np.uint64], clock: int) -> set[tuple[int, int]]:
     """Return which rows could be which numbers."""
-    found = index.look_up(ids_of(hashes), np.full(len(hashes), clock))
+    found = index.look_up(columns_of(hashes, clock))
     return set(zip(found.row.tolist(), found.number.tolist(), strict=True))
+
+
+def columns_of(hashes: NDArray[np.uint64], clock: int) -> IdColumns:
+    """Return records that are judged at one reading of the clock."""
+    reading_ms = np.full(len(hashes), clock)
+    return IdColumns.of(ids_of(hashes), reading_ms, reading_ms)
 
 
 def cut(block: bytes, pages: Pages) -> list[bytes]:
@@ -128,7 +136,7 @@ def test_ids_of_more_extents_than_groups_find_their_places_at_once(
         pages = decode(block, KEY)[2]
         index.restore_pages(cut(block, pages), pages.first)
     if groups == 2:
-        assert index._waiting.chains()[1].size > 2 + GROUPS
+        assert index._waiting.following.size > 2 + GROUPS
     index.commit(None, now)
     assert len(index) == (4_000 if not expired else 3_000)
     assert index._meta[DEPTH] > GROUP_BITS
@@ -181,7 +189,7 @@ def test_many_ids_are_poured_without_a_split_and_grow_on_as_ever(monkeypatch: py
     # 8 bytes each wait, and a started block for each group.
     assert index.size_bytes < 16 * count
     index.insert()
-    assert (len(index), index.splits) == (count, 0)
+    assert (len(index), index._meta[SPLITS]) == (count, 0)
     assert index.size_bytes < 24 * count
     looked_over(index)
     assert len(candidates(index, hashes[:count], 0)) >= count
@@ -189,7 +197,7 @@ def test_many_ids_are_poured_without_a_split_and_grow_on_as_ever(monkeypatch: py
         rows = IdRows(1 + start, hashes[start : start + 70_000], *_columns(start, 70_000))
         index.restore(rows, Pages(np.array([1 + start]), np.zeros(1, np.int64), np.zeros(0, np.int64)))
         index.insert()
-    assert index.splits > 0
+    assert index._meta[SPLITS] > 0
     looked_over(index)
     assert {(k, k + 1) for k in range(count + more)} <= candidates(index, hashes, 0)
 
@@ -209,11 +217,11 @@ def test_rows_renewed_time_and_again_take_the_room_of_their_ids_while_they_wait(
         rows, clock, pages = decode(block, KEY)
         index.restore(rows, pages)
         index.commit(None, clock, 1)
-        sizes.append(len(index._waiting))
+        sizes.append(index._waiting.entries)
     # 14,340 entries in all.
     assert max(sizes) <= 1_000 + 11 * 60 + 2 * 60
     assert candidates(index, NAMES, 119) == candidates(partition.index, NAMES, 119)
-    judged = index.look_up(ids, np.full(60, 119))
+    judged = index.look_up(columns_of(NAMES, 119))
     assert judged.row.size >= 60
     partition.restart()
     again = partition.judge(ids, np.arange(60), np.full(60, 119))

@@ -1,4 +1,4 @@
-"""Does the scanner agree with Python's own parser, made strict, on 100,000 documents?
+"""The scanner agrees with Python's own parser, made strict, on 100,000 documents.
 
 The reference is `json` of the standard library, over text that Python's UTF-8 decoder takes, and three rules
 on top: no NaN and Infinity (``parse_constant``), no lone surrogates (each string must encode to UTF-8), at
@@ -30,7 +30,8 @@ import pytest
 
 from processor.engine import jit
 from processor.engine.extract import json_scan, json_text
-from processor.engine.extract.json_scan import MOST_DEPTH, JsonKind, JsonMatches, look_up
+from processor.engine.extract.json_matches import JsonKind, JsonMatches
+from processor.engine.extract.json_scan import MOST_DEPTH, look_up
 from processor.engine.extract.pointers import Pointers
 from processor.engine.extract.sequence import sequence_of
 from processor.engine.verdict import Fault

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,20 +12,28 @@ from hypothesis import strategies as st
 from processor.generator import FAULTS, HOUR_MS, RecordKind, StreamOptions, StreamPartition, make_stream
 from schemas.config import InsertIdDedup
 from schemas.events import ClickEvent
-from tests.property.generator.test_generated_streams import (
-    START_MS,
-    copies_are_originals,
-    pointer,
-    records,
-    same_in_pieces,
-)
+from tests.property.generator.test_generated_streams import START_MS, pointer, records
 from tests.support.judges.id_rules import IdModel, IdRules, IdSaid, id_of
 from tests.support.kafka.topics import Record
+
+
+def named(part: dict[str, Any]) -> str:
+    """Return what makes a part another one: its header, its member, or that it is the key or the content."""
+    return str(part.get("name") or part.get("pointer", f"/{part['from']}").split("/")[1])
+
 
 parts = st.lists(
     st.one_of(
         st.builds(lambda name: {"from": "header", "name": name}, st.sampled_from(["a", "id", "\u00e9"])),
         st.just({"from": "key"}),
+        st.sampled_from(
+            [
+                {"from": "content"},
+                {"from": "content", "of": "bytes"},
+                {"from": "content", "exclude": ["/page", "/one"]},
+                {"from": "content", "exclude": ["/event_id"]},
+            ]
+        ),
         st.builds(
             lambda where: {"from": "value", "pointer": where},
             st.one_of(
@@ -36,7 +43,7 @@ parts = st.lists(
     ),
     min_size=1,
     max_size=6,
-    unique_by=lambda part: part.get("name") or part.get("pointer", "/key").split("/")[1],
+    unique_by=named,
 )
 # Something that tells clicks apart; what else the definition has stays as it is.
 ids = parts.map(lambda some: some if apart(some) else [*some, {"from": "header", "name": "z"}])
@@ -63,11 +70,14 @@ options = st.builds(
 )
 
 
-def apart(some: list[dict[str, str]]) -> bool:
-    return any(part.get("pointer") not in {"/user_id", "/campaign"} for part in some)
+def apart(some: list[dict[str, Any]]) -> bool:
+    return any(
+        part.get("pointer") not in {"/user_id", "/campaign"} and part.get("exclude") != ["/event_id"]
+        for part in some
+    )
 
 
-def defined(*parts_: dict[str, str], **more: Any) -> InsertIdDedup:
+def defined(*parts_: dict[str, Any], **more: Any) -> InsertIdDedup:
     return InsertIdDedup.model_validate({"mode": "insert-id", "id": list(parts_), "window": "1h", **more})
 
 
@@ -96,45 +106,6 @@ def test_verdicts_owners_and_expiry_are_what_the_rules_say(
         ]
         assert [each.owner for each in said] == part.judged.owner.tolist()
         assert [each.expires_ms for each in said] == part.judged.expires_ms.tolist()
-
-
-@settings(deadline=None, max_examples=50)
-@given(definitions, options)
-def test_copies_are_their_originals_byte_for_byte_and_come_behind_them(
-    dedup: InsertIdDedup, given_options: StreamOptions
-) -> None:
-    copies_are_originals(make_stream(dedup, given_options))
-
-
-@settings(deadline=None, max_examples=50)
-@given(definitions, options)
-def test_the_same_seed_gives_the_same_bytes_however_they_are_read(
-    dedup: InsertIdDedup, given_options: StreamOptions
-) -> None:
-    same_in_pieces(make_stream(dedup, given_options), make_stream(dedup, given_options))
-
-
-@settings(deadline=None, max_examples=50)
-@given(definitions, options)
-def test_counts_are_met_to_the_record_with_copies_at_edges_among_them(
-    dedup: InsertIdDedup, given_options: StreamOptions
-) -> None:
-    stream = make_stream(dedup, given_options)
-    copies = sum(int((part.layout.kind != RecordKind.FIRST).sum()) for part in stream)
-    assert sum(map(len, stream)) == given_options.records
-    room = given_options.records - sum(1 for part in stream if len(part))
-    assert copies == min(round(given_options.records * given_options.duplicates), room)
-
-
-@settings(deadline=None, max_examples=50)
-@given(definitions, options)
-def test_what_is_whole_is_a_click_whose_timestamp_is_the_records(
-    dedup: InsertIdDedup, given_options: StreamOptions
-) -> None:
-    for part in make_stream(dedup, replace(given_options, malformed=0.0)):
-        for record in records(part):
-            event = ClickEvent.model_validate_json(record.value)
-            assert int(event.occurred_at.timestamp() * 1000) == record.timestamp_ms
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -7,7 +7,7 @@ anywhere, either way, changes nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from processor.engine.extract.sequence import HeaderSequence, PartitionScope, SequenceFormat
 from processor.engine.verdict import Fault, Verdict
-from processor.engine.watermark.scope_table import ScopeTable
-from processor.judges.evidence import SequenceEvidence
-from processor.judges.watermark import ScopedWatermark
-from processor.state.kv.memory import MemoryStore
+from processor.engine.watermark.scope_table import ScopeJudgement, ScopeTable
+from processor.judges.watermark import ScopedWatermark, SequenceEvidence
+from processor.state.kv.store import MemoryStore
 from processor.state.table import Table
 from schemas.changelog.position import LocalMark
 from tests.support.judges.scopes import columns_of
@@ -86,6 +85,16 @@ class Model:
         return Verdict.PASS
 
 
+class NotingTable(ScopeTable):
+    """Keeps what it said last: receipts do not say all of it."""
+
+    judged: ScopeJudgement
+
+    def judge(self, *given: Any) -> ScopeJudgement:
+        self.judged = super().judge(*given)
+        return self.judged
+
+
 class Worker:
     """A judge whose commits go to a changelog and a local store; restarts read one or the other."""
 
@@ -101,10 +110,10 @@ class Worker:
 
     def _start(self) -> None:
         window, with_epoch, hash_bits = self._form
-        scopes = ScopeTable(bytes(range(16)), epoch=with_epoch, window=window, hash_bits=hash_bits)
+        self._scopes = NotingTable(bytes(range(16)), epoch=with_epoch, window=window, hash_bits=hash_bits)
         sequence = HeaderSequence(b"seq", SequenceFormat.INT64)
         epoch = HeaderSequence(b"epoch", SequenceFormat.INT64) if with_epoch else None
-        self._judge = ScopedWatermark(PartitionScope(), sequence, epoch, scopes)
+        self._judge = ScopedWatermark(PartitionScope(), sequence, epoch, self._scopes)
         self._table = Table(self._store, self._judge.log)
 
     def take(self, items: list[Item]) -> list[Said]:
@@ -114,7 +123,7 @@ class Worker:
     def _said(self, items: list[Item]) -> list[Said]:
         data = np.frombuffer(b"".join(item.scope for item in items) + b"\0", np.uint8).copy()
         size = np.array([len(item.scope) for item in items], np.int64)
-        judged = self._judge.judge(
+        self._judge.judge(
             SequenceEvidence(
                 np.array([item.fault for item in items], np.uint8),
                 data,
@@ -123,15 +132,9 @@ class Worker:
                 (np.cumsum(size) - size, size),
             )
         )
-        assert judged.known is not None
-        epochs = np.zeros(len(items), np.int64) if judged.epoch is None else judged.epoch
-        columns = zip(
-            judged.verdict.tolist(),
-            judged.known.tolist(),
-            judged.watermark.tolist(),
-            epochs.tolist(),
-            strict=True,
-        )
+        judged = self._scopes.judged
+        given = judged.verdict, judged.known, judged.watermark, judged.epoch
+        columns = zip(*(each.tolist() for each in given), strict=True)
         return [
             Said(Verdict(verdict), mark if known else None, epoch if known else None)
             for verdict, known, mark, epoch in columns

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from processor.engine.ids.block import IdRows
 from processor.state.ids import runs as ids_runs
 from processor.state.ids.runs import Runs
-from processor.state.kv.memory import MemoryStore
+from processor.state.kv.store import MemoryStore
 from schemas.changelog.bloom import RUN_KIND, run_pages_before
 
 BUCKET_MS = 10

@@ -18,7 +18,7 @@ from processor.engine.ids.bloom import snapshot
 from processor.engine.ids.clock import NEVER
 from processor.engine.verdict import Verdict
 from processor.state.ids import exact_log, offset_index, runs, snapshots
-from processor.state.kv.memory import MemoryStore
+from processor.state.kv.store import MemoryStore
 from tests.support.judges.id_state import AHEAD_MS, NOW_MS, Came, IdPartition
 
 

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from processor.state.ids import offset_index
-from processor.state.kv.memory import MemoryStore
+from processor.state.kv.store import MemoryStore
 from tests.support.judges.id_rules import IdRules
 from tests.support.judges.id_state import NOW_MS, Came, IdPartition
 from tests.support.kafka.topics import New

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processor.wire import decode, encode, fit
+from processor.wire import decode, encode
 from tests.support.wire import batches
 from tests.support.wire.batches import CODECS, Record, chunk, decoded
 
@@ -119,7 +119,7 @@ def test_any_limit_is_kept_or_the_first_record_that_breaks_it_is_named(
     if first is None:
         check_output(encoded(source, verdicts, limit), kept)
     else:
-        with pytest.raises(fit.TooLargeError) as caught:
+        with pytest.raises(encode.TooLargeError) as caught:
             encoded(source, verdicts, limit)
         assert (caught.value.row, caught.value.size_bytes) == (first, alone[first])
 

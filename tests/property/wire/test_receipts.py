@@ -16,7 +16,7 @@ from processor.engine.extract.id_lists import id_lists
 from processor.engine.extract.ids import HeaderPart, IdExtractor, KeyPart, ValuePart
 from processor.engine.receipts import Grounds, IdGrounds
 from processor.wire.codec import Codec
-from processor.wire.fit import TooLargeError
+from processor.wire.encode import TooLargeError
 from processor.wire.receipts import ReceiptEncoder
 from tests.support.wire import batches
 from tests.support.wire.batches import Record, by_hand, chunk

@@ -14,7 +14,7 @@ from processor.engine import repartition
 from processor.engine.extract.ids import HeaderPart, IdExtractor, Ids
 from processor.engine.receipts import IdGrounds
 from processor.wire.codec import Codec
-from processor.wire.fit import TooLargeError
+from processor.wire.encode import TooLargeError
 from processor.wire.receipts import ANYWHERE, ReceiptEncoder
 from processor.wire.repartition import RouteEncoder, take_off
 from tests.support.wire import batches
@@ -196,7 +196,7 @@ def test_a_receipt_names_partition_and_offset_of_the_record_and_of_its_owner(
     (piece,) = batches.DECODER.pieces(chunk(by_hand(came)))
     columns = piece.columns
     ids = IdExtractor([OWN], bytes(16)).extract(columns)
-    columns.offset = np.array([int(repartition.source_ref_of(p, np.array([o]))[0]) for p, o, _, _ in some])
+    columns.offset[:] = np.array([int(repartition.source_ref_of(p, np.array([o]))[0]) for p, o, _, _ in some])
     owner = np.array([int(repartition.source_ref_of(p, np.array([o]))[0]) for _, _, p, o in some])
     grounds = IdGrounds(np.ones(len(some), np.uint8), ids, owner, columns.timestamp)
     every = np.arange(len(some))

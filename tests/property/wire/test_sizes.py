@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from processor.kafka.topics.plan import CHANGELOG_BYTES, MORE_BYTES
 from processor.ops.metrics import Metrics
 from processor.pipeline.hop_kinds import FirstHopKind, HopKind
-from processor.pipeline.hops import FirstHop, Hop
-from processor.pipeline.ports import OpenPartition, Topics, new_position
-from processor.pipeline.routed import RouteTopics
+from processor.pipeline.hops import FirstHop, only_hop
+from processor.pipeline.ports import OpenPartition, RouteTopics, Topics, new_position
 from processor.pipeline.slot_pipeline import SlotPipeline
-from processor.state.kv.memory import MemoryStore
+from processor.state.kv.store import MemoryStore
 from processor.state.table import Table
 from processor.wire.encode import Encoder
 from schemas.config import Pipeline
@@ -71,7 +70,7 @@ def pipeline_of(name: str, output: RecordingOutput) -> SlotPipeline:
     if name == "routed":
         internal: dict[str, Any] = {"internal": "internal", "internal_limit_bytes": SOURCE_BYTES + MORE_BYTES}
         routed = RouteTopics("s", "sink", "quarantine", "changelog", SOURCE_BYTES, **limits, **internal)
-        kind: HopKind = FirstHopKind(FirstHop(config, "internal"), routed)
+        kind: HopKind = FirstHopKind(FirstHop(config, "p.route", "s", None, None, "internal"), routed)
     else:
         topics = Topics(
             "s",
@@ -83,7 +82,7 @@ def pipeline_of(name: str, output: RecordingOutput) -> SlotPipeline:
             duplicates="duplicates",
             duplicates_limit_bytes=SOURCE_BYTES + MORE_BYTES,
         )
-        kind = HopKind(Hop(config), topics)
+        kind = HopKind(only_hop(config), topics)
     judge = kind.judge()
     table = Table(MemoryStore(), judge.log)
     judge.load(table)

@@ -11,7 +11,7 @@ from processor.judges.bloom import BloomIds
 from processor.judges.exact import ExactIds
 from processor.state.changelog import ChangelogBounds
 from processor.state.clock_history import ClockHistory
-from processor.state.kv.memory import MemoryStore
+from processor.state.kv.store import MemoryStore
 from processor.state.restore import restore
 from processor.state.table import Table
 from processor.wire.encode import plain_batch
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from processor.engine.batch.columns import Columns
-    from processor.judges.evidence import InsertIdJudgement
+    from processor.engine.receipts import IdGrounds
     from processor.judges.ids import IdJudge
     from processor.state.kv.store import Store
 
@@ -116,7 +116,7 @@ class IdPartition:
         self.next_offset = 0 if position is None else position.next_offset
         return position
 
-    def take(self, some: Sequence[Came]) -> InsertIdJudgement:
+    def take(self, some: Sequence[Came]) -> IdGrounds:
         """Judge the next records."""
         columns = self.columns(some)
         self.next_offset += len(some)

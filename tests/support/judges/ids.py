@@ -8,20 +8,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.engine.extract.ids import Ids, IdTextForm
-from processor.engine.ids.block import CandidateRows, IdRows, confirm, decode, decode_page, encode
+from processor.engine.ids.block import IdRows, confirm, decode, decode_pages, encode
 from processor.engine.ids.bloom import snapshot as bloom_snapshot
-from processor.engine.ids.bloom.bits import NOWHERE
-from processor.engine.ids.bloom.window import BloomLookup, BloomWindow
+from processor.engine.ids.bloom.filter import NOWHERE, Filter
+from processor.engine.ids.bloom.memtable import BloomLookup
 from processor.engine.ids.clock import NEVER
 from processor.engine.ids.exact.index import ExactIndex
+from processor.engine.ids.judgement import IdColumns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
+    from processor.engine.ids.bloom.window import BloomWindow
     from processor.engine.ids.exact.kernels import Candidates
     from processor.engine.ids.judgement import IdJudgement
+    from processor.engine.ids.page import CandidateRows
     from processor.engine.verdict import Fault
 
 KEY = b"block"
@@ -54,6 +57,14 @@ def hashes_of(names: Sequence[bytes]) -> NDArray[np.uint64]:
     return np.array([hash_of(name) for name in names], np.uint64).reshape(len(names), 2)
 
 
+def read_snapshot(pieces: Iterable[bytes]) -> list[Filter]:
+    """Return the filters that pieces make, in whatever order they come."""
+    reader = bloom_snapshot.SnapshotReader()
+    for piece in pieces:
+        reader.take(piece)
+    return [reader.filter(*name) for name in reader.pieces()]
+
+
 class ExactPartition:
     """An index, and the pages and blocks that its commits have written, each under its key.
 
@@ -78,8 +89,9 @@ class ExactPartition:
 
     def judge(self, ids: Ids, offset: NDArray[np.int64], reading_ms: NDArray[np.int64]) -> IdJudgement:
         """Judge a chunk, and fetch what that takes."""
-        wanted = self.index.look_up(ids, reading_ms)
-        return self.index.judge(ids, offset, reading_ms, wanted, self.confirmed(wanted))
+        records = IdColumns.of(ids, offset, reading_ms)
+        wanted = self.index.look_up(records)
+        return self.index.judge(records, wanted, self.confirmed(wanted))
 
     def confirmed(self, wanted: Candidates) -> CandidateRows:
         """Read what stands in the pages of candidates."""
@@ -105,7 +117,7 @@ class ExactPartition:
 
     def last_of(self, first: int) -> int:
         """Return the last number of a page."""
-        return first + len(decode_page(self.pages[first], first)[0]) - 1
+        return first + len(decode_pages([self.pages[first]], first)[0]) - 1
 
     def restart(self) -> None:
         """Lose the index, and build it again from the blocks."""
@@ -131,20 +143,21 @@ class BloomPartition:
 
     def judge(self, ids: Ids, offset: NDArray[np.int64], reading_ms: NDArray[np.int64]) -> IdJudgement:
         """Judge a chunk, and look up what that takes."""
-        hit = self.window.look_up(ids, reading_ms)
+        records = IdColumns.of(ids, offset, reading_ms)
+        hit = self.window.look_up(records)
         if not self.window.confirm:
-            return self.window.judge(ids, offset, reading_ms, hit)
-        found = BloomLookup(np.zeros(hit.size, np.bool_), *np.zeros((2, hit.size), np.int64))
+            return self.window.judge(records, hit)
+        found = BloomLookup.nothing(hit.size)
         for row in np.flatnonzero(hit != NOWHERE).tolist():
             first, second = ids.hash[row].tolist()
             entry = self.known.get((first, second))
             if entry is not None:
                 found.known[row], found.owner[row], found.reading_ms[row] = True, *entry
-        return self.window.judge(ids, offset, reading_ms, hit, found)
+        return self.window.judge(records, hit, found)
 
     def commit(self, clock_ms: int) -> None:
         """Write what is staged."""
-        staged = self.window.staged()
+        staged = self.window.staged_rows(0)
         self.log.append((staged.hash, staged.reading_ms))
         for (first, second), owner, reading in zip(
             staged.hash.tolist(), staged.owner.tolist(), staged.reading_ms.tolist(), strict=True
@@ -158,7 +171,7 @@ class BloomPartition:
         pieces = [piece for each in self.window.filters for piece in bloom_snapshot.write(each)]
         self.window.clear()
         if snapshot:
-            self.window.filters = bloom_snapshot.read(pieces)
+            self.window.filters = read_snapshot(pieces)
             return
         for hashes, reading_ms in self.log:
             self.window.restore(hashes, reading_ms, self.clock)

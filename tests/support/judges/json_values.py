@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from processor.engine.batch.columns import Columns
-from processor.engine.extract.json_scan import JsonKind, JsonMatches, look_up
+from processor.engine.extract.json_matches import JsonKind, JsonMatches
+from processor.engine.extract.json_scan import look_up
 from processor.engine.extract.json_text import unescape
 from processor.engine.extract.pointers import Pointers
 from processor.engine.extract.sequence import ValueSequence

@@ -338,7 +338,10 @@ def _read(consumer: Consumer, left: set[int]) -> list[Record]:
     deadline = time.monotonic() + CALL_S
     while left:
         assert time.monotonic() < deadline, f"partitions {left} do not end"
-        for message in consumer.consume(10_000, 0.1):
+        some = consumer.consume(10_000, 0.1)
+        if some:
+            deadline = time.monotonic() + CALL_S
+        for message in some:
             error = message.error()
             if error is None:
                 records.append(_record(message))

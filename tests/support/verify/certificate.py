@@ -7,15 +7,14 @@ and the config is pointed at that.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tests.support.kafka.topics import New, create_topic, environment, produce, read_topic, unique
-from tests.support.worker.process import ROOT
+from tests.support.kafka.topics import New, create_topic, produce, read_topic, unique
+from tests.support.worker import forks
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Mapping
 
     from tests.support.verify.corruptions import Change
@@ -57,16 +56,7 @@ def run_verify(
     config: WorkerConfig, *arguments: str, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run ``seqmark verify`` to its end."""
-    command = [sys.executable, "-m", "processor", "verify", "-c", str(config.write()), *arguments]
-    return subprocess.run(
-        command,
-        cwd=config.folder,
-        env=environment({"PYTHONPATH": str(ROOT), **(env or {})}),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return forks.run("verify", "-c", str(config.write()), *arguments, folder=config.folder, env=env)
 
 
 def certificate(config: WorkerConfig, *arguments: str) -> Told:

@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from processor.verify.partition import Outputs, PartitionCheck
+from processor.verify.partition import PartitionCheck
 from processor.verify.report import VerifyReport
 from processor.wire.decode import Chunk, Decoder
 from schemas.config import Pipeline
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from processor.engine.batch.columns import Columns
-    from processor.engine.ids.recorded_clock import PartitionClock
+    from processor.engine.ids.clock import PartitionClock
     from tests.support.kafka.topics import New
 
 PIPELINE = Pipeline.model_validate(
@@ -48,7 +48,7 @@ class Listed:
         self._left = [records[start : start + piece] for start in range(0, len(records), piece)]
 
     async def next(self, *, wait: bool) -> Columns | None:
-        """See `processor.verify.cursor.Stream`."""
+        """See `processor.verify.align.Stream`."""
         del wait
         if not self._left:
             return None
@@ -149,15 +149,13 @@ def compared(
 ) -> VerifyReport:
     """Compare, with so many records a piece; ``floor`` is that of the sink."""
     report = VerifyReport("p", 0, 0, len(topics.source))
-    outputs = Outputs(
-        Listed("clean", topics.sink, piece, floor),
-        Listed("receipts", topics.duplicates, piece),
-        Listed("bad", topics.quarantine, piece),
-        receipts_begin_late,
-    )
-    asyncio.run(
-        _compare(PartitionCheck(pipeline, outputs, report, clock, known), Listed("s", topics.source, piece))
-    )
+    outputs = {
+        "clean": Listed("clean", topics.sink, piece, floor),
+        "receipts": Listed("receipts", topics.duplicates, piece),
+        "bad": Listed("bad", topics.quarantine, piece),
+    }
+    check = PartitionCheck(pipeline, outputs, report, clock, known, receipts_begin_late=receipts_begin_late)
+    asyncio.run(_compare(check, Listed("s", topics.source, piece)))
     return report
 
 

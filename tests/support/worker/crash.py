@@ -157,6 +157,7 @@ class Scene:
         hop: str = "",
         stop: bool = False,
         local_s: float | None = None,
+        fresh: bool = False,
     ) -> Worker:
         """Start a worker.
 
@@ -168,6 +169,7 @@ class Scene:
             hop: SEQMARK_FAULT_PIPELINE, where only one pipeline's or hop's commits count.
             stop: Halt at the step by SIGSTOP instead of ending.
             local_s: Seconds between local writes of scopes; None: those of the product.
+            fresh: In an interpreter of its own, see `tests.support.worker.forks`.
         """
         config = self.config.but(
             group_instance_id=f"{self.config.application_id}-{member}",
@@ -178,7 +180,7 @@ class Scene:
             env["SEQMARK_FAULT_PIPELINE"] = hop
         if local_s is not None:
             env["SEQMARK_TEST_LOCAL_WRITE_S"] = str(local_s)
-        worker = start_worker(config, env=env, drain=drain, web=False)
+        worker = start_worker(config, env=env, drain=drain, web=False, fresh=fresh)
         self._workers.append(worker)
         return worker
 

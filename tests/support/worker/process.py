@@ -20,7 +20,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field, replace
@@ -35,7 +34,6 @@ from tests.support.kafka.topics import (
     contents,
     create_topic,
     deduplicated,
-    environment,
     free_port,
     new,
     open_transactions,
@@ -44,6 +42,7 @@ from tests.support.kafka.topics import (
     unique,
     until,
 )
+from tests.support.worker import forks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,7 +66,6 @@ __all__ = [
     "until",
 ]
 
-ROOT = Path(__file__).parents[3]
 HEADER_SEQUENCE = {"from": "header", "name": "seq", "format": "int64"}
 _FAST = {"commit_interval_ms": 50, "session_timeout_ms": 6000, "web_port": 0}
 """Other settings than the defaults, so that tests need not wait."""
@@ -222,7 +220,7 @@ class Ended:
 class Worker:
     """A worker process. A context manager: it is killed at the end if it still runs."""
 
-    def __init__(self, process: subprocess.Popen[bytes], log: Path, web_port: int) -> None:
+    def __init__(self, process: forks.Process, log: Path, web_port: int) -> None:
         self._process = process
         self._log = log
         self.web_port = web_port
@@ -318,7 +316,12 @@ class Worker:
 
 
 def start_worker(
-    config: WorkerConfig, *, env: Mapping[str, str] | None = None, drain: bool = False, web: bool | None = None
+    config: WorkerConfig,
+    *,
+    env: Mapping[str, str] | None = None,
+    drain: bool = False,
+    web: bool | None = None,
+    fresh: bool = False,
 ) -> Worker:
     """Start a worker process on ``config``.
 
@@ -327,23 +330,16 @@ def start_worker(
         env: Environment variables for it, such as ``SEQMARK_FAULT_STEP``.
         drain: With ``--drain``.
         web: Whether it gets a web server on a free port; by default all but draining ones do.
+        fresh: In an interpreter of its own, see `tests.support.worker.forks`.
     """
     path = config.write()
     port = free_port() if web or (web is None and not drain) else 0
-    variables = {"PYTHONPATH": str(ROOT), **(env or {})}
+    variables = dict(env or {})
     if port:
         variables["SEQMARK_WORKER__WEB_PORT"] = str(port)
-    command = [sys.executable, "-m", "processor", "worker", "-c", str(path)]
+    command = ["worker", "-c", str(path), *(["--drain"] if drain else [])]
     log = path.with_suffix(".log")
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [*command, "--drain"] if drain else command,
-            cwd=config.folder,
-            env=environment(variables),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-        )
+    process = forks.start(*command, folder=config.folder, stdout=log, env=variables, fresh=fresh)
     return Worker(process, log, port)
 
 

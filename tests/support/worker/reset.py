@@ -8,16 +8,14 @@ assert changelog_state(config) == {...}              # what a worker without loc
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from schemas.changelog.position import Origin, Position
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
 from schemas.changelog.watermark import ScopeValue
-from tests.support.kafka.topics import environment, read_topic
-from tests.support.worker.process import ROOT
+from tests.support.kafka.topics import read_topic
+from tests.support.worker import forks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,17 +45,8 @@ def run_reset(
     timeout_s: float = 120.0,
 ) -> Answer:
     """Run ``seqmark reset --json`` to its end."""
-    command = [sys.executable, "-m", "processor", "reset", "-c", str(config.write()), "--json"]
-    ended = subprocess.run(
-        [*command, "--pipeline", pipeline, *arguments],
-        cwd=config.folder,
-        env=environment({"PYTHONPATH": str(ROOT), **(env or {})}),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
+    command = ["reset", "-c", str(config.write()), "--json", "--pipeline", pipeline, *arguments]
+    ended = forks.run(*command, folder=config.folder, env=env, timeout_s=timeout_s)
     return Answer(ended.returncode, ended.stdout, ended.stderr)
 
 

@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from processor.config.reference_page import _COMPLETE, page
+from processor.config.reference_page import page
 from processor.engine.extract.pointers import MOST_POINTERS
-from processor.judges.definition import definition
+from processor.judges.factory import mode_of
 from schemas.config import InsertIdDedup, Settings, ValueSource, WatermarkDedup
 from schemas.config.dedup import MOST_VALUE_PARTS
 from schemas.config.reference import keys, place
 
 ROOT = Path(__file__).parents[3]
 CLICKS = (ROOT / "examples" / "clicks.toml").read_text(encoding="utf-8")
+COMPLETE = (ROOT / "examples" / "complete.toml").read_text(encoding="utf-8")
 
 
 def raw(text: str = CLICKS) -> dict[str, Any]:
@@ -67,7 +68,7 @@ def test_the_example_is_valid_and_its_defaults_are_the_contract_s() -> None:
 
 
 def test_every_part_of_the_contract_is_read() -> None:
-    settings = Settings.model_validate(raw(_COMPLETE))
+    settings = Settings.model_validate(raw(COMPLETE))
     watermark, ids = (pipeline.dedup for pipeline in settings.pipelines)
     assert isinstance(watermark, WatermarkDedup)
     assert isinstance(watermark.sequence, ValueSource)
@@ -99,7 +100,7 @@ def test_a_definition_is_what_is_meant_however_much_of_it_is_written_down() -> N
     def of(window: str, bloom: dict[str, Any] | None) -> bytes:
         changes: dict[str, Any] = {"backend": "bloom", "window": window}
         config = insert_id(**changes, **({} if bloom is None else {"bloom": bloom}))
-        return definition(Settings.model_validate(config).pipelines[0])
+        return mode_of(Settings.model_validate(config).pipelines[0]).definition()
 
     whole = {"false_positive_rate": 1e-9, "bucket": "1d", "expected_per_bucket": 20_000_000, "confirm": True}
     assert of("7d", None) == of("7d", {}) == of("7d", whole) == of("7d", {"confirm": True})
@@ -114,7 +115,7 @@ def test_as_many_parts_may_stand_in_the_value_as_are_read_of_it() -> None:
 
 
 def test_secrets_do_not_show_in_a_printed_config() -> None:
-    settings = Settings.model_validate(raw(_COMPLETE.replace("…", "hunter2")))
+    settings = Settings.model_validate(raw(COMPLETE.replace("…", "hunter2")))
     assert "hunter2" not in f"{settings!r} {settings} {settings.model_dump()}"
 
 
@@ -226,6 +227,12 @@ def test_a_reorder_window_has_at_most_65536_numbers(wrong: int) -> None:
         ({"backend": "bloom", "bloom": {"false_positive_rate": 0}}, "bloom.false_positive_rate"),
         ({"backend": "bloom", "bloom": {"false_positive_rate": 1e-323}}, "bloom.false_positive_rate"),
         ({"id": [{"from": "value", "pointer": f"/{n}"} for n in range(63)]}, "id"),
+        ({"id": [{"from": "content", "exclude": [f"/{n}" for n in range(63)]}]}, "id"),
+        ({"id": [{"from": "content", "exclude": ["/a", ""]}]}, "id.0.exclude.1"),
+        ({"id": [{"from": "content", "exclude": ["a"]}]}, "id.0.exclude.0"),
+        ({"id": [{"from": "content", "of": "bytes", "exclude": ["/a"]}]}, "id.0.exclude"),
+        ({"id": [{"from": "content"}, {"from": "content", "of": "bytes"}]}, "id.1"),
+        ({"id": [{"from": "content", "of": "json"}]}, "id.0.of"),
         ({"route": "by-key"}, "route"),
     ],
 )
@@ -307,7 +314,7 @@ def test_a_file_of_another_shape_is_an_error_not_a_crash(config: dict[str, Any])
 
 
 def test_two_sinks_do_not_share_a_checkpoint() -> None:
-    config = raw(_COMPLETE)
+    config = raw(COMPLETE)
     daily = {"name": "daily", "output": {"kind": "console"}}
     config["sinks"].append(config["sinks"][0] | daily)
     assert set(faults(config)) == {"sinks.1.checkpoint"}

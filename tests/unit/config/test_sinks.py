@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from processor.config.reference_page import _COMPLETE
 from schemas.config import Settings, Sink, aggregate_call, interval_ms
 from schemas.config.reference import place
+
+COMPLETE = Path(__file__).parents[3] / "examples" / "complete.toml"
 
 
 def with_sinks(*changes: dict[str, Any | None]) -> dict[str, Any]:
     """Return the complete example with a sink for each of these changes; None takes a key away."""
-    config = tomllib.loads(_COMPLETE)
+    config = tomllib.loads(COMPLETE.read_text(encoding="utf-8"))
     first = config["sinks"][0]
     config["sinks"] = [
         {key: value for key, value in (first | change).items() if value is not None} for change in changes

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from processor.demo.check import CheckOutcome, Seen, compare
+from processor.demo.check import CheckOutcome, compare
 from processor.generator import FAULTS, RecordKind
 from processor.generator.truth import Truth
+
+if TYPE_CHECKING:
+    from processor.kafka.plain.consumer import Seen
 
 # A B C b c D E a ! F: copies in small letters, ! cannot be judged.
 NAMES = "ABCbcDEa!F"

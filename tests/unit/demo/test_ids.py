@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from processor.demo.check import CheckOutcome, Receipt, Seen, compare, id_grounds
+from processor.demo.check import CheckOutcome, Receipt, compare, id_grounds
 from processor.demo.plan import ID_MEMBER, make_plan
 from processor.demo.summary import DemoChecks, count_lines, examples
 from processor.demo.tables import receipts_table
@@ -20,6 +20,8 @@ from schemas.config import InsertIdDedup
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from processor.kafka.plain.consumer import Seen
 
 NONE = np.zeros(0, np.int64)
 # A B a b A: the last comes when its window is over, and passes.

@@ -10,9 +10,8 @@ import pytest
 
 from processor.engine.ids.block import UnreadableBlockError
 from processor.engine.ids.bloom import sorted_run
-from processor.engine.ids.bloom.memtable import Memtable
-from processor.engine.ids.bloom.run_index import NOWHERE, RunIndex
-from processor.engine.ids.bloom.sorted_run import RunWriter, SortedRun
+from processor.engine.ids.bloom.memtable import BloomLookup, Memtable
+from processor.engine.ids.bloom.sorted_run import NOWHERE, RunIndex, RunWriter, SortedRun
 from schemas.changelog.bloom import KeptRun, run_key, run_name, run_page_key, run_page_keys, run_pages_before
 from schemas.changelog.values import CorruptStateError
 
@@ -31,7 +30,7 @@ def hashes_of(count: int, seed: int = 1) -> Hashes:
 
 
 def written(table: Memtable, portion: int, number: int = NUMBER) -> tuple[SortedRun, list[bytes]]:
-    writer = RunWriter(number, table.bucket, *table.by_hash())
+    writer = RunWriter(number, table)
     pages: list[tuple[int, bytes]] = []
     while writer.left:
         pages += writer.pages(portion)
@@ -52,14 +51,14 @@ def test_a_table_knows_what_was_put_last_of_each_id() -> None:
     again = np.arange(0, COUNT, 3)
     table.put(hashes[again], again, again)
     assert len(table) == COUNT
-    known, owner, reading = np.zeros(COUNT, np.bool_), *np.zeros((2, COUNT), np.int64)
-    table.find(hashes, np.arange(COUNT), known, owner, reading)
-    assert known.all()
-    assert owner.tolist() == list(range(COUNT))
-    assert reading.tolist() == [number + (2**40 if number % 3 else 0) for number in range(COUNT)]
-    known[:] = False
-    table.find(hashes_of(COUNT, 2), np.arange(COUNT), known, owner, reading)
-    assert not known.any()
+    found = BloomLookup.nothing(COUNT)
+    table.find(hashes, np.arange(COUNT), found)
+    assert found.known.all()
+    assert found.owner.tolist() == list(range(COUNT))
+    assert found.reading_ms.tolist() == [number + (2**40 if number % 3 else 0) for number in range(COUNT)]
+    found.known[:] = False
+    table.find(hashes_of(COUNT, 2), np.arange(COUNT), found)
+    assert not found.known.any()
 
 
 def looked_up(run: SortedRun, pages: list[bytes], hashes: Hashes) -> tuple[list[int], list[int]]:
@@ -92,7 +91,7 @@ def test_ids_of_the_same_first_word_are_sorted_by_the_second() -> None:
     dice = random.Random(3)
     hashes = np.array([[dice.randrange(3), dice.randrange(2**64)] for _ in range(COUNT)], np.uint64)
     table = filled(hashes)
-    assert table.by_hash()[0].tolist() == sorted(hashes.tolist())
+    assert table.by_hash(0).hash.tolist() == sorted(hashes.tolist())
     assert looked_up(*written(table, COUNT), hashes)[0] == list(range(COUNT))
 
 

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from processor.engine.bytes.siphash import siphash128, words_of_key
-from processor.engine.ids.bloom import bits, snapshot
-from processor.engine.ids.bloom.filter import Filter, mixed_bits
+from processor.engine.ids.bloom import snapshot
+from processor.engine.ids.bloom.filter import MOST_BITS, NOWHERE, Filter, mixed_bits, position
 from processor.engine.ids.bloom.snapshot import UnreadableSnapshotError
 from processor.engine.ids.bloom.window import BloomWindow
-from tests.support.judges.ids import ids_of
+from processor.engine.ids.judgement import IdColumns
+from tests.support.judges.ids import ids_of, read_snapshot
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,9 +36,14 @@ def filled(rate: float, expected: int, times: float) -> BloomWindow:
     return bloom
 
 
+def records_of(hashes: NDArray[np.uint64], clock: int) -> IdColumns:
+    reading_ms = np.full(len(hashes), clock)
+    return IdColumns.of(ids_of(hashes), reading_ms, reading_ms)
+
+
 def hits(bloom: BloomWindow, hashes: NDArray[np.uint64]) -> int:
-    found = bloom.look_up(ids_of(hashes), np.full(len(hashes), 7 * DAY + 2))
-    return int(np.count_nonzero(found != bits.NOWHERE))
+    found = bloom.look_up(records_of(hashes, 7 * DAY + 2))
+    return int(np.count_nonzero(found != NOWHERE))
 
 
 @pytest.mark.parametrize(("rate", "times"), [(1e-2, 1), (1e-3, 1), (1e-3, 3.1), (1e-4, 1), (1e-4, 1.2)])
@@ -92,15 +98,15 @@ def test_the_filter_of_a_dropped_bucket_is_cleaned_and_used_again() -> None:
     bloom = BloomWindow(20, 10, 100, 1e-9, confirm=False)
     sizes = []
     for bucket in range(9):
-        ids, reading = ids_of(random_hashes(80, seed=bucket)), np.full(80, 10 * bucket)
-        assert (bloom.judge(ids, reading, reading, bloom.look_up(ids, reading)).verdict == 0).all()
+        records = records_of(random_hashes(80, seed=bucket), 10 * bucket)
+        assert (bloom.judge(records, bloom.look_up(records)).verdict == 0).all()
         bloom.commit(10 * bucket)
         sizes.append(bloom.size_bytes)
         assert bloom.rate < 1e-9
         if bucket == 8:
             # Dropped six buckets ago, and not in what its memory was used for.
-            old = ids_of(random_hashes(80, seed=2))
-            assert (bloom.look_up(old, reading) == bits.NOWHERE).all()
+            old = records_of(random_hashes(80, seed=2), 10 * bucket)
+            assert (bloom.look_up(old) == NOWHERE).all()
     assert len(set(sizes[2:])) == 1
 
 
@@ -113,7 +119,7 @@ def test_what_is_found_is_what_all_bits_say_of_the_rows_that_are_asked(each: int
     hashes = random_hashes(700, seed=2)
     one.put(hashes, 100, 400)
     skip = np.arange(700) % 7 == 0
-    before = np.where(np.arange(700) % 5 == 0, np.arange(700) % 3 + 4, bits.NOWHERE)
+    before = np.where(np.arange(700) % 5 == 0, np.arange(700) % 3 + 4, NOWHERE)
 
     hit = before.copy()
     one.find(hashes, mixed_bits(hashes), skip, stop, hit)
@@ -123,7 +129,7 @@ def test_what_is_found_is_what_all_bits_say_of_the_rows_that_are_asked(each: int
         first, second = hashes[row]
         with np.errstate(over="ignore"):
             places = [
-                int(bits.position(first, second, index, np.uint64(one.bits)))  # type: ignore[no-untyped-call]
+                int(position(first, second, index, np.uint64(one.bits)))  # type: ignore[no-untyped-call]
                 for index in range(each)
             ]
         if all(int(one.words[at // 64]) >> at % 64 & 1 for at in places) and not skip[row]:
@@ -134,7 +140,7 @@ def test_what_is_found_is_what_all_bits_say_of_the_rows_that_are_asked(each: int
 
 def test_a_filter_is_never_larger_than_its_positions_reach() -> None:
     each = Filter.sized(0, 0, 10**9, 1e-9)
-    assert each.bits <= bits.MOST_BITS
+    assert each.bits <= MOST_BITS
     assert each.bits / each.capacity >= 43
 
 
@@ -149,8 +155,8 @@ def test_ids_chosen_without_the_secret_are_no_more_often_false_positives() -> No
     for bloom, key in ((attackers, zero), (workers, secret)):
         bloom.restore(hashed(key, 0, 4_000), np.full(4_000, 7 * DAY))
     tried = 200_000
-    found = attackers.look_up(ids_of(hashed(zero, 4_000, tried)), np.full(tried - 4_000, 7 * DAY + 2))
-    picked = found != bits.NOWHERE
+    found = attackers.look_up(records_of(hashed(zero, 4_000, tried), 7 * DAY + 2))
+    picked = found != NOWHERE
     assert picked.sum() > 500
     wrong = hits(workers, hashed(secret, 4_000, tried)[picked])
     # Six deviations above the promise, which is for all of the window; without a secret all would be wrong.
@@ -160,9 +166,9 @@ def test_ids_chosen_without_the_secret_are_no_more_often_false_positives() -> No
 
 def test_hits_are_looked_up_with_confirm_and_only_then() -> None:
     bloom = BloomWindow(10, 5, 100, 1e-9)
-    ids, zero = ids_of(random_hashes(3, seed=1)), np.zeros(3, np.int64)
+    records = records_of(random_hashes(3, seed=1), 0)
     with pytest.raises(ValueError, match="confirm"):
-        bloom.judge(ids, zero, zero, bloom.look_up(ids, zero))
+        bloom.judge(records, bloom.look_up(records))
 
 
 # ---------------------------------------------------------------- snapshots
@@ -178,7 +184,7 @@ def written() -> tuple[Filter, list[bytes]]:
 def test_a_snapshot_is_read_back_in_any_order_of_its_pieces() -> None:
     each, pieces = written()
     assert [len(piece) <= 1024 * 1024 + 64 for piece in pieces] == [True] * 4
-    (read,) = snapshot.read(pieces[::-1])
+    (read,) = read_snapshot(pieces[::-1])
     assert np.array_equal(read.words, each.words)
     assert (read.bucket, read.order, read.capacity, read.bits, read.each, read.ids) == (
         each.bucket,
@@ -208,4 +214,4 @@ def test_a_snapshot_of_which_a_piece_is_missing_twice_there_or_not_whole_is_refu
         [*pieces[:3], last[:20] + bytes([last[20] ^ 1]) + last[21:]],
     ):
         with pytest.raises(UnreadableSnapshotError):
-            snapshot.read(wrong)
+            read_snapshot(wrong)

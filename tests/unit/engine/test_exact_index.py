@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from processor.engine.bytes.siphash import siphash128, words_of_key
-from processor.engine.ids.block import CandidateRows, IdRows, Pages, decode, encode
+from processor.engine.ids.block import IdRows, decode, encode
 from processor.engine.ids.exact import index as exact_index
 from processor.engine.ids.exact.bulk_load import SHARE
-from processor.engine.ids.exact.hash_table import FULL, LINE, OCCUPIED, SEGMENTS, SPREAD
+from processor.engine.ids.exact.hash_table import FULL, LINE, OCCUPIED, SEGMENTS, SPLITS, SPREAD
 from processor.engine.ids.exact.index import ExactIndex
+from processor.engine.ids.judgement import IdColumns
+from processor.engine.ids.page import CandidateRows, Pages
 from processor.engine.verdict import Verdict
 from tests.support.judges.ids import KEY, ExactPartition, ids_of
 
@@ -31,15 +33,15 @@ def fill(index: ExactIndex, hashes: NDArray[np.uint64], chunk: int = 20_000) -> 
     """Put new ids in, without writing them down; returns bytes an id after each commit."""
     sizes = []
     for start in range(0, len(hashes), chunk):
-        ids = ids_of(hashes[start : start + chunk])
-        rows = len(ids.hash)
-        reading = np.zeros(rows, np.int64)
-        wanted = index.look_up(ids, reading)
+        some = hashes[start : start + chunk]
+        rows = len(some)
+        records = IdColumns.of(ids_of(some), np.arange(rows), np.zeros(rows, np.int64))
+        wanted = index.look_up(records)
         # Candidates are others with the same first bits: what they are is of no account here.
         other = CandidateRows(
             np.zeros((wanted.row.size, 2), np.uint64), *np.zeros((2, wanted.row.size), np.int64)
         )
-        index.judge(ids, np.arange(rows), reading, wanted, other)
+        index.judge(records, wanted, other)
         sizes.append(index.size_bytes / len(index))
         first = index.staged().first + np.arange(0, rows, 170)
         index.commit(Pages(first, np.zeros(first.size, np.int64), np.zeros(0, np.int64)), 0)
@@ -94,7 +96,7 @@ def test_a_restart_makes_the_slots_of_the_run_and_lets_little_wait(
             restored.restore_pages([block[a:b] for a, b in pairwise(ends)], pages.first)
         else:
             restored.restore(rows, pages)
-        waited.append(len(restored._waiting))
+        waited.append(restored._waiting.entries)
     restored.insert()
 
     assert len(restored) == ids
@@ -109,12 +111,12 @@ def test_growing_moves_nothing_but_the_extent_that_is_full() -> None:
     fill(index, hashes[:300_000])
     size = LINE * index._form[0]
     for start in range(300_000, 350_000, 500):
-        before, splits = index._table.slots.copy(), index.splits
+        before, splits = index._table.slots.copy(), index._meta[SPLITS]
         fill(index, hashes[start : start + 500], 500)
         moved = np.count_nonzero(index._table.slots[: before.size] != before)
-        assert moved <= 500 + (index.splits - splits) * size
-    assert index.splits > 10
-    assert index.splits + 2 == index._meta[SEGMENTS]
+        assert moved <= 500 + (index._meta[SPLITS] - splits) * size
+    assert index._meta[SPLITS] > 10
+    assert index._meta[SPLITS] + 2 == index._meta[SEGMENTS]
 
 
 @pytest.mark.parametrize("line_bits", [1, 4, 10])

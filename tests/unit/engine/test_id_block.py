@@ -16,7 +16,7 @@ from processor.engine.ids.block import (
     UnreadableBlockError,
     confirm,
     decode,
-    decode_page,
+    decode_pages,
     encode,
 )
 
@@ -104,7 +104,7 @@ def test_each_page_is_whole_by_itself_and_single_ids_are_read_from_it(count: int
     rows = made(count)
     data, pages = encode(rows, 7, KEY)
     cut = [data[pages.at[k] : pages.at[k + 1]] for k in range(pages.first.size)]
-    read = [decode_page(page, first)[0] for page, first in zip(cut, pages.first.tolist(), strict=True)]
+    read = [decode_pages([page], first)[0] for page, first in zip(cut, pages.first.tolist(), strict=True)]
     assert np.array_equal(np.concatenate([each.hash for each in read]), rows.hash)
     assert [int(each.reading_ms.max()) for each in read] == pages.last_ms.tolist()
     which = np.searchsorted(pages.first, rows.first + np.arange(count), side="right") - 1
@@ -146,7 +146,7 @@ def test_pages_of_another_block_or_in_another_order_are_found() -> None:
             decode(data[:29] + b"".join(wrong), KEY)
         assert caught.value.reason in {PageError.ORDER, PageError.CUT}
     with pytest.raises(UnreadableBlockError) as caught:
-        decode_page(cut[1], int(pages.first[0]))
+        decode_pages([cut[1]], int(pages.first[0]))
     assert caught.value.reason is PageError.ORDER
 
 
@@ -156,7 +156,7 @@ def test_a_newer_version_is_refused_as_that() -> None:
         decode(b"\2" + data[1:], KEY)
     assert caught.value.reason is PageError.VERSION
     with pytest.raises(UnreadableBlockError) as caught:
-        decode_page(b"\2" + data[30 : pages.at[1]], 1)
+        decode_pages([b"\2" + data[30 : pages.at[1]]], 1)
     assert caught.value.reason is PageError.VERSION
 
 

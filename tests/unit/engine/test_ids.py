@@ -11,7 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processor.engine.bytes.siphash import siphash128, words_of_key
-from processor.engine.extract.ids import HeaderPart, IdExtractor, Ids, KeyPart, Part, Text, ValuePart, texts
+from processor.engine.extract.ids import (
+    ContentPart,
+    HeaderPart,
+    IdExtractor,
+    Ids,
+    KeyPart,
+    Part,
+    Text,
+    ValuePart,
+    texts,
+)
 from processor.engine.ids.clock import NEVER, by_arrival, by_records
 from processor.engine.verdict import Fault
 from tests.support.wire import batches
@@ -237,6 +247,16 @@ def test_with_several_faults_the_first_part_counts_and_a_fault_before_what_is_on
     for order in (parts, parts[::-1]):
         _, ids = extracted(order, [item], pass_missing=True)
         assert (int(ids.fault[0]), bool(ids.unjudged[0])) == (Fault.FIELD_TYPE, False)
+
+
+def test_content_as_bytes_is_no_json_whatever_another_part_asks_of_the_value() -> None:
+    parts: list[Part] = [ContentPart(as_bytes=True), HeaderPart(b"h"), ValuePart("/a")]
+    _, ids = extracted(parts, [record(b"{"), record(b"{", headers=((b"h", b"x"),)), record(None)])
+    assert [Fault(int(fault)) for fault in ids.fault] == [
+        Fault.HEADER_MISSING,
+        Fault.VALUE_NOT_JSON,
+        Fault.VALUE_MISSING,
+    ]
 
 
 def test_an_id_without_parts_is_refused() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from processor.engine.extract.json_scan import JsonKind, look_up
+from processor.engine.extract.json_matches import JsonKind
+from processor.engine.extract.json_scan import look_up
 from processor.engine.extract.pointers import MOST_POINTERS, Pointers
 from processor.engine.extract.sequence import sequence_of
+from processor.engine.receipts import Grounds
 from processor.engine.verdict import Fault
-from processor.judges.definition import definition
-from processor.judges.evidence import SequenceJudgement
-from processor.judges.factory import make_judge
+from processor.judges.factory import mode_of
 from schemas.config import Pipeline
 from tests.support.judges.json_values import MISSING, Finding, columns, found_in, is_json, sequence
 
@@ -406,11 +406,11 @@ def test_a_pipeline_judges_by_a_field_of_the_value() -> None:
             "dedup": {"mode": "watermark", "sequence": {"from": "value", "pointer": "/meta/seq"}},
         }
     )
-    judge = make_judge(pipeline)
+    judge = mode_of(pipeline).judge()
     values: list[bytes | None] = [b'{"meta":{"seq":%d}}' % n for n in (5, 5, 4, 6)]
     evidence = judge.extract(columns([*values, b"{}"]))
     judged = judge.judge(evidence)
-    assert isinstance(judged, SequenceJudgement)
+    assert isinstance(judged, Grounds)
     assert judged.verdict.tolist() == [0, 1, 2, 0, 3]
     assert list(judged.watermark[:4]) == [0, 5, 5, 5]
 
@@ -418,7 +418,8 @@ def test_a_pipeline_judges_by_a_field_of_the_value() -> None:
 def test_pointer_and_form_are_part_of_the_definition() -> None:
     def made(**sequence: str) -> bytes:
         given = {"mode": "watermark", "sequence": {"from": "value", **sequence}}
-        return definition(Pipeline.model_validate({"name": "p", "source": "s", "sink": "t", "dedup": given}))
+        pipeline = Pipeline.model_validate({"name": "p", "source": "s", "sink": "t", "dedup": given})
+        return mode_of(pipeline).definition()
 
     made_of = {made(pointer="/a"), made(pointer="/b"), made(pointer="/a", format="text"), made(pointer="")}
     assert len(made_of) == 4

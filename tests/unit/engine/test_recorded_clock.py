@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processor.engine.ids.clock import NEVER
-from processor.engine.ids.recorded_clock import NOT_KNOWN, RecordedClock, WorkerClock
+from processor.engine.ids.clock import NEVER, NOT_KNOWN, RecordedClock, WorkerClock
 from schemas.changelog.clock import NO_LIMIT, ClockTrace
 from schemas.changelog.ids import IDS_KEY, IdState
 from schemas.changelog.values import CorruptStateError, sealed

@@ -12,7 +12,7 @@ from processor.engine.watermark import scope_arrays
 from processor.engine.watermark.reorder_window import ring_bits as engine_ring_bits
 from processor.engine.watermark.scope_codec import Unreadable
 from processor.engine.watermark.scope_table import ScopeTable, UnreadableScopeError
-from processor.state.kv.memory import MemoryStore
+from processor.state.kv.store import MemoryStore
 from processor.state.scope_log import ScopeLog
 from processor.state.table import Table
 from processor.wire.encode import EncodedBatch

@@ -19,7 +19,7 @@ def value(pointer: str) -> dict[str, str]:
     return {"from": "value", "pointer": pointer}
 
 
-def defined(*parts: dict[str, str], **more: Any) -> InsertIdDedup:
+def defined(*parts: dict[str, Any], **more: Any) -> InsertIdDedup:
     return InsertIdDedup.model_validate({"mode": "insert-id", "id": list(parts), "window": "1h", **more})
 
 
@@ -71,11 +71,12 @@ def test_two_streams_of_different_seeds_have_no_id_in_common() -> None:
         ([value("/n"), value("/n")], {}, r"^at\.id\.1: is the same as id\.0"),
         ([value("/n"), value("/n/m")], {}, r"^at\.id\.1\.pointer: /n/m and another pointer"),
         ([value("/user_id"), value("/campaign")], {}, r"^at\.id: is the same in many clicks"),
+        ([{"from": "content", "exclude": ["/event_id"]}], {}, r"^at\.id: is the same in many clicks"),
         ([HEADER], {"route": "by-id"}, r"^at\.route: streams are generated without it"),
     ],
 )
 def test_what_no_record_can_carry_is_refused(
-    parts: list[dict[str, str]], more: dict[str, str], message: str
+    parts: list[dict[str, Any]], more: dict[str, str], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         make_stream(defined(*parts, **more), StreamOptions(10, 0.1, 1, 1, START_MS), "at")

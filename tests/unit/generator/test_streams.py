@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from processor.errors import ConfigError
-from processor.generator import FAULTS, HOUR_MS, RecordKind, StreamOptions, StreamPartition, make_stream
+from processor.generator import FAULTS, FORMS, HOUR_MS, RecordKind, StreamOptions, StreamPartition, make_stream
+from processor.judges.factory import MODES
 from schemas.config import WatermarkDedup
 from schemas.events import ClickEvent
 
@@ -146,7 +147,7 @@ def test_values_are_click_events_of_some_150_bytes() -> None:
 
 
 def test_sequences_that_do_not_fit_int32_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("processor.generator.content._INT32_END", 10_000)
+    monkeypatch.setattr("processor.generator.scoped._INT32_END", 10_000)
     with pytest.raises(ConfigError, match="do not fit int32"):
         stream(60_000, form="int32")
 
@@ -164,6 +165,10 @@ def test_what_no_record_can_carry_is_refused(more: dict[str, Any], message: str)
     options = StreamOptions(10, 0.1, 1, 1, START_MS)
     with pytest.raises(ConfigError, match=message):
         make_stream(dedup(**more), options, "at")
+
+
+def test_streams_of_every_mode_can_be_generated() -> None:
+    assert set(FORMS) == set(MODES)
 
 
 @pytest.mark.parametrize("scopes", [0, 100_001])

@@ -7,13 +7,16 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from processor.generator.window import NOBODY, Judged, Rules, WindowRows, judge, plant_edges
+from processor.generator.window import NOBODY, Judged, WindowRows, judge, plant_edges
 from schemas.config import InsertIdDedup
 
 NOW = 1_000_000
 AHEAD = 300
 WINDOW = 1_000
-RULES = Rules(WINDOW, AHEAD)
+DEDUP = InsertIdDedup.model_validate({"mode": "insert-id", "id": [{"from": "key"}], "window": "1s"}).model_copy(
+    update={"max_ahead": AHEAD}
+)
+REFRESHING = DEDUP.model_copy(update={"refresh": True})
 
 
 class At(NamedTuple):
@@ -25,15 +28,15 @@ class At(NamedTuple):
     unjudged: bool = False
 
 
-def judged(records: list[At], rules: Rules = RULES, now: int = NOW) -> Judged:
+def judged(records: list[At], dedup: InsertIdDedup = DEDUP, now: int = NOW) -> Judged:
     names, times, bad, unjudged = zip(*records, strict=True)
     rows = WindowRows(np.array(names, np.int32), np.array(times, np.int64), np.array(bad), np.array(unjudged))
-    return judge(rules, rows, now)
+    return judge(dedup, rows, now)
 
 
-def passes(records: list[At], rules: Rules = RULES, now: int = NOW) -> str:
+def passes(records: list[At], dedup: InsertIdDedup = DEDUP, now: int = NOW) -> str:
     """Return a letter a record: does it Pass, or is it Dropped?"""
-    return "".join("DP"[passes] for passes in judged(records, rules, now).passes.tolist())
+    return "".join("DP"[passes] for passes in judged(records, dedup, now).passes.tolist())
 
 
 @pytest.mark.parametrize(("time", "said"), [(1_998, "PD"), (1_999, "PD"), (2_000, "PP"), (2_001, "PP")])
@@ -65,15 +68,14 @@ def test_nothing_is_dropped_for_being_late() -> None:
 def test_a_duplicate_does_not_renew_its_id_unless_that_is_asked_for() -> None:
     records = [At(1, 1_000), At(1, 1_900), At(1, 2_000), At(1, 2_899), At(1, 2_900)]
     assert passes(records) == "PDPDD"
-    renewing = Rules(WINDOW, AHEAD, refresh=True)
-    assert passes(records, renewing) == "PDDDD"
-    assert passes([*records, At(1, 3_899)], renewing) == "PDDDDD"
-    assert passes([*records, At(1, 3_900)], renewing) == "PDDDDP"
+    assert passes(records, REFRESHING) == "PDDDD"
+    assert passes([*records, At(1, 3_899)], REFRESHING) == "PDDDDD"
+    assert passes([*records, At(1, 3_900)], REFRESHING) == "PDDDDP"
 
 
 def test_a_renewed_id_keeps_its_owner_and_expires_later() -> None:
     records = [At(1, 1_000), At(2, 1_500), At(1, 1_100), At(1, 2_400)]
-    found = judged(records, Rules(WINDOW, AHEAD, refresh=True))
+    found = judged(records, REFRESHING)
     assert found.owner.tolist() == [NOBODY, NOBODY, 0, 0]
     # The clock's present reading, 1,500, whatever the copy's own timestamp.
     assert found.expires_ms.tolist() == [0, 0, 2_500, 3_400]
@@ -107,7 +109,7 @@ def test_what_passes_unjudged_moves_the_clock_and_is_not_remembered() -> None:
 
 
 def test_by_arrival_timestamps_say_nothing() -> None:
-    by_arrival = Rules(WINDOW, AHEAD, arrival=True)
+    by_arrival = DEDUP.model_copy(update={"time": "arrival"})
     records = [At(1, 1_000), At(1, 900_000), At(2, 2**62), At(1, 0)]
     assert passes(records, by_arrival) == "PDPD"
     assert judged(records, by_arrival).expires_ms.tolist() == [0, NOW + WINDOW, 0, NOW + WINDOW]
@@ -127,15 +129,6 @@ def test_blocks_of_rows_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
         assert getattr(whole, name).tolist() == getattr(pieces, name).tolist()
 
 
-def test_the_keys_of_the_config_are_the_rules() -> None:
-    keys = {"mode": "insert-id", "id": [{"from": "key"}], "window": "2s"}
-    assert Rules.of(InsertIdDedup.model_validate(keys)) == Rules(2_000, 300_000)
-    more = {"time": "arrival", "refresh": True, "max_ahead": "1h"}
-    assert Rules.of(InsertIdDedup.model_validate(keys | more)) == Rules(
-        2_000, 3_600_000, arrival=True, refresh=True
-    )
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_a_copy_put_at_an_edge_passes_and_one_a_millisecond_before_it_does_not(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -144,7 +137,7 @@ def test_a_copy_put_at_an_edge_passes_and_one_a_millisecond_before_it_does_not(s
     bad, unjudged = rng.random((2, count)) < 0.02
     rows = WindowRows(np.arange(count, dtype=np.int32), times, bad, unjudged)
     before = times.copy()
-    planted = plant_edges(rng, times, rows, WINDOW, 12)
+    planted = plant_edges(rng, rows, WINDOW, 12)
     clock_before = np.concatenate([[-1], np.maximum.accumulate(np.where(bad, -1, before))])
     changed = np.flatnonzero(times != before)
     assert (times[changed] < before[changed]).all()
@@ -155,8 +148,7 @@ def test_a_copy_put_at_an_edge_passes_and_one_a_millisecond_before_it_does_not(s
     assert not unjudged[planted[1]].any()
     for turn, (after, row) in enumerate(planted.T.tolist()):
         place = np.insert(np.arange(count, dtype=np.int32), after + 1, row)
-        one_more = WindowRows(place, times[place], bad[place], unjudged[place])
-        found = judge(RULES, one_more, now_ms=NOW)
+        found = judge(DEDUP, rows.take(place), now_ms=NOW)
         assert found.passes[after + 1] == (turn % 2 == 0)
 
 
@@ -165,10 +157,10 @@ def test_where_no_id_expires_there_is_no_edge(window: int) -> None:
     times = np.arange(100) * 10
     none = np.zeros(100, np.bool_)
     rows = WindowRows(np.arange(100, dtype=np.int32), times, none, none)
-    assert plant_edges(np.random.default_rng(1), times, rows, window, 10).shape == (2, 0)
+    assert plant_edges(np.random.default_rng(1), rows, window, 10).shape == (2, 0)
 
 
 def test_there_is_no_edge_in_nothing() -> None:
     none = np.zeros(0, np.bool_)
     rows = WindowRows(np.zeros(0, np.int32), np.zeros(0, np.int64), none, none)
-    assert plant_edges(np.random.default_rng(1), rows.timestamp_ms, rows, WINDOW, 10).shape == (2, 0)
+    assert plant_edges(np.random.default_rng(1), rows, WINDOW, 10).shape == (2, 0)

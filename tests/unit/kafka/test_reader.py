@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from processor.errors import RebuildError, StopError
-from processor.kafka.changelog import ChangelogPartition
 from processor.kafka.client import TopicPartition
-from processor.kafka.reader import PartitionReader, StepOver, StopReading
+from processor.kafka.reader import ChangelogPartition, PartitionReader, StepOver, StopReading
 from tests.support.kafka.log import LogClient
 from tests.support.wire.batches import DECODER, by_hand, run
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from processor.pipeline.hops import FirstHop, SecondHop, hops, route_definition
+from processor.pipeline.hops import FirstHop, hops, route_definition
 from schemas.config import Settings
 
 IDS = {"mode": "insert-id", "id": [{"from": "key"}], "window": "1h"}
@@ -43,8 +43,7 @@ def test_a_routed_pipeline_is_two_hops_by_way_of_its_internal_topic() -> None:
         "routed.raw",
         "app-routed-repartition",
     )
-    assert isinstance(second, SecondHop)
-    assert (second.name, second.source) == ("routed", first.internal)
+    assert (second.name, second.source, second.upstream) == ("routed", first.internal, "routed.raw")
     assert first.pipeline is second.pipeline is config.pipelines[1]
 
 

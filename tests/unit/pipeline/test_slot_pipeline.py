@@ -16,11 +16,10 @@ from processor.judges.watermark import PartitionWatermark
 from processor.ops.metrics import Metrics
 from processor.pipeline import slot_pipeline as pipelines
 from processor.pipeline.hop_kinds import HopKind
-from processor.pipeline.hops import Hop
+from processor.pipeline.hops import only_hop
 from processor.pipeline.ports import OpenPartition, Topics, new_position
 from processor.pipeline.slot_pipeline import SlotPipeline
-from processor.state.kv.memory import MemoryStore
-from processor.state.kv.store import CorruptStoreError, StoreError
+from processor.state.kv.store import CorruptStoreError, MemoryStore, StoreError
 from processor.state.table import Table
 from processor.wire.encode import Encoder
 from schemas.changelog.position import NO_TOPIC, LocalMark, Origin, Position
@@ -145,7 +144,7 @@ class Slot:
             duplicates=None if duplicates_limit is None else DUPLICATES,
             duplicates_limit_bytes=duplicates_limit or 0,
         )
-        kind = HopKind(Hop(CONFIG), topics)
+        kind = HopKind(only_hop(CONFIG), topics)
         self.pipeline = SlotPipeline(kind, self.output, batches.DECODER, Encoder(), self.metrics, clock=clock)
         self.stores = [RecordingStore(self.said, str(number)) for number in range(partitions)]
         for number, store in enumerate(self.stores):

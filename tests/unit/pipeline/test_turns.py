@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from processor.judges.evidence import Evidence, Judgement
+    from processor.engine.receipts import ReceiptGrounds
+    from processor.judges.judge import Evidence
     from processor.wire.decode import Chunk
 
 
@@ -40,9 +41,9 @@ class Watched:
                 self._watch(partition.judge)
 
     def _watch(self, judge: Any) -> None:
-        judging: Callable[[Evidence], Judgement] = judge.judge
+        judging: Callable[[Evidence], ReceiptGrounds] = judge.judge
 
-        def judge_and_note(evidence: Evidence) -> Judgement:
+        def judge_and_note(evidence: Evidence) -> ReceiptGrounds:
             rows = evidence.fault.size
             if threading.current_thread() is threading.main_thread():
                 self.judged[self.turn] = self.judged.get(self.turn, 0) + rows

@@ -15,7 +15,6 @@ from numba.core.dispatcher import Dispatcher
 import processor.engine
 from processor.judges.factory import MODES
 from processor.pipeline import warm as warm_up
-from processor.pipeline.hops import SecondHop
 from processor.pipeline.warm import warm
 from schemas.config import Dedup, InsertIdDedup
 from tests.unit.schemas import test_golden_bytes as golden
@@ -38,7 +37,7 @@ def compiled_by_work(warmed: str, worked: str) -> list[str]:
     warm([warmed])
     before = kernels()
     for hop in golden.HOPS.values():
-        if hop.pipeline.dedup.mode == worked and not isinstance(hop, SecondHop):
+        if hop.pipeline.dedup.mode == worked and hop.upstream is None:
             golden.run(hop)
     return [name for name, count in kernels().items() if count > before[name]]
 
@@ -70,6 +69,9 @@ def test_every_mode_backend_and_scope_that_a_config_can_have_is_warmed() -> None
     assert {each.get("backend", "exact") for each in ids} == set(backends)
     assert {each.get("bloom", {}).get("confirm", True) for each in ids} == {True, False}
     assert "by-id" in {each.get("route") for each in ids}
+    parts = [part for each in ids for part in each["id"]]
+    assert {part["from"] for part in parts} == {"header", "key", "value", "content"}
+    assert {part.get("of", "value") for part in parts if part["from"] == "content"} == {"value", "bytes"}
     scopes = {each.get("scope", "partition").partition(":")[0] for each in MODES["watermark"].examples}
     assert scopes == {"partition", "key", "header"}
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.commands.cli import main
-from processor.commands.reset import PlaceParameter, TimeParameter
+from processor.commands.reset import read_place, read_time
 from processor.engine.extract.sequence import HeaderSequence, SequenceFormat
 from processor.errors import ConfigError, StopError
 from processor.judges.watermark import PartitionWatermark
@@ -32,9 +32,8 @@ from processor.reset.decide import (
     touched,
     wanted,
 )
-from processor.reset.records import replayed_source, too_large, window_end_ms
-from processor.reset.replay import Replay, Replayed
-from processor.wire.encode import Encoder
+from processor.reset.facts import window_end_ms
+from processor.reset.state import Replay, Replayed, replayed_source, too_large
 from schemas.changelog.position import Origin, Position
 from tests.support.kafka.log import LogClient
 from tests.support.wire import batches
@@ -178,7 +177,7 @@ def test_partitions_of_one_slot_are_reset_together() -> None:
     ],
 )
 def test_a_time_is_rounded_up_to_the_ms(value: str, ms: int) -> None:
-    assert TimeParameter().convert(value, None, None) == ms
+    assert read_time(value) == ms
 
 
 @pytest.mark.parametrize(
@@ -193,17 +192,17 @@ def test_a_time_is_rounded_up_to_the_ms(value: str, ms: int) -> None:
 )
 def test_what_is_no_time_is_refused(value: str, said: str) -> None:
     with pytest.raises(click.BadParameter, match=said):
-        TimeParameter().convert(value, None, None)
+        read_time(value)
 
 
 @pytest.mark.parametrize("value", ["", "5", ":", "1:", ":1", "-1:5", "0:-5", "0:1:2", "a:1", "0:²"])
 def test_what_is_no_place_is_refused(value: str) -> None:
     with pytest.raises(click.BadParameter, match="PARTITION:OFFSET"):
-        PlaceParameter().convert(value, None, None)
+        read_place(value)
 
 
 def test_a_place_is_a_partition_and_an_offset() -> None:
-    assert PlaceParameter().convert("3:1200", None, None) == (3, 1200)
+    assert read_place("3:1200") == (3, 1200)
 
 
 @pytest.mark.parametrize(
@@ -289,8 +288,8 @@ def replayed(
     client: Any = LogClient(data)
     done: list[int] = []
     source = replayed_source(client, batches.DECODER, TP, kept=kept)
-    counted = asyncio.run(Replay(source, Encoder(), 1_000_000, done.append).run(start, stop, judge))
-    return judge._staged.watermark, sum(done), counted
+    counted = asyncio.run(Replay(source, 1_000_000, done.append).run(start, stop, judge))
+    return judge._staged, sum(done), counted
 
 
 def test_records_from_the_end_on_change_nothing_wherever_in_a_batch_it_lies() -> None:

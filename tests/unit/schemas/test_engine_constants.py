@@ -6,7 +6,8 @@ import pytest
 
 from processor.engine.bytes import siphash
 from processor.engine.extract import pointers
-from processor.engine.ids import page, recorded_clock
+from processor.engine.ids import clock as engine_clock
+from processor.engine.ids import page
 from processor.engine.ids.bloom import snapshot
 from processor.engine.watermark import reorder_window, scope_codec
 from schemas.changelog import bloom, clock, ids, values, watermark
@@ -20,8 +21,8 @@ SHARED: dict[str, tuple[object, object]] = {
     "flag of a ring": (scope_codec.WITH_BITMAP, watermark._WITH_RING),
     "bytes before what the flags add": (scope_codec.FIXED_BYTES, watermark._WATERMARK.size),
     "bytes of a watermark's checksum": (scope_codec.CRC_BYTES, values.CRC.size),
-    "no bound by a worker's clock": (recorded_clock.NO_LIMIT, clock.NO_LIMIT),
-    "a clock that is not known": (recorded_clock.NOT_KNOWN, clock.NOT_KNOWN),
+    "no bound by a worker's clock": (engine_clock.NO_LIMIT, clock.NO_LIMIT),
+    "a clock that is not known": (engine_clock.NOT_KNOWN, clock.NOT_KNOWN),
     "bytes of the secret": (siphash.KEY_BYTES, ids.SECRET_BYTES),
     "bytes of a page's fence": (page.HASH_BYTES, bloom._FENCE_BYTES),
     "bytes of a piece's checksum": (snapshot._CRC.size, values.CRC.size),

@@ -18,23 +18,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pytest
 
-from processor.engine.ids.block import IdRows, decode, decode_page, encode
+from processor.engine.ids.block import IdRows, decode, decode_pages, encode
 from processor.engine.ids.bloom import snapshot
 from processor.engine.ids.bloom.filter import Filter
 from processor.engine.verdict import Verdict
 from processor.judges.bloom import BloomIds
-from processor.judges.definition import definition
 from processor.judges.exact import ExactIds
-from processor.judges.factory import make_judge
+from processor.judges.factory import mode_of
 from processor.judges.ids import IdJudge
 from processor.ops.metrics import Metrics
 from processor.pipeline.hop_kinds import FirstHopKind, HopKind
-from processor.pipeline.hops import FirstHop, Hop, SecondHop, hops, route_definition
-from processor.pipeline.ports import OpenPartition, Topics, new_position
-from processor.pipeline.routed import RouteTopics
+from processor.pipeline.hops import FirstHop, Hop, hops, route_definition
+from processor.pipeline.ports import OpenPartition, RouteTopics, Topics, new_position
 from processor.pipeline.slot_pipeline import SlotPipeline
 from processor.state.ids.runs import Runs
-from processor.state.kv.memory import MemoryStore
+from processor.state.kv.store import MemoryStore
 from processor.state.restore import restore
 from processor.state.table import Table
 from processor.wire.encode import Encoder
@@ -77,6 +75,7 @@ from schemas.changelog.watermark import (
 from schemas.config import InsertIdDedup, Settings
 from tests.golden.make import ARCHIVE, DEDUP
 from tests.support.judges.id_state import ListedChangelog
+from tests.support.judges.ids import read_snapshot
 from tests.support.wire import batches
 from tests.support.wire.batches import Record, by_hand, chunk
 from tests.unit.pipeline.test_slot_pipeline import RecordingOutput
@@ -260,7 +259,7 @@ JUDGED = [name for name in DEDUP if name != "routed"]
 def judge_of(pipeline: Pipeline) -> Judge:
     """Return a judge with nothing random in it."""
     if not isinstance(pipeline.dedup, InsertIdDedup):
-        return make_judge(pipeline)
+        return mode_of(pipeline).judge()
     kind = ExactIds if pipeline.dedup.backend == "exact" else BloomIds
     return kind(pipeline.dedup, lambda: NOW_MS)
 
@@ -296,7 +295,7 @@ def run(hop: Hop) -> tuple[RecordingOutput, MemoryStore]:
         kind = HopKind(hop, to_sink)
     pipeline = SlotPipeline(kind, *shared)
     if isinstance(judge, IdJudge):
-        judge.log.begin(SECRET)
+        judge.log.secret = SECRET
     table = Table(store, judge.log)
     judge.load(table)
     partition = OpenPartition(0, table, judge, new_position(0, MEANING, STATE_ID, 1), origin=Origin(0, 0, 0, 0))
@@ -332,9 +331,9 @@ def written() -> Golden:
         f"{key.hex()} {(value or b'').hex()}" for key, value in run_of_a_bucket().items()
     ]
     for name, hop in HOPS.items():
-        meaning = route_definition(hop, 3) if isinstance(hop, FirstHop) else definition(hop.pipeline)
+        meaning = route_definition(hop, 3) if isinstance(hop, FirstHop) else mode_of(hop.pipeline).definition()
         found[f"{name} definition"] = [meaning.hex()]
-        if not isinstance(hop, SecondHop):
+        if hop.upstream is None:
             found |= written_by(hop)
     return found
 
@@ -366,12 +365,12 @@ def test_the_golden_block_and_its_pages_are_read() -> None:
     assert (columns_of(rows), clock_ms) == (columns_of(ROWS), 1_735_689_700_000)
     starts = [*pages.first.tolist(), ROWS.first + COUNT]
     for (start, stop), (first, after) in zip(pairwise(pages.at.tolist()), pairwise(starts), strict=True):
-        page = decode_page(data[start:stop], first)[0]
+        page = decode_pages([data[start:stop]], first)[0]
         assert page.owner.tolist() == ROWS.owner[first - ROWS.first : after - ROWS.first].tolist()
 
 
 def test_the_golden_filter_and_run_know_their_ids() -> None:
-    (read,) = snapshot.read(map(bytes.fromhex, GOLDEN["pieces of a filter"]))
+    (read,) = read_snapshot(map(bytes.fromhex, GOLDEN["pieces of a filter"]))
     one = filled()
     assert (read.bucket, read.order, read.ids, read.each, read.bits) == (-3, 1, 30, one.each, one.bits)
     assert read.words.tolist() == one.words.tolist()

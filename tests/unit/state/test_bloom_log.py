@@ -13,7 +13,7 @@ from processor.engine.verdict import Verdict
 from processor.errors import RebuildError, StopError
 from processor.state.ids import offset_index, snapshots
 from processor.state.ids import runs as ids_runs
-from processor.state.kv.memory import MemoryStore
+from processor.state.kv.store import MemoryStore
 from processor.state.restore import restore
 from schemas.changelog.bloom import (
     ENTRY_KIND,
@@ -35,7 +35,7 @@ from tests.support.judges.id_state import NOW_MS, Came, IdPartition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from processor.judges.evidence import InsertIdJudgement
+    from processor.engine.receipts import IdGrounds
 
 HOUR_MS = 3_600_000
 EACH = 100
@@ -389,7 +389,7 @@ def test_a_changelog_that_ends_before_what_is_known_is_refused_where_the_snapsho
         partition.open()
 
 
-def owners(judged: InsertIdJudgement) -> list[int]:
+def owners(judged: IdGrounds) -> list[int]:
     assert judged.owner is not None
     found: list[int] = judged.owner.tolist()
     return found

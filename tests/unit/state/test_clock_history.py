@@ -9,7 +9,7 @@ from processor.engine.verdict import Verdict
 from processor.errors import StopError
 from processor.judges import ids as judges_ids
 from processor.state.ids import offset_index
-from processor.state.kv.memory import MemoryStore
+from processor.state.kv.store import MemoryStore
 from schemas.changelog.clock import NO_LIMIT
 from schemas.changelog.ids import ID_BLOCK_KIND, IDS_KEY, ORIGIN_COPY_KEY, IdState
 from schemas.changelog.position import Origin

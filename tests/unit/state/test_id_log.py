@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.engine.ids.block import decode_page
+from processor.engine.ids.block import decode_pages
 from processor.engine.verdict import Verdict
 from processor.errors import RebuildError, StopError
-from processor.state.changelog_head import read_head
+from processor.state.changelog import read_head
 from processor.state.ids import exact_log, offset_index
-from processor.state.kv.memory import MemoryStore
+from processor.state.kv.store import MemoryStore
 from processor.state.restore import restore
 from schemas.changelog.ids import (
     EARLIER_PAGE_KIND,
@@ -92,7 +92,7 @@ def test_a_state_of_another_length_is_refused(wrong: bytes) -> None:
 
 def test_what_is_committed_stands_in_the_store_in_pages_and_in_the_changelog_in_blocks() -> None:
     partition = filled()
-    sizes = [len(decode_page(page, page_number(key))[0]) for key, page in pages(partition)]
+    sizes = [len(decode_pages([page], page_number(key))[0]) for key, page in pages(partition)]
     assert sum(sizes) == 5 * EACH
     assert max(len(page) for _, page in pages(partition)) <= 4096
     rows = [row for row in partition.changelog.rows if row is not None]

@@ -11,8 +11,7 @@ from processor.engine.watermark.scope_table import ScopeTable
 from processor.errors import RebuildError, StopError
 from processor.state import restore as restoring
 from processor.state.changelog import ChangelogBounds
-from processor.state.kv.memory import MemoryStore
-from processor.state.kv.store import CorruptStoreError
+from processor.state.kv.store import CorruptStoreError, MemoryStore
 from processor.state.restore import restore
 from processor.state.scope_log import ScopeLog
 from processor.state.table import Table

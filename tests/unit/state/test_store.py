@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from rocksdict import Options, Rdict
 
-from processor.state.kv.memory import MemoryStore
 from processor.state.kv.rocks import CACHE, CACHE_BYTES, LATE, RocksStore, open_store
-from processor.state.kv.store import CorruptStoreError, StoreError
+from processor.state.kv.store import CorruptStoreError, MemoryStore, StoreError
 from tests.support.worker.disk import mounted, spoil
 
 if TYPE_CHECKING:

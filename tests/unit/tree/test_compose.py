@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from processor.config.load import load, require_pipelines, sink_problems
+from processor.config.load import load, require_pipelines, require_sinks
 from schemas.config import ParquetOutput, PostgresOutput, Settings
 
 ROOT = Path(__file__).parents[3]
@@ -79,7 +79,7 @@ def test_the_spark_job_reads_what_the_worker_writes_into_the_database_beside_it(
     sink, postgres = services["sink"], services["postgres"]["environment"]
     settings = config_of(sink)
 
-    assert sink_problems(settings) == []
+    require_sinks(settings)
     assert {each.topic for each in settings.sinks} == {config_of(services["worker"]).pipelines[0].sink}
     output = settings.sinks[0].output
     assert isinstance(output, PostgresOutput)

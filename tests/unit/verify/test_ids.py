@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from processor.engine.ids.recorded_clock import RecordedClock
+from processor.engine.ids.clock import RecordedClock
 from processor.errors import StopError
 from schemas.changelog.clock import NO_LIMIT
 from tests.support.judges.id_rules import IdRules

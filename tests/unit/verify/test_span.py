@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from processor.errors import StopError
+from processor.judges.factory import mode_of
 from processor.kafka.offsets import Bounds
-from processor.state.changelog_head import ChangelogHead
+from processor.state.changelog import ChangelogHead
 from processor.state.clock_history import ClockHistory
-from processor.verify import span
+from processor.verify import span, streams
 from schemas.changelog.position import Origin, Position
 from schemas.changelog.topic_ids import TopicId, TopicIds
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
@@ -40,7 +41,8 @@ def test_a_recording_of_the_state_of_a_source_before_is_not_in_the_certificate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topics = TopicIds(TopicId.of("raw", topic_id))
-    position = Position(0, -1, 0, bytes(16), bytes(16), 4, topics, "a", "p")
+    pipeline = Pipeline(name="p", source="raw", sink="clean", dedup=DEDUP)
+    position = Position(0, -1, 0, mode_of(pipeline).definition(), bytes(16), 4, topics, "a", "p")
     noted: Any = SimpleNamespace(known_from=0, before_ms=0)
 
     async def said(*_: object) -> tuple[ChangelogHead, Any]:
@@ -49,18 +51,18 @@ def test_a_recording_of_the_state_of_a_source_before_is_not_in_the_certificate(
     async def bounds(_: object, some: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
         return dict.fromkeys(some, Bounds(0, 9, 9))
 
-    async def at_0(*_: object) -> int:
-        return 0
+    async def at_0(_: object, group: str, some: list[TopicPartition]) -> dict[TopicPartition, int]:
+        assert group == "a"
+        return dict.fromkeys(some, 0)
 
     monkeypatch.setattr(span, "_read_changelog", said)
-    monkeypatch.setattr(span, "bounds", bounds)
-    monkeypatch.setattr(span, "committed_offset", at_0)
-    pipeline = Pipeline(name="p", source="raw", sink="clean", dedup=DEDUP)
-    monkeypatch.setattr(span, "definition", lambda _: bytes(16))
+    monkeypatch.setattr(streams, "bounds", bounds)
+    monkeypatch.setattr(streams, "committed", at_0)
     client: Any = SimpleNamespace(ids={"raw": NOW})
-    decoder: Any = None
 
-    found = asyncio.run(span.find_span(client, decoder, pipeline, 0, "a", "changelog", {}))
+    found = asyncio.run(
+        span.find_span(streams.PartitionStreams(client, [], "a", pipeline, [pipeline], 0, "changelog"))
+    )
 
     assert (found.history is noted) is taken
     # Nor is the group followed: what comes next would be judged by a clock that nobody knows.

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processor.engine.ids.recorded_clock import RecordedClock
+from processor.engine.ids.clock import RecordedClock
 from tests.support.judges.id_rules import IdRules
 from tests.support.verify.compared import compared, renumber
 from tests.support.verify.corruptions import at, inserted, said, without

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +12,7 @@ import pytest
 from processor.engine.batch import columns as kernels
 from processor.wire import decode, encode
 from processor.wire.decode import MAX_INFLATED_BYTES, UndecodableError
-from processor.wire.encode import EncodedBatch, plain_batch
-from processor.wire.fit import RUN_BYTES, TooLargeError
+from processor.wire.encode import RUN_BYTES, EncodedBatch, TooLargeError, plain_batch
 from processor.wire.generation import POISON
 from tests.support.wire import batches
 from tests.support.wire.batches import (
@@ -471,7 +469,8 @@ def test_a_piece_that_has_passed_cannot_be_read_nor_what_was_made_of_it() -> Non
     opened = batches.DECODER.pieces(chunk(by_hand(run(0, 3)), by_hand(run(3, 6))), 1)
     first = next(opened)
     part = first.columns.rows(1, 2)
-    named = replace(first.columns, offset=first.columns.offset + 7)
+    table = first.columns.table
+    named = first.columns.over(table._replace(offset=table.offset + 7))
     assert named.offset.tolist() == [7, 8, 9]
     second = next(opened)
     for columns in (first.columns, part, named):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from processor.engine.quarantine import QuarantineText
 from processor.engine.verdict import Fault
 from processor.wire.codec import Codec, deflate, squeeze
-from processor.wire.fit import TooLargeError
+from processor.wire.encode import TooLargeError
 from processor.wire.quarantine import oversized, quarantine_batches, read_record
 from tests.support.wire import batches
 from tests.support.wire.batches import CODECS, Record, by_hand, chunk, run
@@ -43,7 +43,7 @@ def quarantined(
     (piece,) = batches.DECODER.pieces(chunk(by_hand(some, codec), position=some[0].offset))
     fault = np.zeros(len(some), np.uint8)
     fault[rows] = [each for each, _ in faults]
-    text = QuarantineText(dict(faults), b"clicks.raw:3:")
+    text = QuarantineText.of(dict(faults), b"clicks.raw:3:")
     return quarantine_batches(piece, np.array(rows), fault, text, limit)
 
 
@@ -150,7 +150,7 @@ def test_a_record_that_only_fits_compressed_does_so_beside_one_that_came_as_it_i
     data = by_hand([Record(0, 1, None, b"plain")]) + by_hand([Record(1, 1, None, bytes(5_000))], batches.ZSTD)
     (piece,) = batches.DECODER.pieces(chunk(data))
     fault = np.full(2, Fault.KEY_MISSING, np.uint8)
-    out = quarantine_batches(piece, np.arange(2), fault, QuarantineText({}, b"t:0:"), 700)
+    out = quarantine_batches(piece, np.arange(2), fault, QuarantineText.of({}, b"t:0:"), 700)
     assert [(batch.codec, batch.count) for batch in out] == [(batches.NONE, 1), (batches.ZSTD, 1)]
 
 

@@ -15,10 +15,10 @@ import pytest
 from processor.errors import StopError
 from processor.kafka.client import TopicPartition
 from processor.kafka.offsets import Bounds
+from processor.kafka.transactions.fencing import SlotId
 from processor.pipeline.hop_kinds import FirstHopKind
 from processor.pipeline.hops import FirstHop
-from processor.pipeline.ports import Topics
-from processor.pipeline.routed import RouteTopics
+from processor.pipeline.ports import RouteTopics, Topics
 from processor.worker import open_partition
 from processor.worker.open_partition import PartitionOpener
 from schemas.changelog.position import Origin, Position
@@ -88,10 +88,10 @@ def test_a_new_partition_of_a_routed_source_sends_ids_where_the_others_do_or_now
     topics = RouteTopics("raw", "clean", None, "positions", 0, 0, 0, internal="internal")
     context: Any = SimpleNamespace(decoder=None)
     nobody: Any = None
-    work = Work(FirstHop(config, "internal"), topics)
+    work = Work(FirstHop(config, "p.route", "raw", None, None, "internal"), topics)
 
     async def run() -> None:
-        begun: Any = PartitionOpener(context, "p.route", work, positions, nobody)
+        begun: Any = PartitionOpener(context, SlotId("a", "p.route", 0, 4), work, positions, nobody)
         await begun._require_same_meaning(TopicPartition("raw", 2))
 
     if refused:
@@ -190,7 +190,7 @@ def test_with_latest_a_partition_begins_where_it_ended_when_the_pipeline_began(
 
     async def run() -> tuple[Position, tuple[int, ...]]:
         tp = TopicPartition("raw", number)
-        return await PartitionOpener(context, "p", work, others, nobody)._first_position(
+        return await PartitionOpener(context, SlotId("a", "p", 0, 4), work, others, nobody)._first_position(
             tp, Bounds(10, 100, 100)
         )
 

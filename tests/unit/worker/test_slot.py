@@ -60,7 +60,7 @@ def working() -> tuple[SlotRun, OpenSlot, SlotWork, CountingPipeline]:
     kind: Any = SimpleNamespace(hop=SimpleNamespace(name="p"), topics=topics)
     pipeline: Any = CountingPipeline()
     run = SlotRun(context, kind.hop, 0, [0], ignore)
-    slot = run._slot = OpenSlot(context, run.name, kind, [0])
+    slot = run._slot = OpenSlot(context, run._id, kind, [0])
     slot.pipeline = pipeline
     for state in (SlotState.WAITING, SlotState.FENCING, SlotState.RESTORING, SlotState.WORKING):
         run._life.enter(state)

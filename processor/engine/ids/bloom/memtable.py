@@ -9,10 +9,12 @@ Invariant: an id stands in a table once, as it was last remembered.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from processor.engine.ids.block import IdRows
+from processor.engine.ids.page import NONE
 from processor.engine.jit import Int, inlined, kernel
 
 if TYPE_CHECKING:
@@ -21,40 +23,70 @@ if TYPE_CHECKING:
 FIRST_SLOTS = 1024
 
 
-class HashedIds:
+class BloomLookup(NamedTuple):
+    """What a look-up of ids says.
+
+    Attributes:
+        known: bool[n], whether the id is remembered at all; of others the rest says nothing.
+        owner: int64[n].
+        reading_ms: int64[n], the clock when it was last remembered.
+    """
+
+    known: NDArray[np.bool_]
+    owner: NDArray[np.int64]
+    reading_ms: NDArray[np.int64]
+
+    @classmethod
+    def nothing(cls, count: int) -> BloomLookup:
+        """Return one in which so many ids are not remembered."""
+        return cls(np.zeros(count, np.bool_), *np.zeros((2, count), np.int64))
+
+
+class HashedColumns(NamedTuple):
     """Ids in the order in which they came, each once, and a hash table that finds them.
 
     Attributes:
-        count: How many there are.
         slots: int64[2^s], at most half full: an id's row plus one, 0 empty.
-        hash: uint64[m, 2], m >= count.
+        hash: uint64[m, 2].
         info: int64[m, columns], what is known of each.
+    """
 
-    Args:
-        columns: Of ``info``.
+    slots: NDArray[np.int64]
+    hash: NDArray[np.uint64]
+    info: NDArray[np.int64]
+
+
+class HashedIds:
+    """A table that grows.
+
+    Attributes:
+        count: How many ids there are.
+        table: With room for them and more.
     """
 
     def __init__(self, columns: int) -> None:
+        hashes = np.zeros((FIRST_SLOTS // 2, 2), np.uint64)
         self.count = 0
-        self.slots: NDArray[np.int64] = np.zeros(FIRST_SLOTS, np.int64)
-        self.hash: NDArray[np.uint64] = np.zeros((FIRST_SLOTS // 2, 2), np.uint64)
-        self.info: NDArray[np.int64] = np.zeros((FIRST_SLOTS // 2, columns), np.int64)
+        self.table = HashedColumns(
+            np.zeros(FIRST_SLOTS, np.int64), hashes, np.zeros((FIRST_SLOTS // 2, columns), np.int64)
+        )
 
     @property
     def size_bytes(self) -> int:
         """Bytes of all arrays."""
-        return self.slots.nbytes + self.hash.nbytes + self.info.nbytes
+        return sum(each.nbytes for each in self.table)
 
     def reserve(self, rows: int) -> None:
         """Make room for as many more; the table stays half empty."""
         count = self.count + rows
-        if count <= self.hash.shape[0]:
+        _, hashes, info = self.table
+        if count <= len(hashes):
             return
         size = 1 << (2 * count - 1).bit_length()
-        self.hash.resize((size // 2, 2), refcheck=False)
-        self.info.resize((size // 2, self.info.shape[1]), refcheck=False)
-        self.slots = np.zeros(size, np.int64)
-        _reindex(self.hash, self.count, self.slots)
+        hashes.resize((size // 2, 2), refcheck=False)
+        info.resize((size // 2, info.shape[1]), refcheck=False)
+        self.table = HashedColumns(np.zeros(size, np.int64), hashes, info)
+        _reindex(self.table, self.count)
 
 
 class Memtable(HashedIds):
@@ -65,9 +97,6 @@ class Memtable(HashedIds):
         below: All ids of the bucket with lower numbers are in this table or in what came before it.
         since: All ids at all with lower numbers are.
         closed: Whether it takes no more.
-
-    Args:
-        bucket: Which one.
     """
 
     def __init__(self, bucket: int) -> None:
@@ -80,44 +109,23 @@ class Memtable(HashedIds):
         return self.count
 
     def put(self, hashes: NDArray[np.uint64], owner: NDArray[np.int64], reading_ms: NDArray[np.int64]) -> None:
-        """Insert ids; of one that is there already what is said now counts.
-
-        Args:
-            hashes: uint64[n, 2].
-            owner: int64[n].
-            reading_ms: int64[n].
-        """
+        """Insert n ids; of one that is there already what is said now counts."""
         self.reserve(owner.size)
-        self.count = int(_put(self.slots, self.hash, self.info, self.count, hashes, owner, reading_ms))
+        self.count = int(_put(self.table, self.count, hashes, owner, reading_ms))
 
-    def find(
-        self,
-        hashes: NDArray[np.uint64],
-        rows: NDArray[np.int64],
-        known: NDArray[np.bool_],
-        owner: NDArray[np.int64],
-        reading_ms: NDArray[np.int64],
-    ) -> None:
-        """Look some of n ids up, and write what is known of those that are here.
+    def find(self, hashes: NDArray[np.uint64], rows: NDArray[np.int64], found: BloomLookup) -> None:
+        """Look some ``rows``, int64[k], of n ids up, and write what is known of those that are here."""
+        _find(self.table, hashes, rows, found)
 
-        Args:
-            hashes: uint64[n, 2].
-            rows: int64[k], which of them.
-            known: bool[n], written.
-            owner: int64[n], written.
-            reading_ms: int64[n], written.
-        """
-        _find(self.slots, self.hash, self.info, hashes, rows, known, owner, reading_ms)
-
-    def by_hash(self) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return uint64[n, 2] hashes, rising, and int64[n] owners and readings."""
-        hashes = self.hash[: self.count]
+    def by_hash(self, first: int) -> IdRows:
+        """Return the ids in the order of their hashes, under numbers from ``first`` on."""
+        hashes = self.table.hash[: self.count]
         order = np.argsort(hashes[:, 0])
-        first = hashes[order, 0]
-        if (first[1:] == first[:-1]).any():
+        words = hashes[order, 0]
+        if (words[1:] == words[:-1]).any():
             order = np.lexsort((hashes[:, 1], hashes[:, 0]))
-        info = self.info[order]
-        return hashes[order], np.ascontiguousarray(info[:, 0]), np.ascontiguousarray(info[:, 1])
+        owner, reading_ms = np.ascontiguousarray(self.table.info[order].T)
+        return IdRows(first, hashes[order], owner, reading_ms, np.full(self.count, NONE, np.int64))
 
 
 @inlined
@@ -136,8 +144,9 @@ def find_slot(slots, hashes, first, second):  # type: ignore[no-untyped-def]  # 
 
 
 @kernel
-def _reindex(hashes: NDArray[np.uint64], count: Int, slots: NDArray[np.int64]) -> None:
-    """Put the first ``count`` ids, all different, into an empty hash table."""
+def _reindex(table: HashedColumns, count: Int) -> None:
+    """Put the first ``count`` ids, all different, into empty slots."""
+    slots, hashes, _ = table
     mask = slots.size - 1
     for row in range(count):
         at = np.int64(hashes[row, 0] & np.uint64(mask))
@@ -148,14 +157,13 @@ def _reindex(hashes: NDArray[np.uint64], count: Int, slots: NDArray[np.int64]) -
 
 @kernel
 def _put(
-    slots: NDArray[np.int64],
-    hashes: NDArray[np.uint64],
-    info: NDArray[np.int64],
+    table: HashedColumns,
     count: Int,
     new: NDArray[np.uint64],
     owner: NDArray[np.int64],
     reading: NDArray[np.int64],
 ) -> Int:
+    slots, hashes, info = table
     for row in range(owner.size):
         first, second = new[row, 0], new[row, 1]
         at, there = find_slot(slots, hashes, first, second)
@@ -170,19 +178,13 @@ def _put(
 
 @kernel
 def _find(
-    slots: NDArray[np.int64],
-    hashes: NDArray[np.uint64],
-    info: NDArray[np.int64],
-    wanted: NDArray[np.uint64],
-    rows: NDArray[np.int64],
-    known: NDArray[np.bool_],
-    owner: NDArray[np.int64],
-    reading: NDArray[np.int64],
+    table: HashedColumns, wanted: NDArray[np.uint64], rows: NDArray[np.int64], found: BloomLookup
 ) -> None:
+    slots, hashes, info = table
+    known, owner, reading = found
     for k in range(rows.size):
         row = rows[k]
-        first, second = wanted[row, 0], wanted[row, 1]
-        _, there = find_slot(slots, hashes, first, second)
+        _, there = find_slot(slots, hashes, wanted[row, 0], wanted[row, 1])
         if there >= 0:
             known[row] = True
             owner[row], reading[row] = info[there, 0], info[there, 1]

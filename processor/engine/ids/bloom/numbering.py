@@ -14,19 +14,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.ids.block import IdRows
 from processor.engine.ids.clock import NEVER
-from processor.engine.ids.judgement import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from processor.engine.ids.block import Pages
+    from processor.engine.ids.block import IdRows
     from processor.engine.ids.bloom.filter import Filter
     from processor.engine.ids.bloom.window import BloomWindow
-
-_NO_HASHES = np.zeros((0, 2), np.uint64)
-_NO_READINGS = np.zeros(0, np.int64)
+    from processor.engine.ids.page import Pages
 
 
 class BloomNumbering:
@@ -35,6 +31,7 @@ class BloomNumbering:
     Attributes:
         window: The filters.
         begun: By living bucket, a number below which none of its ids is.
+        floor: All ids below this number are of buckets that are dropped, as of the last commit.
 
     Args:
         window: Empty.
@@ -46,7 +43,7 @@ class BloomNumbering:
 
     def _forget(self) -> None:
         self.begun: dict[int, int] = {}
-        self._next = self._floor = 1
+        self._next = self.floor = 1
         self._clock_ms = NEVER
 
     def clear(self) -> None:
@@ -57,39 +54,31 @@ class BloomNumbering:
     @property
     def next_number(self) -> int:
         """The number of the next id that is remembered, those that are staged counted."""
-        return self._next + self.window.staged_count
-
-    @property
-    def floor(self) -> int:
-        """All ids below this number are of buckets that are dropped, as of the last commit."""
-        return self._floor
+        return self._next + self.window.staged.count
 
     def staged(self) -> IdRows:
         """Return the ids that the next commit remembers; without confirmation nobody asks for their owners."""
-        staged = self.window.staged()
-        count = staged.owner.size
-        owner = staged.owner if self.window.confirm else np.zeros(count, np.int64)
-        return IdRows(self._next, staged.hash, owner, staged.reading_ms, np.full(count, NONE, np.int64))
+        rows = self.window.staged_rows(self._next)
+        if not self.window.confirm:
+            rows.owner[:] = 0
+        return rows
 
     def commit(self, pages: Pages | None, clock_ms: int, sweep: int = 0) -> None:
         """Take the staged ids as committed, and drop the buckets that are outside the window.
 
-        Args:
-            pages: Of the blocks that they stand in now; None where nothing is staged.
-            clock_ms: The partition's clock after the commit's last record.
-            sweep: Not needed: a bucket is dropped whole.
+        After the commit's last record the clock reads ``clock_ms``. There is nothing to sweep.
 
         Raises:
             ValueError: Ids are staged, and no pages are given.
         """
         del sweep
-        if pages is None and self.window.staged_count:
+        if pages is None and self.window.staged.count:
             raise ValueError("staged ids are committed without a block that they stand in")
         if pages is None:
-            self.window.restore(_NO_HASHES, _NO_READINGS, clock_ms)
+            self.window.expire(clock_ms)
         else:
             self._note(self.staged())
-            self._next += self.window.staged_count
+            self._next += self.window.staged.count
             self.window.commit(clock_ms)
         self._expire(clock_ms)
 
@@ -100,12 +89,12 @@ class BloomNumbering:
             ValueError: Its numbers lie below those taken over before, or something is staged.
         """
         del pages
-        if self.window.staged_count:
+        if self.window.staged.count:
             raise ValueError("a block cannot be taken over while ids are staged")
         if rows.first < self._next:
             raise ValueError(f"a block begins at number {rows.first}, expected {self._next} or more")
         if not self.begun:
-            self._floor = rows.first
+            self.floor = rows.first
         self._note(rows)
         self._next = rows.first + len(rows)
         hashes, reading_ms = rows.hash, rows.reading_ms
@@ -117,22 +106,18 @@ class BloomNumbering:
 
     def begin_at(self, number: int) -> None:
         """Give the next id this number, where nothing is remembered."""
-        self._next = self._floor = number
+        self._next = self.floor = number
 
     def adopt(self, filters: Iterable[Filter], begun: dict[int, int], number: int, clock_ms: int) -> None:
         """Take filters over that live at a reading of the clock and hold all ids below ``number``.
 
-        Args:
-            filters: Of each bucket in the order in which they were begun.
-            begun: As the attribute.
-            number: Of the next id.
-            clock_ms: The reading.
+        Those of a bucket come in the order in which they were begun; ``begun`` is as the attribute.
         """
         self._clock_ms = clock_ms
         self.window.filters = list(filters)
         self.begun = dict(begun)
         self._next = number
-        self._floor = min(self.begun.values(), default=number)
+        self.floor = min(self.begun.values(), default=number)
 
     def _note(self, rows: IdRows) -> None:
         for bucket in np.unique(rows.reading_ms // self.window.bucket_ms).tolist():
@@ -143,4 +128,4 @@ class BloomNumbering:
         self.begun = {
             bucket: number for bucket, number in self.begun.items() if self.window.ends_ms(bucket) > clock_ms
         }
-        self._floor = min(self.begun.values(), default=self._next)
+        self.floor = min(self.begun.values(), default=self._next)

@@ -27,7 +27,7 @@ from processor.engine.bytes.crc32c import crc32c
 from processor.engine.ids.bloom.filter import Filter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 PIECE_WORDS = 131_072
 """1 MiB less the head."""
@@ -100,19 +100,6 @@ class SnapshotReader:
         return self._filters[bucket, order]
 
 
-def read(pieces: Iterable[bytes]) -> list[Filter]:
-    """Return the filters that pieces make, in whatever order they come.
-
-    Raises:
-        UnreadableSnapshotError: See there.
-    """
-    reader = SnapshotReader()
-    for piece in pieces:
-        reader.take(piece)
-    return [reader.filter(*name) for name in reader.pieces()]
-
-
 def _crc(head: bytes, content: bytes) -> int:
     whole = np.frombuffer(head + content, np.uint8)
-    with np.errstate(over="ignore"):
-        return int(crc32c(whole, 0, whole.size, np.uint64(0)))
+    return int(crc32c(whole, 0, whole.size, np.uint64(0)))

@@ -26,21 +26,23 @@ which ids are committed, and when, does not show in any verdict.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.ids.bloom import bits as bloom_bits
-from processor.engine.ids.bloom.filter import Filter, mixed_bits
-from processor.engine.ids.bloom.memtable import HashedIds
+from processor.engine.ids.block import IdRows
+from processor.engine.ids.bloom.filter import NOWHERE, Filter, mixed_bits
+from processor.engine.ids.bloom.memtable import BloomLookup, HashedIds, find_slot
 from processor.engine.ids.clock import NEVER
 from processor.engine.ids.judgement import IdJudgement
+from processor.engine.ids.page import NONE
+from processor.engine.jit import Int, kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from processor.engine.extract.ids import Ids
+    from processor.engine.ids.bloom.memtable import HashedColumns
+    from processor.engine.ids.judgement import IdColumns
 
 FIRST_SHARE = 0.75
 """Of a bucket's rate, to its first filter: 0.6 bits per id more than all of it would need; a half would be
@@ -50,36 +52,6 @@ FIRST_FURTHER = 4
 FEWEST_IDS = 64
 CLEANED = 262_144
 """Words of the next filter that are zeroed with each commit: 2 MiB, below 5 ms even as new memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class StagedIds:
-    """Ids of an open transaction, in the order in which they were first remembered in it.
-
-    Attributes:
-        hash: uint64[n, 2].
-        owner: int64[n], offset of the record that passed; -1 where nobody knows (renewed without ``confirm``).
-        reading_ms: int64[n].
-    """
-
-    hash: NDArray[np.uint64]
-    owner: NDArray[np.int64]
-    reading_ms: NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class BloomLookup:
-    """What a look-up of hits says; rows that are no hits are not read.
-
-    Attributes:
-        known: bool[n], whether the id is remembered at all.
-        owner: int64[n].
-        reading_ms: int64[n], the clock when it was last remembered.
-    """
-
-    known: NDArray[np.bool_]
-    owner: NDArray[np.int64]
-    reading_ms: NDArray[np.int64]
 
 
 class BloomWindow:
@@ -119,23 +91,18 @@ class BloomWindow:
         # The words of a bucket to come, of which those before `_clean` are zeros.
         self._spare: NDArray[np.uint64] = np.zeros(0, np.uint64)
         self._clean = 0
-        self._forget_staged()
+        self.drop()
 
     @property
     def size_bytes(self) -> int:
         """Bytes of all arrays."""
         sizes = [each.words.nbytes for each in self.filters]
-        return sum(sizes) + self._spare.nbytes + self._staged.size_bytes
+        return sum(sizes) + self._spare.nbytes + self.staged.size_bytes
 
     @property
     def ids(self) -> int:
         """How many ids the live filters have; one that was renewed counts in each of its buckets."""
         return sum(each.ids for each in self.filters)
-
-    @property
-    def staged_count(self) -> int:
-        """How many ids are staged."""
-        return self._staged.count
 
     @property
     def rate(self) -> float:
@@ -152,130 +119,92 @@ class BloomWindow:
 
     # ---------------------------------------------------------------- a chunk
 
-    def look_up(self, ids: Ids, reading_ms: NDArray[np.int64]) -> NDArray[np.int64]:
+    def look_up(self, records: IdColumns) -> NDArray[np.int64]:
         """Return int64[n]: the latest live bucket that a record's id may be in, or `NOWHERE`.
 
         With ``confirm`` those that are somewhere have to be looked up.
-
-        Args:
-            ids: Of n records.
-            reading_ms: int64[n], the partition's clock at each.
         """
-        hit = np.full(ids.fault.size, bloom_bits.NOWHERE, np.int64)
-        skip = (ids.fault != 0) | ids.unjudged
-        mixed = mixed_bits(ids.hash)
+        hit = np.full(records.skip.size, NOWHERE, np.int64)
+        mixed = mixed_bits(records.hash)
         for each in sorted(self.filters, key=lambda each: -each.bucket):
             # Readings never fall: from some row on all records are past the bucket's end.
-            stop = int(np.searchsorted(reading_ms, self.ends_ms(each.bucket)))
-            each.find(ids.hash, mixed, skip, stop, hit)
+            stop = int(np.searchsorted(records.reading_ms, self.ends_ms(each.bucket)))
+            each.find(records.hash, mixed, records.skip, stop, hit)
         return hit
 
     def judge(
-        self,
-        ids: Ids,
-        offset: NDArray[np.int64],
-        reading_ms: NDArray[np.int64],
-        hit: NDArray[np.int64],
-        found: BloomLookup | None = None,
+        self, records: IdColumns, hit: NDArray[np.int64], found: BloomLookup | None = None
     ) -> IdJudgement:
-        """Judge a chunk's records in order, and stage what is remembered.
+        """Judge records in order, and stage what is remembered.
 
         Args:
-            ids: Of n records.
-            offset: int64[n].
-            reading_ms: int64[n], the partition's clock at each.
-            hit: What `look_up` returned for the same records, nothing having been committed since.
-            found: With ``confirm``: what is known of the hits.
+            records: Of a chunk.
+            hit: What `look_up` returned for them, nothing having been committed since.
+            found: With ``confirm``: what is known of the hits; rows that are none are not read.
 
         Raises:
             ValueError: With ``confirm`` and without ``found``, or the other way round.
         """
         if self.confirm != (found is not None):
             raise ValueError("hits are looked up with confirm, and only then")
-        rows = ids.fault.size
-        judged = IdJudgement.begun(ids)
-        none = np.zeros(0, np.int64)
-        known = BloomLookup(np.zeros(0, np.bool_), none, none) if found is None else found
-        self.reserve(rows)
-        with np.errstate(over="ignore"):
-            self._staged.count = int(
-                bloom_bits.finish(
-                    ids.hash,
-                    (ids.fault != 0) | ids.unjudged,
-                    offset,
-                    reading_ms,
-                    self.window_ms,
-                    self.bucket_ms,
-                    self.refresh,
-                    self.confirm,
-                    hit,
-                    known.known,
-                    known.owner,
-                    known.reading_ms,
-                    self._staged.slots,
-                    self._staged.hash,
-                    self._staged.info,
-                    self._staged.count,
-                    judged.verdict,
-                    judged.owner,
-                    judged.expires_ms,
-                )
-            )
+        judged = IdJudgement.begun(records.fault)
+        known = BloomLookup.nothing(0) if found is None else found
+        rules = self.window_ms, self.bucket_ms, self.refresh, self.confirm
+        staged = self.staged
+        staged.reserve(records.skip.size)
+        staged.count = int(_judge(records, *rules, hit, known, staged.table, staged.count, judged))
         return judged
 
     # ---------------------------------------------------------------- a transaction
 
-    def staged(self) -> StagedIds:
-        """Return the ids that the next commit remembers."""
-        count = self._staged.count
-        info = self._staged.info[:count]
-        return StagedIds(self._staged.hash[:count].copy(), info[:, 0].copy(), info[:, 1].copy())
+    def staged_rows(self, first: int) -> IdRows:
+        """Return the ids that the next commit remembers, from a number on; owners count with ``confirm``."""
+        count = self.staged.count
+        owner, reading_ms = self.staged.table.info[:count, :2].T.copy()
+        hashes = self.staged.table.hash[:count].copy()
+        return IdRows(first, hashes, owner, reading_ms, np.full(count, NONE, np.int64))
 
     def commit(self, clock_ms: int) -> None:
         """Put the staged ids into their buckets' filters, and drop the buckets that are outside the window."""
-        lacking = np.flatnonzero(self._staged.info[: self._staged.count, 2])
-        self.restore(self._staged.hash[lacking], self._staged.info[lacking, 1], clock_ms)
+        _, hashes, info = self.staged.table
+        lacking = np.flatnonzero(info[: self.staged.count, 2])
+        self.restore(hashes[lacking], info[lacking, 1], clock_ms)
         self._prepare()
-        self._forget_staged()
+        self.drop()
 
     def drop(self) -> None:
         """Forget the staged ids, as if they had never been judged."""
-        self._forget_staged()
+        self.staged = HashedIds(columns=3)
 
-    def restore(self, hashes: NDArray[np.uint64], reading_ms: NDArray[np.int64], clock_ms: int = NEVER) -> None:
-        """Put committed ids into filters; ids that are there already only count once more.
-
-        Args:
-            hashes: uint64[n, 2].
-            reading_ms: int64[n], in any order.
-            clock_ms: Buckets that are outside the window at this reading are dropped.
-        """
-        # First, so that what is dropped can be used again.
+    def expire(self, clock_ms: int) -> None:
+        """Drop the buckets that are outside the window at a reading."""
         gone = [each for each in self.filters if self.ends_ms(each.bucket) <= clock_ms]
         self.filters = [each for each in self.filters if self.ends_ms(each.bucket) > clock_ms]
         for each in gone:
             if each.order == 0:
                 self._spare, self._clean = each.words, 0
+
+    def restore(self, hashes: NDArray[np.uint64], reading_ms: NDArray[np.int64], clock_ms: int = NEVER) -> None:
+        """Put n committed ids into filters, in any order; ids that are there already only count once more.
+
+        Buckets that are outside the window when the clock reads ``clock_ms`` are dropped.
+        """
+        self.expire(clock_ms)  # first, so that what is dropped can be used again
         bucket = reading_ms // self.bucket_ms
         for number in np.unique(bucket).tolist():
             if self.ends_ms(number) > clock_ms:
                 self._add(number, hashes[bucket == number])
 
     def lacking(self, hashes: NDArray[np.uint64], reading_ms: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return bool[n]: which ids are in no filter of their reading's bucket.
-
-        Args:
-            hashes: uint64[n, 2].
-            reading_ms: int64[n].
-        """
+        """Return bool[n]: which of n ids are in no filter of their reading's bucket."""
         bucket = reading_ms // self.bucket_ms
         lacking = np.ones(bucket.size, np.bool_)
         for each in self.filters:
             rows = np.flatnonzero(lacking & (bucket == each.bucket))
-            hit = np.full(rows.size, bloom_bits.NOWHERE, np.int64)
+            hit = np.full(rows.size, NOWHERE, np.int64)
             wanted = np.ascontiguousarray(hashes[rows])
             each.find(wanted, mixed_bits(wanted), np.zeros(rows.size, np.bool_), rows.size, hit)
-            lacking[rows] = hit == bloom_bits.NOWHERE
+            lacking[rows] = hit == NOWHERE
         return lacking
 
     def _add(self, bucket: int, hashes: NDArray[np.uint64]) -> None:
@@ -297,7 +226,6 @@ class BloomWindow:
         return Filter.sized(bucket, order, max(capacity, FEWEST_IDS), rate)
 
     def _begin(self, bucket: int, order: int) -> Filter:
-        """Begin a filter."""
         begun = self.sized(bucket, order)
         size = -(-begun.bits // 64)
         if order == 0 and self._spare.size == size:
@@ -320,11 +248,65 @@ class BloomWindow:
         self._spare[self._clean : self._clean + CLEANED] = 0
         self._clean += CLEANED
 
-    # ---------------------------------------------------------------- staged ids
 
-    def _forget_staged(self) -> None:
-        self._staged = HashedIds(columns=3)
+@kernel
+def _judge(
+    records: IdColumns,
+    window: Int,
+    bucket: Int,
+    refresh: bool,
+    confirm: bool,
+    hit: NDArray[np.int64],
+    found: BloomLookup,
+    staged: HashedColumns,
+    count: Int,
+    judged: IdJudgement,
+) -> Int:
+    """Judge rows in order, and stage what is remembered, ``count`` being staged; returns how many are then.
 
-    def reserve(self, rows: int) -> None:
-        """Make room for as many more staged ids."""
-        self._staged.reserve(rows)
+    The info of a staged id: owner, reading, and 1 where the reading's bucket lacks it. What is skipped stays as
+    it is, and without ``confirm`` owner and expiry of all.
+    """
+    hashes, _, skip, offset, reading = records
+    slots, ours, info = staged
+    verdict, owner, expires = judged
+    remembered, owners, readings = found
+    for row in range(hashes.shape[0]):
+        if skip[row]:
+            continue
+        first, second = hashes[row, 0], hashes[row, 1]
+        now = reading[row]
+        at, place = find_slot(slots, ours, first, second)
+        known = False
+        whose = np.int64(-1)
+        when = np.int64(0)
+        there = hit[row]
+        if place >= 0:
+            whose, when = info[place, 0], info[place, 1]
+            there = when // bucket
+            # Without confirmation an id lives as long as its bucket, committed or not.
+            known = when + window > now if confirm else (there + 1) * bucket - 1 + window > now
+        elif there != NOWHERE:
+            if not confirm:
+                known = True
+            elif remembered[row]:
+                whose, when = owners[row], readings[row]
+                known = when + window > now
+        lacking = there != now // bucket
+        if not known or (refresh and (now > when if confirm else lacking)):
+            if not known:
+                whose = offset[row]
+            if place < 0:
+                place = np.int64(count)
+                count += 1
+                slots[at] = place + 1
+                ours[place, 0], ours[place, 1] = first, second
+                info[place, 2] = 0
+            if lacking:
+                info[place, 2] = 1
+            info[place, 0], info[place, 1] = whose, now
+            when = now
+        verdict[row] = 1 if known else 0
+        if known and confirm:
+            owner[row], expires[row] = whose, when + window
+    return count

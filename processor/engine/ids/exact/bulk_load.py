@@ -25,30 +25,30 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from processor.engine.arrays import grown
-from processor.engine.bytes.loads import be64
 from processor.engine.ids.exact.hash_table import (
     DEPTH,
-    FLOOR,
     FULL,
     LINE,
     LINES,
     LOW,
     MOST_DEPTH,
-    NEXT,
     OCCUPIED,
     SEGMENTS,
     HashTable,
     full_of,
     glance,
     home_of,
+    life_of,
     tag_of,
 )
 from processor.engine.ids.exact.kernels import place, seek
-from processor.engine.ids.page import HASH_BYTES, PAGE_HEAD_BYTES, ending, last_reading, look_at, mask_of
+from processor.engine.ids.page import NONE
 from processor.engine.jit import Int, inlined, kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from processor.engine.ids.block import IdRows
 
 GROUP_BITS = 8
 GROUPS = 1 << GROUP_BITS
@@ -59,7 +59,6 @@ BLOCK = 512
 HOME_BITS = 10
 GROWTH = 8
 BEFORE = np.uint64(1) << np.uint64(63)
-NONE = -1
 WAITING = 1 << 18
 """Entries, 2 MB, that may wait, and one more for each `SHARE` ids that are in slots already."""
 SHARE = 4
@@ -68,8 +67,8 @@ SHARE = 4
 than before, so that all of it is gone through some five times as often as in one go, in order."""
 
 
-class Chains(NamedTuple):
-    """Chains of blocks, one per group.
+class BulkLoad(NamedTuple):
+    """Committed ids that are not in slots yet: chains of blocks, one per group.
 
     Attributes:
         arena: uint64[blocks * BLOCK], the entries.
@@ -82,71 +81,30 @@ class Chains(NamedTuple):
     following: NDArray[np.int32]
     chain: NDArray[np.int64]
 
+    @classmethod
+    def empty(cls) -> BulkLoad:
+        """Return one that takes ids; it grows in place."""
+        chain = np.full((GROUPS + 1, 3), NONE, np.int64)
+        chain[GROUPS] = 0
+        return cls(np.zeros(0, np.uint64), np.zeros(0, np.int32), chain)
 
-class BulkLoad:
-    """Committed ids that are not in slots yet."""
-
-    def __init__(self) -> None:
-        self._arena: NDArray[np.uint64] = np.zeros(0, np.uint64)
-        self._following: NDArray[np.int32] = np.zeros(0, np.int32)
-        self._chain: NDArray[np.int64] = np.full((GROUPS + 1, 3), NONE, np.int64)
-        self._chain[GROUPS] = 0
-
-    def __len__(self) -> int:
-        """Entries that wait: one for each row, and one more where that takes the place of another."""
-        return int(self._chain[GROUPS, 1])
+    @property
+    def entries(self) -> int:
+        """How many wait: one for each row, and one more where that takes the place of another."""
+        return int(self.chain[GROUPS, 1])
 
     @property
     def size_bytes(self) -> int:
         """Bytes of all arrays."""
-        return self._arena.nbytes + self._following.nbytes + self._chain.nbytes
+        return sum(each.nbytes for each in self)
 
-    def take(self, hashes: NDArray[np.uint64], supersedes: NDArray[np.int64], number: int, floor: int) -> None:
-        """Collect the ids of consecutive rows.
-
-        Args:
-            hashes: uint64[n, 2].
-            supersedes: int64[n], the row that each takes the place of, `NONE` where there is none.
-            number: The first one's.
-            floor: Rows below this number are expired.
-        """
-        self._make_room_for(len(hashes))
-        with np.errstate(over="ignore"):
-            collect(self.chains(), hashes, supersedes, number, floor)
-
-    def take_pages(
-        self,
-        data: NDArray[np.uint8],
-        rows: int,
-        number: NDArray[np.int64],
-        floor: int,
-        last_ms: NDArray[np.int64],
-    ) -> int:
-        """Collect the ids of consecutive pages; of owners nothing is read.
-
-        Args:
-            data: The pages, one behind the other.
-            rows: How many ids they say that they have.
-            number: int64[p], each one's first.
-            floor: Rows below this number are expired.
-            last_ms: int64[p], written: each one's highest reading.
-
-        Returns:
-            A `Wrong` code. If that is not 0, some ids have been collected all the same.
-        """
-        self._make_room_for(rows)
-        with np.errstate(over="ignore"):
-            return int(collect_pages(self.chains(), data, rows, number, floor, last_ms))
-
-    def _make_room_for(self, rows: int) -> None:
+    def take(self, rows: IdRows, floor: int) -> None:
+        """Collect the ids of a block; numbers below the floor are expired."""
         # Each group may begin a block, and be left with an unfilled one.
-        most = int(self._chain[GROUPS, 0]) + GROUPS + -(-2 * rows // BLOCK)
-        self._arena = grown(self._arena, most * BLOCK, GROWTH)
-        self._following = grown(self._following, most, GROWTH)
-
-    def chains(self) -> Chains:
-        """Return what kernels work on."""
-        return Chains(self._arena, self._following, self._chain)
+        most = int(self.chain[GROUPS, 0]) + GROUPS + -(-2 * len(rows) // BLOCK)
+        grown(self.arena, most * BLOCK, GROWTH)
+        grown(self.following, most, GROWTH)
+        collect(self, rows.hash, rows.supersedes, rows.first, floor)
 
 
 def table_for(ids: int, lines: int, tag_bits: int, meta: NDArray[np.int64]) -> HashTable:
@@ -170,35 +128,6 @@ def table_for(ids: int, lines: int, tag_bits: int, meta: NDArray[np.int64]) -> H
 
 
 @inlined
-def _add(arena, following, chain, add_hash, add_number, add_before, floor):  # type: ignore[no-untyped-def]
-    """Add a row to its group; there are blocks enough."""
-    add_group = np.int64(add_hash >> np.uint64(64 - GROUP_BITS))
-    add_bits = (((add_hash >> np.uint64(36)) & np.uint64(0xFFFFF)) << np.uint64(42)) | (
-        (add_hash & np.uint64((1 << HOME_BITS) - 1)) << np.uint64(32)
-    )
-    add_entries = 1
-    if add_before >= floor:
-        add_entries = 2
-    for add_k in range(add_entries):
-        add_used = chain[add_group, 2]
-        if add_used == BLOCK or add_used < 0:
-            add_block = chain[GROUPS, 0]
-            chain[GROUPS, 0] = add_block + 1
-            if add_used < 0:
-                chain[add_group, 0] = add_block
-            else:
-                following[chain[add_group, 1]] = np.int32(add_block)
-            chain[add_group, 1] = add_block
-            add_used = np.int64(0)
-        add_put = add_bits | (np.uint64(add_number) & LOW)
-        if add_k + 1 < add_entries:
-            add_put = add_bits | BEFORE | (np.uint64(add_before) & LOW)
-        arena[np.uint64(chain[add_group, 1] * BLOCK + add_used)] = add_put
-        chain[add_group, 2] = add_used + 1
-    chain[GROUPS, 1] += add_entries
-
-
-@inlined
 def _first_of(of_group, of_entry):  # type: ignore[no-untyped-def]
     """Return the first word of an entry's hash, as far as slots need it."""
     of_first = np.uint64(of_group) << np.uint64(64 - GROUP_BITS)
@@ -208,77 +137,49 @@ def _first_of(of_group, of_entry):  # type: ignore[no-untyped-def]
 
 @kernel
 def collect(
-    chains: Chains,
-    hashes: NDArray[np.uint64],
-    supersedes: NDArray[np.int64],
-    number: Int,
-    floor: Int,
+    load: BulkLoad, hashes: NDArray[np.uint64], supersedes: NDArray[np.int64], number: Int, floor: Int
 ) -> None:
-    """Add rows to their groups; there are blocks enough."""
-    arena, following, chain = chains.arena, chains.following, chains.chain
+    """Add rows from this number on to their groups; there are blocks enough."""
+    arena, following, chain = load
     for row in range(hashes.shape[0]):
-        _add(arena, following, chain, hashes[row, 0], number + row, supersedes[row], floor)
+        first = hashes[row, 0]
+        group = np.int64(first >> np.uint64(64 - GROUP_BITS))
+        bits = ((first >> np.uint64(36)) & np.uint64(0xFFFFF)) << np.uint64(42)
+        bits |= (first & np.uint64((1 << HOME_BITS) - 1)) << np.uint64(32)
+        entries = 2 if supersedes[row] >= floor else 1
+        for left in range(entries, 0, -1):
+            used = chain[group, 2]
+            if used == BLOCK or used < 0:
+                block = chain[GROUPS, 0]
+                chain[GROUPS, 0] = block + 1
+                if used < 0:
+                    chain[group, 0] = block
+                else:
+                    following[chain[group, 1]] = np.int32(block)
+                chain[group, 1] = block
+                used = np.int64(0)
+            entry = bits | (np.uint64(number + row) & LOW)
+            if left == 2:
+                entry = bits | BEFORE | (np.uint64(supersedes[row]) & LOW)
+            arena[np.uint64(chain[group, 1] * BLOCK + used)] = entry
+            chain[group, 2] = used + 1
+        chain[GROUPS, 1] += entries
 
 
 @kernel
-def collect_pages(
-    chains: Chains,
-    data: NDArray[np.uint8],
-    rows: Int,
-    number: NDArray[np.int64],
-    floor: Int,
-    last_ms: NDArray[np.int64],
-) -> Int:
-    """Add the rows of pages, see `BulkLoad.take_pages`; there are blocks enough for so many."""
-    arena, following, chain = chains.arena, chains.following, chains.chain
-    at: Int = np.int64(0)
-    row: Int = np.int64(0)
-    for page in range(number.size):
-        ids, size, wrong = look_at(data, at, data.size, number[page])
-        if wrong != 0:
-            return wrong
-        if row + ids > rows or number[page] != number[0] + row:
-            return 4
-        body = at + PAGE_HEAD_BYTES
-        stop = body + ids * size
-        width = np.int64(data[at + 5])
-        mask = mask_of(width)
-        for k in range(ids):
-            before = np.int64(NONE)
-            if width != 0:
-                back = np.int64(ending(data, stop - width * (ids - k - 1), mask))
-                if back != 0:
-                    before = number[page] + k - back
-            _add(arena, following, chain, be64(data, body + HASH_BYTES * k), number[page] + k, before, floor)
-        last_ms[page] = last_reading(data, at, ids)
-        at = stop
-        row += ids
-    if row != rows:
-        return 4
-    return 0 if at == data.size else 1
-
-
-@kernel
-def insert_at_home(
-    table: HashTable,
-    chains: Chains,
-) -> None:
+def insert_at_home(table: HashTable, load: BulkLoad) -> None:
     """Put of what was collected what finds room at its home in empty segments, and leave the rest for `insert`.
 
     Here nothing has to be read of a line but how many it has, which is counted in the first-level cache: a
     slot is only written, and nobody waits for its memory. A row that takes the place of another is left, whose
-    slot may be anywhere, and so is everything where there are fewer segments than groups.
-
-    Args:
-        table: All empty, each segment as deep as the directory.
-        chains: What was collected, written.
+    slot may be anywhere, and so is everything where there are fewer segments than groups. Each segment of the
+    table is as deep as the directory.
     """
-    arena, following, chain = chains.arena, chains.following, chains.chain
-    slots, directory, prefix, used, meta = table.slots, table.directory, table.prefix, table.used, table.meta
+    arena, following, chain = load
+    slots, directory, _, prefix, used, meta = table
     if meta[DEPTH] < GROUP_BITS:
         return
-    floor = np.uint64(meta[FLOOR])
-    span = np.uint64(meta[NEXT] - meta[FLOOR])
+    floor, span = life_of(meta)
     lines = meta[LINES]
     segments = np.int64(1) << (meta[DEPTH] - GROUP_BITS)
     counts = np.zeros(segments * lines, np.uint8)
@@ -321,25 +222,14 @@ def insert_at_home(
 
 
 @kernel
-def insert(
-    table: HashTable,
-    chains: Chains,
-    at: NDArray[np.int64],
-) -> bool:
-    """Put what was collected into slots.
+def insert(table: HashTable, load: BulkLoad, at: NDArray[np.int64]) -> bool:
+    """Put what was collected into slots; whether all is done (``meta[WANT]`` says what there was no room for).
 
-    Args:
-        table: All ids that are in slots already.
-        chains: What was collected.
-        at: int64[3], group, block and place in it to go on from, written; first 0, `NONE` and 0.
-
-    Returns:
-        Whether all is done; where not, ``meta[WANT]`` says what there was no room for.
+    Written is ``at``, int64[3]: group, block and place in it to go on from; first 0, `NONE` and 0.
     """
-    arena, following, chain = chains.arena, chains.following, chains.chain
-    slots, directory, prefix, used, meta = table.slots, table.directory, table.prefix, table.used, table.meta
-    floor = np.uint64(meta[FLOOR])
-    span = np.uint64(meta[NEXT] - meta[FLOOR])
+    arena, following, chain = load
+    slots, directory, _, prefix, used, meta = table
+    floor, span = life_of(meta)
     lines = meta[LINES]
     group, block, within = at[0], at[1], at[2]
     put: Int = np.int64(0)
@@ -348,9 +238,8 @@ def insert(
             block, within = chain[group, 0], np.int64(0)
         before = np.int64(NONE)
         while block >= 0:
-            stop = np.int64(BLOCK)
-            if block == chain[group, 1]:
-                stop = chain[group, 2]
+            last = block == chain[group, 1]
+            stop = chain[group, 2] if last else np.int64(BLOCK)
             while within < stop:
                 entry = arena[np.uint64(block * BLOCK + within)]
                 low = entry & LOW
@@ -387,10 +276,7 @@ def insert(
                             meta[OCCUPIED] += put
                             return False
                 before = np.int64(NONE)
-            if block == chain[group, 1]:
-                block = np.int64(NONE)
-            else:
-                block, within = np.int64(following[block]), np.int64(0)
+            block, within = np.int64(NONE) if last else np.int64(following[block]), np.int64(0)
         group += 1
     meta[OCCUPIED] += put
     return True

@@ -100,16 +100,21 @@ def number_of(slot, meta):  # type: ignore[no-untyped-def]  # inlined kernel
 
 @inlined
 def living(slot, floor, span):  # type: ignore[no-untyped-def]  # inlined kernel
-    """Whether a slot holds an id that is not forgotten; uint64, the span being that from floor to next."""
+    """Whether a slot holds an id that is not forgotten; see `life_of`."""
     return (slot > FREED) & (((slot - floor) & LOW) < span)
+
+
+@inlined
+def life_of(meta):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Return the floor, and the span from there to the next number, as uint64."""
+    return np.uint64(meta[FLOOR]), np.uint64(meta[NEXT] - meta[FLOOR])
 
 
 @kernel
 def count_living(table: HashTable, start: Int, stop: Int) -> Int:
     """Return how many slots from ``start`` to ``stop`` hold an id that is not forgotten."""
-    slots, meta = table.slots, table.meta
-    floor = np.uint64(meta[FLOOR])
-    span = np.uint64(meta[NEXT] - meta[FLOOR])
+    slots = table.slots
+    floor, span = life_of(table.meta)
     count: Int = np.int64(0)
     for k in range(start, stop):
         count += np.int64(living(slots[np.uint64(k)], floor, span))
@@ -145,19 +150,21 @@ def glance(slots, line, wanted):  # type: ignore[no-untyped-def]  # inlined kern
 
 
 @kernel
-def relieve(
-    table: HashTable,
-    segment: Int,
-) -> Int:
+def put_near(slots: NDArray[np.uint64], base: Int, home: Int, lines: Int, entry: Int) -> bool:
+    """Put an entry without hops as near to its home as there is room, in the segment at ``base``."""
+    for hop in range(min(lines, MOST_HOPS)):
+        line = base + ((home + hop) & (lines - 1)) * LINE
+        gap = glance(slots, line, np.uint64(0))[1]
+        if gap > 0:
+            slots[np.uint64(line + gap - 1)] = entry + np.uint64(hop) * HOP
+            return True
+    return False
+
+
+@kernel
+def relieve(table: HashTable, segment: Int) -> Int:
     """Make room in a segment: free it of dead ids, or split it. Returns what is lacking, else `NOTHING`."""
-    slots, directory, depth, prefix, used, meta = (
-        table.slots,
-        table.directory,
-        table.depth,
-        table.prefix,
-        table.used,
-        table.meta,
-    )
+    slots, _, depth, prefix, used, meta = table
     size = meta[LINES] * LINE
     base = segment * size
     alive = count_living(table, base, base + size)
@@ -177,14 +184,12 @@ def relieve(
     depth[segment] = depth[other] = np.uint8(deeper)
     prefix[other] = np.uint32(2 * np.int64(prefix[segment]) + 1)
     prefix[segment] = np.uint32(2 * np.int64(prefix[segment]))
-    step = np.int64(1) << (meta[DEPTH] - deeper)
-    for k in range(np.int64(prefix[other]) * step, (np.int64(prefix[other]) + 1) * step):
-        directory[k] = np.uint32(other)
+    used[other] = 0
+    point(table, other)
     # Everything stays in the line where it is, on one side or the other; `close_gaps` then does.
     bit = np.uint64(64 - deeper)
     there = other * size
-    floor = np.uint64(meta[FLOOR])
-    span = np.uint64(meta[NEXT] - meta[FLOOR])
+    floor, span = life_of(meta)
     for k in range(size):
         slot = slots[np.uint64(base + k)]
         if not living(slot, floor, span):
@@ -192,26 +197,21 @@ def relieve(
         right = slot if (slot >> bit) & np.uint64(1) != np.uint64(0) else np.uint64(0)
         slots[np.uint64(base + k)] = slot ^ right
         slots[np.uint64(there + k)] = right
-    before = np.int64(used[segment])
     close_gaps(table, segment)
     close_gaps(table, other)
-    meta[OCCUPIED] += np.int64(used[segment]) + np.int64(used[other]) - before
     return NOTHING
 
 
 @kernel
 def purge(table: HashTable, segment: Int) -> None:
     """Free a segment of dead ids."""
-    slots, used, meta = table.slots, table.used, table.meta
+    slots, meta = table.slots, table.meta
     size = meta[LINES] * LINE
-    floor = np.uint64(meta[FLOOR])
-    span = np.uint64(meta[NEXT] - meta[FLOOR])
+    floor, span = life_of(meta)
     for k in range(segment * size, (segment + 1) * size):
         if not living(slots[np.uint64(k)], floor, span):
             slots[np.uint64(k)] = np.uint64(0)
-    before = np.int64(used[segment])
     close_gaps(table, segment)
-    meta[OCCUPIED] += np.int64(used[segment]) - before
 
 
 @kernel
@@ -232,34 +232,23 @@ def close_gaps(table: HashTable, segment: Int) -> None:
             away = np.int64((slot >> np.uint64(32)) & np.uint64(15))
             for nearer in range(away):
                 line = base + (((at - base) // LINE - away + nearer) & (lines - 1)) * LINE
-                gap = np.int64(-1)
-                for k in range(LINE):
-                    if slots[np.uint64(line + k)] == np.uint64(0):
-                        gap = line + k
-                        break
-                if gap >= 0:
-                    slots[np.uint64(gap)] = slot - np.uint64(away - nearer) * HOP
+                gap = glance(slots, line, np.uint64(0))[1]
+                if gap > 0:
+                    slots[np.uint64(line + gap - 1)] = slot - np.uint64(away - nearer) * HOP
                     slots[np.uint64(at)] = np.uint64(0)
                     moved = True
                     break
     count = np.int64(0)
     for k in range(base, base + lines * LINE):
         count += np.int64(slots[np.uint64(k)] != np.uint64(0))
+    meta[OCCUPIED] += count - np.int64(used[segment])
     used[segment] = np.int32(count)
 
 
 @kernel
-def sweep(
-    table: HashTable,
-    start: Int,
-    most: Int,
-) -> Int:
-    """Free ``most`` segments from the one at ``start`` on of dead ids, and join halves that have become small.
-
-    Returns:
-        The segment to go on with; 0 after the last.
-    """
-    directory, depth, prefix, used, meta = table.directory, table.depth, table.prefix, table.used, table.meta
+def sweep(table: HashTable, start: Int, most: Int) -> Int:
+    """Free ``most`` segments of dead ids, and join small halves; returns the next segment, 0 at the end."""
+    _, directory, depth, prefix, used, meta = table
     size = meta[LINES] * LINE
     segment = start
     for _ in range(most):
@@ -278,70 +267,43 @@ def sweep(
 
 
 @kernel
-def merge(
-    table: HashTable,
-    kept: Int,
-    gone: Int,
-) -> None:
+def merge(table: HashTable, kept: Int, gone: Int) -> None:
     """Put two halves together again, unless chains get too long; the last segment takes the free place."""
-    slots, depth, prefix, used, meta = table.slots, table.depth, table.prefix, table.used, table.meta
+    slots, _, depth, prefix, used, meta = table
     lines = meta[LINES]
     size = lines * LINE
-    hops = min(lines, MOST_HOPS)
-    before = np.int64(used[kept]) + np.int64(used[gone])
-    failed = False
     for at in range(gone * size, (gone + 1) * size):
         slot = slots[np.uint64(at)]
         if slot == np.uint64(0):
             continue
         away = np.int64((slot >> np.uint64(32)) & np.uint64(15))
-        entry = slot - np.uint64(away) * HOP
         home = (at - gone * size) // LINE - away
-        put = False
-        for hop in range(hops):
-            line = kept * size + ((home + hop) & (lines - 1)) * LINE
-            for k in range(LINE):
-                if slots[np.uint64(line + k)] == np.uint64(0):
-                    slots[np.uint64(line + k)] = entry + np.uint64(hop) * HOP
-                    put = True
-                    break
-            if put:
-                break
-        if not put:
-            failed = True
-            break
-    if failed:
-        # Nothing was taken from the other half: what came from it is told by its bit, and taken out again.
-        bit = np.uint64(64 - np.int64(depth[kept]))
-        side = np.uint64(np.int64(prefix[gone]) & 1)
-        for k in range(kept * size, (kept + 1) * size):
-            slot = slots[np.uint64(k)]
-            if slot != np.uint64(0) and (slot >> bit) & np.uint64(1) == side:
-                slots[np.uint64(k)] = np.uint64(0)
-        close_gaps(table, kept)
-        meta[OCCUPIED] += np.int64(used[kept]) + np.int64(used[gone]) - before
-        return
-    used[kept] = np.int32(before)
+        if not put_near(slots, kept * size, home, lines, slot - np.uint64(away) * HOP):
+            # Nothing was taken from the other half: what came from it is told by its bit, and taken out again.
+            bit = np.uint64(64 - np.int64(depth[kept]))
+            side = np.uint64(np.int64(prefix[gone]) & 1)
+            for k in range(kept * size, (kept + 1) * size):
+                entry = slots[np.uint64(k)]
+                if entry != np.uint64(0) and (entry >> bit) & np.uint64(1) == side:
+                    slots[np.uint64(k)] = np.uint64(0)
+            close_gaps(table, kept)
+            return
+    used[kept] += used[gone]
     depth[kept] -= np.uint8(1)
     prefix[kept] = np.uint32(np.int64(prefix[kept]) >> 1)
-    last = meta[SEGMENTS] - 1
     point(table, kept)
+    last = meta[SEGMENTS] - 1
     if gone != last:
         slots[gone * size : (gone + 1) * size] = slots[last * size : (last + 1) * size]
-        depth[gone] = depth[last]
-        prefix[gone] = prefix[last]
-        used[gone] = used[last]
+        depth[gone], prefix[gone], used[gone] = depth[last], prefix[last], used[last]
         point(table, gone)
     meta[SEGMENTS] = last
 
 
 @kernel
-def point(
-    table: HashTable,
-    segment: Int,
-) -> None:
+def point(table: HashTable, segment: Int) -> None:
     """Let the directory lead to a segment wherever its prefix says."""
-    directory, depth, prefix, meta = table.directory, table.depth, table.prefix, table.meta
-    step = np.int64(1) << (meta[DEPTH] - np.int64(depth[segment]))
-    for k in range(np.int64(prefix[segment]) * step, (np.int64(prefix[segment]) + 1) * step):
+    directory, prefix = table.directory, np.int64(table.prefix[segment])
+    step = np.int64(1) << (table.meta[DEPTH] - np.int64(table.depth[segment]))
+    for k in range(prefix * step, (prefix + 1) * step):
         directory[k] = np.uint32(segment)

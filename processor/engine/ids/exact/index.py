@@ -23,41 +23,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.engine.arrays import grown
-from processor.engine.ids.block import IdRows, PageError, UnreadableBlockError, in_one_piece, page_name
+from processor.engine.ids.block import IdRows, PageError, UnreadableBlockError, decode_pages
 from processor.engine.ids.clock import NEVER
 from processor.engine.ids.exact import hash_table, kernels
-from processor.engine.ids.exact.bulk_load import (
-    NONE,
-    SHARE,
-    WAITING,
-    BulkLoad,
-    insert,
-    insert_at_home,
-    table_for,
-)
-from processor.engine.ids.exact.hash_table import (
-    DEPTH,
-    FLOOR,
-    LINE,
-    NEXT,
-    OCCUPIED,
-    SEGMENTS,
-    SPLITS,
-    STAGED,
-    WANT,
-)
-from processor.engine.ids.exact.kernels import INFO, OWNER, READING, SUPERSEDES, Candidates
-from processor.engine.ids.exact.page_bounds import PageBounds
+from processor.engine.ids.exact.bulk_load import SHARE, WAITING, BulkLoad, insert, insert_at_home, table_for
+from processor.engine.ids.exact.hash_table import DEPTH, FLOOR, LINE, NEXT, OCCUPIED, SEGMENTS, STAGED, WANT
+from processor.engine.ids.exact.kernels import OWNER, READING, SUPERSEDES, Candidates, StagedIds
 from processor.engine.ids.judgement import IdJudgement
+from processor.engine.ids.page import NONE
+from processor.engine.jit import Int, kernel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from processor.engine.extract.ids import Ids
-    from processor.engine.ids.block import CandidateRows, Pages
-    from processor.engine.jit import Int
+    from processor.engine.ids.judgement import IdColumns
+    from processor.engine.ids.page import CandidateRows, Pages
 
 LINE_BITS = 10
 """A segment of 1,024 lines is 64 KiB: split in about 30 us, and 50 million ids have 10,000 of them, whose
@@ -74,6 +56,59 @@ FEW = 65_536
 """Staged ids for which room is kept from one transaction to the next; one in a million may be large."""
 MOST_LIVE = 2**32 - 2
 """Numbers that a slot tells apart."""
+FEW_PAGES = 1024
+
+
+class PageBounds:
+    """The pages of one partition, in the order of their numbers; those in front expire first."""
+
+    def __init__(self) -> None:
+        # Of pages from `_front` to `_after`; those before are expired, and have been since the last commit.
+        self._first: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._last_ms: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._front = self._after = 0
+
+    def __len__(self) -> int:
+        return self._after - self._front
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all arrays."""
+        return self._first.nbytes + self._last_ms.nbytes
+
+    @property
+    def first(self) -> NDArray[np.int64]:
+        """int64[p], each page's first number; good until pages are added."""
+        return self._first[self._front : self._after]
+
+    def add(self, first: NDArray[np.int64], last_ms: NDArray[np.int64]) -> None:
+        """Put pages behind the others."""
+        begin, self._after = self._after, self._after + first.size
+        grown(self._first, self._after, GROWTH)[begin : self._after] = first
+        grown(self._last_ms, self._after, GROWTH)[begin : self._after] = last_ms
+
+    def alive(self, clock_ms: int, window_ms: int) -> int | None:
+        """Return the first number of the first page that is not expired; None: all are."""
+        page = int(_first_alive(self._last_ms, self._front, self._after, clock_ms, window_ms))
+        return int(self._first[page]) if page < self._after else None
+
+    def expire(self, clock_ms: int, window_ms: int) -> None:
+        """Leave out the pages in front that are expired."""
+        self._front = int(_first_alive(self._last_ms, self._front, self._after, clock_ms, window_ms))
+        # What is expired is moved out when it is half of all: each page is moved once, on average.
+        if self._front > max(FEW_PAGES, self._after // 2):
+            self._first = self.first.copy()
+            self._last_ms = self._last_ms[self._front : self._after].copy()
+            self._front, self._after = 0, len(self)
+
+
+@kernel
+def _first_alive(last: NDArray[np.int64], start: Int, stop: Int, clock: Int, window: Int) -> Int:
+    """Return the first page from ``start`` on, below ``stop``, that has an id that is not expired."""
+    page = start
+    while page < stop and last[page] + window <= clock:
+        page += 1
+    return page
 
 
 class ExactIndex:
@@ -99,19 +134,12 @@ class ExactIndex:
         self._meta = np.zeros(hash_table.META, np.int64)
         self._meta[[hash_table.LINES, hash_table.TAG_BITS]] = lines, tag_bits
         self._meta[[FLOOR, STAGED, NEXT]] = 1
-        self._waiting = BulkLoad()
+        self._waiting = BulkLoad.empty()
         self._expected = 0
         self._table = table_for(0, *self._form, self._meta)
         self._swept: Int = 0
-        self._staged: NDArray[np.uint64] = np.zeros((0, 2), np.uint64)
-        self._info: NDArray[np.int64] = np.zeros((0, INFO), np.int64)
+        self._staged = StagedIds.none()
         self._pages = PageBounds()
-
-    def _make_table(self, ids: int) -> None:
-        """Begin with empty segments for so many ids; what there were are given back first."""
-        self._table = self._table._replace(slots=np.zeros(0, np.uint64))
-        self._table = table_for(ids, *self._form, self._meta)
-        self._swept = 0
 
     def __len__(self) -> int:
         """Ids in slots, those included that are expired and not yet swept."""
@@ -121,20 +149,13 @@ class ExactIndex:
     @property
     def size_bytes(self) -> int:
         """Bytes of all arrays, the room not used yet included."""
-        table = self._table
-        sizes = [table.slots.nbytes, table.directory.nbytes, table.depth.nbytes, table.prefix.nbytes]
-        sizes += [table.used.nbytes, self._staged.nbytes, self._info.nbytes]
-        return sum(sizes) + self._pages.size_bytes + self._waiting.size_bytes
+        arrays = sum(each.nbytes for each in (*self._table[:-1], *self._staged))
+        return arrays + self._pages.size_bytes + self._waiting.size_bytes
 
     @property
     def waiting_bytes(self) -> int:
         """Bytes that are given back as soon as what has been taken over is in slots."""
         return self._waiting.size_bytes
-
-    @property
-    def splits(self) -> int:
-        """How many segments have been split so far."""
-        return int(self._meta[SPLITS])
 
     @property
     def next_number(self) -> int:
@@ -148,91 +169,49 @@ class ExactIndex:
 
     # ---------------------------------------------------------------- a chunk
 
-    def look_up(self, ids: Ids, reading_ms: NDArray[np.int64]) -> Candidates:
-        """List the committed ids that could be those of a chunk's records.
-
-        Args:
-            ids: Of n records.
-            reading_ms: int64[n], the partition's clock at each.
-        """
+    def look_up(self, records: IdColumns) -> Candidates:
+        """List the committed ids that could be those of some records."""
         self.insert()
-        rows = ids.fault.size
-        row, number = np.empty((2, rows + hash_table.MOST_HOPS * LINE), np.int64)
-        found_rows, found_numbers = [], []
-        skip = (ids.fault != 0) | ids.unjudged
-        alive = self._alive(int(reading_ms[0]) if rows else NEVER)
+        rows = records.skip.size
+        room = np.empty((2, rows + hash_table.MOST_HOPS * LINE), np.int64)
+        found = [room[:, :0]]
+        alive = self._alive(int(records.reading_ms[0]) if rows else NEVER)
         start: Int = 0
-        with np.errstate(over="ignore"):
-            while start < rows:
-                start, count = kernels.candidates(self._table, ids.hash, skip, alive, start, row, number)
-                found_rows.append(row[:count].copy())
-                found_numbers.append(number[:count].copy())
-        if not any(part.size for part in found_rows):
-            nothing = np.zeros(0, np.int64)
-            return Candidates(nothing, nothing, nothing, nothing, nothing)
-        numbers = np.concatenate(found_numbers)
+        while start < rows:
+            start, count = kernels.candidates(self._table, records.hash, records.skip, alive, start, room)
+            found.append(room[:, :count].copy())
+        row, number = np.concatenate(found, axis=1)
         known = self._pages.first
         # In order, for a search in order finds what it needs in the cache.
-        order = np.argsort(numbers)
-        page = np.searchsorted(known, numbers[order], side="right") - 1
-        new = np.append(True, page[1:] != page[:-1])
-        which = np.empty(numbers.size, np.int64)
+        order = np.argsort(number)
+        page = np.searchsorted(known, number[order], side="right") - 1
+        new = np.diff(page, prepend=-2) != 0
+        which = np.empty(number.size, np.int64)
         which[order] = np.cumsum(new) - 1
         first = known[page[new]]
-        return Candidates(np.concatenate(found_rows), numbers, first, which, numbers - first[which])
+        return Candidates(row, number, first, which, number - first[which])
 
-    def judge(
-        self,
-        ids: Ids,
-        offset: NDArray[np.int64],
-        reading_ms: NDArray[np.int64],
-        wanted: Candidates,
-        confirmed: CandidateRows,
-    ) -> IdJudgement:
-        """Judge a chunk's records in order, and stage what is remembered.
+    def judge(self, records: IdColumns, wanted: Candidates, confirmed: CandidateRows) -> IdJudgement:
+        """Judge records in order, and stage what is remembered.
 
         Args:
-            ids: Of n records.
-            offset: int64[n].
-            reading_ms: int64[n], the partition's clock at each.
-            wanted: What `look_up` returned for the same records, nothing having been judged since.
+            records: Of a chunk.
+            wanted: What `look_up` returned for them, nothing having been judged since.
             confirmed: What stands in the pages of its candidates.
 
         Raises:
             MemoryError: More ids than one partition can have.
         """
-        rows = ids.fault.size
-        judged = IdJudgement.begun(ids)
-        skip = (ids.fault != 0) | ids.unjudged
+        rows = records.skip.size
+        judged = IdJudgement.begun(records.fault)
         self._make_room_for(rows)
         row: Int = 0
         cursor: Int = 0
-        # Integers wrap on purpose; only uncompiled kernels would warn of it.
-        with np.errstate(over="ignore"):
-            while row < rows:
-                row, cursor = kernels.judge(
-                    self._table,
-                    ids.hash,
-                    skip,
-                    offset,
-                    reading_ms,
-                    self.window_ms,
-                    self.refresh,
-                    wanted.row,
-                    wanted.number,
-                    confirmed.hash,
-                    confirmed.owner,
-                    confirmed.reading_ms,
-                    cursor,
-                    row,
-                    self._staged,
-                    self._info,
-                    judged.verdict,
-                    judged.owner,
-                    judged.expires_ms,
-                )
-                if row < rows:
-                    self._grow()
+        args = records, self.window_ms, self.refresh, wanted, confirmed
+        while row < rows:
+            row, cursor = kernels.judge(self._table, *args, cursor, row, self._staged, judged)
+            if row < rows:
+                self._grow()
         return judged
 
     # ---------------------------------------------------------------- a transaction
@@ -240,9 +219,8 @@ class ExactIndex:
     def staged(self) -> IdRows:
         """Return the ids that the next commit remembers, in the order of their numbers."""
         count = int(self._meta[NEXT] - self._meta[STAGED])
-        info = self._info[:count].copy()
-        columns = (info[:, each].copy() for each in (OWNER, READING, SUPERSEDES))
-        return IdRows(int(self._meta[STAGED]), self._staged[:count].copy(), *columns)
+        columns = (self._staged.info[:count, each].copy() for each in (OWNER, READING, SUPERSEDES))
+        return IdRows(int(self._meta[STAGED]), self._staged.hash[:count].copy(), *columns)
 
     def commit(self, pages: Pages | None, clock_ms: int, sweep: int = 0) -> None:
         """Take the staged ids as committed, and forget what is expired.
@@ -261,9 +239,8 @@ class ExactIndex:
         if pages is not None:
             self._pages.add(pages.first, pages.last_ms)
         self._meta[STAGED] = self._meta[NEXT]
-        if self._staged.shape[0] > FEW:
-            self._staged = np.zeros((0, 2), np.uint64)
-            self._info = np.zeros((0, INFO), np.int64)
+        if len(self._staged.hash) > FEW:
+            self._staged = StagedIds.none()
         self._pages.expire(clock_ms, self.window_ms)
         self._meta[FLOOR] = self._alive(clock_ms)
         if sweep:
@@ -271,8 +248,7 @@ class ExactIndex:
 
     def drop(self) -> None:
         """Forget the staged ids, as if they had never been judged."""
-        with np.errstate(over="ignore"):
-            kernels.drop(self._table, self._staged, self._info)
+        kernels.drop(self._table, self._staged)
 
     def restore(self, rows: IdRows, pages: Pages) -> None:
         """Take over a committed block; blocks come in the order of their numbers.
@@ -281,46 +257,33 @@ class ExactIndex:
             ValueError: Its numbers lie below those taken over before, or something is staged.
             MemoryError: More ids than one partition can have.
         """
-        self._begin(rows.first)
-        self._waiting.take(rows.hash, rows.supersedes, rows.first, self.floor)
-        self._taken(rows.first + len(rows), pages.first, pages.last_ms)
+        if self._meta[NEXT] != self._meta[STAGED]:
+            raise ValueError("a block cannot be taken over while ids are staged")
+        if rows.first < self.next_number:
+            raise ValueError(f"a block begins at number {rows.first}, expected {self.next_number} or more")
+        if not len(self._pages):
+            self._meta[FLOOR] = rows.first
+        self._waiting.take(rows, self.floor)
+        self._meta[[STAGED, NEXT]] = rows.first + len(rows)
+        self._pages.add(pages.first, pages.last_ms)
+        if self._waiting.entries > WAITING + int(self._meta[OCCUPIED]) // SHARE:
+            self.insert()
 
     def restore_pages(self, pages: Sequence[bytes], first: NDArray[np.int64]) -> None:
-        """Take over committed pages as the local state keeps them: as `restore`, without reading all of them.
+        """Take over committed pages as the local state keeps them, see `restore`.
 
         Args:
             pages: At least one; each begins with the number after the last one of the page before it.
             first: int64[p], the number that each stands under.
 
         Raises:
-            UnreadableBlockError: One is not whole; what has been taken over is good for nothing then.
-            ValueError: As `restore`.
-            MemoryError: The same.
+            UnreadableBlockError: One is not whole, or not that number's.
+            ValueError, MemoryError: As `restore`.
         """
-        begins = int(first[0])
-        data, ids = in_one_piece(pages, begins)
-        self._begin(begins)
-        last_ms = np.empty(len(pages), np.int64)
-        wrong = PageError(self._waiting.take_pages(data, ids, first, self.floor, last_ms))
-        if wrong:
-            raise UnreadableBlockError(page_name(len(pages), begins), wrong)
-        self._taken(begins + ids, first, last_ms)
-
-    def _begin(self, number: int) -> None:
-        """Look whether rows from this number on can be taken over."""
-        if self._meta[NEXT] != self._meta[STAGED]:
-            raise ValueError("a block cannot be taken over while ids are staged")
-        if number < self.next_number:
-            raise ValueError(f"a block begins at number {number}, expected {self.next_number} or more")
-        if not len(self._pages):
-            self._meta[FLOOR] = number
-
-    def _taken(self, after: int, first: NDArray[np.int64], last_ms: NDArray[np.int64]) -> None:
-        """Note that what is collected goes up to the number ``after``, and its pages."""
-        self._meta[[STAGED, NEXT]] = after
-        self._pages.add(first, last_ms)
-        if len(self._waiting) > WAITING + int(self._meta[OCCUPIED]) // SHARE:
-            self.insert()
+        rows, found = decode_pages(pages, int(first[0]))
+        if not np.array_equal(found.first, first):
+            raise UnreadableBlockError(f"pages from {first[0]} on", PageError.ORDER)
+        self.restore(rows, found)
 
     def expect(self, ids: int) -> None:
         """Take note how many living rows will be taken over: their slots are made at once.
@@ -335,18 +298,19 @@ class ExactIndex:
         Raises:
             MemoryError: More ids than one partition can have.
         """
-        if not len(self._waiting):
+        if not self._waiting.entries:
             return
         if not self._meta[OCCUPIED]:
-            here = min(len(self._waiting), self.next_number - self.floor)
-            self._make_table(max(here, self._expected))
-            with np.errstate(over="ignore"):
-                insert_at_home(self._table, self._waiting.chains())
+            here = min(self._waiting.entries, self.next_number - self.floor)
+            # Empty segments for all of them; what there were are given back first.
+            self._table = self._table._replace(slots=np.zeros(0, np.uint64))
+            self._table = table_for(max(here, self._expected), *self._form, self._meta)
+            self._swept = 0
+            insert_at_home(self._table, self._waiting)
         at = np.array([0, NONE, 0], np.int64)
-        with np.errstate(over="ignore"):
-            while not insert(self._table, self._waiting.chains(), at):
-                self._grow()
-        self._waiting = BulkLoad()
+        while not insert(self._table, self._waiting, at):
+            self._grow()
+        self._waiting = BulkLoad.empty()
 
     def begin_at(self, number: int) -> None:
         """Give the next id this number, where nothing is remembered: what was, is expired."""
@@ -354,10 +318,9 @@ class ExactIndex:
 
     def sweep(self, most: int) -> None:
         """Free some segments of expired ids, join small ones, and give back what is free at the end."""
-        if len(self._waiting):
+        if self._waiting.entries:
             return
-        with np.errstate(over="ignore"):
-            self._swept = hash_table.sweep(self._table, self._swept, most)
+        self._swept = hash_table.sweep(self._table, self._swept, most)
         count = int(self._meta[SEGMENTS])
         if count > SMALL and self._table.depth.size > count + count // 8:
             self._resize(count + count // GROWTH)
@@ -374,8 +337,8 @@ class ExactIndex:
         count = int(self._meta[NEXT] - self._meta[STAGED]) + rows
         if int(self._meta[STAGED]) + count - self.floor > MOST_LIVE:
             raise MemoryError("one partition would remember more than 2^32 ids: use more partitions")
-        self._staged = grown(self._staged, count, GROWTH_OF_STAGED)
-        self._info = grown(self._info, count, GROWTH_OF_STAGED)
+        for each in self._staged:
+            grown(each, count, GROWTH_OF_STAGED)
 
     def _grow(self) -> None:
         """Give a kernel what it asked for in ``meta[WANT]``."""

@@ -12,8 +12,7 @@ highest number counts: the others are of an earlier time. An id has at most one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -35,28 +34,29 @@ from processor.engine.ids.exact.hash_table import (
     glance,
     home_of,
     number_of,
+    put_near,
     relieve,
     tag_of,
 )
+from processor.engine.ids.page import NONE
 from processor.engine.jit import Int, kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.ids.exact.hash_table import HashTable
+    from processor.engine.ids.judgement import IdColumns, IdJudgement
+    from processor.engine.ids.page import CandidateRows
 
 # Columns of what is kept of a staged id, int64.
 OWNER, READING, SUPERSEDES = range(3)
 INFO = 3
-NONE = -1
-"""No number, no owner."""
 AHEAD = 256
 """Rows whose lines are loaded together: so many loads wait for memory at a time, and what they brought (16
 KiB) is still in the first-level cache when it is used."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(NamedTuple):
     """Committed ids that could be those of a chunk's records; what they are has to be looked up.
 
     Attributes:
@@ -74,13 +74,25 @@ class Candidates:
     at: NDArray[np.int64]
 
 
+class StagedIds(NamedTuple):
+    """Ids of the open transaction, from number ``meta[STAGED]`` on.
+
+    Attributes:
+        hash: uint64[m, 2], with room for all rows that are judged.
+        info: int64[m, INFO].
+    """
+
+    hash: NDArray[np.uint64]
+    info: NDArray[np.int64]
+
+    @classmethod
+    def none(cls) -> StagedIds:
+        """Return room for none."""
+        return cls(np.zeros((0, 2), np.uint64), np.zeros((0, INFO), np.int64))
+
+
 @kernel
-def touch(
-    table: HashTable,
-    hashes: NDArray[np.uint64],
-    start: Int,
-    stop: Int,
-) -> None:
+def touch(table: HashTable, hashes: NDArray[np.uint64], start: Int, stop: Int) -> None:
     """Bring the home lines of some hashes into the cache, many at a time."""
     slots, directory, meta = table.slots, table.directory, table.meta
     brought = np.uint64(0)
@@ -97,19 +109,12 @@ def candidates(
     skip: NDArray[np.bool_],
     alive: Int,
     start: Int,
-    rows: NDArray[np.int64],
-    numbers: NDArray[np.int64],
+    found: NDArray[np.int64],
 ) -> tuple[Int, Int]:
     """List the committed ids that could be those of the rows from ``start`` on.
 
-    Args:
-        table: All ids.
-        hashes: uint64[n, 2].
-        skip: bool[n], rows that are not looked up.
-        alive: Numbers below are certainly expired and not listed.
-        start: First row.
-        rows: int64[m], written: rows of candidates, rising; m > 64 more than there are rows.
-        numbers: int64[m], written: under which the candidate is remembered.
+    Numbers below ``alive`` are certainly expired and not listed. Written is ``found``, int64[2, m]: rows of
+    candidates, rising, and under which numbers they are remembered; m is larger than a row's most candidates.
 
     Returns:
         The row that there was no room for, or n; how many candidates.
@@ -126,7 +131,7 @@ def candidates(
             touch(table, hashes, row, touched)
         if skip[row]:
             continue
-        if count + hops * LINE > rows.size:
+        if count + hops * LINE > found.shape[1]:
             return row, count
         first = hashes[row, 0]
         segment, home = home_of(first, directory, meta)
@@ -140,8 +145,7 @@ def candidates(
                     if slot >> np.uint64(32) == wanted + np.uint64(hop):
                         number = number_of(slot, meta)
                         if alive <= number < staged:
-                            rows[count] = row
-                            numbers[count] = number
+                            found[0, count], found[1, count] = row, number
                             count += 1
             if gap > 0:
                 break
@@ -149,11 +153,7 @@ def candidates(
 
 
 @kernel
-def seek(
-    table: HashTable,
-    first: Int,
-    number: Int,
-) -> Int:
+def seek(table: HashTable, first: Int, number: Int) -> Int:
     """Return where the id stands that has this hash and number, or -1."""
     slots, directory, meta = table.slots, table.directory, table.meta
     lines = meta[LINES]
@@ -172,26 +172,19 @@ def seek(
 
 
 @kernel
-def place(
-    table: HashTable,
-    first: Int,
-    number: Int,
-) -> bool:
+def place(table: HashTable, first: Int, number: Int) -> bool:
     """Put an id that is not there under a number; whether there was room (see ``meta[WANT]``)."""
-    slots, directory, prefix, used, meta = table.slots, table.directory, table.prefix, table.used, table.meta
+    slots, directory, _, prefix, used, meta = table
     lines = meta[LINES]
-    tag = tag_of(first, meta)
+    entry = tag_of(first, meta) | (np.uint64(number) & LOW)
     while True:
         segment, home = home_of(first, directory, meta)
-        if used[segment] < full_of(prefix[segment], lines * LINE):
-            for hop in range(min(lines, MOST_HOPS)):
-                line = (segment * lines + ((home + hop) & (lines - 1))) * LINE
-                gap = glance(slots, line, np.uint64(0))[1]
-                if gap > 0:
-                    slots[np.uint64(line + gap - 1)] = (tag | (np.uint64(number) & LOW)) + np.uint64(hop) * HOP
-                    used[segment] += 1
-                    meta[OCCUPIED] += 1
-                    return True
+        base = segment * lines * LINE
+        room = used[segment] < full_of(prefix[segment], lines * LINE)
+        if room and put_near(slots, base, home, lines, entry):
+            used[segment] += 1
+            meta[OCCUPIED] += 1
+            return True
         meta[WANT] = relieve(table, segment)
         if meta[WANT] != NOTHING:
             return False
@@ -200,52 +193,29 @@ def place(
 @kernel
 def judge(
     table: HashTable,
-    hashes: NDArray[np.uint64],
-    skip: NDArray[np.bool_],
-    offset: NDArray[np.int64],
-    reading: NDArray[np.int64],
+    records: IdColumns,
     window: Int,
     refresh: bool,
-    rows: NDArray[np.int64],
-    numbers: NDArray[np.int64],
-    found: NDArray[np.uint64],
-    owners: NDArray[np.int64],
-    readings: NDArray[np.int64],
+    listed: Candidates,
+    confirmed: CandidateRows,
     cursor: Int,
     start: Int,
-    staged: NDArray[np.uint64],
-    info: NDArray[np.int64],
-    verdict: NDArray[np.uint8],
-    owner: NDArray[np.int64],
-    expires: NDArray[np.int64],
+    staged: StagedIds,
+    judged: IdJudgement,
 ) -> tuple[Int, Int]:
     """Judge rows from ``start`` on, in order, and stage the ids that are remembered.
 
-    Args:
-        table: All ids.
-        hashes: uint64[n, 2].
-        skip: bool[n], rows that are not judged: nothing is written for them.
-        offset: int64[n].
-        reading: int64[n], the partition's clock at each record.
-        window: ms.
-        refresh: Whether a duplicate renews its id.
-        rows: int64[k], rows of candidates, rising.
-        numbers: int64[k], under which each is remembered.
-        found: uint64[k, 2], what is written there.
-        owners: int64[k], the same.
-        readings: int64[k], the same.
-        cursor: First candidate.
-        start: First row.
-        staged: uint64[m, 2], written: hashes of staged ids, from number ``meta[STAGED]`` on; room for all rows.
-        info: int64[m, INFO], written: the same.
-        verdict: uint8[n], written.
-        owner: int64[n], written: of a duplicate, the offset of the record that passed.
-        expires: int64[n], written: of a duplicate, when its id expires.
+    Their candidates are those from ``cursor`` on. What is skipped stays as it is.
 
     Returns:
         The row that there was no room for (``meta[WANT]`` says of what), or n; the first candidate not used.
     """
-    slots, directory, prefix, used, meta = table.slots, table.directory, table.prefix, table.used, table.meta
+    slots, directory, _, prefix, used, meta = table
+    hashes, _, skip, offset, reading = records
+    rows, numbers = listed.row, listed.number
+    found, owners, readings = confirmed
+    ours, info = staged
+    verdict, owner, expires = judged
     lines = meta[LINES]
     hops = min(lines, MOST_HOPS)
     begun = meta[STAGED]
@@ -281,7 +251,7 @@ def judge(
                     number = number_of(slot, meta)
                     if slot >> np.uint64(32) == wanted + np.uint64(hop) and begun <= number < meta[NEXT]:
                         index = number - begun
-                        if staged[index, 0] == first and staged[index, 1] == second:
+                        if ours[index, 0] == first and ours[index, 1] == second:
                             best, whose, when = number, info[index, OWNER], info[index, READING]
             if gap > 0:
                 free = line + gap - 1
@@ -310,7 +280,7 @@ def judge(
             elif not place(table, first, number):
                 return row, cursor
             index = number - begun
-            staged[index, 0], staged[index, 1] = first, second
+            ours[index, 0], ours[index, 1] = first, second
             info[index, OWNER], info[index, READING], info[index, SUPERSEDES] = whose, now, best
             meta[NEXT] = number + 1
         if known:
@@ -321,17 +291,13 @@ def judge(
 
 
 @kernel
-def drop(
-    table: HashTable,
-    staged: NDArray[np.uint64],
-    info: NDArray[np.int64],
-) -> None:
+def drop(table: HashTable, staged: StagedIds) -> None:
     """Forget the staged ids; what they replaced is there again."""
     slots, meta = table.slots, table.meta
     for index in range(meta[NEXT] - meta[STAGED] - 1, -1, -1):
-        at = seek(table, staged[index, 0], meta[STAGED] + index)
+        at = seek(table, staged.hash[index, 0], meta[STAGED] + index)
         if at >= 0:
-            before = info[index, SUPERSEDES]
+            before = staged.info[index, SUPERSEDES]
             if before >= meta[FLOOR]:
                 slots[at] = (slots[at] & ~LOW) | (np.uint64(before) & LOW)
             else:

@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.engine.arrays import grown
-from processor.engine.ids.block import decode_pages
 from processor.engine.ids.exact import hash_table, kernels
 from processor.engine.ids.exact.index import ExactIndex
-from processor.engine.ids.judgement import NONE
+from processor.engine.ids.page import NONE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
-    from processor.engine.ids.block import IdRows, Pages
+    from processor.engine.ids.block import IdRows
+    from processor.engine.ids.page import Pages
     from processor.engine.jit import Int
 
 
@@ -49,21 +47,16 @@ class RenewedIndex(ExactIndex):
         super().restore(replace(rows, supersedes=supersedes), pages)
         self.insert()  # the next rows are looked for among these
 
-    def restore_pages(self, pages: Sequence[bytes], first: NDArray[np.int64]) -> None:
-        """See `ExactIndex.restore_pages`; here the whole hashes are needed."""
-        self.restore(*decode_pages(pages, int(first[0])))
-
     def _before(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return int64[n]: under which number each id is remembered, or `NONE`."""
         rows = len(hashes)
         found = np.full(rows, NONE, np.int64)
-        row, number = np.empty((2, rows + hash_table.MOST_HOPS * hash_table.LINE), np.int64)
+        room = np.empty((2, rows + hash_table.MOST_HOPS * hash_table.LINE), np.int64)
         skip = np.zeros(rows, np.bool_)
         start: Int = 0
         while start < rows:
-            with np.errstate(over="ignore"):
-                start, count = kernels.candidates(self._table, hashes, skip, self.floor, start, row, number)
-            whose, which = row[:count], number[:count]
+            start, count = kernels.candidates(self._table, hashes, skip, self.floor, start, room)
+            whose, which = room[:, :count]
             same = (self._hashes[which - (self._first or 0)] == hashes[whose]).all(axis=1)
             found[whose[same]] = which[same]
         return found

@@ -1,15 +1,16 @@
-"""Runs a worker as a user would: in a process of its own, by the command line."""
+"""Runs worker and verify as a user would: in processes of their own, by the command line."""
 
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from processor.errors import StopError
+from processor.errors import EXIT_DONE, EXIT_VIOLATION, StopError
 from processor.kafka.options import client_options
 from processor.kafka.plain.consumer import GroupPosition
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _POLL_S = 0.1
 _STOP_S = 15.0  # the worker promises 10
 _QUOTED_LINES = 15
+_VERIFY_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +38,18 @@ class Drained:
     working_s: float
 
 
-async def drain(plan: DemoPlan, records: int, progress: Callable[[int], None]) -> Drained:
-    """Run ``seqmark worker --drain`` until it ends.
+@dataclass(frozen=True, slots=True)
+class DemoCertificate:
+    """What ``seqmark verify`` printed, and whether all is proved."""
 
-    Args:
-        plan: Whose worker.
-        records: In the source.
-        progress: Called with the number of records that were committed since its last call.
+    ok: bool
+    text: str
+
+
+async def drain(plan: DemoPlan, records: int, progress: Callable[[int], None]) -> Drained:
+    """Run ``seqmark worker --drain`` until it ends, over a source of ``records``.
+
+    ``progress`` is called with the number of records that were committed since its last call.
 
     Raises:
         StopError: The worker failed; quotes the end of its log.
@@ -102,3 +109,23 @@ async def _end(worker: asyncio.subprocess.Process) -> None:
     except TimeoutError:
         worker.kill()
         await worker.wait()
+
+
+def certify(plan: DemoPlan) -> DemoCertificate:
+    """Run ``seqmark verify``.
+
+    Raises:
+        StopError: Nothing was certified; quotes what it said.
+    """
+    done = subprocess.run(  # noqa: S603 - our own interpreter, no shell
+        (sys.executable, "-m", "processor", "verify", "-c", str(plan.config)),
+        env=dict(plan.environ),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_VERIFY_S,
+        check=False,
+    )
+    if done.returncode not in {EXIT_DONE, EXIT_VIOLATION}:
+        raise StopError(f"seqmark verify ended with exit code {done.returncode}:\n{done.stderr[-2_000:]}")
+    return DemoCertificate(done.returncode == EXIT_DONE, done.stdout.strip())

@@ -9,12 +9,11 @@ import pytest
 
 from processor.errors import StopError
 from processor.ops.metrics import Metrics
-from processor.pipeline.hop_kinds import FirstHopKind, SecondHopKind
-from processor.pipeline.hops import FirstHop, SecondHop, hops
-from processor.pipeline.ports import OpenPartition, Topics, new_position
-from processor.pipeline.routed import RouteTopics
+from processor.pipeline.hop_kinds import FirstHopKind, HopKind
+from processor.pipeline.hops import FirstHop, Hop, hops
+from processor.pipeline.ports import OpenPartition, RouteTopics, Topics, new_position
 from processor.pipeline.slot_pipeline import SlotPipeline
-from processor.state.kv.memory import MemoryStore
+from processor.state.kv.store import MemoryStore
 from processor.state.table import Table
 from processor.wire.codec import Codec
 from processor.wire.decode import MAX_INFLATED_BYTES
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 SINK, INTERNAL = "routed.clean", "app-routed-repartition"
 
 
-def both(*, quarantine: bool = True) -> tuple[FirstHop, SecondHop]:
+def both(*, quarantine: bool = True) -> tuple[FirstHop, Hop]:
     pipeline = {
         "name": "routed",
         "source": "routed.raw",
@@ -48,7 +47,6 @@ def both(*, quarantine: bool = True) -> tuple[FirstHop, SecondHop]:
     kafka = {"bootstrap_servers": "localhost:9092"}
     first, second = hops(Settings.model_validate({"kafka": kafka, "worker": worker, "pipelines": [pipeline]}))
     assert isinstance(first, FirstHop)
-    assert isinstance(second, SecondHop)
     return first, second
 
 
@@ -73,7 +71,7 @@ class Hops:
         shared = self.output, batches.DECODER, Encoder(), Metrics()
         kinds = (
             FirstHopKind(first, topics),
-            SecondHopKind(second, Topics(INTERNAL, SINK, None, "changelog", limit, 0)),
+            HopKind(second, Topics(INTERNAL, SINK, None, "changelog", limit, 0)),
         )
         self.first, self.second = (SlotPipeline(kind, *shared) for kind in kinds)
         for kind, pipeline in zip(kinds, (self.first, self.second), strict=True):

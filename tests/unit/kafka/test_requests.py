@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiokafka.protocol.metadata import MetadataResponse_v5
 
-from processor.kafka.protocol.topic_id_requests import FetchByIdRequest, MetadataRequest, plain
+from processor.kafka.protocol.requests import FetchByIdRequest, MetadataRequest, plain
 from schemas.changelog.topic_ids import UNKNOWN_ID
 
 METADATA, FETCH = 3, 1

@@ -1,0 +1,255 @@
+"""Writes the requests that aiokafka does not have, of the types that it builds its own of.
+
+All are of flexible versions (KIP-482): every structure ends with tags, of which we send none::
+
+    Metadata v10           2.8  says the ids of topics (KIP-516)
+    Fetch v13              3.1  reads topics by id; one that was made again has another id, and is refused
+    DescribeTransactions   3.0  how a transactional id stands, from its coordinator (KIP-664)
+    DescribeProducers      3.0  who has a transaction open in a partition, from its leader; needs READ on it
+    WriteTxnMarkers        3.0  ends a transaction in a partition, by its leader; needs ALTER on the cluster
+
+The number is the first broker that knows the request. Metadata is asked for with
+``allow_auto_topic_creation = false`` in all versions: a topic that somebody has deleted must not come back
+because a worker asks where it is.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from aiokafka.protocol import types
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.metadata import MetadataRequest_v4, MetadataRequest_v5, MetadataResponse_v5
+from typing_extensions import override
+
+from processor.kafka.protocol.codes import KafkaCode
+from schemas.changelog.topic_ids import UNKNOWN_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from io import BytesIO
+
+NO_TAGS: Final[dict[int, bytes]] = {}
+_UUID_BYTES = 16
+
+
+class Uuid(types.AbstractType):  # type: ignore[misc]  # aiokafka is not typed
+    """16 bytes as they are."""
+
+    @classmethod
+    def encode(cls, value: bytes) -> bytes:
+        """Return them."""
+        assert len(value) == _UUID_BYTES  # noqa: S101 - ids come from brokers
+        return value
+
+    @classmethod
+    def decode(cls, data: BytesIO) -> bytes:
+        """Read them."""
+        return data.read(_UUID_BYTES)
+
+
+_TYPES = {
+    "bool": types.Boolean,
+    "int8": types.Int8,
+    "int16": types.Int16,
+    "int32": types.Int32,
+    "int32s": types.CompactArray(types.Int32),
+    "int64": types.Int64,
+    "uuid": Uuid,
+    "text": types.CompactString("utf-8"),
+    "texts": types.CompactArray(types.CompactString("utf-8")),
+    "bytes": types.CompactBytes,
+}
+_FIELD = re.compile(r"(?P<name>\w+):(?P<type>\w+)|(?P<rows>\w+)\[|\]")
+
+
+def _fields(drawn: Iterator[re.Match[str]]) -> list[tuple[str, Any]]:
+    """Read ``name:type`` and ``rows[...]``, up to the bracket that ends the rows they are in."""
+    found: list[tuple[str, Any]] = []
+    for field in drawn:
+        if field["rows"]:
+            found.append((field["rows"], types.CompactArray(*_fields(drawn))))
+        elif field["name"]:
+            found.append((field["name"], _TYPES[field["type"]]))
+        else:
+            break
+    return [*found, ("tags", types.TaggedFields)]
+
+
+class FlexibleRequest(Request[RequestStruct]):  # type: ignore[misc]  # aiokafka is not typed
+    """A request of one flexible version; its arguments are the values of its fields, without the last tags.
+
+    A class says key and version of the API, draws the fields of question and answer as `_fields` reads them,
+    and names aiokafka's structures of older versions, which then need a `build` of their own.
+    """
+
+    API_KEY: ClassVar[int] = -1
+    VERSION: ClassVar[int]
+    ASKS: ClassVar[str]
+    ANSWER: ClassVar[str]
+    OLDER: ClassVar[tuple[type, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        sent, answered = (types.Schema(*_fields(_FIELD.finditer(drawn))) for drawn in (cls.ASKS, cls.ANSWER))
+        api = {"API_KEY": cls.API_KEY, "API_VERSION": cls.VERSION, "__module__": cls.__module__}
+        response = type(f"{cls.__name__}Response", (Response,), {**api, "SCHEMA": answered})
+        own = {"FLEXIBLE_VERSION": True, "RESPONSE_TYPE": response, "SCHEMA": sent}
+        cls._CLASSES = (*cls.OLDER, type(f"{cls.__name__}Struct", (RequestStruct,), {**api, **own}))
+
+    def __init__(self, *fields: object) -> None:
+        self._fields = fields
+
+    def build(self, request_struct_class: type[Any]) -> Any:
+        """Return what is sent."""
+        return request_struct_class(*self._fields, NO_TAGS)
+
+
+class MetadataRequest(FlexibleRequest):
+    """Asks where the topics of these names are, and which they are; None: all there are."""
+
+    API_KEY, VERSION = 3, 10
+    ASKS = """
+        topics[topic_id:uuid topic:text] allow_auto_topic_creation:bool
+        include_cluster_authorized_operations:bool include_topic_authorized_operations:bool
+    """
+    ANSWER = """
+        throttle_time_ms:int32 brokers[node_id:int32 host:text port:int32 rack:text]
+        cluster_id:text controller_id:int32
+        topics[error_code:int16 topic:text topic_id:uuid is_internal:bool
+            partitions[error_code:int16 partition:int32 leader:int32 leader_epoch:int32
+                replicas:int32s isr:int32s offline_replicas:int32s]
+            authorized_operations:int32]
+        authorized_operations:int32
+    """
+    OLDER = (MetadataRequest_v4, MetadataRequest_v5)
+
+    def __init__(self, topics: Sequence[str] | None) -> None:
+        wanted = None if topics is None else [(UNKNOWN_ID, topic, NO_TAGS) for topic in topics]
+        super().__init__(wanted, False, False, False)
+        self._topics = topics
+
+    @override
+    def build(self, request_struct_class: type[Any]) -> Any:
+        if request_struct_class.API_VERSION < self.VERSION:
+            return request_struct_class(self._topics, False)
+        return super().build(request_struct_class)
+
+
+def plain(metadata: Any) -> tuple[Any, dict[str, bytes], set[str]]:
+    """Return an answer in the form that aiokafka reads, the ids of topics by name, and which there are not."""
+    absent = {topic[1] for topic in metadata.topics if topic[0] == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION}
+    if metadata.API_VERSION < MetadataRequest.VERSION:
+        return metadata, {topic[1]: UNKNOWN_ID for topic in metadata.topics if topic[0] == 0}, absent
+    brokers = [broker[:-1] for broker in metadata.brokers]
+    ids: dict[str, bytes] = {}
+    topics: list[tuple[Any, ...]] = []
+    for code, name, topic_id, internal, partitions, *_ in metadata.topics:
+        if code == 0:
+            ids[name] = topic_id
+        led = [(error, number, leader, *rest[:3]) for error, number, leader, _, *rest in partitions]
+        topics.append((code, name, internal, led))
+    said = metadata.throttle_time_ms, brokers, metadata.cluster_id, metadata.controller_id, topics
+    return MetadataResponse_v5(*said), ids, absent
+
+
+class FetchByIdRequest(FlexibleRequest):
+    """Asks what has arrived in the topics of these ids; first arguments as of aiokafka's FetchRequest.
+
+    ``topics`` has by name number, offset and most bytes of each partition, ``ids`` the ids of these topics.
+    """
+
+    API_KEY, VERSION = 1, 13
+    ASKS = """
+        replica_id:int32 max_wait_time:int32 min_bytes:int32 max_bytes:int32 isolation_level:int8
+        session_id:int32 session_epoch:int32
+        topics[topic_id:uuid
+            partitions[partition:int32 current_leader_epoch:int32 fetch_offset:int64 last_fetched_epoch:int32
+                log_start_offset:int64 max_bytes:int32]]
+        forgotten[topic_id:uuid partitions:int32s] rack_id:text
+    """
+    ANSWER = """
+        throttle_time_ms:int32 error_code:int16 session_id:int32
+        topics[topic_id:uuid
+            partitions[partition:int32 error_code:int16 high_watermark:int64 last_stable_offset:int64
+                log_start_offset:int64 aborted[producer_id:int64 first_offset:int64]
+                preferred_read_replica:int32 records:bytes]]
+    """
+
+    def __init__(
+        self,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        isolation_level: int,
+        topics: Sequence[tuple[str, Sequence[tuple[int, int, int]]]],
+        ids: Mapping[str, bytes],
+    ) -> None:
+        wanted = []
+        for topic, partitions in topics:
+            rows = [(number, -1, offset, -1, -1, most, NO_TAGS) for number, offset, most in partitions]
+            wanted.append((ids[topic], rows, NO_TAGS))
+        super().__init__(-1, max_wait_ms, min_bytes, max_bytes, isolation_level, 0, -1, wanted, [], "")
+        self._names = {ids[topic]: topic for topic, _ in topics}
+
+    def by_name(self, response: Any) -> list[tuple[str, list[tuple[Any, ...]]]]:
+        """Return an answer's topics in the form of version 11, by their names."""
+        found = []
+        for topic_id, partitions, _ in response.topics:
+            rows = [
+                (*head, [each[:2] for each in aborted or ()], replica, records)
+                for *head, aborted, replica, records, _ in partitions
+            ]
+            found.append((self._names[topic_id], rows))
+        return found
+
+
+class DescribeTransactionsRequest(FlexibleRequest):
+    """Asks how the transactional ids of a list stand."""
+
+    API_KEY, VERSION = 65, 0
+    ASKS = "transactional_ids:texts"
+    ANSWER = """
+        throttle_time_ms:int32
+        states[error_code:int16 transactional_id:text state:text timeout_ms:int32 start_time_ms:int64
+            producer_id:int64 producer_epoch:int16 topics[topic:text partitions:int32s]]
+    """
+
+
+class DescribeProducersRequest(FlexibleRequest):
+    """Asks who writes to partitions, and who has a transaction open there."""
+
+    API_KEY, VERSION = 61, 0
+    ASKS = "topics[topic:text partitions:int32s]"
+    ANSWER = """
+        throttle_time_ms:int32
+        topics[topic:text
+            partitions[partition:int32 error_code:int16 error_message:text
+                producers[producer_id:int64 producer_epoch:int32 last_sequence:int32 last_timestamp:int64
+                    coordinator_epoch:int32 transaction_start:int64]]]
+    """
+
+    def __init__(self, topics: dict[str, list[int]]) -> None:
+        super().__init__([(*topic, NO_TAGS) for topic in topics.items()])
+
+
+class WriteTxnMarkersRequest(FlexibleRequest):
+    """Ends a producer's transaction in one partition.
+
+    The producer's epoch is that of whoever writes the marker; a partition refuses epochs lower than it knows.
+    """
+
+    API_KEY, VERSION = 27, 1
+    ASKS = """
+        markers[producer_id:int64 producer_epoch:int16 commit:bool topics[topic:text partitions:int32s]
+            coordinator_epoch:int32]
+    """
+    ANSWER = "markers[producer_id:int64 topics[topic:text partitions[partition:int32 error_code:int16]]]"
+
+    def __init__(
+        self, producer_id: int, epoch: int, partition: tuple[str, int], coordinator_epoch: int, *, commit: bool
+    ) -> None:
+        topic, number = partition
+        where = [(topic, [number], NO_TAGS)]
+        super().__init__([(producer_id, epoch, commit, where, coordinator_epoch, NO_TAGS)])
