@@ -121,6 +121,7 @@ class SinkJob:
         self._news: SimpleQueue[StopError | str | None] = SimpleQueue()
         self._stop_waiting: SimpleQueue[None] = SimpleQueue()
         self._stopping = False
+        # By the query's runId.
         self._running: dict[str, _Running] = {}
         self._asides: dict[str, SideOutput] = {}
         self.metrics = SinkMetrics()
@@ -209,7 +210,7 @@ class SinkJob:
             raise explain(sink.name, sink.topic, error) from error
         aside = self._asides[sink.name]
         aside.began(str(query.id))
-        self._running[str(query.id)] = _Running(sink, aside, query)
+        self._running[str(query.runId)] = _Running(sink, aside, query)
         self.metrics.up.labels(sink.name).set(1)
         self._audience.say(f"{sink.name}: {sink.topic} to {sink.output.kind}, mode {output.mode}")
 

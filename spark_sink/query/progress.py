@@ -174,7 +174,8 @@ class Reports(StreamingQueryListener):  # type: ignore[misc]  # untyped to mypy,
 
     Args:
         progress: Called with each batch that is done.
-        ended: Called with the id of a query that has ended; all its batches were handed on before.
+        ended: Called with the ``runId`` of a query that has ended; all its batches were handed on before. Its
+            ``id`` would be that of each run from one checkpoint, and the end of the one before may be told late.
     """
 
     def __init__(self, progress: Callable[[Progress], None], ended: Callable[[str], None]) -> None:
@@ -195,4 +196,4 @@ class Reports(StreamingQueryListener):  # type: ignore[misc]  # untyped to mypy,
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Hand on an end."""
-        self._ended(str(event.id))
+        self._ended(str(event.runId))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from processor.errors import StopError
-from spark_sink import lock
+from spark_sink import job, lock
 from spark_sink.lock import checkpoint_lock
 from spark_sink.outputs import console
 from tests.support.kafka.topics import create_topic, delete_records, delete_topic, dice, unique
@@ -22,6 +24,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
 
     from schemas.config import Settings
     from tests.support.kafka.broker import Broker
@@ -67,6 +75,50 @@ def test_expired_offsets_end_it_and_are_left_out_only_when_asked(
 
     # Of 20 events five are lost; the newest one's window is still open.
     assert total(spark, tmp_path) == 20 - 5 - 1
+
+
+class HeldUp(StreamingQueryListener):
+    """Holds up all reports behind the first batch's, until a query is started again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._again = threading.Event()
+        self._started = 0
+
+    def onQueryStarted(self, _event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        self._started += 1
+        if self._started == 2:
+            self._again.set()
+
+    def onQueryProgress(self, _event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        self._again.wait(120)
+
+    def onQueryIdle(self, _event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        pass
+
+    def onQueryTerminated(self, _event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        pass
+
+
+def test_an_end_that_spark_reports_late_does_not_end_the_next_run(
+    spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "_LOOK_S", 0.2)
+    topic = unique("clean")
+    create_topic(broker.bootstrap_servers, topic)
+    sending(broker, topic, 0, 10)
+    config = to_files(broker, tmp_path, topic)
+    held_up = HeldUp()
+    spark.streams.addListener(held_up)
+    try:
+        run(config)
+        sending(broker, topic, 10, 20)
+        run(config)
+    finally:
+        spark.streams.removeListener(held_up)
+
+    # The newest event's window is still open.
+    assert total(spark, tmp_path) == 20 - 1
 
 
 @pytest.mark.usefixtures("spark")
