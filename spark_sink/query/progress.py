@@ -175,7 +175,7 @@ class Reports(StreamingQueryListener):  # type: ignore[misc]  # untyped to mypy,
     Args:
         progress: Called with each batch that is done.
         ended: Called with the ``runId`` of a query that has ended; all its batches were handed on before. Its
-            ``id`` would be that of each run from one checkpoint, and the end of the one before may be told late.
+            ``id`` would be that of each run from one checkpoint, and the end of the run before may come late.
     """
 
     def __init__(self, progress: Callable[[Progress], None], ended: Callable[[str], None]) -> None:

@@ -77,7 +77,7 @@ def test_expired_offsets_end_it_and_are_left_out_only_when_asked(
     assert total(spark, tmp_path) == 20 - 5 - 1
 
 
-class HeldUp(StreamingQueryListener):
+class HeldUp(StreamingQueryListener):  # type: ignore[misc]  # untyped to mypy, see pyproject.toml
     """Holds up all reports behind the first batch's, until a query is started again."""
 
     def __init__(self) -> None:
