@@ -26,8 +26,9 @@ _BLOOM: dict[str, Any] = {"expected_per_bucket": 20_000, "bucket": "1h"}
 class InsertIdMode(Mode[InsertIdDedup]):
     """Ids that are repeated when a record is sent again."""
 
-    # What the clock read before is written down (`schemas.changelog.clock`).
-    free_keys = frozenset({"max_ahead"})
+    # What the clock read before is written down (`schemas.changelog.clock`). What becomes of collisions says
+    # which of the next ones are remembered; what is remembered already means the same.
+    free_keys = frozenset({"max_ahead", "on_collision", "rename"})
 
     examples: ClassVar[list[dict[str, Any]]] = [
         {**_IDS, "refresh": True, "id": [_ID, {"from": "key"}, {"from": "value", "pointer": "/n"}]},

@@ -5,7 +5,16 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 from typing_extensions import override
 
-from schemas.config.values import ConfigTable, DurationMs, DurationOrNoneMs, Pointer, Text, WholeNumber, wrong
+from schemas.config.values import (
+    ConfigTable,
+    DurationMs,
+    DurationOrNoneMs,
+    Pointer,
+    Text,
+    WholeNumber,
+    is_pointer,
+    wrong,
+)
 
 _MINUTE_MS = 60_000
 _DAY_MS = 86_400_000
@@ -120,19 +129,27 @@ def _excluded(value: str) -> str:
     return value
 
 
+ContentForm = Annotated[
+    Literal["value", "bytes"],
+    Field(
+        description="value: the leaves of the JSON value, in whatever order and however they are written; "
+        "bytes: the value as it stands."
+    ),
+]
+Excluded = Annotated[
+    list[Annotated[Pointer, AfterValidator(_excluded)]],
+    Field(
+        description="JSON pointers (RFC 6901) to what does not count, with all below it: the time of sending."
+    ),
+]
+
+
 class ContentId(ConfigTable):
     """A part of an id: the value's content, for topics that have no id."""
 
     from_: Literal["content"] = Field(alias="from", description="The value's content, once in an id.")
-    of: Literal["value", "bytes"] = Field(
-        default="value",
-        description="value: the leaves of the JSON value, in whatever order and however they are written; "
-        "bytes: the value as it stands.",
-    )
-    exclude: list[Annotated[Pointer, AfterValidator(_excluded)]] = Field(
-        default_factory=list,
-        description="JSON pointers (RFC 6901) to what does not count, with all below it: the time of sending.",
-    )
+    of: ContentForm = "value"
+    exclude: Excluded = Field(default_factory=list)
 
 
 IdPart = HeaderId | KeyId | ValueId | ContentId
@@ -155,6 +172,49 @@ class BloomOptions(ConfigTable):
         default=True,
         description="Look a hit up among the ids; false keeps no ids at all, and a false positive is "
         "a lost record.",
+    )
+
+
+class Fingerprint(ConfigTable):
+    """The table ``fingerprint``: by what a resend and an id that comes with other content are told apart."""
+
+    of: ContentForm = "value"
+    exclude: Excluded = Field(default_factory=list)
+    headers: list[Text] = Field(
+        default_factory=list,
+        description="Headers whose bytes count too; of several of one name the last, an absent one as absent.",
+    )
+
+
+def _to(value: str) -> str:
+    if value == "key":
+        raise wrong("the key cannot be renamed: it decides about partitions; name another part of the id")
+    return _place(value, "header:NAME", named=value.startswith("header:") and value != "header:")
+
+
+def _keep(value: str) -> str:
+    if not value:
+        raise wrong("must name a member inside the value; the whole value is there already")
+    return _place(value, "header", named=value == "header")
+
+
+def _place(value: str, otherwise: str, *, named: bool) -> str:
+    if not named and not is_pointer(value):
+        raise wrong(f'must be a JSON pointer such as "/user/id", or "{otherwise}"')
+    return value
+
+
+class Rename(ConfigTable):
+    """The table ``rename``: where the new id of a collision goes, and the old one."""
+
+    to: Annotated[str, AfterValidator(_to)] = Field(
+        description="The part of the id that is replaced by a new one (UUID, version 8): a JSON pointer to a "
+        'string in the value, or "header:NAME".'
+    )
+    keep: Annotated[str, AfterValidator(_keep)] = Field(
+        default="header",
+        description='Where the old one is kept: "header" (seqmark.original_id), or a JSON pointer to an object '
+        "member that does not exist yet.",
     )
 
 
@@ -189,6 +249,19 @@ class InsertIdDedup(DedupTable):
         default=None,
         description="by-id: re-key through an internal topic first, for equal ids that can arrive in "
         "different partitions.",
+    )
+    fingerprint: Fingerprint | None = Field(
+        default=None,
+        description="By what a resend and an id that comes with other content are told apart; not set: by "
+        "nothing, a record whose id is remembered is a duplicate.",
+    )
+    on_collision: Literal["pass", "tag", "rename", "quarantine", "drop"] = Field(
+        default="pass",
+        description="With a fingerprint: what becomes of a record whose id comes with other content. tag adds "
+        "the header seqmark.collision; quarantine and drop keep no memory of it.",
+    )
+    rename: Rename | None = Field(
+        default=None, description='With on_collision "rename": what is renamed, where the old name is kept.'
     )
 
     @property

@@ -12,7 +12,8 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from schemas.config.dedup import MOST_VALUE_PARTS, BloomOptions, InsertIdDedup
+from schemas.config.dedup import MOST_VALUE_PARTS, BloomOptions, Fingerprint, InsertIdDedup, Rename
+from schemas.config.fingerprint_rules import fingerprint_violations, uncounted_violation
 from schemas.config.kafka import Kafka
 from schemas.config.pipeline import Pipeline
 from schemas.config.sink_rules import sink_violations
@@ -55,7 +56,9 @@ def violations(raw: Mapping[str, Any]) -> Iterator[Violation]:
     yield from _loops(pipelines)
     yield from _internal(worker, pipelines)
     for index, each in enumerate(_tables(raw.get("pipelines"))):
-        yield from _dedup(("pipelines", index, "dedup"), _table(each.get("dedup")))
+        where, dedup = ("pipelines", index, "dedup"), _table(each.get("dedup"))
+        yield from _dedup(where, dedup)
+        yield from _fingerprint(where, dedup, quarantine="quarantine" in each)
     yield from _guarantee(worker, _tables(raw.get("pipelines")))
 
 
@@ -201,21 +204,19 @@ def _dedup(where: Where, written: Mapping[str, Any]) -> Iterator[Violation]:
     if bloom is not None and dedup.get("backend") == "exact":
         yield (*where, "bloom"), 'has no effect with backend "exact"; write backend = "bloom"'
     parts = _tables(written.get("id"))
-    values = sum(part.get("from") == "value" for part in parts)
     contents = [number for number, part in enumerate(parts) if part.get("from") == "content"]
     for number in contents[1:]:
         yield (*where, "id", number), f"is the content once more: id.{contents[0]} is, and it counts as a whole"
     for number in contents:
-        exclude = parts[number].get("exclude")
-        values += len(exclude) if isinstance(exclude, list) else 0
-        if exclude and parts[number].get("of") == "bytes":
-            yield (
-                (*where, "id", number, "exclude"),
-                'has no effect with of = "bytes": nothing is read of the value',
-            )
+        yield from uncounted_violation((*where, "id", number), parts[number])
+    excluding = [*(parts[number] for number in contents), _table(written.get("fingerprint"))]
+    values = sum(part.get("from") == "value" for part in parts) + sum(map(_excluded, excluding))
+    values += str(_table(written.get("rename")).get("keep")).startswith("/")
     if values > MOST_VALUE_PARTS:
+        also = ", those of fingerprint and rename included" if "fingerprint" in written else ""
         message = (
-            f"has {values} parts and excluded fields in the value, at most {MOST_VALUE_PARTS} are read of one"
+            f"has {values} parts and excluded fields in the value{also}, at most {MOST_VALUE_PARTS} "
+            "are read of one"
         )
         yield (*where, "id"), message
     bucket = _right(BloomOptions, bloom).get("bucket")
@@ -223,6 +224,21 @@ def _dedup(where: Where, written: Mapping[str, Any]) -> Iterator[Violation]:
     if "bucket" in _table(bloom) and bucket and window and bucket > window:
         message = f"must not be longer than the window ({duration_text(window)})"
         yield (*where, "bloom", "bucket"), message
+
+
+def _excluded(written: Mapping[str, Any]) -> int:
+    exclude = written.get("exclude")
+    return len(exclude) if isinstance(exclude, list) else 0
+
+
+def _fingerprint(where: Where, written: Mapping[str, Any], *, quarantine: bool) -> Iterator[Violation]:
+    if written.get("mode") != "insert-id":
+        return
+    dedup = _right(InsertIdDedup, written)
+    for key, model in (("bloom", BloomOptions), ("fingerprint", Fingerprint), ("rename", Rename)):
+        dedup[key] = _right(model, written.get(key))
+    for below, message in fingerprint_violations(dedup, written, quarantine=quarantine):
+        yield (*where, *below), message
 
 
 def _right(model: type[BaseModel], written: Any) -> Right:

@@ -87,8 +87,13 @@ def _positive_size(value: int) -> int:
     return value
 
 
+def is_pointer(value: str) -> bool:
+    """Return whether this is a JSON pointer (RFC 6901); "" is one, to the whole value."""
+    return _POINTER.fullmatch(value) is not None
+
+
 def _pointer(value: str) -> str:
-    if not _POINTER.fullmatch(value):
+    if not is_pointer(value):
         raise wrong(
             'must be a JSON pointer such as "/seq" or "/user/id": / before each step, '
             "~1 for / and ~0 for ~ inside one"
