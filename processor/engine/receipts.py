@@ -23,7 +23,7 @@ number of the record, its bytes, or nothing. All numbers are signed 64-bit integ
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -34,6 +34,7 @@ from processor.engine.batch.encode import put_head
 from processor.engine.bytes.decimals import NUMBER_BYTES, number_bytes, put_number
 from processor.engine.bytes.varints import VARINT_BYTES, put_bytes, put_varint, sized, varint_bytes
 from processor.engine.extract.id_lists import IdLists, id_lists
+from processor.engine.ids.page import NO_FINGERPRINTS
 from processor.engine.jit import Int, kernel
 from processor.engine.verdict import Verdict
 
@@ -173,11 +174,14 @@ class IdGrounds(ReceiptGrounds):
         ids: Of the records.
         owner: int64[n], of a duplicate, the offset of the record that passed, or its place; -1: nobody knows.
         expires_ms: int64[n], of a duplicate, when its id expires.
+        owner_fingerprint: uint64[n], of a collision, that of the record that owns its id; uint64[0] of a
+            definition without fingerprints.
     """
 
     ids: Ids
     owner: NDArray[np.int64]
     expires_ms: NDArray[np.int64]
+    owner_fingerprint: NDArray[np.uint64] = field(default_factory=lambda: NO_FINGERPRINTS)
 
     @staticmethod
     @override

@@ -28,6 +28,8 @@ class Verdict(IntEnum):
     DUPLICATE = 1
     LATE = 2
     QUARANTINE = 3
+    COLLISION = 4
+    """Its id is known, with other content; what becomes of it the config says."""
 
     @property
     def label(self) -> str:
@@ -49,6 +51,7 @@ class Fault(IntEnum):
     FIELD_TYPE = 8
     OUT_OF_RANGE = 9
     SCOPE_TOO_LARGE = 10
+    ID_COLLISION = 11
 
     @property
     def code(self) -> str:

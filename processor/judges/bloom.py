@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from processor.engine.ids.collisions import Fingerprints
     from processor.engine.ids.judgement import IdColumns, IdJudgement
     from processor.judges.judge import ClockStats
     from schemas.config import InsertIdDedup
@@ -38,7 +39,8 @@ def window_of(dedup: InsertIdDedup) -> BloomWindow:
     """Return the filters of one partition, none of them begun."""
     options = dedup.bloom_options
     sizes = dedup.window, options.bucket, options.expected_per_bucket, options.false_positive_rate
-    return BloomWindow(*sizes, refresh=dedup.refresh, confirm=options.confirm)
+    told_apart = dedup.fingerprint is not None
+    return BloomWindow(*sizes, refresh=dedup.refresh, confirm=options.confirm, fingerprints=told_apart)
 
 
 class BloomIds(IdJudge):
@@ -51,11 +53,11 @@ class BloomIds(IdJudge):
         super().__init__(dedup, BloomLog(BloomNumbering(self._window)), now_ms)
 
     @override
-    def _decided(self, records: IdColumns) -> IdJudgement:
+    def _decided(self, records: IdColumns, prints: Fingerprints | None) -> IdJudgement:
         hit = self._window.look_up(records)
         found = self._found(records.hash, hit) if self._window.confirm else None
         try:
-            return self._window.judge(records, hit, found)
+            return self._window.judge(records, hit, found, prints)
         except MemoryError as error:
             raise StopError(f"the ids of one transaction do not fit: {error}") from error
 
@@ -72,7 +74,7 @@ class BloomIds(IdJudge):
         buckets = np.array(sorted({each.bucket for each in self._window.filters}, reverse=True), np.int64)
         while asked.size:
             found = self._look_up(bucket, hashes[asked])
-            result.known[asked], result.owner[asked], result.reading_ms[asked] = found
+            result.put(asked, found)
             asked, bucket = asked[~found.known], bucket[~found.known]
             # Of what was not there: the next earlier bucket, where there is one.
             earlier = np.searchsorted(-buckets, -bucket, side="right")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from processor.engine.ids.block import IdRows
     from processor.engine.ids.clock import PartitionClock
+    from processor.engine.ids.collisions import Fingerprints
     from processor.engine.ids.exact.kernels import Candidates
     from processor.engine.ids.judgement import IdColumns, IdJudgement
     from processor.engine.ids.page import CandidateRows
@@ -48,24 +49,30 @@ class ExactIds(IdJudge):
     ) -> None:
         # What filters have written of renewed ids is read by a reset.
         kind = RenewedIndex if dedup.refresh and dedup.backend == "bloom" else ExactIndex
-        self._index = kind(dedup.window, refresh=dedup.refresh, line_bits=SEGMENT_BITS)
+        self._index = kind(
+            dedup.window,
+            refresh=dedup.refresh,
+            fingerprints=dedup.fingerprint is not None,
+            line_bits=SEGMENT_BITS,
+        )
         super().__init__(dedup, ExactLog(self._index), now_ms, recorded)
         self._restated = False
         self._recalled: list[tuple[int, int]] | None = []
 
     @override
-    def _decided(self, records: IdColumns) -> IdJudgement:
+    def _decided(self, records: IdColumns, prints: Fingerprints | None) -> IdJudgement:
         wanted = self._index.look_up(records)
         confirmed = self._confirmed(wanted)
         with taking_over():
-            return self._index.judge(records, wanted, confirmed)
+            return self._index.judge(records, wanted, confirmed, prints)
 
     def _confirmed(self, wanted: Candidates) -> CandidateRows:
         """Read the candidates' pages. All that is committed is in the store, see `IdLog.due`."""
         try:
             pages = self._table.store.get_many([id_page_key(first) for first in wanted.page.tolist()])
             # A page that is missing is an empty one, which is cut.
-            return confirm([page or b"" for page in pages], wanted.page, wanted.which, wanted.at)
+            some = [page or b"" for page in pages]
+            return confirm(some, wanted.page, wanted.which, wanted.at, fingerprints=self.log.fingerprints)
         except (CorruptStoreError, UnreadableBlockError) as error:
             raise self._corrupt(error) from error
 
@@ -86,7 +93,8 @@ class ExactIds(IdJudge):
         pages = ((page_number(key), page) for key, page in self._table.store.items(ID_PAGE_KIND))
         alive = ((number, page) for number, page in pages if number >= self._index.floor)
         while some := list(islice(alive, PAGES_A_STEP)):
-            yield decode_pages([page for _, page in some], some[0][0])[0]
+            pages_of = [page for _, page in some]
+            yield decode_pages(pages_of, some[0][0], fingerprints=self.log.fingerprints)[0]
 
     def recall(self, limits: list[tuple[int, int]] | None) -> None:
         """Take over what an earlier changelog says of the clock; None: not all of it is there any more."""

@@ -18,11 +18,14 @@ import numpy as np
 from typing_extensions import override
 
 from processor.engine.batch.columns import HEADER_BYTES
+from processor.engine.extract.fingerprint import FingerprintOf
 from processor.engine.extract.ids import ContentPart, HeaderPart, IdExtractor, KeyPart, ValuePart
+from processor.engine.extract.value_walk import ContentOf
 from processor.engine.ids import clock
 from processor.engine.ids.block import IdRows, encode, ids_within
 from processor.engine.ids.clock import NOT_KNOWN, WorkerClock
 from processor.engine.ids.judgement import IdColumns
+from processor.engine.ids.page import NO_FINGERPRINTS
 from processor.engine.receipts import IdGrounds
 from processor.engine.verdict import Verdict
 from processor.errors import RebuildError, StopError
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from processor.engine.batch.columns import Columns
     from processor.engine.extract.ids import Ids, Part
     from processor.engine.ids.clock import PartitionClock
+    from processor.engine.ids.collisions import Fingerprints
     from processor.engine.ids.judgement import IdJudgement
     from processor.engine.ids.page import Pages
     from processor.state.ids.id_log import IdLog
@@ -58,6 +62,10 @@ _RECORD_BYTES = 64
 MOST_LIMITS = 20_000
 """What one commit says of the clock, 100 to 400 KB; of more nothing is written. A commit has about ten pieces
 at most; a reset says at once what has been noted since the beginning."""
+
+
+PASSING = frozenset({"pass", "tag", "rename"})
+"""What is done with collisions that go into the sink, and are remembered."""
 
 
 def worker_clock_ms() -> int:
@@ -80,16 +88,18 @@ class IdEvidence(Evidence):
         timestamp: int64[n].
         owner: int64[n], what names each record as the owner of its id: its offset, or its source ref
             (`processor.engine.repartition`).
+        kept: bool[n], which records are remembered if they collide; fewer may be before judging.
     """
 
     ids: Ids
     offset: NDArray[np.int64]
     timestamp: NDArray[np.int64]
     owner: NDArray[np.int64]
+    kept: NDArray[np.bool_]
 
     @override
     def part(self, rows: slice) -> IdEvidence:
-        arrays = self.offset[rows], self.timestamp[rows], self.owner[rows]
+        arrays = self.offset[rows], self.timestamp[rows], self.owner[rows], self.kept[rows]
         return IdEvidence(self.fault[rows], self.data, self.ids.part(rows), *arrays)
 
 
@@ -144,14 +154,15 @@ class IdJudge(Judge[IdEvidence]):
 
     @override
     def extract(self, columns: Columns) -> IdEvidence:
-        ids = self._extractor.extract(columns)
-        return IdEvidence(ids.fault, columns.data, ids, columns.offset, columns.timestamp, columns.offset)
+        return evidence_of(self._extractor, columns, kept=self._dedup.on_collision in PASSING)
 
     @override
     def judge(self, evidence: IdEvidence) -> IdGrounds:
         ids, owner = evidence.ids, evidence.owner
+        variants = self.log.index.collisions
+        prints = None if variants is None else variants.prints(ids.fingerprint, evidence.kept)
         readings = self._reader.read(self._clock_ms, evidence.offset, evidence.timestamp, evidence.fault)
-        judged = self._decided(IdColumns.of(ids, owner, readings.reading_ms))
+        judged = self._decided(IdColumns.of(ids, owner, readings.reading_ms), prints)
         # A record that is its own duplicate is a replay, and passes: that must not happen, and would lose it.
         verdict = judged.verdict
         replayed = judged.owner == owner
@@ -162,10 +173,11 @@ class IdJudge(Judge[IdEvidence]):
         self._behind += readings.late
         self._ahead += readings.future
         self._judged += verdict.size
-        return IdGrounds(verdict, ids, judged.owner, judged.expires_ms)
+        owners = NO_FINGERPRINTS if prints is None else prints.owner
+        return IdGrounds(verdict, ids, judged.owner, judged.expires_ms, owners)
 
     @abstractmethod
-    def _decided(self, records: IdColumns) -> IdJudgement:
+    def _decided(self, records: IdColumns, prints: Fingerprints | None) -> IdJudgement:
         """Judge a chunk's records in order, and stage what is remembered."""
 
     def _corrupt(self, error: Exception) -> RebuildError:
@@ -236,7 +248,19 @@ class IdJudge(Judge[IdEvidence]):
 
 def make_id_extractor(dedup: InsertIdDedup, key: bytes) -> IdExtractor:
     """Return what reads ids as the config says, and hashes them with a key of 16 bytes."""
-    return IdExtractor([_part(each) for each in dedup.id], key, pass_missing=dedup.on_missing == "pass")
+    counted, of = dedup.fingerprint, None
+    if counted is not None:
+        content = ContentOf(tuple(counted.exclude), counted.of == "bytes")
+        of = FingerprintOf(content, tuple(name.encode() for name in counted.headers))
+    parts = [_part(each) for each in dedup.id]
+    return IdExtractor(parts, key, pass_missing=dedup.on_missing == "pass", fingerprint_of=of)
+
+
+def evidence_of(extractor: IdExtractor, columns: Columns, *, kept: bool) -> IdEvidence:
+    """Return what there is to judge of records; ``kept``: whether those that collide are remembered."""
+    ids = extractor.extract(columns)
+    places = columns.offset, columns.timestamp, columns.offset
+    return IdEvidence(ids.fault, columns.data, ids, *places, np.full(len(columns), kept))
 
 
 def _part(part: IdPart) -> Part:
@@ -248,4 +272,4 @@ def _part(part: IdPart) -> Part:
         case ValueId():
             return ValuePart(part.pointer)
         case ContentId():
-            return ContentPart(tuple(part.exclude), part.of == "bytes")
+            return ContentPart(ContentOf(tuple(part.exclude), part.of == "bytes"))

@@ -25,7 +25,7 @@ from processor.engine.receipts import IdGrounds
 from processor.engine.verdict import Fault
 from processor.errors import StopError, reset_command
 from processor.judges.factory import mode_of
-from processor.judges.ids import IdEvidence, make_id_extractor
+from processor.judges.ids import IdEvidence, evidence_of, make_id_extractor
 from processor.judges.judge import Judge
 from processor.kafka.topics.plan import changelog_topic, limit_bytes, positions_topic
 from processor.pipeline.hops import FirstHop, Hop, route_definition
@@ -210,12 +210,12 @@ class RouteJudge(Judge[IdEvidence]):
     """Judges nothing: reads ids, by the hash that says where they go."""
 
     def __init__(self, dedup: InsertIdDedup) -> None:
+        # A fault of a fingerprint is found here, too: what cannot be judged goes no further.
         self._extractor = make_id_extractor(dedup, repartition.ROUTE_KEY)
 
     @override
     def extract(self, columns: Columns) -> IdEvidence:
-        ids = self._extractor.extract(columns)
-        return IdEvidence(ids.fault, columns.data, ids, columns.offset, columns.timestamp, columns.offset)
+        return evidence_of(self._extractor, columns, kept=True)
 
     @override
     def judge(self, evidence: IdEvidence) -> IdGrounds:

@@ -27,12 +27,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from processor.engine.bytes.siphash import absorb, absorb_part, begin, end, words_of_key
-from processor.engine.extract.json_content import Content, content_key, hash_bytes
+from processor.engine.extract.fingerprint import fingerprints
 from processor.engine.extract.json_matches import JsonKind
-from processor.engine.extract.json_scan import look_up
 from processor.engine.extract.json_text import unescape
-from processor.engine.extract.pointers import Pointers
 from processor.engine.extract.sequence import header_values
+from processor.engine.extract.value_walk import WHOLE, ValueWalk
 from processor.engine.jit import Int, kernel
 from processor.engine.verdict import Fault
 
@@ -42,7 +41,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
+    from processor.engine.extract.fingerprint import FingerprintOf
     from processor.engine.extract.json_matches import JsonMatches
+    from processor.engine.extract.value_walk import ContentOf
 
 
 class IdTextForm(IntEnum):
@@ -79,15 +80,9 @@ class ValuePart:
 
 @dataclass(frozen=True, slots=True)
 class ContentPart:
-    """The value's content: what a topic without ids has in their place. Once in an id.
+    """The value's content: what a topic without ids has in their place. Once in an id."""
 
-    Attributes:
-        exclude: JSON pointers (RFC 6901) to what does not count, with all below it.
-        as_bytes: The value as it stands, which need not be JSON.
-    """
-
-    exclude: tuple[str, ...] = ()
-    as_bytes: bool = False
+    of: ContentOf = WHOLE
 
 
 Part = HeaderPart | KeyPart | ValuePart | ContentPart
@@ -95,6 +90,7 @@ Text = str | dict[str, str | int]
 MOST_PART_BYTES = 4 * 1024
 """A part that is longer is shown by its digest: a receipt must not outgrow its topic by what was sent twice."""
 _NO_CONTENT = np.zeros((0, 2), np.uint64)
+_NO_FINGERPRINT = np.zeros(0, np.uint64)
 
 
 class Ids(NamedTuple):
@@ -108,6 +104,7 @@ class Ids(NamedTuple):
         begin: int64[K, n], where each part begins in the columns' data.
         length: int64[K, n], its bytes there.
         content: uint64[n, 2], little-endian words of the content's hash; uint64[0, 2] where it is no part.
+        fingerprint: uint64[n]; uint64[0] where nobody asks for them.
     """
 
     hash: NDArray[np.uint64]
@@ -117,11 +114,13 @@ class Ids(NamedTuple):
     begin: NDArray[np.int64]
     length: NDArray[np.int64]
     content: NDArray[np.uint64] = _NO_CONTENT
+    fingerprint: NDArray[np.uint64] = _NO_FINGERPRINT
 
     def part(self, rows: slice) -> Ids:
         """Return those of some of the records."""
         spans = self.form[:, rows], self.begin[:, rows], self.length[:, rows]
-        return Ids(self.hash[rows], self.fault[rows], self.unjudged[rows], *spans, self.content[rows])
+        hashes = self.content[rows], self.fingerprint[rows]
+        return Ids(self.hash[rows], self.fault[rows], self.unjudged[rows], *spans, *hashes)
 
 
 _FORM_OF_KIND = np.zeros(10, np.uint8)
@@ -142,6 +141,7 @@ class IdExtractor:
         secret: 16 bytes, the hash's key.
         pass_missing: Where a part is missing or null (a tombstone's fields, and a header without value,
             included) the record passes unjudged; otherwise it has a fault.
+        fingerprint_of: What fingerprints are of; None: there are none.
 
     Raises:
         ValueError: No part, content twice, a pointer that is none, or a secret of another size.
@@ -150,25 +150,21 @@ class IdExtractor:
     parts: Sequence[Part]
     secret: bytes = field(repr=False)
     pass_missing: bool = False
-    _pointers: Pointers = field(init=False, repr=False, compare=False)
+    fingerprint_of: FingerprintOf | None = None
     _key: NDArray[np.uint64] = field(init=False, repr=False, compare=False)
-    _content: ContentPart | None = field(init=False, repr=False, compare=False)
-    _content_key: NDArray[np.uint64] = field(init=False, repr=False, compare=False)
-    _looked_up: int = field(init=False, repr=False, compare=False)
+    _walk: ValueWalk = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.parts:
             raise ValueError("an id has at least one part")
         pointers = [part.pointer for part in self.parts if isinstance(part, ValuePart)]
-        contents = [part for part in self.parts if isinstance(part, ContentPart)]
+        contents = [part.of for part in self.parts if isinstance(part, ContentPart)]
         if len(contents) > 1:
             raise ValueError("content is a part of an id once")
-        object.__setattr__(self, "_looked_up", len(pointers))
-        pointers += [pointer for part in contents for pointer in part.exclude]
-        object.__setattr__(self, "_pointers", Pointers.of(pointers))
+        if self.fingerprint_of is not None:
+            contents.append(self.fingerprint_of.content)
         object.__setattr__(self, "_key", words_of_key(self.secret))
-        object.__setattr__(self, "_content", contents[0] if contents else None)
-        object.__setattr__(self, "_content_key", content_key(self._key))
+        object.__setattr__(self, "_walk", ValueWalk(pointers, contents, self._key))
 
     def extract(self, columns: Columns) -> Ids:
         """Return the ids of all records of ``columns``."""
@@ -177,7 +173,7 @@ class IdExtractor:
         at, length = np.zeros((2, count, rows), np.int64)
         fault = np.zeros(rows, np.uint8)
         missing = np.zeros(rows, np.bool_)
-        found, content = self._look_up(columns)
+        found, hashes = self._walk.read(columns)
         pointer = 0
         for k, part in enumerate(self.parts):
             match part:
@@ -204,31 +200,37 @@ class IdExtractor:
                     absent = columns.value_length < 0
                     # Bytes need not be JSON, whatever another part asks of the value.
                     missed = np.where(absent, np.uint8(Fault.VALUE_MISSING), np.uint8(0))
-                    wrong = missed if part.as_bytes or found is None else found.fault.copy()
+                    wrong = missed if part.of.as_bytes or found is None else found.fault.copy()
                     form[k] = IdTextForm.CONTENT
             if self.pass_missing:
                 missing |= absent
                 wrong[absent] = 0
             np.copyto(fault, wrong, where=fault == 0)
+        prints = self._fingerprints(columns, found, hashes, fault, missing)
         missing &= fault == 0
-        ids = Ids(np.zeros((rows, 2), np.uint64), fault, missing, form, at, length, content)
+        content = hashes[0] if any(isinstance(part, ContentPart) for part in self.parts) else _NO_CONTENT
+        ids = Ids(np.zeros((rows, 2), np.uint64), fault, missing, form, at, length, content, prints)
         _hash(columns.data, ids, self._key)
         return ids
 
-    def _look_up(self, columns: Columns) -> tuple[JsonMatches | None, NDArray[np.uint64]]:
-        """Walk over the values once, where a part needs it; return what was found and the contents' hashes."""
-        data, value, length = columns.data, columns.value, columns.value_length
-        whole = self._content
-        hashes = _NO_CONTENT if whole is None else np.zeros((len(columns), 2), np.uint64)
-        content = None
-        if whole is not None:
-            content = Content(self._looked_up, self._content_key, hashes)
-            if whole.as_bytes:
-                hash_bytes(data, value, length, content)
-                content = None
-        if content is None and not self._pointers.first.size > 1:
-            return None, hashes
-        return look_up(data, value, length, self._pointers, content), hashes
+    def _fingerprints(
+        self,
+        columns: Columns,
+        found: JsonMatches | None,
+        hashes: list[NDArray[np.uint64]],
+        fault: NDArray[np.uint8],
+        missing: NDArray[np.bool_],
+    ) -> NDArray[np.uint64]:
+        """Return the fingerprints; a fault of one is written where the id has none, and is not missing."""
+        if self.fingerprint_of is None:
+            return _NO_FINGERPRINT
+        prints, wrong = fingerprints(columns, self.fingerprint_of, hashes[-1], self._walk.key)
+        if found is not None and not self.fingerprint_of.content.as_bytes:
+            wrong = np.where(found.fault != 0, found.fault, wrong)
+        # What is no JSON is told also where nothing is judged, as of an id.
+        wrong[missing & (wrong != Fault.VALUE_NOT_JSON)] = 0
+        np.copyto(fault, wrong, where=fault == 0)
+        return prints
 
 
 def texts(data: NDArray[np.uint8], ids: Ids, row: int, most_bytes: int = MOST_PART_BYTES) -> list[Text]:
@@ -267,7 +269,7 @@ def texts(data: NDArray[np.uint8], ids: Ids, row: int, most_bytes: int = MOST_PA
 @kernel
 def _hash(data: NDArray[np.uint8], ids: Ids, key: NDArray[np.uint64]) -> None:
     """Write the hashes of those ids that have neither a fault nor a part missing."""
-    out, fault, unjudged, form, begins, length, content = ids
+    out, fault, unjudged, form, begins, length, content, _ = ids
     # Text of strings with escapes; grows with the longest one, so that no record costs an allocation.
     scratch = np.empty(0, np.uint8)
     for row in range(fault.size):

@@ -8,7 +8,8 @@ Invariant: what is not whole is refused with `UnreadableBlockError`; nothing tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -17,15 +18,18 @@ import numpy as np
 from processor.engine.ids import page as ids_page
 from processor.engine.ids.page import (
     BLOCK_BYTES,
+    FINGERPRINT_BYTES,
     HASH_BYTES,
     MOST_PAGE_BYTES,
+    NO_COLLISIONS,
+    NO_FINGERPRINTS,
     PAGE_HEAD_BYTES,
     CandidateRows,
     Pages,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -71,6 +75,8 @@ class IdRows:
         owner: int64[n], source offsets of the records that passed.
         reading_ms: int64[n], the clock when each was last remembered.
         supersedes: int64[n], the number of the row that each takes the place of; `NONE` where there is none.
+        fingerprint: uint64[n]; uint64[0] of a definition without fingerprints.
+        collision: bool[n], which rows are collisions; bool[0] likewise.
     """
 
     first: int
@@ -78,14 +84,23 @@ class IdRows:
     owner: NDArray[np.int64]
     reading_ms: NDArray[np.int64]
     supersedes: NDArray[np.int64]
+    fingerprint: NDArray[np.uint64] = field(default_factory=lambda: NO_FINGERPRINTS)
+    collision: NDArray[np.bool_] = field(default_factory=lambda: NO_COLLISIONS)
 
     def __len__(self) -> int:
         return int(self.owner.size)
 
     def part(self, start: int, stop: int) -> IdRows:
         """Return the rows from ``start`` on, below ``stop``."""
-        columns = (each[start:stop] for each in (self.owner, self.reading_ms, self.supersedes))
-        return IdRows(self.first + start, self.hash[start:stop], *columns)
+        rows = slice(start, stop)
+        columns = self.hash[rows], self.owner[rows], self.reading_ms[rows], self.supersedes[rows]
+        return IdRows(self.first + start, *columns, self.fingerprint[rows], self.collision[rows])
+
+    def runs(self) -> Iterator[IdRows]:
+        """Yield the rows of ids, and those of collisions, as they stand behind each other."""
+        turns = np.flatnonzero(np.diff(self.collision)) + 1
+        for start, stop in itertools.pairwise([0, *turns.tolist(), len(self)]):
+            yield self.part(start, stop)
 
 
 def encode(rows: IdRows, clock_ms: int, key: bytes) -> tuple[bytes, Pages]:
@@ -98,19 +113,25 @@ def encode(rows: IdRows, clock_ms: int, key: bytes) -> tuple[bytes, Pages]:
     """
     bases = np.array([rows.owner.min(), rows.reading_ms.min()])
     widths = _widths(rows)
-    size = HASH_BYTES + int(widths.sum())
-    fitting = _fitting(size)
-    starts = np.arange(0, len(rows), fitting)
-    heads = PAGE_HEAD_BYTES * np.arange(starts.size + 1)
+    size = _size(rows, widths)
+    starts = _starts(rows, _fitting(size, _head(rows)))
+    heads = _head(rows) * np.arange(starts.size)
     out = np.empty(BLOCK_BYTES + int(heads[-1]) + len(rows) * size, np.uint8)
-    columns = rows.hash, rows.owner, rows.reading_ms, _back(rows)
-    ids_page.encode(rows.first, *columns, bases, widths, fitting, np.frombuffer(key, np.uint8), clock_ms, out)
-    at = BLOCK_BYTES + heads + np.append(starts, len(rows)) * size
-    return out.tobytes(), Pages(rows.first + starts, np.maximum.reduceat(rows.reading_ms, starts), at)
+    columns = rows.hash, rows.owner, rows.reading_ms, _back(rows), rows.fingerprint, rows.collision
+    ids_page.encode(rows.first, *columns, bases, widths, starts, np.frombuffer(key, np.uint8), clock_ms, out)
+    last_ms = np.maximum.reduceat(rows.reading_ms, starts[:-1])
+    collision = rows.collision[starts[:-1]] if rows.collision.size else np.zeros(starts.size - 1, np.bool_)
+    pages = Pages(rows.first + starts[:-1], last_ms, BLOCK_BYTES + heads + starts * size, collision)
+    return out.tobytes(), pages
 
 
-def decode(data: bytes, key: bytes) -> tuple[IdRows, int, Pages]:
+def decode(data: bytes, key: bytes, *, fingerprints: bool = False) -> tuple[IdRows, int, Pages]:
     """Read a block: its ids, the clock after it, its pages.
+
+    Args:
+        data: The block.
+        key: Under which it stands.
+        fingerprints: Whether to read fingerprints, and which rows are collisions.
 
     Raises:
         UnreadableBlockError: It is not one, not whole, or stands under another key.
@@ -121,23 +142,25 @@ def decode(data: bytes, key: bytes) -> tuple[IdRows, int, Pages]:
     pages, count, first, clock_ms = head.tolist()
     if wrong:
         raise UnreadableBlockError(what, wrong)
-    rows, found = _read(what, array, BLOCK_BYTES, first, count, pages)
+    rows, found = _read(what, array, BLOCK_BYTES, (first, count, pages), fingerprints=fingerprints)
     return rows, clock_ms, found
 
 
-def decode_pages(pages: Sequence[bytes], first: int) -> tuple[IdRows, Pages]:
+def decode_pages(pages: Sequence[bytes], first: int, *, fingerprints: bool = False) -> tuple[IdRows, Pages]:
     """Read pages as the local state keeps them.
 
     Args:
         pages: At least one; each begins with the number after the last one of the page before it.
         first: The number that the first one stands under.
+        fingerprints: As for `decode`.
 
     Raises:
         UnreadableBlockError: One is not whole, or does not go on from the one before it.
     """
     what = f"page {first}" if len(pages) == 1 else f"pages from {first} on"
     count = sum(int.from_bytes(page[1:3], "big") for page in pages)
-    return _read(what, np.frombuffer(b"".join(pages), np.uint8), 0, first, count, len(pages))
+    array = np.frombuffer(b"".join(pages), np.uint8)
+    return _read(what, array, 0, (first, count, len(pages)), fingerprints=fingerprints)
 
 
 def joined(some: Sequence[Pages]) -> Pages | None:
@@ -145,20 +168,28 @@ def joined(some: Sequence[Pages]) -> Pages | None:
     if not some:
         return None
     first = np.concatenate([pages.first for pages in some])
-    return Pages(first, np.concatenate([pages.last_ms for pages in some]), np.zeros(0, np.int64))
+    last_ms = np.concatenate([pages.last_ms for pages in some])
+    return Pages(first, last_ms, np.zeros(0, np.int64), np.concatenate([pages.collision for pages in some]))
 
 
 def ids_within(rows: IdRows, most_bytes: int) -> int:
     """Return how many of these ids certainly go into a block of ``most_bytes``, whichever they are."""
-    size = HASH_BYTES + int(_widths(rows).sum())
-    page = PAGE_HEAD_BYTES + _fitting(size) * size
+    size, head = _size(rows, _widths(rows)), _head(rows)
+    page = head + _fitting(size, head) * size
+    # Collisions begin pages of their own: at most one page more for each time that they do.
+    turns = int(np.count_nonzero(np.diff(rows.collision)))
     # Whole pages, and of what is left as many as have room behind a page's head.
-    whole, left = divmod(most_bytes - BLOCK_BYTES, page)
-    return max(0, whole * _fitting(size) + max(0, left - PAGE_HEAD_BYTES) // size)
+    whole, left = divmod(max(0, most_bytes - BLOCK_BYTES - turns * head), page)
+    return max(0, whole * _fitting(size, head) + max(0, left - head) // size)
 
 
 def confirm(
-    pages: Sequence[bytes], first: NDArray[np.int64], which: NDArray[np.int64], row: NDArray[np.int64]
+    pages: Sequence[bytes],
+    first: NDArray[np.int64],
+    which: NDArray[np.int64],
+    row: NDArray[np.int64],
+    *,
+    fingerprints: bool = False,
 ) -> CandidateRows:
     """Read single ids from pages.
 
@@ -167,13 +198,16 @@ def confirm(
         first: int64[p], the number that each stands under.
         which: int64[k], index of each candidate's page.
         row: int64[k], each one's place in its page.
+        fingerprints: Whether to read them, too.
 
     Raises:
         UnreadableBlockError: A page is not whole, not that number's, or has no such row.
     """
     at = np.cumsum([0, *map(len, pages)], dtype=np.int64)
     data = np.frombuffer(b"".join(pages), np.uint8)
-    out = CandidateRows(np.empty((row.size, 2), np.uint64), *np.empty((2, row.size), np.int64))
+    owner, reading = np.empty((2, row.size), np.int64)
+    asked = np.zeros(row.size if fingerprints else 0, np.uint64)
+    out = CandidateRows(np.empty((row.size, 2), np.uint64), owner, reading, asked)
     page, wrong = ids_page.confirm(data, at, first, which, row, out)
     if wrong:
         raise UnreadableBlockError(f"page {first[int(page)]}", wrong)
@@ -196,22 +230,42 @@ def _widths(rows: IdRows) -> NDArray[np.int64]:
     return np.array([(each.bit_length() + 7) // 8 for each in most], np.int64)
 
 
-def _fitting(size: int) -> int:
-    """Return how many ids of ``size`` bytes go on a page."""
-    return (MOST_PAGE_BYTES - PAGE_HEAD_BYTES) // size
+def _head(rows: IdRows) -> int:
+    """Return the bytes of a page's head."""
+    return PAGE_HEAD_BYTES + bool(rows.fingerprint.size)
+
+
+def _size(rows: IdRows, widths: NDArray[np.int64]) -> int:
+    """Return the bytes of a row."""
+    return HASH_BYTES + int(widths.sum()) + (FINGERPRINT_BYTES if rows.fingerprint.size else 0)
+
+
+def _fitting(size: int, head: int) -> int:
+    """Return how many ids of ``size`` bytes go on a page behind its head."""
+    return (MOST_PAGE_BYTES - head) // size
+
+
+def _starts(rows: IdRows, fitting: int) -> NDArray[np.int64]:
+    """Return int64[p + 1]: the first row of each page, and the end; ids and collisions share none."""
+    runs = [run.first - rows.first + np.arange(0, len(run), fitting) for run in rows.runs()]
+    return np.concatenate([*runs, [len(rows)]])
 
 
 def _read(
-    what: str, data: NDArray[np.uint8], at: int, first: int, ids: int, pages: int
+    what: str, data: NDArray[np.uint8], at: int, said: tuple[int, int, int], *, fingerprints: bool
 ) -> tuple[IdRows, Pages]:
-    """Read so many pages, which say that they have so many ids, from ``at`` to the end of the data."""
+    """Read pages from ``at`` to the end; said are their first number, their ids, how many they are."""
+    first, ids, pages = said
     # A page needs its head, an id its hash: what says more is cut, and nothing is allocated for it.
     if pages * PAGE_HEAD_BYTES + ids * HASH_BYTES > data.size:
         raise UnreadableBlockError(what, PageError.CUT)
     owner, reading, supersedes = np.empty((3, ids), np.int64)
-    rows = IdRows(first, np.empty((ids, 2), np.uint64), owner, reading, supersedes)
-    found = Pages(np.empty(pages, np.int64), np.empty(pages, np.int64), np.empty(pages + 1, np.int64))
-    wrong = ids_page.decode(data, at, first, rows.hash, owner, reading, supersedes, found)
+    asked = ids if fingerprints else 0
+    columns = owner, reading, supersedes, np.empty(asked, np.uint64), np.empty(asked, np.bool_)
+    rows = IdRows(first, np.empty((ids, 2), np.uint64), *columns)
+    numbers, last_ms, ends = np.empty(pages, np.int64), np.empty(pages, np.int64), np.empty(pages + 1, np.int64)
+    found = Pages(numbers, last_ms, ends, np.empty(pages, np.bool_))
+    wrong = ids_page.decode(data, at, first, rows.hash, *columns, found)
     if wrong:
         raise UnreadableBlockError(what, wrong)
     return rows, found

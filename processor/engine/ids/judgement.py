@@ -39,12 +39,14 @@ class IdColumns(NamedTuple):
 
 
 class IdJudgement(NamedTuple):
-    """Verdicts, and for duplicates what they are of.
+    """Verdicts, and for duplicates and collisions what they are of.
 
     Attributes:
         verdict: uint8[n], `Verdict` values.
         owner: int64[n], offset of the record that passed; -1 where the record is no duplicate or nobody knows.
-        expires_ms: int64[n], from which reading of the clock on the id passes again; 0 likewise.
+            Of a collision, of the earliest record of its id inside the window.
+        expires_ms: int64[n], from which reading of the clock on the id passes again; 0 likewise, and where a
+            collision is not remembered.
     """
 
     verdict: NDArray[np.uint8]

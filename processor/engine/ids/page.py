@@ -11,11 +11,18 @@ big-endian::
           | hash 16 B per id | owner - base, each of its width | reading - base, likewise
           | number - supersedes, likewise; 0: it supersedes none |
 
+A page of version 2 has a byte more in its head, of what it has beside that, and columns behind the others::
+
+    page  | ... as above, version 2 | base of readings i64 | more u8 | crc u32 | ... | fingerprint u64 per id |
+
+    more  | 1: it has fingerprints | 2: its rows are collisions |
+
 An id's number is its page's first number plus its place in it. ``owner`` is the source offset of the record
 that passed, ``reading`` the partition's clock when the id was last remembered, ``clock`` that after the
 commit's last record. ``supersedes`` is the number of the earlier row that this one takes the place of; a column
 of width 0, which is all of it without ``refresh``, takes no room and is all zeros. Bases are the least of the
-whole block, so that all its pages have the same widths and all but the last the same number of ids.
+whole block, so that all its pages have the same widths. A row of a collision is no id's: it says of an id that
+is remembered elsewhere what else came under it (`processor.engine.ids.collisions`).
 
 A page's CRC-32C is over all of it but itself. The head's is over the key that the block stands under and the
 head; the pages behind it say by their numbers whether one is missing.
@@ -39,13 +46,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 VERSION = 1
+MORE_VERSION = 2
 BLOCK_BYTES = 29
 PAGE_HEAD_BYTES = 34
+FINGERPRINTS, COLLISIONS = 1, 2
+"""Bits of what a page of version 2 has more."""
+FINGERPRINT_BYTES = 8
 MOST_PAGE_BYTES = 4096
 """A page: RocksDB reads 4 KB in 8 us and 120 KB in 60."""
 HASH_BYTES = 16
 NONE = -1
 """No number, no owner."""
+NO_COLLISIONS = np.zeros(0, np.bool_)
+NO_FINGERPRINTS = np.zeros(0, np.uint64)
 
 
 class Pages(NamedTuple):
@@ -55,11 +68,13 @@ class Pages(NamedTuple):
         first: int64[p], each one's first number: what it is kept under.
         last_ms: int64[p], its highest reading.
         at: int64[p + 1], where each begins in the block's bytes, and where the last ends.
+        collision: bool[p], which are of collisions.
     """
 
     first: NDArray[np.int64]
     last_ms: NDArray[np.int64]
     at: NDArray[np.int64]
+    collision: NDArray[np.bool_] = NO_COLLISIONS
 
 
 class CandidateRows(NamedTuple):
@@ -69,11 +84,13 @@ class CandidateRows(NamedTuple):
         hash: uint64[k, 2].
         owner: int64[k].
         reading_ms: int64[k].
+        fingerprint: uint64[k]; uint64[0] where nobody asks for them.
     """
 
     hash: NDArray[np.uint64]
     owner: NDArray[np.int64]
     reading_ms: NDArray[np.int64]
+    fingerprint: NDArray[np.uint64] = NO_FINGERPRINTS
 
 
 @inlined
@@ -94,11 +111,23 @@ def hash_at(data, at):  # type: ignore[no-untyped-def]  # inlined kernel
     return get_be(data, at, 8), get_be(data, at + 8, 8)
 
 
+@inlined
+def head_bytes(data, at):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Return the bytes of a page's head."""
+    return PAGE_HEAD_BYTES + (1 if data[at] == MORE_VERSION else 0)
+
+
+@inlined
+def more_of(data, at):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Return what a page has more: `FINGERPRINTS`, `COLLISIONS`."""
+    return np.int64(data[at + PAGE_HEAD_BYTES - 4]) if data[at] == MORE_VERSION else np.int64(0)
+
+
 @kernel
-def _page_crc(data: NDArray[np.uint8], at: Int, stop: Int) -> Int:
+def _page_crc(data: NDArray[np.uint8], at: Int, head: Int, stop: Int) -> Int:
     """The CRC stands last in the page's head."""
-    crc = crc32c(data, at, PAGE_HEAD_BYTES - 4, np.uint64(0))
-    return np.uint64(crc32c(data, at + PAGE_HEAD_BYTES, stop - at - PAGE_HEAD_BYTES, np.uint64(crc)))
+    crc = crc32c(data, at, head - 4, np.uint64(0))
+    return np.uint64(crc32c(data, at + head, stop - at - head, np.uint64(crc)))
 
 
 @kernel
@@ -108,32 +137,40 @@ def encode(
     owner: NDArray[np.int64],
     reading: NDArray[np.int64],
     back: NDArray[np.int64],
+    fingerprint: NDArray[np.uint64],
+    collision: NDArray[np.bool_],
     bases: NDArray[np.int64],
     widths: NDArray[np.int64],
-    fitting: Int,
+    starts: NDArray[np.int64],
     key: NDArray[np.uint8],
     clock: Int,
     out: NDArray[np.uint8],
 ) -> None:
-    """Write a block; ``back`` is the column supersedes, ``fitting`` how many ids go on a page."""
+    """Write a block; ``back`` is the column supersedes, ``starts`` the first row of each page and the end."""
     rows = owner.size
+    more = fingerprint.size > 0
+    head = PAGE_HEAD_BYTES + (1 if more else 0)
     out[0] = 1
-    at = put_be(out, 1, (rows + fitting - 1) // fitting, 4)
+    at = put_be(out, 1, starts.size - 1, 4)
     at = put_be(out, at, rows, 4)
     at = put_be(out, at, first, 8)
     at = put_be(out, at, np.int64(clock), 8)
     crc = crc32c(out, 0, at, np.uint64(crc32c(key, 0, key.size, np.uint64(0))))
     at = put_be(out, at, crc, 4)
-    for start in range(0, rows, fitting):
-        stop = min(start + fitting, rows)
+    for k in range(starts.size - 1):
+        start, stop = starts[k], starts[k + 1]
         page = at
-        out[at] = 1
+        out[at] = MORE_VERSION if more else VERSION
         at = put_be(out, at + 1, stop - start, 2)
-        for k in range(3):
-            out[at + k] = np.uint8(widths[k])
-        at = put_be(out, at + 3, first + start, 8)
+        for width in widths:
+            out[at] = np.uint8(width)
+            at += 1
+        at = put_be(out, at, first + start, 8)
         at = put_be(out, at, bases[0], 8)
         at = put_be(out, at, bases[1], 8)
+        if more:
+            out[at] = FINGERPRINTS | (COLLISIONS if collision[start] else 0)
+            at += 1
         at += 4
         for row in range(start, stop):
             at = put_be(out, at, hashes[row, 0], 8)
@@ -144,7 +181,10 @@ def encode(
             at = put_be(out, at, reading[row] - bases[1], widths[1])
         for row in range(start, stop):
             at = put_be(out, at, back[row], widths[2])
-        put_be(out, page + PAGE_HEAD_BYTES - 4, _page_crc(out, page, at), 4)
+        if more:
+            for row in range(start, stop):
+                at = put_be(out, at, fingerprint[row], 8)
+        put_be(out, page + head - 4, _page_crc(out, page, head, at), 4)
 
 
 @kernel
@@ -169,18 +209,23 @@ def look_at(data: NDArray[np.uint8], at: Int, limit: Int, number: Int) -> tuple[
     """Look at the page at ``at``: its ids, the bytes of one, a `PageError` code."""
     if limit - at < PAGE_HEAD_BYTES:
         return 0, 0, 1
-    if data[at] != VERSION:
+    if data[at] != VERSION and data[at] != MORE_VERSION:
         return 0, 0, 2
+    head = head_bytes(data, at)
+    if limit - at < head:
+        return 0, 0, 1
     ids = np.int64(get_be(data, at + 1, 2))
     size = np.int64(HASH_BYTES)
+    if more_of(data, at) & FINGERPRINTS:
+        size += FINGERPRINT_BYTES
     for k in range(3):
         if data[at + 3 + k] > 8:
             return 0, 0, 3
         size += np.int64(data[at + 3 + k])
-    stop = at + PAGE_HEAD_BYTES + ids * size
+    stop = at + head + ids * size
     if stop > limit:
         return 0, 0, 1
-    if np.uint64(_page_crc(data, at, stop)) != get_be(data, at + PAGE_HEAD_BYTES - 4, 4):
+    if np.uint64(_page_crc(data, at, head, stop)) != get_be(data, at + head - 4, 4):
         return 0, 0, 3
     if np.int64(get_be(data, at + 6, 8)) != number or ids == 0:
         return 0, 0, 4
@@ -205,9 +250,14 @@ def decode(
     owner: NDArray[np.int64],
     reading: NDArray[np.int64],
     supersedes: NDArray[np.int64],
+    fingerprint: NDArray[np.uint64],
+    collision: NDArray[np.bool_],
     pages: Pages,
 ) -> Int:
-    """Read as many pages as ``pages`` has places, to the end of the data. Returns a `PageError` code."""
+    """Read as many pages as ``pages`` has places, to the end of the data. Returns a `PageError` code.
+
+    Fingerprints are 0 where a page has none, and not read where their array is empty, as ``collision`` is then.
+    """
     row: Int = 0
     for page in range(pages.first.size):
         ids, size, wrong = look_at(data, at, data.size, first + row)
@@ -218,7 +268,9 @@ def decode(
             return 4
         pages.first[page] = first + row
         pages.at[page] = at
-        body = at + PAGE_HEAD_BYTES
+        pages.collision[page] = more_of(data, at) & COLLISIONS != 0
+        head = head_bytes(data, at)
+        body = at + head
         for k in range(ids):
             hashes[row + k, 0], hashes[row + k, 1] = hash_at(data, body + HASH_BYTES * k)
         body += HASH_BYTES * ids
@@ -227,10 +279,15 @@ def decode(
         base = np.int64(get_be(data, at + 22, 8))
         body = _read_column(data, body, np.int64(data[at + 4]), base, reading[row:stop])
         pages.last_ms[page] = reading[row:stop].max()
-        _read_column(data, body, np.int64(data[at + 5]), 0, supersedes[row:stop])
+        body = _read_column(data, body, np.int64(data[at + 5]), 0, supersedes[row:stop])
         for k in range(row, stop):
             supersedes[k] = NONE if supersedes[k] == 0 else first + k - supersedes[k]
-        at += PAGE_HEAD_BYTES + ids * size
+        if fingerprint.size > 0:
+            more = more_of(data, at)
+            for k in range(ids):
+                collision[row + k] = more & COLLISIONS != 0
+                fingerprint[row + k] = get_be(data, body + 8 * k, 8) if more & FINGERPRINTS else np.uint64(0)
+        at += head + ids * size
         row = stop
     pages.at[pages.first.size] = at
     if row != owner.size:
@@ -245,7 +302,7 @@ def count_ids(
     """Write how many ids each page has. Returns the one that is not whole, and a `PageError` code."""
     for page in range(number.size):
         count, size, wrong = look_at(data, at[page], at[page + 1], number[page])
-        if wrong == 0 and at[page] + PAGE_HEAD_BYTES + count * size != at[page + 1]:
+        if wrong == 0 and at[page] + head_bytes(data, at[page]) + count * size != at[page + 1]:
             wrong = 1
         if wrong != 0:
             return page, wrong
@@ -256,12 +313,21 @@ def count_ids(
 @kernel
 def read_row(data: NDArray[np.uint8], at: Int, ids: Int, row: Int) -> tuple[Int, Int]:
     """Read owner and reading of a row of the page at ``at``, which has been looked at."""
-    body = at + PAGE_HEAD_BYTES + HASH_BYTES * ids
+    body = at + head_bytes(data, at) + HASH_BYTES * ids
     width = np.int64(data[at + 3])
     owner = np.int64(get_be(data, at + 14, 8)) + np.int64(get_be(data, body + width * row, width))
     body += width * ids
     width = np.int64(data[at + 4])
     return owner, np.int64(get_be(data, at + 22, 8)) + np.int64(get_be(data, body + width * row, width))
+
+
+@kernel
+def read_fingerprint(data: NDArray[np.uint8], at: Int, ids: Int, row: Int) -> Int:
+    """Read the fingerprint of a row of the page at ``at``, which has been looked at; 0 where it has none."""
+    if more_of(data, at) & FINGERPRINTS == 0:
+        return np.uint64(0)
+    widths = np.int64(data[at + 3]) + np.int64(data[at + 4]) + np.int64(data[at + 5])
+    return get_be(data, at + head_bytes(data, at) + ids * (HASH_BYTES + widths) + FINGERPRINT_BYTES * row, 8)
 
 
 @kernel
@@ -278,11 +344,14 @@ def confirm(
     page, wrong = count_ids(data, at, first, ids)
     if wrong != 0:
         return page, wrong
-    hashes, owner, reading = out  # before the loop: of a tuple's array numba counts each reference
+    hashes, owner, reading, fingerprint = out  # before the loop: of a tuple's array numba counts each reference
     for k in range(row.size):
         page = which[k]
         if row[k] < 0 or row[k] >= ids[page]:
             return page, 4
-        hashes[k, 0], hashes[k, 1] = hash_at(data, at[page] + PAGE_HEAD_BYTES + HASH_BYTES * row[k])
+        body = at[page] + head_bytes(data, at[page])
+        hashes[k, 0], hashes[k, 1] = hash_at(data, body + HASH_BYTES * row[k])
         owner[k], reading[k] = read_row(data, at[page], ids[page], row[k])
+        if fingerprint.size > 0:
+            fingerprint[k] = read_fingerprint(data, at[page], ids[page], row[k])
     return 0, 0

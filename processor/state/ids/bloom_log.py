@@ -15,8 +15,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 from typing_extensions import override
 
+from processor.engine.ids.block import decode_pages
 from processor.engine.ids.bloom.numbering import BloomNumbering
 from processor.engine.ids.bloom.snapshot import SnapshotReader
 from processor.engine.ids.clock import NEVER
@@ -33,10 +35,13 @@ from schemas.changelog.bloom import (
     BloomSnapshot,
     run_pages_before,
 )
+from schemas.changelog.ids import ID_PAGE_KIND, page_number
 from schemas.changelog.values import CorruptStateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
     from processor.engine.ids.block import IdRows
@@ -56,7 +61,7 @@ class BloomLog(IdLog[BloomNumbering]):
     def _forget(self) -> None:
         super()._forget()
         self._snapshots = Snapshots(self.index)
-        self.runs = Runs(self.index.window.expected)
+        self.runs = Runs(self.index.window.expected, fingerprints=self.fingerprints)
         self._erased_bucket: int | None = None
         self._reached = 0
         # What was found on the disk: how far the changelog was applied, from where it is to be read again (and
@@ -84,14 +89,18 @@ class BloomLog(IdLog[BloomNumbering]):
         return super().due(waited_s) and not self._again
 
     @override
-    def _keep(self, block: bytes, pages: Pages) -> None:
-        """Keep no pages."""
+    def _kept(self, pages: Pages) -> NDArray[np.int64]:
+        # Of variants: no hit of a filter leads to them.
+        return np.flatnonzero(pages.collision)
 
     def _enter(self, rows: IdRows) -> None:
         """Keep the ids of buckets that live so that hits can be looked up."""
         window = self.index.window
-        if window.confirm and len(rows):
-            self.runs.take(rows, rows.reading_ms // window.bucket_ms, window.first_live(self.clock_ms))
+        if not window.confirm:
+            return
+        for run in rows.runs():
+            if len(run) and not run.collision[:1].any():
+                self.runs.take(run, run.reading_ms // window.bucket_ms, window.first_live(self.clock_ms))
 
     # ---------------------------------------------------------------- what is taken over
 
@@ -142,13 +151,14 @@ class BloomLog(IdLog[BloomNumbering]):
         # The pages of runs are not read: each says by itself whether it is whole.
         snapshot: BloomSnapshot | None = None
         reader, count = SnapshotReader(), 0
+        variants: list[IdRows] = []
         for key, value in items:
             if key.startswith(RUN_PAGE_KIND):
                 break  # they are the last
             if key == SNAPSHOT_KEY:
                 snapshot = BloomSnapshot.decode(value)
-            elif key.startswith((PIECE_KIND, RUN_KIND)):
-                self._load_large(key, value, reader)
+            elif key.startswith((PIECE_KIND, RUN_KIND, ID_PAGE_KIND)):
+                self._load_large(key, value, reader, variants)
                 count += 1
                 if count % PIECES_A_STEP == 0:
                     yield
@@ -162,18 +172,23 @@ class BloomLog(IdLog[BloomNumbering]):
         # Without a snapshot the filters are made again from all of the changelog.
         if snapshot is not None:
             self._adopt(snapshot, reader, state)
+        for rows in variants:
+            self.index.take_variants(rows)
         if self.index.window.confirm:
             self._read_to = max(self.runs.since, state.floor)
             if self._read_to < state.next_number:
                 self._from = min(self._from, self._offsets.of(self._read_to) or 0)
         self._unsaved = False
 
-    def _load_large(self, key: bytes, value: bytes, reader: SnapshotReader) -> None:
+    def _load_large(self, key: bytes, value: bytes, reader: SnapshotReader, variants: list[IdRows]) -> None:
         if key.startswith(RUN_KIND):
             self.runs.load(key, value)
             return
         with taking_over():
-            reader.take(value)
+            if key.startswith(PIECE_KIND):
+                reader.take(value)
+            else:
+                variants.append(decode_pages([value], page_number(key), fingerprints=True)[0])
 
     def _adopt(self, snapshot: BloomSnapshot, reader: SnapshotReader, state: IdState) -> None:
         """Take the snapshot's filters over, as far as they live."""
@@ -212,7 +227,10 @@ class BloomLog(IdLog[BloomNumbering]):
 
     @override
     def erased(self) -> tuple[bytes, bytes] | None:
-        # The pages of buckets that are dropped.
+        # The pages of variants that are expired, and of buckets that are dropped.
+        pages = self._expired_pages() if self.fingerprints else None
+        if pages is not None:
+            return pages
         if self.clock_ms == NEVER or not self.index.window.confirm:
             return None
         live = self.index.window.first_live(self.clock_ms)

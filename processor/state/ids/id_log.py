@@ -33,6 +33,7 @@ from schemas.changelog.ids import (
     block_number,
     decode_place,
     encode_place,
+    id_page_key,
     id_place_key,
     page_number,
 )
@@ -40,6 +41,8 @@ from schemas.changelog.values import CorruptStateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
     from processor.engine.ids.block import IdRows
@@ -50,6 +53,9 @@ if TYPE_CHECKING:
 Index = TypeVar("Index", bound="ExactIndex | BloomNumbering", default=Any)
 NOTHING_BOUND = ClockTrace(0, NEVER)
 """Of a partition that has no state yet: since its first record timestamps alone have moved the clock."""
+ERASED_IDS = 65_536
+"""Expired ids that make it worth while to delete their pages, about 1.5 MB: a range that is deleted costs every
+look-up a little until RocksDB has compacted it away."""
 SWEPT_RECORDS = 2_000
 """The index frees one segment of expired ids per so many (see `ExactIndex.commit`)."""
 
@@ -85,6 +91,11 @@ class IdLog(StateLog, ABC, Generic[Index]):
         self.index = index
         self._forget()
 
+    @property
+    def fingerprints(self) -> bool:
+        """Whether ids have fingerprints."""
+        return self.index.collisions is not None
+
     def _forget(self) -> None:
         self.secret: bytes | None = None
         self.clock_ms = NEVER
@@ -102,6 +113,8 @@ class IdLog(StateLog, ABC, Generic[Index]):
         self._commit: tuple[int, int] | None = None
         self._promised: tuple[int, int] | None = None
         self._trim_offset: int | None = None
+        self._pages: dict[bytes, bytes] = {}
+        self._erased = 0
 
     # ---------------------------------------------------------------- what is committed
 
@@ -168,9 +181,15 @@ class IdLog(StateLog, ABC, Generic[Index]):
         offset, self._trim_offset = self._trim_offset, None
         return offset
 
-    @abstractmethod
     def _keep(self, block: bytes, pages: Pages) -> None:
         """Keep of a committed block what the local store is to have of it."""
+        at = pages.at.tolist()
+        for page in self._kept(pages).tolist():
+            self._pages[id_page_key(int(pages.first[page]))] = block[at[page] : at[page + 1]]
+
+    @abstractmethod
+    def _kept(self, pages: Pages) -> NDArray[np.int64]:
+        """Return int64[k]: which pages of a block the local store is to have."""
 
     # ---------------------------------------------------------------- what is taken over
 
@@ -197,7 +216,7 @@ class IdLog(StateLog, ABC, Generic[Index]):
                 self._origin = value
             elif value is not None and key.startswith(ID_BLOCK_KIND):
                 with taking_over():
-                    rows, clock_ms, pages = decode(value, key)
+                    rows, clock_ms, pages = decode(value, key, fingerprints=self.fingerprints)
                 self._note(rows.first, offset, inside=True)
                 self._take_rows(rows, pages)
                 self._keep(value, pages)
@@ -316,9 +335,10 @@ class IdLog(StateLog, ABC, Generic[Index]):
 
     @override
     def write(self, *, sweeping: bool = True) -> dict[bytes, bytes | None]:
-        # Before a restore has come to a state's record, next to nothing.
+        # Before a restore has come to a state's record, pages alone.
         del sweeping
-        changes: dict[bytes, bytes | None] = {}
+        changes: dict[bytes, bytes | None] = {**self._pages}
+        self._pages = {}
         if self.secret is not None:
             changes[IDS_KEY] = self._state(self.clock_ms, self.trace).encode()
         if self._origin is not None:
@@ -328,3 +348,12 @@ class IdLog(StateLog, ABC, Generic[Index]):
             changes[key] = None if offset is None else encode_place(key, offset)
         self._unsaved = False
         return changes
+
+    def _expired_pages(self) -> tuple[bytes, bytes] | None:
+        """Return the keys of the pages whose rows have all expired; None: too few for that."""
+        floor = self.index.floor
+        if floor - self._erased < ERASED_IDS:
+            return None
+        first, self._erased = self._erased, floor
+        self._pages = {key: page for key, page in self._pages.items() if page_number(key) >= floor}
+        return id_page_key(first), id_page_key(floor)

@@ -52,9 +52,11 @@ class Runs:
 
     Args:
         expected_per_bucket: How many ids a bucket should have.
+        fingerprints: Whether ids have fingerprints.
     """
 
-    def __init__(self, expected_per_bucket: int) -> None:
+    def __init__(self, expected_per_bucket: int, *, fingerprints: bool = False) -> None:
+        self._fingerprints = fingerprints
         self._most = min(max(expected_per_bucket // RUNS_A_BUCKET, LEAST_IDS), MOST_IDS)
         self._tables: list[Memtable] = []
         self._writer: RunWriter | None = None
@@ -76,7 +78,7 @@ class Runs:
         """Take committed ids over that are in no run yet, behind those taken over before; pass over the others.
 
         Args:
-            rows: In the order of their numbers.
+            rows: In the order of their numbers; of collisions none.
             bucket: int64[n], each one's.
             live: The first bucket that lives.
         """
@@ -87,7 +89,8 @@ class Runs:
             while at < mine.size:
                 table = self._open(each)
                 some = mine[at : at + self._most - len(table)]
-                table.put(rows.hash[some], rows.owner[some], rows.reading_ms[some])
+                prints = rows.fingerprint[some] if self._fingerprints else rows.fingerprint
+                table.put(rows.hash[some], rows.owner[some], rows.reading_ms[some], prints)
                 table.below, table.since = rows.first + int(some[-1]) + 1, rows.first
                 at += some.size
             self._entered += mine.size
@@ -96,7 +99,7 @@ class Runs:
         """Return the table that takes ids of a bucket."""
         last = self._tables[-1] if self._tables else None
         if last is None or last.closed or last.bucket != bucket or len(last) >= self._most:
-            last = Memtable(bucket)
+            last = Memtable(bucket, fingerprints=self._fingerprints)
             self._tables.append(last)
         return last
 
@@ -182,9 +185,9 @@ class Runs:
             if keys:
                 # A page that is missing is an empty one, which is cut.
                 pages = [page or b"" for page in read(keys)]
-                here, owners, readings = sorted_run.find(pages, number, which, hashes[left])
-                found.known[left[here]] = True
-                found.owner[left[here]], found.reading_ms[left[here]] = owners[here], readings[here]
+                some = sorted_run.find(pages, number, which, hashes[left])
+                here = some.known
+                found.put(left[here], some.at(here))
                 left, asked = left[~here], asked[~here]
         return found
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from processor.engine.ids.bloom import snapshot
 from processor.engine.ids.clock import NEVER
 from processor.engine.verdict import Verdict
-from processor.state.ids import exact_log, offset_index, runs, snapshots
+from processor.state.ids import id_log, offset_index, runs, snapshots
 from processor.state.kv.store import MemoryStore
 from tests.support.judges.id_state import AHEAD_MS, NOW_MS, Came, IdPartition
 
@@ -149,7 +149,7 @@ def test_verdicts_owners_and_expiries_are_the_dictionarys_wherever_it_is_killed_
     erased_ids: int,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact_log, "ERASED_IDS", erased_ids)
+        patch.setattr(id_log, "ERASED_IDS", erased_ids)
         patch.setattr(offset_index, "ENTRY_IDS", 1 + erased_ids // 1000)
         partition = IdPartition(window=window_ms, refresh=refresh)
         go_through(script, partition, Dictionary(window_ms, refresh=refresh))

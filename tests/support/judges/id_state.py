@@ -36,10 +36,11 @@ Row = tuple[bytes, bytes | None]
 
 
 class Came(NamedTuple):
-    """A record: its key, which is its id, and its timestamp."""
+    """A record: its key, which is its id, its timestamp and its value."""
 
     key: bytes | None
     timestamp: int
+    value: bytes = b"v"
 
 
 class ListedChangelog:
@@ -124,7 +125,7 @@ class IdPartition:
 
     def columns(self, some: Sequence[Came]) -> Columns:
         """Return records as columns, from the next offset on."""
-        found, _ = columns_of(plain_batch([(each.key, b"v", 0, ()) for each in some]) if some else [])
+        found, _ = columns_of(plain_batch([(each.key, each.value, 0, ()) for each in some]) if some else [])
         found.timestamp[:] = [each.timestamp for each in some]
         found.offset[:] = self.next_offset + np.arange(len(some))
         return found

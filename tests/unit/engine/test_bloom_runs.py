@@ -71,7 +71,7 @@ def looked_up(run: SortedRun, pages: list[bytes], hashes: Hashes) -> tuple[list[
     each, which = np.unique(page, return_inverse=True)
     numbers = np.zeros(each.size, np.int64)
     numbers[which] = number
-    known, owner, reading = sorted_run.find([pages[k - first] for k in each], numbers, which, hashes)
+    known, owner, reading, _ = sorted_run.find([pages[k - first] for k in each], numbers, which, hashes)
     assert known.all()
     return owner.tolist(), reading.tolist()
 

@@ -156,7 +156,7 @@ def test_a_newer_version_is_refused_as_that() -> None:
         decode(b"\2" + data[1:], KEY)
     assert caught.value.reason is PageError.VERSION
     with pytest.raises(UnreadableBlockError) as caught:
-        decode_pages([b"\2" + data[30 : pages.at[1]]], 1)
+        decode_pages([b"\3" + data[30 : pages.at[1]]], 1)
     assert caught.value.reason is PageError.VERSION
 
 

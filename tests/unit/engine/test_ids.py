@@ -22,6 +22,7 @@ from processor.engine.extract.ids import (
     ValuePart,
     texts,
 )
+from processor.engine.extract.value_walk import ContentOf
 from processor.engine.ids.clock import NEVER, by_arrival, by_records
 from processor.engine.verdict import Fault
 from tests.support.wire import batches
@@ -250,7 +251,7 @@ def test_with_several_faults_the_first_part_counts_and_a_fault_before_what_is_on
 
 
 def test_content_as_bytes_is_no_json_whatever_another_part_asks_of_the_value() -> None:
-    parts: list[Part] = [ContentPart(as_bytes=True), HeaderPart(b"h"), ValuePart("/a")]
+    parts: list[Part] = [ContentPart(ContentOf(as_bytes=True)), HeaderPart(b"h"), ValuePart("/a")]
     _, ids = extracted(parts, [record(b"{"), record(b"{", headers=((b"h", b"x"),)), record(None)])
     assert [Fault(int(fault)) for fault in ids.fault] == [
         Fault.HEADER_MISSING,

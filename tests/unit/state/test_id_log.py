@@ -12,7 +12,7 @@ from processor.engine.ids.block import decode_pages
 from processor.engine.verdict import Verdict
 from processor.errors import RebuildError, StopError
 from processor.state.changelog import read_head
-from processor.state.ids import exact_log, offset_index
+from processor.state.ids import id_log, offset_index
 from processor.state.kv.store import MemoryStore
 from processor.state.restore import restore
 from schemas.changelog.ids import (
@@ -119,7 +119,7 @@ def test_a_changelog_that_takes_no_id_at_all_is_named() -> None:
 
 
 def test_pages_of_expired_ids_are_deleted_from_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact_log, "ERASED_IDS", EACH)
+    monkeypatch.setattr(id_log, "ERASED_IDS", EACH)
     partition = filled(window_ms=1)
     assert page_number(pages(partition)[0][0]) > 3 * EACH
     partition.open()

@@ -9,12 +9,13 @@ Invariant: an id stands in a table once, as it was last remembered.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from processor.engine.ids.block import IdRows
-from processor.engine.ids.page import NONE
+from processor.engine.ids.page import NO_FINGERPRINTS, NONE
 from processor.engine.jit import Int, inlined, kernel
 
 if TYPE_CHECKING:
@@ -30,16 +31,29 @@ class BloomLookup(NamedTuple):
         known: bool[n], whether the id is remembered at all; of others the rest says nothing.
         owner: int64[n].
         reading_ms: int64[n], the clock when it was last remembered.
+        fingerprint: uint64[n]; 0 of a definition without fingerprints.
     """
 
     known: NDArray[np.bool_]
     owner: NDArray[np.int64]
     reading_ms: NDArray[np.int64]
+    fingerprint: NDArray[np.uint64]
 
     @classmethod
     def nothing(cls, count: int) -> BloomLookup:
         """Return one in which so many ids are not remembered."""
-        return cls(np.zeros(count, np.bool_), *np.zeros((2, count), np.int64))
+        owner, reading_ms = np.zeros((2, count), np.int64)
+        return cls(np.zeros(count, np.bool_), owner, reading_ms, np.zeros(count, np.uint64))
+
+    def at(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> BloomLookup:
+        """Return what is said of some ids."""
+        known, owner, reading_ms, fingerprint = self
+        return BloomLookup(known[rows], owner[rows], reading_ms[rows], fingerprint[rows])
+
+    def put(self, rows: NDArray[np.int64], said: BloomLookup) -> None:
+        """Take over what is said of some ids."""
+        for mine, other in zip(self, said, strict=True):
+            mine[rows] = other
 
 
 class HashedColumns(NamedTuple):
@@ -99,8 +113,8 @@ class Memtable(HashedIds):
         closed: Whether it takes no more.
     """
 
-    def __init__(self, bucket: int) -> None:
-        super().__init__(columns=2)
+    def __init__(self, bucket: int, *, fingerprints: bool = False) -> None:
+        super().__init__(columns=3 if fingerprints else 2)
         self.bucket = bucket
         self.below = self.since = 0
         self.closed = False
@@ -108,10 +122,16 @@ class Memtable(HashedIds):
     def __len__(self) -> int:
         return self.count
 
-    def put(self, hashes: NDArray[np.uint64], owner: NDArray[np.int64], reading_ms: NDArray[np.int64]) -> None:
+    def put(
+        self,
+        hashes: NDArray[np.uint64],
+        owner: NDArray[np.int64],
+        reading_ms: NDArray[np.int64],
+        fingerprint: NDArray[np.uint64] = NO_FINGERPRINTS,
+    ) -> None:
         """Insert n ids; of one that is there already what is said now counts."""
         self.reserve(owner.size)
-        self.count = int(_put(self.table, self.count, hashes, owner, reading_ms))
+        self.count = int(_put(self.table, self.count, hashes, owner, reading_ms, fingerprint))
 
     def find(self, hashes: NDArray[np.uint64], rows: NDArray[np.int64], found: BloomLookup) -> None:
         """Look some ``rows``, int64[k], of n ids up, and write what is known of those that are here."""
@@ -124,8 +144,11 @@ class Memtable(HashedIds):
         words = hashes[order, 0]
         if (words[1:] == words[:-1]).any():
             order = np.lexsort((hashes[:, 1], hashes[:, 0]))
-        owner, reading_ms = np.ascontiguousarray(self.table.info[order].T)
-        return IdRows(first, hashes[order], owner, reading_ms, np.full(self.count, NONE, np.int64))
+        owner, reading_ms, *prints = np.ascontiguousarray(self.table.info[order].T)
+        rows = IdRows(first, hashes[order], owner, reading_ms, np.full(self.count, NONE, np.int64))
+        if not prints:
+            return rows
+        return replace(rows, fingerprint=prints[0].view(np.uint64), collision=np.zeros(self.count, np.bool_))
 
 
 @inlined
@@ -162,6 +185,7 @@ def _put(
     new: NDArray[np.uint64],
     owner: NDArray[np.int64],
     reading: NDArray[np.int64],
+    fingerprint: NDArray[np.uint64],
 ) -> Int:
     slots, hashes, info = table
     for row in range(owner.size):
@@ -173,6 +197,8 @@ def _put(
             hashes[there, 0], hashes[there, 1] = first, second
             count += 1
         info[there, 0], info[there, 1] = owner[row], reading[row]
+        if fingerprint.size > 0:
+            info[there, 2] = np.int64(fingerprint[row])
     return count
 
 
@@ -181,10 +207,12 @@ def _find(
     table: HashedColumns, wanted: NDArray[np.uint64], rows: NDArray[np.int64], found: BloomLookup
 ) -> None:
     slots, hashes, info = table
-    known, owner, reading = found
+    known, owner, reading, fingerprint = found
     for k in range(rows.size):
         row = rows[k]
         _, there = find_slot(slots, hashes, wanted[row, 0], wanted[row, 1])
         if there >= 0:
             known[row] = True
             owner[row], reading[row] = info[there, 0], info[there, 1]
+            if info.shape[1] > 2:
+                fingerprint[row] = np.uint64(info[there, 2])

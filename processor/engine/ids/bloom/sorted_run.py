@@ -22,7 +22,7 @@ from processor.engine.arrays import grown
 from processor.engine.ids.block import UnreadableBlockError, encode
 from processor.engine.ids.bloom.filter import Filter, is_set, position
 from processor.engine.ids.bloom.memtable import BloomLookup
-from processor.engine.ids.page import HASH_BYTES, PAGE_HEAD_BYTES, count_ids, hash_at, read_row
+from processor.engine.ids.page import HASH_BYTES, count_ids, hash_at, head_bytes, read_fingerprint, read_row
 from processor.engine.jit import Int, kernel
 
 if TYPE_CHECKING:
@@ -232,10 +232,10 @@ def _find(
     page, wrong = count_ids(data, at, number, ids)
     if wrong != 0:
         return page, wrong
-    known, owner, reading = found
+    known, owner, reading, fingerprint = found
     for k in range(which.size):
         here = at[which[k]]
-        body = here + PAGE_HEAD_BYTES
+        body = here + head_bytes(data, here)
         low: Int = 0
         high: Int = ids[which[k]]
         while high - low > 1:
@@ -249,4 +249,5 @@ def _find(
         if first == hashes[k, 0] and second == hashes[k, 1]:
             known[k] = True
             owner[k], reading[k] = read_row(data, here, ids[which[k]], low)
+            fingerprint[k] = read_fingerprint(data, here, ids[which[k]], low)
     return 0, 0

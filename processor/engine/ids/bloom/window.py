@@ -26,14 +26,17 @@ which ids are committed, and when, does not show in any verdict.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from processor.engine.ids import collisions
 from processor.engine.ids.block import IdRows
 from processor.engine.ids.bloom.filter import NOWHERE, Filter, mixed_bits
 from processor.engine.ids.bloom.memtable import BloomLookup, HashedIds, find_slot
 from processor.engine.ids.clock import NEVER
+from processor.engine.ids.collisions import Collisions
 from processor.engine.ids.judgement import IdJudgement
 from processor.engine.ids.page import NONE
 from processor.engine.jit import Int, kernel
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.ids.bloom.memtable import HashedColumns
+    from processor.engine.ids.collisions import Fingerprints
     from processor.engine.ids.judgement import IdColumns
 
 FIRST_SHARE = 0.75
@@ -64,6 +68,7 @@ class BloomWindow:
         false_positive_rate: Promised of a look-up over the whole window.
         refresh: Whether a duplicate renews its id.
         confirm: Whether hits are looked up.
+        fingerprints: Whether records of one id are told apart by theirs, which takes ``confirm``.
     """
 
     def __init__(
@@ -75,7 +80,10 @@ class BloomWindow:
         *,
         refresh: bool = False,
         confirm: bool = True,
+        fingerprints: bool = False,
     ) -> None:
+        if fingerprints and not confirm:
+            raise ValueError("without confirmation nobody knows the fingerprint of an id")
         self.window_ms = window_ms
         self.bucket_ms = bucket_ms
         self.expected = max(expected_per_bucket, FEWEST_IDS)
@@ -83,6 +91,7 @@ class BloomWindow:
         self.bucket_rate = false_positive_rate / self.most_live
         self.refresh = refresh
         self.confirm = confirm
+        self.collisions = Collisions(window_ms) if fingerprints else None
         self.clear()
 
     def clear(self) -> None:
@@ -91,13 +100,21 @@ class BloomWindow:
         # The words of a bucket to come, of which those before `_clean` are zeros.
         self._spare: NDArray[np.uint64] = np.zeros(0, np.uint64)
         self._clean = 0
-        self.drop()
+        self.staged = self._nothing_staged()
+        if self.collisions is not None:
+            self.collisions.clear()
 
     @property
     def size_bytes(self) -> int:
         """Bytes of all arrays."""
         sizes = [each.words.nbytes for each in self.filters]
-        return sum(sizes) + self._spare.nbytes + self.staged.size_bytes
+        variants = 0 if self.collisions is None else self.collisions.size_bytes
+        return sum(sizes) + variants + self._spare.nbytes + self.staged.size_bytes
+
+    @property
+    def staged_count(self) -> int:
+        """How many rows the next commit writes, of ids and of variants."""
+        return self.staged.count + (0 if self.collisions is None else self.collisions.staged_count)
 
     @property
     def ids(self) -> int:
@@ -133,7 +150,11 @@ class BloomWindow:
         return hit
 
     def judge(
-        self, records: IdColumns, hit: NDArray[np.int64], found: BloomLookup | None = None
+        self,
+        records: IdColumns,
+        hit: NDArray[np.int64],
+        found: BloomLookup | None = None,
+        prints: Fingerprints | None = None,
     ) -> IdJudgement:
         """Judge records in order, and stage what is remembered.
 
@@ -141,6 +162,7 @@ class BloomWindow:
             records: Of a chunk.
             hit: What `look_up` returned for them, nothing having been committed since.
             found: With ``confirm``: what is known of the hits; rows that are none are not read.
+            prints: The records' fingerprints, see `Collisions.prints`; None: there are none.
 
         Raises:
             ValueError: With ``confirm`` and without ``found``, or the other way round.
@@ -152,17 +174,25 @@ class BloomWindow:
         rules = self.window_ms, self.bucket_ms, self.refresh, self.confirm
         staged = self.staged
         staged.reserve(records.skip.size)
-        staged.count = int(_judge(records, *rules, hit, known, staged.table, staged.count, judged))
+        given = records, *rules, hit, known
+        staged.count = int(_judge(*given, staged.table, staged.count, judged, prints))
         return judged
 
     # ---------------------------------------------------------------- a transaction
 
     def staged_rows(self, first: int) -> IdRows:
-        """Return the ids that the next commit remembers, from a number on; owners count with ``confirm``."""
+        """Return what the next commit remembers, from a number on: ids, then variants of some.
+
+        Owners count with ``confirm``.
+        """
         count = self.staged.count
         owner, reading_ms = self.staged.table.info[:count, :2].T.copy()
         hashes = self.staged.table.hash[:count].copy()
-        return IdRows(first, hashes, owner, reading_ms, np.full(count, NONE, np.int64))
+        rows = IdRows(first, hashes, owner, reading_ms, np.full(count, NONE, np.int64))
+        if self.collisions is None:
+            return rows
+        prints = self.staged.table.info[:count, 3].astype(np.uint64)
+        return self.collisions.behind(replace(rows, fingerprint=prints, collision=np.zeros(count, np.bool_)))
 
     def commit(self, clock_ms: int) -> None:
         """Put the staged ids into their buckets' filters, and drop the buckets that are outside the window."""
@@ -170,11 +200,18 @@ class BloomWindow:
         lacking = np.flatnonzero(info[: self.staged.count, 2])
         self.restore(hashes[lacking], info[lacking, 1], clock_ms)
         self._prepare()
-        self.drop()
+        self.staged = self._nothing_staged()
+        if self.collisions is not None:
+            self.collisions.commit(clock_ms)
 
     def drop(self) -> None:
         """Forget the staged ids, as if they had never been judged."""
-        self.staged = HashedIds(columns=3)
+        self.staged = self._nothing_staged()
+        if self.collisions is not None:
+            self.collisions.drop()
+
+    def _nothing_staged(self) -> HashedIds:
+        return HashedIds(columns=3 if self.collisions is None else 4)
 
     def expire(self, clock_ms: int) -> None:
         """Drop the buckets that are outside the window at a reading."""
@@ -261,28 +298,37 @@ def _judge(
     staged: HashedColumns,
     count: Int,
     judged: IdJudgement,
+    prints: Fingerprints | None,
 ) -> Int:
     """Judge rows in order, and stage what is remembered, ``count`` being staged; returns how many are then.
 
-    The info of a staged id: owner, reading, and 1 where the reading's bucket lacks it. What is skipped stays as
-    it is, and without ``confirm`` owner and expiry of all.
+    The info of a staged id: owner, reading, 1 where the reading's bucket lacks it, and its fingerprint where
+    there are any: compiled with and without them. What is skipped stays as it is, and without ``confirm`` owner
+    and expiry of all.
     """
     hashes, _, skip, offset, reading = records
     slots, ours, info = staged
     verdict, owner, expires = judged
-    remembered, owners, readings = found
+    remembered, owners, readings, printed = found
     for row in range(hashes.shape[0]):
         if skip[row]:
             continue
         first, second = hashes[row, 0], hashes[row, 1]
         now = reading[row]
+        if prints is not None and collisions.judge(
+            prints, row, first, second, window, now, offset[row], refresh, judged
+        ):
+            continue
         at, place = find_slot(slots, ours, first, second)
         known = False
         whose = np.int64(-1)
         when = np.int64(0)
+        what = np.uint64(0)
         there = hit[row]
         if place >= 0:
             whose, when = info[place, 0], info[place, 1]
+            if prints is not None:
+                what = np.uint64(info[place, 3])
             there = when // bucket
             # Without confirmation an id lives as long as its bucket, committed or not.
             known = when + window > now if confirm else (there + 1) * bucket - 1 + window > now
@@ -290,8 +336,11 @@ def _judge(
             if not confirm:
                 known = True
             elif remembered[row]:
-                whose, when = owners[row], readings[row]
+                whose, when, what = owners[row], readings[row], printed[row]
                 known = when + window > now
+        if prints is not None and known and what != prints.own[row]:
+            collisions.collide(prints, row, first, second, window, now, offset[row], whose, when, what, judged)
+            continue
         lacking = there != now // bucket
         if not known or (refresh and (now > when if confirm else lacking)):
             if not known:
@@ -305,6 +354,8 @@ def _judge(
             if lacking:
                 info[place, 2] = 1
             info[place, 0], info[place, 1] = whose, now
+            if prints is not None:
+                info[place, 3] = np.int64(prints.own[row])
             when = now
         verdict[row] = 1 if known else 0
         if known and confirm:

@@ -18,6 +18,7 @@ of copying them. What is committed is changed by nothing that `drop` does not ta
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,10 +26,11 @@ import numpy as np
 from processor.engine.arrays import grown
 from processor.engine.ids.block import IdRows, PageError, UnreadableBlockError, decode_pages
 from processor.engine.ids.clock import NEVER
+from processor.engine.ids.collisions import Collisions
 from processor.engine.ids.exact import hash_table, kernels
 from processor.engine.ids.exact.bulk_load import SHARE, WAITING, BulkLoad, insert, insert_at_home, table_for
 from processor.engine.ids.exact.hash_table import DEPTH, FLOOR, LINE, NEXT, OCCUPIED, SEGMENTS, STAGED, WANT
-from processor.engine.ids.exact.kernels import OWNER, READING, SUPERSEDES, Candidates, StagedIds
+from processor.engine.ids.exact.kernels import Candidates, StagedIds
 from processor.engine.ids.judgement import IdJudgement
 from processor.engine.ids.page import NONE
 from processor.engine.jit import Int, kernel
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from processor.engine.ids.collisions import Fingerprints
     from processor.engine.ids.judgement import IdColumns
     from processor.engine.ids.page import CandidateRows, Pages
 
@@ -117,14 +120,22 @@ class ExactIndex:
     Args:
         window_ms: How long an id is remembered.
         refresh: Whether a duplicate renews its id.
+        fingerprints: Whether records of one id are told apart by theirs.
         line_bits: Lines of a segment, as a power of two; fewer for tests.
         tag_bits: First bits of the hash that are kept; fewer for tests: ids collide more often.
     """
 
     def __init__(
-        self, window_ms: int, *, refresh: bool, line_bits: int = LINE_BITS, tag_bits: int = TAG_BITS
+        self,
+        window_ms: int,
+        *,
+        refresh: bool,
+        fingerprints: bool = False,
+        line_bits: int = LINE_BITS,
+        tag_bits: int = TAG_BITS,
     ) -> None:
         self.window_ms, self.refresh = window_ms, refresh
+        self.collisions = Collisions(window_ms) if fingerprints else None
         self._form = (1 << line_bits, tag_bits)
         self.clear()
 
@@ -140,6 +151,8 @@ class ExactIndex:
         self._swept: Int = 0
         self._staged = StagedIds.none()
         self._pages = PageBounds()
+        if self.collisions is not None:
+            self.collisions.clear()
 
     def __len__(self) -> int:
         """Ids in slots, those included that are expired and not yet swept."""
@@ -150,7 +163,8 @@ class ExactIndex:
     def size_bytes(self) -> int:
         """Bytes of all arrays, the room not used yet included."""
         arrays = sum(each.nbytes for each in (*self._table[:-1], *self._staged))
-        return arrays + self._pages.size_bytes + self._waiting.size_bytes
+        variants = 0 if self.collisions is None else self.collisions.size_bytes
+        return arrays + variants + self._pages.size_bytes + self._waiting.size_bytes
 
     @property
     def waiting_bytes(self) -> int:
@@ -159,8 +173,8 @@ class ExactIndex:
 
     @property
     def next_number(self) -> int:
-        """The number of the next id that is remembered."""
-        return int(self._meta[NEXT])
+        """The number of the next row that is remembered, of an id or a variant."""
+        return int(self._meta[NEXT]) + (0 if self.collisions is None else self.collisions.staged_count)
 
     @property
     def floor(self) -> int:
@@ -191,13 +205,20 @@ class ExactIndex:
         first = known[page[new]]
         return Candidates(row, number, first, which, number - first[which])
 
-    def judge(self, records: IdColumns, wanted: Candidates, confirmed: CandidateRows) -> IdJudgement:
+    def judge(
+        self,
+        records: IdColumns,
+        wanted: Candidates,
+        confirmed: CandidateRows,
+        prints: Fingerprints | None = None,
+    ) -> IdJudgement:
         """Judge records in order, and stage what is remembered.
 
         Args:
             records: Of a chunk.
             wanted: What `look_up` returned for them, nothing having been judged since.
             confirmed: What stands in the pages of its candidates.
+            prints: The records' fingerprints, see `Collisions.prints`; None: there are none.
 
         Raises:
             MemoryError: More ids than one partition can have.
@@ -209,7 +230,7 @@ class ExactIndex:
         cursor: Int = 0
         args = records, self.window_ms, self.refresh, wanted, confirmed
         while row < rows:
-            row, cursor = kernels.judge(self._table, *args, cursor, row, self._staged, judged)
+            row, cursor = kernels.judge(self._table, *args, cursor, row, self._staged, judged, prints)
             if row < rows:
                 self._grow()
         return judged
@@ -217,10 +238,14 @@ class ExactIndex:
     # ---------------------------------------------------------------- a transaction
 
     def staged(self) -> IdRows:
-        """Return the ids that the next commit remembers, in the order of their numbers."""
-        count = int(self._meta[NEXT] - self._meta[STAGED])
-        columns = (self._staged.info[:count, each].copy() for each in (OWNER, READING, SUPERSEDES))
-        return IdRows(int(self._meta[STAGED]), self._staged.hash[:count].copy(), *columns)
+        """Return what the next commit remembers, in the order of the numbers: ids, then variants of some."""
+        first, count = int(self._meta[STAGED]), int(self._meta[NEXT] - self._meta[STAGED])
+        owner, reading_ms, supersedes, prints = self._staged.info[:count].T.copy()
+        rows = IdRows(first, self._staged.hash[:count].copy(), owner, reading_ms, supersedes)
+        if self.collisions is None:
+            return rows
+        told = replace(rows, fingerprint=prints.view(np.uint64), collision=np.zeros(count, np.bool_))
+        return self.collisions.behind(told)
 
     def commit(self, pages: Pages | None, clock_ms: int, sweep: int = 0) -> None:
         """Take the staged ids as committed, and forget what is expired.
@@ -234,11 +259,13 @@ class ExactIndex:
         Raises:
             ValueError: Ids are staged, and no pages are given.
         """
-        if pages is None and self._meta[NEXT] != self._meta[STAGED]:
+        if pages is None and self.next_number != self._meta[STAGED]:
             raise ValueError("staged ids are committed without the pages that they stand in")
         if pages is not None:
             self._pages.add(pages.first, pages.last_ms)
-        self._meta[STAGED] = self._meta[NEXT]
+        self._meta[[STAGED, NEXT]] = self.next_number
+        if self.collisions is not None:
+            self.collisions.commit(clock_ms)
         if len(self._staged.hash) > FEW:
             self._staged = StagedIds.none()
         self._pages.expire(clock_ms, self.window_ms)
@@ -249,6 +276,8 @@ class ExactIndex:
     def drop(self) -> None:
         """Forget the staged ids, as if they had never been judged."""
         kernels.drop(self._table, self._staged)
+        if self.collisions is not None:
+            self.collisions.drop()
 
     def restore(self, rows: IdRows, pages: Pages) -> None:
         """Take over a committed block; blocks come in the order of their numbers.
@@ -257,15 +286,19 @@ class ExactIndex:
             ValueError: Its numbers lie below those taken over before, or something is staged.
             MemoryError: More ids than one partition can have.
         """
-        if self._meta[NEXT] != self._meta[STAGED]:
+        if self.next_number != self._meta[STAGED]:
             raise ValueError("a block cannot be taken over while ids are staged")
         if rows.first < self.next_number:
             raise ValueError(f"a block begins at number {rows.first}, expected {self.next_number} or more")
         if not len(self._pages):
             self._meta[FLOOR] = rows.first
-        self._waiting.take(rows, self.floor)
         self._meta[[STAGED, NEXT]] = rows.first + len(rows)
         self._pages.add(pages.first, pages.last_ms)
+        for run in rows.runs():
+            if self.collisions is not None and run.collision[0]:
+                self.collisions.restore(run)
+            else:
+                self._take(run)
         if self._waiting.entries > WAITING + int(self._meta[OCCUPIED]) // SHARE:
             self.insert()
 
@@ -280,10 +313,14 @@ class ExactIndex:
             UnreadableBlockError: One is not whole, or not that number's.
             ValueError, MemoryError: As `restore`.
         """
-        rows, found = decode_pages(pages, int(first[0]))
+        rows, found = decode_pages(pages, int(first[0]), fingerprints=self.collisions is not None)
         if not np.array_equal(found.first, first):
             raise UnreadableBlockError(f"pages from {first[0]} on", PageError.ORDER)
         self.restore(rows, found)
+
+    def _take(self, rows: IdRows) -> None:
+        """Let committed ids wait for their slots."""
+        self._waiting.take(rows, self.floor)
 
     def expect(self, ids: int) -> None:
         """Take note how many living rows will be taken over: their slots are made at once.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from processor.engine.ids import collisions
 from processor.engine.ids.exact.hash_table import (
     FLOOR,
     FREED,
@@ -44,13 +45,14 @@ from processor.engine.jit import Int, kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from processor.engine.ids.collisions import Fingerprints
     from processor.engine.ids.exact.hash_table import HashTable
     from processor.engine.ids.judgement import IdColumns, IdJudgement
     from processor.engine.ids.page import CandidateRows
 
 # Columns of what is kept of a staged id, int64.
-OWNER, READING, SUPERSEDES = range(3)
-INFO = 3
+OWNER, READING, SUPERSEDES, FINGERPRINT = range(4)
+INFO = 4
 AHEAD = 256
 """Rows whose lines are loaded together: so many loads wait for memory at a time, and what they brought (16
 KiB) is still in the first-level cache when it is used."""
@@ -202,10 +204,12 @@ def judge(
     start: Int,
     staged: StagedIds,
     judged: IdJudgement,
+    prints: Fingerprints | None,
 ) -> tuple[Int, Int]:
     """Judge rows from ``start`` on, in order, and stage the ids that are remembered.
 
-    Their candidates are those from ``cursor`` on. What is skipped stays as it is.
+    Their candidates are those from ``cursor`` on. What is skipped stays as it is. Compiled with and without
+    fingerprints.
 
     Returns:
         The row that there was no room for (``meta[WANT]`` says of what), or n; the first candidate not used.
@@ -213,7 +217,7 @@ def judge(
     slots, directory, _, prefix, used, meta = table
     hashes, _, skip, offset, reading = records
     rows, numbers = listed.row, listed.number
-    found, owners, readings = confirmed
+    found, owners, readings, printed = confirmed
     ours, info = staged
     verdict, owner, expires = judged
     lines = meta[LINES]
@@ -228,9 +232,15 @@ def judge(
         if skip[row]:
             continue
         first, second = hashes[row, 0], hashes[row, 1]
+        now = reading[row]
+        if prints is not None and collisions.judge(
+            prints, row, first, second, window, now, offset[row], refresh, judged
+        ):
+            continue
         best = np.int64(NONE)
         whose = np.int64(NONE)
         when = np.int64(0)
+        what = np.uint64(0)
         while cursor < rows.size and rows[cursor] < row:
             cursor += 1
         for k in range(cursor, rows.size):
@@ -238,6 +248,8 @@ def judge(
                 break
             if found[k, 0] == first and found[k, 1] == second and numbers[k] > best:
                 best, whose, when = numbers[k], owners[k], readings[k]
+                if prints is not None:
+                    what = printed[k]
         # Ids of this transaction are found in the same look as where a new one would go.
         free = np.int64(NONE)
         segment, home = home_of(first, directory, meta)
@@ -253,12 +265,16 @@ def judge(
                         index = number - begun
                         if ours[index, 0] == first and ours[index, 1] == second:
                             best, whose, when = number, info[index, OWNER], info[index, READING]
+                            if prints is not None:
+                                what = np.uint64(info[index, FINGERPRINT])
             if gap > 0:
                 free = line + gap - 1
                 wanted += np.uint64(hop)
                 break
-        now = reading[row]
         known = best >= 0 and when + window > now
+        if prints is not None and known and what != prints.own[row]:
+            collisions.collide(prints, row, first, second, window, now, offset[row], whose, when, what, judged)
+            continue
         if known and not (refresh and now > when):
             verdict[row], owner[row], expires[row] = 1, whose, when + window
             continue
@@ -268,6 +284,8 @@ def judge(
         if best >= begun:
             info[best - begun, OWNER] = whose
             info[best - begun, READING] = now
+            if prints is not None:
+                info[best - begun, FINGERPRINT] = np.int64(prints.own[row])
         else:
             number = meta[NEXT]
             at = seek(table, first, best) if best >= 0 else np.int64(NONE)
@@ -282,6 +300,8 @@ def judge(
             index = number - begun
             ours[index, 0], ours[index, 1] = first, second
             info[index, OWNER], info[index, READING], info[index, SUPERSEDES] = whose, now, best
+            if prints is not None:
+                info[index, FINGERPRINT] = np.int64(prints.own[row])
             meta[NEXT] = number + 1
         if known:
             verdict[row], owner[row], expires[row] = 1, whose, now + window

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.ids.block import IdRows
-    from processor.engine.ids.page import Pages
     from processor.engine.jit import Int
 
 
@@ -36,15 +35,15 @@ class RenewedIndex(ExactIndex):
         self._hashes: NDArray[np.uint64] = np.zeros((0, 2), np.uint64)
         self._first: int | None = None
 
-    def restore(self, rows: IdRows, pages: Pages) -> None:
-        """See `ExactIndex.restore`; what the rows say that they take the place of is not read."""
+    def _take(self, rows: IdRows) -> None:
+        """See `ExactIndex._take`; what the rows say that they take the place of is not read."""
         if self._first is None:
             self._first = rows.first
         after = rows.first - self._first + len(rows)
         self._hashes = grown(self._hashes, after, 4)
         self._hashes[after - len(rows) : after] = rows.hash
         supersedes = np.maximum(self._before(rows.hash), _within(rows))
-        super().restore(replace(rows, supersedes=supersedes), pages)
+        super()._take(replace(rows, supersedes=supersedes))
         self.insert()  # the next rows are looked for among these
 
     def _before(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:

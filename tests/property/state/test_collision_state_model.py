@@ -1,0 +1,137 @@
+"""Variants of ids across commits, kills and restores against a naive dictionary of id to variants."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from processor.engine.ids.clock import NEVER
+from processor.engine.verdict import Verdict
+from processor.state.ids import id_log, offset_index, runs, snapshots
+from processor.state.kv.store import MemoryStore
+from tests.property.state.test_id_state_model import ENDS, Step, copied
+from tests.support.judges.id_state import AHEAD_MS, NOW_MS, Came, IdPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BLOOM = {"expected_per_bucket": 64, "false_positive_rate": 0.4, "confirm": True}
+BACKENDS = [("exact", None), ("bloom", 1), ("bloom", 3), ("bloom", 50)]
+
+
+class Variant:
+    """A record that passed, with what it was remembered by."""
+
+    def __init__(self, offset: int, value: bytes, reading: int) -> None:
+        self.offset, self.value, self.reading = offset, value, reading
+
+
+class VariantDictionary:
+    """The contract, sentence by sentence: by id its variants, in the order in which they came."""
+
+    def __init__(self, window_ms: int, *, refresh: bool, remembers: bool) -> None:
+        self.window_ms, self.refresh, self.remembers = window_ms, refresh, remembers
+        self.clock, self.ids = NEVER, dict[bytes, list[Variant]]()
+
+    def judge(self, offset: int, came: Came, now_ms: int) -> tuple[Verdict, int, int]:
+        assert came.key is not None
+        self.clock = max(self.clock, min(came.timestamp, now_ms + AHEAD_MS))
+        known = self.ids.setdefault(came.key, [])
+        known[:] = [each for each in known if self.clock < each.reading + self.window_ms]
+        for each in known:
+            if each.value == came.value:
+                each.reading = self.clock if self.refresh else each.reading
+                return Verdict.DUPLICATE, each.offset, each.reading + self.window_ms
+        earliest = known[0].offset if known else -1
+        if not known or self.remembers:
+            known.append(Variant(offset, came.value, self.clock))
+        if earliest < 0:
+            return Verdict.PASS, -1, 0
+        return Verdict.COLLISION, earliest, self.clock + self.window_ms if self.remembers else 0
+
+
+records = st.builds(
+    Came,
+    st.sampled_from([b"%d" % number for number in range(6)]),
+    st.one_of(st.integers(NOW_MS - 40, NOW_MS + 40), st.integers(NOW_MS - 500, NOW_MS + 800)),
+    st.sampled_from([b"%d" % number for number in range(4)]),
+)
+steps = st.lists(
+    st.builds(Step, st.lists(records, max_size=40), st.sampled_from([0, 1, 30, 400]), st.sampled_from(ENDS)),
+    max_size=14,
+)
+
+
+def go_through(script: Sequence[Step], partition: IdPartition, model: VariantDictionary) -> None:
+    """Do what a script says; every verdict has to be the model's, wherever it is killed and restored."""
+    partition.limit_bytes = 400
+    partition.commit()
+    committed, older = deepcopy(model), MemoryStore()
+    for step in script:
+        partition.now_ms += step.later_ms
+        first = partition.next_offset
+        expected = [model.judge(first + k, came, partition.now_ms) for k, came in enumerate(step.some)]
+        judged = partition.take(step.some)
+        said = zip(judged.verdict.tolist(), judged.owner.tolist(), judged.expires_ms.tolist(), strict=True)
+        assert list(said) == expected
+        if step.then == "go on":
+            continue
+        assert isinstance(partition.store, MemoryStore)
+        if step.then != "killed":
+            before = copied(partition.store)
+            partition.commit(locally="before" not in step.then)
+            committed = deepcopy(model)
+            if step.then == "commit":
+                older = before if len(step.some) % 2 else older
+                continue
+        if "trimmed" in step.then:
+            partition.trim()
+        if "without" in step.then:
+            partition.open(MemoryStore())
+        elif "older" in step.then:
+            partition.open(copied(older))
+        else:
+            partition.open()
+        model = deepcopy(committed)
+
+
+@settings(deadline=None, max_examples=250)
+@given(
+    steps,
+    st.sampled_from([1, 10, 100, 10_000]),
+    st.booleans(),
+    st.sampled_from(["pass", "drop"]),
+    st.sampled_from(BACKENDS),
+    st.sampled_from([1, 100_000]),
+)
+def test_verdicts_owners_and_expiries_are_the_dictionarys_wherever_it_is_killed_and_restored(
+    script: list[Step],
+    window_ms: int,
+    refresh: bool,  # noqa: FBT001 - hypothesis gives it by name
+    on_collision: str,
+    backend: tuple[str, int | None],
+    erased_ids: int,
+) -> None:
+    name, bucket_ms = backend
+    options: dict[str, Any] = {} if bucket_ms is None else {"bloom": {**BLOOM, "bucket": bucket_ms}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(id_log, "ERASED_IDS", erased_ids)
+        patch.setattr(offset_index, "ENTRY_IDS", 1 + erased_ids // 1000)
+        patch.setattr(snapshots, "BYTES_AN_ID", 64 if erased_ids == 1 else 1)
+        patch.setattr(snapshots, "LEAST_IDS", 0)
+        patch.setattr(runs, "LEAST_IDS", 7)
+        patch.setattr(runs, "MOST_IDS", 7)
+        partition = IdPartition(
+            window=window_ms,
+            refresh=refresh,
+            backend=name,
+            fingerprint={"of": "bytes"},
+            on_collision=on_collision,
+            **options,
+        )
+        model = VariantDictionary(window_ms, refresh=refresh, remembers=on_collision == "pass")
+        go_through(script, partition, model)
