@@ -34,6 +34,11 @@ def words_of_key(key: bytes) -> NDArray[np.uint64]:
     return np.frombuffer(key, "<u8").astype(np.uint64)
 
 
+def derived_key(key: NDArray[np.uint64], purpose: bytes) -> NDArray[np.uint64]:
+    """Return uint64[2], a key for another purpose: no hash is one of both."""
+    return np.array(siphash128(np.frombuffer(purpose, np.uint8).copy(), 0, len(purpose), key), np.uint64)
+
+
 @inlined
 def _rotl(value, bits):  # type: ignore[no-untyped-def]  # inlined kernel
     return (value << np.uint64(bits)) | (value >> np.uint64(64 - bits))

@@ -15,7 +15,7 @@ import numpy as np
 
 from processor.engine.bytes.varints import put_bytes
 from processor.engine.extract.ids import MOST_PART_BYTES, Ids, IdTextForm, texts
-from processor.engine.extract.json_text import PLAIN, longer, unescape
+from processor.engine.extract.json_text import put_text, unescape
 from processor.engine.jit import Int, kernel
 
 if TYPE_CHECKING:
@@ -29,11 +29,6 @@ _CONTENT_BYTES = 46
 """Of a content's part, its 32 digits among them."""
 _AROUND_BYTES = 24
 """More than stands around a part: a comma, two quotes, ``{"base64":"`` and its end, what fills up fours."""
-_SHORT = np.zeros(128, np.uint8)
-"""A byte -> what stands behind the backslash in its place; 0: it is written as four hexadecimal digits."""
-for _meant, _written in zip(b'"\\\b\f\n\r\t', b'"\\bfnrt', strict=True):
-    _SHORT[_meant] = _written
-_LONG = np.frombuffer(b"u00", np.uint8).copy()
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
 _BASE64 = np.frombuffer(b'{"base64":"', np.uint8).copy()
 _BASE64_BYTES = _BASE64.size
@@ -144,35 +139,8 @@ def _lists(
 @kernel
 def _put_part(out: NDArray[np.uint8], begin: Int, data: NDArray[np.uint8], start: Int, count: Int) -> Int:
     """Write a part as a JSON string, or as an object with its base64; returns the place behind it."""
-    stop = start + count
-    out[begin] = np.uint8(34)
-    to = begin + 1
-    at = start
-    while at < stop:
-        byte = np.int64(data[at])
-        if PLAIN[data[at]] != 0:
-            out[to] = data[at]
-            to += 1
-            at += 1
-        elif byte >= 0x80:
-            more = longer(data, at, stop)
-            if more == 0:
-                return _put_base64(out, begin, data, start, count)
-            to = put_bytes(out, to, data, at, more + 1)
-            at += more + 1
-        else:
-            out[to] = np.uint8(92)
-            if _SHORT[byte] != 0:
-                out[to + 1] = _SHORT[byte]
-                to += 2
-            else:
-                to = put_bytes(out, to + 1, _LONG, 0, 3)
-                out[to] = _HEX[byte >> 4]
-                out[to + 1] = _HEX[byte & 15]
-                to += 2
-            at += 1
-    out[to] = np.uint8(34)
-    return to + 1
+    to = put_text(out, begin, data, start, count)
+    return _put_base64(out, begin, data, start, count) if to < 0 else to
 
 
 @kernel

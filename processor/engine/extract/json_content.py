@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from processor.engine.bytes.siphash import absorb, absorb_part, begin, end, siphash128
+from processor.engine.bytes.siphash import absorb, absorb_part, begin, derived_key, end, siphash128
 from processor.engine.jit import Int, inlined, kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SUM = 3 | 16 << 8
-_NAME = np.frombuffer(b"seqmark content", np.uint8).copy()
+_PURPOSE = b"seqmark content"
 FEW_MEMBERS = 32
 """Of an object with more members the names are sorted to find those that come twice."""
 
@@ -52,8 +52,8 @@ class Content(NamedTuple):
 
 
 def content_key(secret: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return uint64[2], the key by which content is hashed, from that of the ids: no hash is one of both."""
-    return np.array(siphash128(_NAME, 0, _NAME.size, secret), np.uint64)
+    """Return uint64[2], the key by which content is hashed, from that of the ids."""
+    return derived_key(secret, _PURPOSE)
 
 
 @kernel

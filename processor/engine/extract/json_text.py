@@ -1,4 +1,4 @@
-"""Validates and unescapes the strings of JSON values.
+"""Validates, unescapes and writes the strings of JSON values.
 
 RFC 8259, section 7: UTF-8 that is well-formed (Unicode, table 3-7: no overlong forms, no surrogates, nothing
 above U+10FFFF), control characters only as escapes. A surrogate that is an escape needs its other half.
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.jit import inlined, kernel
+from processor.engine.bytes.varints import put_bytes
+from processor.engine.jit import Int, inlined, kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +28,13 @@ PLAIN[[0x22, 0x5C]] = 0
 _ESCAPE = np.zeros(256, np.uint8)
 for _written, _meant in zip(b'"\\/bfnrt', b'"\\/\b\f\n\r\t', strict=True):
     _ESCAPE[_written] = _meant
+
+# A byte -> what stands behind the backslash in its place; 0: it is written as four hexadecimal digits.
+_SHORT = np.zeros(128, np.uint8)
+for _meant, _written in zip(b'"\\\b\f\n\r\t', b'"\\bfnrt', strict=True):
+    _SHORT[_meant] = _written
+_LONG = np.frombuffer(b"u00", np.uint8).copy()
+_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
 
 # A hexadecimal digit -> its value; 255: it is none.
 _HEX = np.full(256, 255, np.uint8)
@@ -203,3 +211,48 @@ def same_text(
                 return False
         begin += count
     return begin == end
+
+
+@kernel
+def put_text(out: NDArray[np.uint8], begin: Int, data: NDArray[np.uint8], start: Int, count: Int) -> Int:
+    """Write text as a JSON string, in its quotes, as Python's ``json.dumps`` does; what is above ASCII stays.
+
+    Args:
+        out: uint8[k], with room for ``6 * count + 2`` bytes.
+        begin: Where the string begins.
+        data: uint8[m].
+        start: Where the text begins.
+        count: Its bytes.
+
+    Returns:
+        The place behind it; -1: the text is not UTF-8.
+    """
+    stop = start + count
+    out[begin] = np.uint8(34)
+    to = begin + 1
+    at = start
+    while at < stop:
+        byte = np.int64(data[at])
+        if PLAIN[data[at]] != 0:
+            out[to] = data[at]
+            to += 1
+            at += 1
+        elif byte >= 0x80:
+            more = longer(data, at, stop)
+            if more == 0:
+                return np.int64(-1)
+            to = put_bytes(out, to, data, at, more + 1)
+            at += more + 1
+        else:
+            out[to] = np.uint8(92)
+            if _SHORT[byte] != 0:
+                out[to + 1] = _SHORT[byte]
+                to += 2
+            else:
+                to = put_bytes(out, to + 1, _LONG, 0, 3)
+                out[to] = _DIGITS[byte >> 4]
+                out[to + 1] = _DIGITS[byte & 15]
+                to += 2
+            at += 1
+    out[to] = np.uint8(34)
+    return to + 1

@@ -55,6 +55,18 @@ class Pointers(NamedTuple):
         )
 
 
+def parent_and_name(pointer: str) -> tuple[str, str]:
+    """Return the pointer to what an object's member is in, and the member's name.
+
+    Raises:
+        ValueError: It is no JSON pointer, or leads to the whole value, which is no member.
+    """
+    tokens = _tokens(pointer)
+    if not tokens:
+        raise ValueError("the whole value is no member of an object")
+    return pointer.rpartition("/")[0], tokens[-1]
+
+
 def _tokens(pointer: str) -> list[str]:
     start, *tokens = pointer.split("/")
     if start or re.search(r"~(?![01])", pointer):

@@ -46,11 +46,11 @@ def _leaves(value: Any, path: tuple[str | int, ...], out: set[tuple[str, ...]]) 
 
 def content_hash(value: bytes, secret: bytes) -> bytes:
     """Return the 16 bytes by which a value is known, see `processor.engine.extract.json_content`."""
-    key = _sip([*_padded(b"seqmark content"[:8]), _last(b"seqmark content")], secret)
+    key = derived_key(b"seqmark content", secret)
     total = [0, 0]
     for words in _hashed(json.loads(value, parse_int=Number, parse_float=Number), []):
-        total = [(one + other) % 2**64 for one, other in zip(total, _words(_sip(words, key)), strict=True)]
-    return _sip([3 | 16 << 8, *total], key)
+        total = [(one + other) % 2**64 for one, other in zip(total, _words(sip(words, key)), strict=True)]
+    return sip([3 | 16 << 8, *total], key)
 
 
 def _hashed(value: Any, path: list[int]) -> Iterator[list[int]]:
@@ -80,6 +80,11 @@ def _padded(text: bytes) -> list[int]:
     return _words(text + bytes(-len(text) % 8))
 
 
+def derived_key(purpose: bytes, secret: bytes) -> bytes:
+    """Return a key of 16 bytes for a purpose."""
+    return sip([*_words(purpose[: len(purpose) & ~7]), _last(purpose)], secret)
+
+
 def _last(text: bytes) -> int:
     """Return SipHash's last word: what is left, and the length."""
     left = text[len(text) & ~7 :]
@@ -90,7 +95,7 @@ def _words(data: bytes) -> list[int]:
     return [int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data), 8)]
 
 
-def _sip(words: list[int], key: bytes) -> bytes:
+def sip(words: list[int], key: bytes) -> bytes:
     """Return SipHash-2-4-128 of whole words, the last one as it is given."""
     k0, k1 = _words(key)
     v = [
