@@ -2,10 +2,11 @@
 
 A batch of which all records pass goes on with its compressed bytes untouched; only its header is new.
 The others are written again with their source's codec, neighbours together, so that a producer of tiny
-batches does not make tiny batches of us; what exceeds the topic's limit is split.
+batches does not make tiny batches of us; what exceeds the topic's limit is split. A batch with a record that is
+edited on its way is always written again.
 
-Invariant: records keep their order, keys, values, headers and timestamps; offset deltas are consecutive
-and ``last offset delta = count - 1``, or the broker refuses (trap 9).
+Invariant: records keep their order, keys, values, headers and timestamps, but for what is edited; offset deltas
+are consecutive and ``last offset delta = count - 1``, or the broker refuses (trap 9).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from processor.engine.batch.columns import (
     START,
     TRANSACTIONAL,
 )
+from processor.engine.batch.edits import encode_edited
 from processor.engine.batch.encode import encode, summarise
 from processor.engine.bytes.varints import as_varint, sized
 from processor.wire.codec import Codec, deflate
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
+    from processor.engine.batch.edits import Edits
     from processor.wire.decode import Piece
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -139,13 +142,16 @@ class Encoder:
     def __init__(self) -> None:
         self._out = RunBuffer()
 
-    def encode(self, piece: Piece, verdict: NDArray[np.uint8], limit_bytes: int) -> list[EncodedBatch]:
+    def encode(
+        self, piece: Piece, verdict: NDArray[np.uint8], limit_bytes: int, edits: Edits | None = None
+    ) -> list[EncodedBatch]:
         """Return the batches that carry the records with verdict 0, in order.
 
         Args:
             piece: As the decoder gave it; must still be the newest.
             verdict: uint8[n], 0 passes.
             limit_bytes: The topic's ``max.message.bytes``.
+            edits: Of some of those records.
 
         Raises:
             TooLargeError: A passing record exceeds the limit even alone.
@@ -156,30 +162,51 @@ class Encoder:
         summarise(verdict, piece.columns.timestamp, piece.first_row, kept, newest)
         clean = piece.whole & (kept == np.diff(piece.first_row))
         clean &= piece.batches[:, SIZE] <= limit_bytes
+        first = piece.columns.body[piece.first_row[:-1]]
+        # But for what stands before the first record's key.
+        inflated = piece.columns.end[piece.first_row[1:] - 1] - first
+        if edits is not None:
+            edited = batches_of(piece, edits.row)
+            clean[edited] = False
+            np.add.at(inflated, edited, edits.growth())
         out: list[EncodedBatch] = []
-        for run in _runs(piece, kept, clean):
+        for run in _runs(piece, kept, clean, inflated.tolist()):
             if len(run) == 1 and clean[run[0]]:
                 out.append(_forward(piece, run[0], newest))
                 continue
             start, stop = int(piece.first_row[run[0]]), int(piece.first_row[run[-1] + 1])
             rows = start + np.flatnonzero(verdict[start:stop] == 0)
             codec = int(piece.batches[run[0], ATTRIBUTES]) & CODEC_MASK
-            out += fit(rows, limit_bytes, partial(self._batch, piece.columns, rows, codec))
+            out += fit(rows, limit_bytes, partial(self._batch, piece.columns, rows, codec, edits))
         return out
 
     def _batch(
-        self, columns: Columns, rows: NDArray[np.int64], codec: int, start: int, stop: int
+        self,
+        columns: Columns,
+        rows: NDArray[np.int64],
+        codec: int,
+        edits: Edits | None,
+        start: int,
+        stop: int,
     ) -> EncodedBatch:
         some = rows[start:stop]
         first, last = int(some[0]), int(some[-1])
         # What lies between the first and the last of them holds all of them: rows and records rise together.
-        out = self._out.of(int(columns.end[last] - columns.body[first]) + some.size * MAX_OVERHEAD_BYTES)
-        used = encode(columns.data, columns.table, some, int(columns.timestamp[first]), out)
+        most_bytes = int(columns.end[last] - columns.body[first]) + some.size * MAX_OVERHEAD_BYTES
+        base = int(columns.timestamp[first])
+        if edits is not None:
+            edits = edits.between(first, last)
+        if edits is None or not edits.row.size:
+            out = self._out.of(most_bytes)
+            used = encode(columns.data, columns.table, some, base, out)
+        else:
+            out = self._out.of(most_bytes + edits.text_bytes())
+            used = encode_edited(columns.data, columns.table, some, edits, base, out)
         return packed(columns, some, codec, out[: int(used)])
 
-    def alone_bytes(self, columns: Columns, row: int, codec: int) -> int:
-        """Return the size of a batch of this record alone, by its source's codec."""
-        return self._batch(columns, np.array([row], np.int64), codec, 0, 1).size
+    def alone_bytes(self, columns: Columns, row: int, codec: int, edits: Edits | None = None) -> int:
+        """Return the size of a batch of this record alone, edited, by its source's codec."""
+        return self._batch(columns, np.array([row], np.int64), codec, edits, 0, 1).size
 
 
 def packed(
@@ -260,11 +287,15 @@ def fit(
             raise TooLargeError(int(rows[start]), batch.size)
 
 
-def _runs(piece: Piece, kept: NDArray[np.int64], clean: NDArray[np.bool_]) -> Iterator[list[int]]:
+def batches_of(piece: Piece, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return int64[k]: the source batches that records stand in, as rows of ``piece.batches``."""
+    return np.searchsorted(piece.first_row, rows, side="right") - 1
+
+
+def _runs(
+    piece: Piece, kept: NDArray[np.int64], clean: NDArray[np.bool_], inflated: list[int]
+) -> Iterator[list[int]]:
     """Yield the batches of which something passes: those that go on as they are, or neighbours of one codec."""
-    first = piece.columns.body[piece.first_row[:-1]]
-    # But for what stands before the first record's key.
-    inflated = (piece.columns.end[piece.first_row[1:] - 1] - first).tolist()
     forwarded = (clean & (piece.batches[:, SIZE] >= FORWARD_BYTES)).tolist()
     codec = (piece.batches[:, ATTRIBUTES] & CODEC_MASK).tolist()
     run: list[int] = []

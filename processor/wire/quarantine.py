@@ -17,9 +17,10 @@ import numpy as np
 from processor.engine import quarantine
 from processor.engine.batch.columns import ATTRIBUTES, CODEC_MASK, HEADER_BYTES, MAX_OVERHEAD_BYTES
 from processor.engine.bytes.varints import read_varint
+from processor.engine.collision_edits import CollisionRows
 from processor.engine.verdict import Fault
 from processor.wire.codec import Codec, squeeze
-from processor.wire.encode import cut, equal_runs, fit, packed
+from processor.wire.encode import batches_of, cut, equal_runs, fit, packed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
+    from processor.engine.collision_edits import CollisionEditor
+    from processor.engine.extract.ids import Ids
     from processor.engine.quarantine import QuarantineText
     from processor.wire.decode import Piece
     from processor.wire.encode import EncodedBatch, Encoder
@@ -42,6 +45,9 @@ MOST_DIGITS = 19
 EXPANSION_BYTES = 128
 """What cannot be compressed grows: by frames (gzip 18 bytes, LZ4 11, xerial 20, a little per block) and, in
 snappy's worst case, by a sixth. A record within that of the limit is measured, not guessed."""
+
+OWNER_BYTES = 128
+"""More than a compressed batch differs by which owner, of 30 bytes at most, one of its records names."""
 
 
 def read_record(columns: Columns, row: int) -> Item:
@@ -175,6 +181,37 @@ def mark_too_large(encoder: Encoder, piece: Piece, fault: NDArray[np.uint8], lim
             fault[row] = Fault.TOO_LARGE
 
 
+def too_large_as_collisions(
+    encoder: Encoder, piece: Piece, ids: Ids, editor: CollisionEditor, limit_bytes: int
+) -> NDArray[np.int64]:
+    """Return the rows, rising, whose record the sink cannot take as a collision: before it is judged.
+
+    What the sink does not take is not remembered, so the judge has to know it. Where an edit names the owner,
+    the longest there can be stands for it; as a compressed batch differs a little by who it is, `OWNER_BYTES`
+    are left.
+
+    Args:
+        encoder: Of the sink.
+        piece: The records; must still be the newest.
+        ids: Of all of them.
+        editor: Makes their edits.
+        limit_bytes: The sink's ``max.message.bytes``.
+    """
+    columns = piece.columns
+    most = columns.end - columns.body + editor.most_growth(ids)
+    rows = np.flatnonzero((most > surely_fits(limit_bytes)) & (ids.fault == 0) & ~ids.unjudged)
+    if not rows.size:
+        return rows
+    edits = editor.edits(columns, ids, CollisionRows.unowned(rows))
+    codecs = codecs_of(piece, rows)
+    left = np.where(editor.needs_owner & (codecs != Codec.NONE), OWNER_BYTES, 0)
+    size = [
+        encoder.alone_bytes(columns, row, codec, edits)
+        for row, codec in zip(rows.tolist(), codecs.tolist(), strict=True)
+    ]
+    return rows[np.array(size) + left > limit_bytes]
+
+
 def mark_named(
     columns: Columns, named: Collection[tuple[int, int]], fault: NDArray[np.uint8], code: Fault
 ) -> None:
@@ -189,8 +226,7 @@ def mark_named(
 
 def codecs_of(piece: Piece, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return int64[k]: the codecs of the source batches that records stand in."""
-    index = np.searchsorted(piece.first_row, rows, side="right") - 1
-    found: NDArray[np.int64] = piece.batches[index, ATTRIBUTES] & CODEC_MASK
+    found: NDArray[np.int64] = piece.batches[batches_of(piece, rows), ATTRIBUTES] & CODEC_MASK
     return found
 
 

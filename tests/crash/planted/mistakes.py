@@ -672,6 +672,43 @@ MISTAKES = (
         "tests/property/wire/test_repartition.py::test_a_count_of_headers_that_took_a_byte_more_takes_it_no_more",
     ),
     Mistake(
+        "a batch goes on as it came though one of its records is edited",
+        "processor/wire/encode.py",
+        "            clean[edited] = False\n",
+        "",
+        "tests/property/wire/test_collision_edits.py::"
+        "test_only_batches_with_an_edited_record_are_written_again",
+    ),
+    Mistake(
+        "new ids are others after an update",
+        "processor/engine/ids/new_ids.py",
+        '_PURPOSE = b"seqmark new id"\n',
+        '_PURPOSE = b"seqmark new ids"\n',
+        "tests/unit/engine/test_new_ids.py::test_a_new_id_is_what_it_was_yesterday",
+    ),
+    Mistake(
+        "two contents of one id get one new id",
+        "processor/engine/ids/new_ids.py",
+        "absorb(v0, v1, v2, v3, fingerprints[row])",
+        "absorb(v0, v1, v2, v3, np.uint64(0))",
+        "tests/unit/engine/test_new_ids.py::test_another_id_fingerprint_or_secret_makes_another_new_id",
+    ),
+    Mistake(
+        "an old id becomes a second member of its name",
+        "processor/engine/collision_edits.py",
+        "(parent == JsonKind.OBJECT) & (member == JsonKind.MISSING)",
+        "parent == JsonKind.OBJECT",
+        "tests/unit/wire/test_collision_edits.py::test_a_string_of_the_value_is_renamed",
+    ),
+    Mistake(
+        "what a new id makes too large is found out when it is written",
+        "processor/wire/quarantine.py",
+        "    return rows[np.array(size) + left > limit_bytes]\n",
+        "    return rows[:0]\n",
+        "tests/property/wire/test_collision_edits.py::"
+        "test_what_a_new_id_makes_too_large_is_known_before_the_limit_is_met",
+    ),
+    Mistake(
         "a transaction that hangs is taken for one after the other",
         "processor/worker/standstill.py",
         "held is None or held.stable != stable:",

@@ -23,6 +23,8 @@ PROPERTIES = (
     "property/wire/test_repartition.py",
     "property/engine/test_bulk_restore.py",
     "unit/engine/test_ids.py",
+    "unit/engine/test_new_ids.py",
+    "unit/wire/test_collision_edits.py",
     "unit/engine/test_id_block.py",
     "unit/engine/test_json_scan.py",  # test_json_differential.py does the same by itself, with guarded bytes
 )
