@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from processor.kafka.plain.producer import Sending
     from schemas.config import Kafka, Pipeline, Settings
 
+_COLLISIONS = 0.01
+
 
 def _time(text: str) -> int:
     """Return ms since 1970 of an ISO 8601 time, UTC unless it says otherwise."""
@@ -52,6 +54,12 @@ def _duration(text: str) -> int:
 )
 @click.option(
     "--duplicates", type=click.FloatRange(0, 0.9), default=0.05, help="Share of duplicates among the records."
+)
+@click.option(
+    "--collisions",
+    type=click.FloatRange(0, 0.5),
+    help="Share of records that have the id of an earlier one and other content, where the pipeline has a "
+    "fingerprint; not set: 0.01 there.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Same seed, same stream.")
 @click.option(
@@ -113,6 +121,7 @@ def generate(  # noqa: PLR0913 - one argument per option
     pipeline: str | None,
     records: int,
     duplicates: float,
+    collisions: float | None,
     seed: int,
     rate: float | None,
     truth_path: Path | None,
@@ -139,6 +148,11 @@ def generate(  # noqa: PLR0913 - one argument per option
     In mode insert-id it carries the parts of the id where the config says. What is sent again within the window
     does not pass, and beyond it passes again; some copies come at its very end, and a millisecond before. An id
     expires where --span is longer than the window.
+
+    With a fingerprint some records have the id of an earlier one and other content (kind collision). They are
+    sent again too, and so is the first of their id when it has expired and they have not. What is sent again
+    has its members in another order, escapes, white space and another time of sending, as far as the
+    fingerprint does not count them.
     """
     settings = load(config)
     # numpy and the broker's client are slow to import: a config that is wrong is said at once.
@@ -151,6 +165,10 @@ def generate(  # noqa: PLR0913 - one argument per option
     options = StreamOptions(
         records, duplicates, seed, partitions, start or 0, span, malformed=malformed, scopes=scopes or SCOPES
     )
+    if collisions is not None:
+        options = replace(options, collisions=collisions)
+    elif chosen.id_dedup is not None and chosen.id_dedup.fingerprint is not None:
+        options = replace(options, collisions=_COLLISIONS)
     now_ms = int(time.time() * 1000)
     if start is None:
         options = options.ending_by(now_ms)
@@ -203,7 +221,7 @@ async def _generate(
     from processor.generator import check_supported, make_stream  # noqa: PLC0415 - as above
     from processor.kafka.plain.producer import open_source, produce  # noqa: PLC0415 - as above
 
-    check_supported(pipeline.dedup, key)  # before a topic is made
+    check_supported(pipeline.dedup, key, options.collisions)  # before a topic is made
     partitions = await open_source(kafka, pipeline.source, options.partitions)
     stream = make_stream(pipeline.dedup, replace(options, partitions=partitions), key)
     began = time.monotonic()
@@ -231,10 +249,14 @@ def _holds(pipeline: Pipeline, options: StreamOptions) -> list[str]:
 def _report(
     pipeline: Pipeline, truths: list[Truth], seconds: float, path: Path | None, *, as_json: bool
 ) -> None:
+    from processor.generator import RecordKind  # noqa: PLC0415 - as above
+
     records = sum(map(len, truths))
-    again = sum(int((truth.kind > 0).sum()) for truth in truths)
-    passing_again = sum(int((truth.passes & (truth.kind > 0)).sum()) for truth in truths)
-    broken = sum(int((truth.fault > 0).sum()) for truth in truths)
+    kinds = [(truth, truth.kind == RecordKind.COLLISION) for truth in truths]
+    colliding = sum(int(collides.sum()) for _, collides in kinds)
+    again = sum(int((truth.kind > 0).sum()) for truth in truths) - colliding
+    passing_again = sum(int((truth.passes & (truth.kind > 0) & ~collides).sum()) for truth, collides in kinds)
+    broken = sum(int(((truth.fault > 0) & ~collides).sum()) for truth, collides in kinds)
     passes = sum(int(truth.passes.sum()) for truth in truths)
     rate = records / max(seconds, 1e-9)
     if as_json:
@@ -244,6 +266,7 @@ def _report(
             partitions=len(truths),
             records=records,
             duplicates=again,
+            collisions=colliding,
             malformed=broken,
             passes=passes,
             passing_again=passing_again,
@@ -255,7 +278,8 @@ def _report(
     among = f", {passing_again:,} duplicates among them" if passing_again else ""
     say(
         f"{pipeline.source}: {records:,} records in {len(truths)} partitions, {again:,} of them duplicates, "
-        f"{broken:,} malformed, {passes:,} must pass{among}; {seconds:.1f} s, {rate:,.0f} records/s"
+        f"{colliding:,} collisions, {broken:,} malformed, {passes:,} must pass{among}; "
+        f"{seconds:.1f} s, {rate:,.0f} records/s"
     )
     if path:
         say(f"the truth: {path}")

@@ -7,7 +7,9 @@ content of its originals; a record sent again is its original's bytes once more,
 Invariant: a copy stands behind its original in the same partition. In mode ``watermark`` the rules never let
 it pass: its sequence is not above the watermark, and inside a reorder window it was seen. With a reorder window
 some originals come too late for it; they are sent for the first time and do not pass. In mode ``insert-id``
-every original passes that can be judged, and so does a copy whose id has expired, or that is not judged.
+every original passes that can be judged, and so does a copy whose id has expired, or that is not judged. With a
+fingerprint some originals have the id of an earlier one: they collide with it, and pass if the definition lets
+them. Copies are then written in other ways than their originals too, where that is no other content.
 
 Another mode is another `Marks`: it says what identifies a record, the layout stays.
 """
@@ -20,12 +22,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from processor.errors import ConfigError, Problem
-from processor.generator.content import CAMPAIGNS, Clicks
+from processor.generator.click_context import ClickContext
+from processor.generator.content import CAMPAIGNS, MEMBERS, Clicks
 from processor.generator.ids import IdForm, IdMarks
 from processor.generator.layout import MOST_PLANTED, NONE_PLANTED, Layout, RecordKind, make_layout, shares
 from processor.generator.marks import FAULTS, Marks, Record
 from processor.generator.numbering import count_up, draw_numbers, draw_scopes
+from processor.generator.resends import Resends
 from processor.generator.scoped import ScopedMarks, ScopeForm
+from processor.generator.shared_ids import NONE_SHARED, draw_shared_ids, plan_copies
 from processor.generator.window import WindowRows, judge, plant_edges
 
 if TYPE_CHECKING:
@@ -33,8 +38,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from processor.generator.shared_ids import SharedIds
     from processor.generator.window import Judged
-    from schemas.config import Dedup
+    from schemas.config import Dedup, InsertIdDedup
 
 __all__ = [
     "CAMPAIGNS",
@@ -76,6 +82,8 @@ class StreamOptions:
         span_ms: Event time that the stream covers.
         malformed: Share of the originals that cannot be judged, 0 to 1; at least one where it is not 0.
         scopes: Per partition, where the definition has scopes; fewer where there are fewer originals.
+        collisions: Share of the records that are sent for the first time with the id of an earlier one and
+            other content, 0 to 0.5.
     """
 
     records: int
@@ -86,11 +94,13 @@ class StreamOptions:
     span_ms: int = 6 * HOUR_MS
     malformed: float = 0.0
     scopes: int = SCOPES
+    collisions: float = 0.0
 
     def __post_init__(self) -> None:
         rules = (
             ("records", self.records >= 1, "must be at least 1"),
             ("duplicates", 0 <= self.duplicates <= 0.9, "must be from 0 to 0.9"),
+            ("collisions", 0 <= self.collisions <= 0.5, "must be from 0 to 0.5"),
             ("malformed", 0 <= self.malformed <= 1, "must be from 0 to 1"),
             ("seed", self.seed >= 0, "must be at least 0"),
             ("partitions", self.partitions >= 1, "must be at least 1"),
@@ -117,6 +127,7 @@ class StreamPartition:
         clicks: Content of the originals.
         marks: What they are judged by.
         judged: In mode ``insert-id`` what receipts have to say too; None in the other.
+        resends: How copies are written; None: as their originals.
     """
 
     layout: Layout
@@ -124,6 +135,7 @@ class StreamPartition:
     clicks: Clicks
     marks: Marks
     judged: Judged | None = None
+    resends: Resends | None = None
 
     def __len__(self) -> int:
         return int(self.layout.kind.size)
@@ -131,7 +143,17 @@ class StreamPartition:
     @property
     def faults(self) -> NDArray[np.uint8]:
         """uint8[n], index into `FAULTS`; a copy of a record that cannot be judged cannot be either."""
-        return self.marks.faults[self.layout.original]
+        faults = self.marks.faults[self.layout.original]
+        if self.judged is None:
+            return faults
+        return np.where(self.judged.quarantined, np.uint8(FAULTS.index("id_collision")), faults)
+
+    @property
+    def kind(self) -> NDArray[np.uint8]:
+        """uint8[n], `RecordKind`: why each was sent, or that it is a collision."""
+        if self.judged is None:
+            return self.layout.kind
+        return np.where(self.judged.collision, np.uint8(RecordKind.COLLISION), self.layout.kind)
 
     @property
     def timestamp_ms(self) -> NDArray[np.int64]:
@@ -151,7 +173,8 @@ class StreamPartition:
     def records(self, start: int, stop: int) -> list[Record]:
         """Return records ``start`` to ``stop``."""
         rows = self.layout.original[start:stop]
-        return self.marks.records(rows, self.clicks.render(rows))
+        records = self.marks.records(rows, self.clicks.render(rows))
+        return records if self.resends is None else self.resends.written(records, start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +187,10 @@ class _Part:
     content: np.random.Generator
     marking: np.random.Generator
     order: np.random.Generator
+    colliding: np.random.Generator
     originals: int
     copies: int
+    collisions: int
     broken: NDArray[np.int64]
     place: tuple[int, int]
     options: StreamOptions
@@ -184,34 +209,42 @@ def make_stream(dedup: Dedup, options: StreamOptions, key: str = "dedup") -> lis
     Raises:
         ConfigError: Streams for this dedup cannot be generated, or do not fit its format.
     """
-    form = check_supported(dedup, key)
+    form = check_supported(dedup, key, options.collisions)
     sizes = shares(options.records, [1.0] * options.partitions)
     copies = shares(round(options.records * options.duplicates), sizes)
     # The first record of all that there are in a partition is an original.
     copies = _capped(copies, [max(size - 1, 0) for size in sizes])
     originals = [size - again for size, again in zip(sizes, copies, strict=True)]
+    collisions = shares(round(options.records * options.collisions), sizes)
     total = sum(originals)
     broken = min(total, max(1, round(total * options.malformed))) if options.malformed else 0
     partitions = []
     for partition, faulty in enumerate(shares(broken, originals)):
-        content, marking, order = (
-            np.random.default_rng([options.seed, partition, purpose]) for purpose in range(3)
+        content, marking, order, colliding = (
+            np.random.default_rng([options.seed, partition, purpose]) for purpose in range(4)
         )
         count = originals[partition]
         broken_rows = marking.choice(count, min(faulty, count), replace=False)
         place = (partition, options.partitions)
-        part = _Part(content, marking, order, count, copies[partition], broken_rows, place, options)
+        counts = (count, copies[partition], collisions[partition])
+        part = _Part(content, marking, order, colliding, *counts, broken_rows, place, options)
         partitions.append(_with_ids(form, part) if isinstance(form, IdForm) else _with_sequences(form, part))
     return partitions
 
 
-def check_supported(dedup: Dedup, key: str = "dedup") -> ScopeForm | IdForm:
-    """Return where the parts of the definition stand in a record.
+def check_supported(dedup: Dedup, key: str = "dedup", collisions: float = 0.0) -> ScopeForm | IdForm:
+    """Return where the parts of the definition stand in a record; ``collisions`` is the share of these.
 
     Raises:
         ConfigError: Streams for this dedup cannot be generated; ``key`` says where it stands.
     """
-    return FORMS[dedup.mode](dedup, key)
+    form = FORMS[dedup.mode](dedup, key)
+    if collisions:
+        if not isinstance(form, IdForm) or form.dedup.fingerprint is None:
+            message = f"is for a pipeline with {key}.fingerprint: by nothing else is anything a collision"
+            raise ConfigError([Problem("--collisions", message)])
+        form.check_collisions(key)
+    return form
 
 
 def _with_sequences(form: ScopeForm, part: _Part) -> StreamPartition:
@@ -232,20 +265,40 @@ def _with_sequences(form: ScopeForm, part: _Part) -> StreamPartition:
 
 def _with_ids(form: IdForm, part: _Part) -> StreamPartition:
     dedup = form.dedup
-    marks = IdMarks(part.marking, form, part.originals, part.place, part.broken)
     clicks = part.clicks()
-    once = WindowRows(
-        np.arange(part.originals, dtype=np.int32), clicks.timestamp_ms, marks.faults > 0, marks.unjudged
-    )
-    planted = NONE_PLANTED
-    if dedup.time == "record":
-        most = min(_EDGES, part.copies // MOST_PLANTED)
-        planted = plant_edges(part.marking, once, dedup.window, most)
-    layout = make_layout(part.order, part.originals, part.copies, planted)
+    context = None
+    if dedup.fingerprint is not None:
+        context = ClickContext(part.colliding, clicks.timestamp_ms, len(form.excluded), form.counted)
+    marks = IdMarks(part.marking, form, part.originals, part.place, part.broken, context)
+    once = WindowRows(marks.name, marks.name, clicks.timestamp_ms, marks.faults > 0, marks.unjudged)
+    shared = NONE_SHARED
+    if context is not None and part.collisions:
+        shared = draw_shared_ids(part.colliding, once, dedup.window, part.collisions)
+        marks.name = shared.name
+        once = once._replace(name=shared.name)
+        clicks.share(form.members, shared.rows, shared.first)
+        clicks.share(MEMBERS, shared.rows[shared.near], shared.first[shared.near])
+        context.share(shared.rows[shared.near], shared.first[shared.near])
+    layout = make_layout(part.order, part.originals, part.copies, _planted(dedup, part, once, shared))
     # Nobody reads an event before it has happened.
     now_ms = part.options.start_ms + part.options.span_ms
     judged = judge(dedup, once.take(layout.original), now_ms)
-    return StreamPartition(layout, judged.passes, clicks, marks, judged)
+    resends = None
+    if form.rewritable:
+        whole = ~(once.bad | once.unjudged)[layout.original]
+        resends = Resends(part.colliding, whole & (layout.kind != RecordKind.FIRST), form.excluded)
+    return StreamPartition(layout, judged.passes, clicks, marks, judged, resends)
+
+
+def _planted(dedup: InsertIdDedup, part: _Part, once: WindowRows, shared: SharedIds) -> NDArray[np.int64]:
+    """Return which copies are put where windows end, and beside what collides."""
+    most = part.copies // MOST_PLANTED
+    planted = [NONE_PLANTED]
+    if dedup.time == "record":
+        edges = plant_edges(part.marking, once, dedup.window, min(_EDGES, most), shared.first)
+        planted.append(np.concatenate([np.full((1, edges.shape[1]), RecordKind.LATE), edges]))
+    planted.append(plan_copies(part.colliding, once, shared, dedup.window, most))
+    return np.concatenate(planted, axis=1)
 
 
 def _capped(parts: list[int], caps: list[int]) -> list[int]:

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from numpy.typing import NDArray
 
 CAMPAIGNS = ("spring-sale", "newsletter", "search-ads", "retargeting", "affiliates", "podcast")
 PAGES = ("shoes", "jackets", "bikes", "tents", "lamps", "books", "coffee", "plants")
+MEMBERS = ("event_id", "campaign", "user_id", "page", "amount")
+"""The members of a click's value, but for its time, which is the record's."""
 _USERS_PER_PARTITION = 20_000
 _BUYERS_SHARE = 0.03
 
@@ -51,6 +55,13 @@ class Clicks:
         self._page = rng.integers(0, len(PAGES) * 1_000, count, np.int32)
         spent = rng.gamma(2.0, 3_000, count) * (rng.random(count) < _BUYERS_SHARE)
         self.cents = spent.astype(np.int32)
+
+    def share(self, members: Collection[str], rows: NDArray[np.int32], with_: NDArray[np.int32]) -> None:
+        """Give some originals what others have of these `MEMBERS`; the rest stays theirs."""
+        columns = (self._event, self.campaign, self._user, self._page, self.cents)
+        for name, column in zip(MEMBERS, columns, strict=True):
+            if name in members:
+                column[rows] = column[with_]
 
     def render(self, rows: NDArray[np.int32]) -> list[Rendered]:
         """Return key, value and timestamp of these originals; a repeated row is repeated bytes."""

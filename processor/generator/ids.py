@@ -9,10 +9,12 @@ An id that the generator makes is a row of digits, cut into as many pieces as th
 Originals that follow each other share their digits and differ in the cut or in how they are written: they are
 other ids by the contract, and a mistake in joining parts or in their types drops one of them.
 
+Where a fingerprint counts, clicks have a `ClickContext` too, and an original that collides has another's id.
+
 What clicks have anyway is used as it is: their members, which a pointer of one step may name, and their key,
 where something else of the id tells records apart: the content does, with their ``event_id`` in it.
 
-Invariant: two originals of a topic have different ids, or could not be judged.
+Invariant: two originals of a topic have different ids, or collide, or could not be judged.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import numpy as np
 from typing_extensions import override
 
 from processor.errors import ConfigError, Problem
+from processor.generator.click_context import CONTEXT, TELLS_APART, ClickContext
 from processor.generator.marks import Break, MarkColumns, Marks
 from processor.generator.pointers import Fields
 from schemas.config import ContentId, HeaderId, KeyId, ValueId
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from schemas.config import InsertIdDedup
+    from schemas.config import Fingerprint, InsertIdDedup
     from schemas.config.dedup import IdPart
 
 _MEMBERS = {f"/{name}": name for name in ClickEvent.model_fields}
@@ -43,6 +46,10 @@ _TELLS_APART = "/event_id"
 # 9^10 originals in a topic, and as many streams as there are seeds: 18 digits are a number of 64 bits.
 _COUNT_DIGITS, _STREAM_DIGITS = 10, 8
 _PIECE_LEAST = 3  # with one digit fewer in the other cut there are still two
+
+_OR_NONE = (
+    ": no click has the id of another and other content for certain; change that, or write --collisions 0"
+)
 
 # What a string or a number is not, by the contract; a null is apart, for it may pass unjudged.
 _WRONG = (b"true", b'["17"]', b'{"id":"17"}')
@@ -60,7 +67,12 @@ class IdForm:
 
     Attributes:
         filled: The parts that get a piece of the digits, in order.
-        fields: Where those of them stand that are in the value.
+        strings: The pointer to the one of them that is never a number, if there is one.
+        fields: Where those of them stand that are in the value, then the context's, then ``excluded``.
+        excluded: What the fingerprint excludes of the value and is no part of the rest, as JSON pointers.
+        counted: Headers that count for the fingerprint and are no part of the id.
+        members: The click's members that are parts of the id; with its key the one that is the key too.
+        rewritable: Whether a copy's value may be written in another way than its original's.
         breaks: How records of this form can be made impossible to judge.
     """
 
@@ -86,12 +98,58 @@ class IdForm:
             for number, part in enumerate(dedup.id)
             if _in_field(part)
         ]
-        self.fields = Fields(pointers)
+        # A new id takes the place of a string only.
+        self.strings = {dedup.rename.to} if dedup.rename else set()
         self.cuts = 2 if len(self.filled) > 1 else 1
-        self.spellings = 2 if pointers else 1
+        self.spellings = 2 if {pointer for _, pointer in pointers} - self.strings else 1
+        self.excluded: list[str] = []
+        self.counted: list[str] = []
+        self.rewritable = False
+        if dedup.fingerprint is not None:
+            pointers += self._count(dedup.fingerprint, key, pointers)
+        self.fields = Fields(pointers)
+        self.members = {_MEMBERS[part.pointer] for part in dedup.id if _is_member(part)}
+        if any(isinstance(part, KeyId) and part not in self.filled for part in dedup.id):
+            self.members.add("user_id")
         self.breaks = tuple(self._breaks())
 
+    def _count(
+        self, told: Fingerprint, key: str, taken: Sequence[tuple[str, str]]
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the pointers that stand in values where a fingerprint counts."""
+        named = {part.name for part in self.dedup.id if isinstance(part, HeaderId)}
+        self.counted = [name for name in dict.fromkeys(told.headers) if name not in named]
+        self.excluded = _placeable(told.exclude, [*(pointer for _, pointer in taken), *CONTEXT])
+        # Content that is an id is the same as it was written, or as its own pointers say.
+        whole = any(isinstance(part, ContentId) for part in self.dedup.id)
+        self.rewritable = told.of == "value" and not whole
+        yield from ((f"{key}.fingerprint", pointer) for pointer in CONTEXT)
+        yield from ((f"{key}.fingerprint.exclude", pointer) for pointer in self.excluded)
+
+    def check_collisions(self, key: str) -> None:
+        """Refuse streams with collisions where clicks cannot have another's id and other content.
+
+        Raises:
+            ConfigError: By the definition, which stands at ``key``, they cannot.
+        """
+        ids = [
+            Problem(f"{key}.id.{number}", f"is the same in no two clicks{_OR_NONE}")
+            for number, part in enumerate(self.dedup.id)
+            if isinstance(part, ContentId) or (isinstance(part, ValueId) and part.pointer == "/occurred_at")
+        ]
+        excluded = [
+            Problem(f"{key}.fingerprint.exclude.{number}", f"excludes what is never the same{_OR_NONE}")
+            for number, pointer in enumerate(self.dedup.fingerprint.exclude if self.dedup.fingerprint else ())
+            if _within(TELLS_APART, pointer)
+        ]
+        if ids or excluded:
+            raise ConfigError([*ids, *excluded])
+
     def _breaks(self) -> Iterator[Break]:
+        yield from self._of_id()
+        yield from self._of_fingerprint()
+
+    def _of_id(self) -> Iterator[Break]:
         passes = self.dedup.on_missing == "pass"
         slot = 0
         for part in self.dedup.id:
@@ -115,11 +173,25 @@ class IdForm:
                 if member is None:
                     slot += 1
 
+    def _of_fingerprint(self) -> Iterator[Break]:
+        """Yield what is at fault for the fingerprint alone."""
+        for name in self.counted:
+            yield Break("header_malformed", name)
+        if self.dedup.fingerprint is not None and self.dedup.fingerprint.of == "value":
+            parts = self.dedup.id
+            if not any(isinstance(part, ValueId | ContentId) for part in parts):
+                yield Break("value_missing")
+            if not any(_is_parsed(part) for part in parts):
+                yield Break("value_not_json")
+
 
 class IdMarks(Marks):
     """The originals of one partition under any definition of mode ``insert-id``.
 
     ``place`` is the partition's number, and how many there are: no id is in two of them.
+
+    Attributes:
+        name: int32[originals], the original whose id each one has: its own, but where it collides.
     """
 
     def __init__(
@@ -129,9 +201,12 @@ class IdMarks(Marks):
         count: int,
         place: tuple[int, int],
         broken: NDArray[np.int64],
+        context: ClickContext | None = None,
     ) -> None:
         super().__init__(count, form.fields, form.breaks, broken)
+        self.name = np.arange(count, dtype=np.int32)
         self._form = form
+        self._context = context
         self._place = place
         self._stream = int(rng.integers(0, 9**_STREAM_DIGITS))
 
@@ -140,13 +215,16 @@ class IdMarks(Marks):
         headers: dict[str, list[bytes]] = {}
         fields: list[list[bytes]] = []
         keys = None
-        for part, shown in zip(self._form.filled, self._pieces(rows), strict=True):
+        for part, shown in zip(self._form.filled, self._pieces(self.name[rows]), strict=True):
             if isinstance(part, HeaderId):
                 headers[part.name] = shown
             elif isinstance(part, ValueId):
                 fields.append(shown)
             else:
                 keys = shown
+        if self._context is not None:
+            headers |= self._context.headers(rows)
+            fields += self._context.fields(rows)
         return MarkColumns(headers, fields, keys)
 
     @override
@@ -177,7 +255,10 @@ class IdMarks(Marks):
             column = [text[start:stop] for start, stop in zip(starts, stops, strict=True)]
             if isinstance(part, ValueId):
                 written = zip(column, spelling.tolist(), strict=True)
-                column = [piece if as_number else b'"%b"' % piece for piece, as_number in written]
+                string = part.pointer in form.strings
+                column = [
+                    piece if as_number and not string else b'"%b"' % piece for piece, as_number in written
+                ]
             columns.append(column)
         return columns
 
@@ -187,6 +268,30 @@ def _tells_apart(part: IdPart) -> bool:
     if isinstance(part, ContentId):
         return _TELLS_APART not in part.exclude
     return isinstance(part, ValueId) and part.pointer == _TELLS_APART
+
+
+def _is_member(part: IdPart) -> TypeGuard[ValueId]:
+    """Return whether a part is a member that clicks have."""
+    return isinstance(part, ValueId) and part.pointer in _MEMBERS
+
+
+def _is_parsed(part: IdPart) -> bool:
+    """Return whether the value has to be JSON for a part."""
+    return isinstance(part, ValueId) or (isinstance(part, ContentId) and part.of == "value")
+
+
+def _placeable(pointers: Sequence[str], taken: Sequence[str]) -> list[str]:
+    """Return those of some pointers that lead neither to, into nor around anything that stands in a value."""
+    found: list[str] = []
+    for pointer in pointers:
+        if not any(_within(each, pointer) or _within(pointer, each) for each in (*_MEMBERS, *taken, *found)):
+            found.append(pointer)
+    return found
+
+
+def _within(pointer: str, other: str) -> bool:
+    """Return whether a pointer leads to what another one leads to, or into it."""
+    return f"{pointer}/".startswith(f"{other}/")
 
 
 def _in_field(part: IdPart) -> TypeGuard[ValueId]:

@@ -24,17 +24,19 @@ _LATE_DISTANCE = 0.08
 
 
 MOST_PLANTED = 8
-"""One copy of so many may be planted: it is taken from the late ones, which are a quarter."""
-NONE_PLANTED = np.empty((2, 0), np.int64)
+"""Twice one copy of so many may be planted: they are taken from the late ones, which are a quarter, and from
+the resends, which are more."""
+NONE_PLANTED = np.empty((3, 0), np.int64)
 
 
 class RecordKind(IntEnum):
-    """Why a record was sent; names as in the truth file."""
+    """Why a record was sent, and that it is a collision whyever it was; names as in the truth file."""
 
     FIRST = 0
     RESEND = 1
     TAIL = 2
     LATE = 3
+    COLLISION = 4
 
     @property
     def label(self) -> str:
@@ -48,7 +50,7 @@ class Layout:
 
     Attributes:
         original: int32[n], index among the partition's originals.
-        kind: uint8[n], `RecordKind`.
+        kind: uint8[n], `RecordKind`: why each was sent.
     """
 
     original: NDArray[np.int32]
@@ -72,17 +74,19 @@ def make_layout(
         rng: Drawn from.
         originals: How many there are.
         copies: How many of all are to be copies.
-        planted: int64[2, k], k <= ``copies`` / `MOST_PLANTED`: single late ones among them whose place is
-            given: the original that each comes after, and the one that it repeats.
+        planted: int64[3, k], k <= 2 * (``copies`` // `MOST_PLANTED`): single ones among them whose place is
+            given: their kind, late or a resend, the original that each comes after, and the one it repeats.
     """
     resend, tail, late = shares(copies, _SPLIT)
     distance = int(originals * _LATE_DISTANCE)
-    single = np.full((1, planted.shape[1]), 1)
+    single = np.ones((1, planted.shape[1]), np.int64)
+    late_ones = int((planted[0] == RecordKind.LATE).sum())
+    resend_ones = planted.shape[1] - late_ones
     incidents = [
-        _incidents(rng, RecordKind.RESEND, resend, _RESEND_SIZE, originals, 0),
+        _incidents(rng, RecordKind.RESEND, resend - resend_ones, _RESEND_SIZE, originals, 0),
         _incidents(rng, RecordKind.TAIL, tail, _TAIL_SIZE, originals, 0),
-        _incidents(rng, RecordKind.LATE, late - planted.shape[1], _LATE_SIZE, originals, distance),
-        np.concatenate([RecordKind.LATE * single, planted, single]),
+        _incidents(rng, RecordKind.LATE, late - late_ones, _LATE_SIZE, originals, distance),
+        np.concatenate([planted, single]),
     ]
     kind, after, first, size = np.concatenate(incidents, axis=1)
     # All rows: the originals, each at its own place, then the incidents' blocks behind theirs.

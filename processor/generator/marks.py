@@ -27,6 +27,7 @@ FAULTS = (
     "field_missing",
     "field_type",
     "out_of_range",
+    "id_collision",
 )
 """The contract's quarantine codes, as far as `generate` makes such records."""
 

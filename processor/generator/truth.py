@@ -2,8 +2,9 @@
 
 One `Truth` per partition: for every record that was produced its offset and what the rules say of it. As a
 file, JSON lines by the contract: ``{"partition", "offset", "passes", "kind"}``, and ``"quarantine"`` with
-the code where the record cannot be judged; partition after partition, offsets rising. The kind says why a
-record was sent, not what becomes of it: in mode ``insert-id`` a copy passes when its window is over.
+the code where the record belongs there; partition after partition, offsets rising. The kind says why a
+record was sent, not what becomes of it: in mode ``insert-id`` a copy passes when its window is over. Only
+``collision`` is what the rules say, of copies too: such a one has an id that is remembered with other content.
 """
 
 from __future__ import annotations

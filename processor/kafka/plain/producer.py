@@ -118,7 +118,7 @@ async def produce(
     except KafkaError as error:
         raise StopError(f"producing to {topic} failed: {error!r}") from error
     return [
-        Truth(lane.offsets, part.passes, part.layout.kind, part.faults)
+        Truth(lane.offsets, part.passes, part.kind, part.faults)
         for lane, part in zip(lanes, stream, strict=True)
     ]
 

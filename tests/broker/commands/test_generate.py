@@ -13,6 +13,7 @@ from processor.commands.cli import main
 from processor.config.load import load
 from processor.generator import FAULTS, StreamOptions, make_stream
 from schemas.config import InsertIdDedup
+from tests.support.judges.fingerprints import FingerprintModel, FingerprintRules
 from tests.support.judges.id_rules import IdModel, IdRules
 from tests.support.kafka.topics import create_topic, new, produce, read_topic, unique
 
@@ -170,6 +171,32 @@ def test_the_truth_of_ids_is_what_the_rules_say_of_what_a_plain_consumer_reads(c
     assert json.loads(ended.stdout)["passing_again"] == again > 20
 
 
+@pytest.mark.parametrize("action", ["tag", "quarantine"])
+def test_the_truth_of_collisions_is_what_the_rules_say_of_what_a_plain_consumer_reads(
+    case: Case, action: str
+) -> None:
+    case.define(IDS + f'fingerprint = {{ exclude = ["/sent_at"] }}\non_collision = "{action}"\n')
+    if action == "quarantine":
+        written = case.config.read_text()
+        case.config.write_text(
+            written.replace("[pipelines.dedup]", f'quarantine = "{case.topic}.q"\n[pipelines.dedup]')
+        )
+    ended = case.generate("--records", "5000", "--partitions", "1", "--collisions", "0.02", "--json")
+    assert ended.exit_code == 0, ended.stderr
+    dedup = load(case.config).pipelines[0].dedup
+    assert isinstance(dedup, InsertIdDedup)
+    model = FingerprintModel(FingerprintRules.of(dedup), lambda: START_MS + 86_400_000)
+    collisions = 0
+    for record, truth in zip(case.read(), case.truths(), strict=True):
+        said = model.judge(record)
+        collides = said.verdict == "collision"
+        assert truth["passes"] == (said.verdict == "pass" or (collides and action == "tag"))
+        assert (truth["kind"] == "collision") == collides
+        assert truth.get("quarantine") == ("id_collision" if collides and action == "quarantine" else None)
+        collisions += collides
+    assert json.loads(ended.stdout)["collisions"] == collisions > 80
+
+
 @pytest.mark.parametrize(
     ("more", "arguments", "said"),
     [
@@ -205,6 +232,7 @@ def test_what_a_truth_of_ids_rests_on_is_said(
             ("--start", "2999-01-01"),
             "--start: the stream would end more than pipelines.0.dedup.max_ahead (5m) ahead",
         ),
+        (("--collisions", "0.01"), "--collisions: is for a pipeline with pipelines.0.dedup.fingerprint"),
         (("--span", "7 days"), "'7 days' must be a whole number and a unit"),
         (("--span", "0h"), "'0h' must be longer than 0"),
     ],

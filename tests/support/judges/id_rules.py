@@ -93,9 +93,11 @@ class IdSaid(NamedTuple):
     """What the rules say of one record.
 
     Attributes:
-        verdict: ``pass``, ``duplicate``, or the code of what cannot be judged.
-        owner: Of a duplicate, the offset of the record that passed.
-        expires_ms: Of a duplicate, when its id expires.
+        verdict: ``pass``, ``duplicate``, ``collision``, or the code of what cannot be judged.
+        owner: Of a duplicate, the offset of the record that passed; of a collision that of the earliest one of
+            its id that is remembered.
+        expires_ms: Of a duplicate, when its id expires; of a collision when it expires itself, 0 where it is
+            not remembered.
     """
 
     verdict: str
@@ -158,14 +160,23 @@ class IdModel:
                 missing = True
             else:
                 parts.append(_named(part))
+        try:
+            content = None if missing else self._content(record)
+        except FaultError as fault:
+            return IdSaid(str(fault))
         now_ms = self._now_ms()
         reading = now_ms if rules.time == "arrival" else min(record.timestamp, now_ms + _ms(rules.max_ahead))
         self.clock_ms = max(self.clock_ms, reading)
         if missing:
             return IdSaid("pass")
-        return self._known(tuple(parts), record.offset)
+        return self._known(tuple(parts), content, record.offset)
 
-    def _known(self, name: tuple[Any, ...], offset: int) -> IdSaid:
+    def _content(self, record: Record) -> Any:
+        """Return what counts beside the id."""
+        del record
+
+    def _known(self, name: tuple[Any, ...], content: Any, offset: int) -> IdSaid:
+        del content
         if name in self.ids:
             owner, reading = self.ids[name]
             if self.clock_ms < reading + self._rules.window_ms:
@@ -192,8 +203,8 @@ class BucketIdModel(IdModel):
         super().__init__(rules)
         self._bucket_ms = _ms((rules.bloom or {})["bucket"])
 
-    def _known(self, name: tuple[Any, ...], offset: int) -> IdSaid:
-        del offset
+    def _known(self, name: tuple[Any, ...], content: Any, offset: int) -> IdSaid:
+        del content, offset
         _, reading = self.ids.get(name, (0, NEVER))
         bucket = reading // self._bucket_ms
         known = name in self.ids and self.clock_ms < (bucket + 1) * self._bucket_ms - 1 + self._rules.window_ms

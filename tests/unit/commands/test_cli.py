@@ -151,8 +151,9 @@ def test_python_m_processor_is_seqmark() -> None:
     assert done.stderr.splitlines()[-1] == "  no-such-file: there is no such file"
 
 
-def test_check_without_a_broker_checks_the_config_only() -> None:
-    result = seqmark("check", "-c", CLICKS, env=NOBODY)
+@pytest.mark.parametrize("example", ["clicks.toml", "content.toml", "fingerprint.toml"])
+def test_check_without_a_broker_checks_the_config_only(example: str) -> None:
+    result = seqmark("check", "-c", str(Path(CLICKS).with_name(example)), env=NOBODY)
     assert (result.exit_code, result.stdout) == (0, "")
     assert "the topics were not checked" in result.stderr
     assert "127.0.0.1:9" in result.stderr

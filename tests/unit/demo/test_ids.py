@@ -41,7 +41,10 @@ SOURCE: list[Seen] = [
 ]
 PASSES = np.array([name.isupper() for name in NAMES])
 TRUTH = Truth(10 + np.arange(5), PASSES, KINDS, np.zeros(5, np.uint8))
-JUDGED = Judged(PASSES, np.array([NOBODY, NOBODY, 0, 1, NOBODY]), np.array([0, 0, 5_000, 5_001, 0]))
+NEVER = np.zeros(5, np.bool_)
+JUDGED = Judged(
+    PASSES, np.array([NOBODY, NOBODY, 0, 1, NOBODY]), np.array([0, 0, 5_000, 5_001, 0]), NEVER, NEVER
+)
 SINK = [record for record, passes in zip(SOURCE, PASSES, strict=True) if passes]
 
 

@@ -20,17 +20,21 @@ REFRESHING = DEDUP.model_copy(update={"refresh": True})
 
 
 class At(NamedTuple):
-    """A record: its id and its timestamp."""
+    """A record: its id, its timestamp and its content."""
 
     name: int
     time: int
     bad: bool = False
     unjudged: bool = False
+    content: int | None = None
+    """None: nothing but the id counts."""
 
 
 def judged(records: list[At], dedup: InsertIdDedup = DEDUP, now: int = NOW) -> Judged:
-    names, times, bad, unjudged = zip(*records, strict=True)
-    rows = WindowRows(np.array(names, np.int32), np.array(times, np.int64), np.array(bad), np.array(unjudged))
+    names, times, bad, unjudged, variants = zip(*records, strict=True)
+    contents = [name if variant is None else variant for name, variant in zip(names, variants, strict=True)]
+    name, content = np.array(names, np.int32), np.array(contents, np.int32)
+    rows = WindowRows(name, content, np.array(times, np.int64), np.array(bad), np.array(unjudged))
     return judge(dedup, rows, now)
 
 
@@ -135,7 +139,8 @@ def test_a_copy_put_at_an_edge_passes_and_one_a_millisecond_before_it_does_not(s
     count = 2_000
     times = np.arange(count) * 10 + rng.integers(0, 25, count)
     bad, unjudged = rng.random((2, count)) < 0.02
-    rows = WindowRows(np.arange(count, dtype=np.int32), times, bad, unjudged)
+    name = np.arange(count, dtype=np.int32)
+    rows = WindowRows(name, name, times, bad, unjudged)
     before = times.copy()
     planted = plant_edges(rng, rows, WINDOW, 12)
     clock_before = np.concatenate([[-1], np.maximum.accumulate(np.where(bad, -1, before))])
@@ -156,11 +161,13 @@ def test_a_copy_put_at_an_edge_passes_and_one_a_millisecond_before_it_does_not(s
 def test_where_no_id_expires_there_is_no_edge(window: int) -> None:
     times = np.arange(100) * 10
     none = np.zeros(100, np.bool_)
-    rows = WindowRows(np.arange(100, dtype=np.int32), times, none, none)
+    name = np.arange(100, dtype=np.int32)
+    rows = WindowRows(name, name, times, none, none)
     assert plant_edges(np.random.default_rng(1), rows, window, 10).shape == (2, 0)
 
 
 def test_there_is_no_edge_in_nothing() -> None:
     none = np.zeros(0, np.bool_)
-    rows = WindowRows(np.zeros(0, np.int32), np.zeros(0, np.int64), none, none)
+    name = np.zeros(0, np.int32)
+    rows = WindowRows(name, name, np.zeros(0, np.int64), none, none)
     assert plant_edges(np.random.default_rng(1), rows, WINDOW, 10).shape == (2, 0)
