@@ -126,6 +126,24 @@ def test_a_tag_is_the_last_header() -> None:
     assert found == came._replace(headers=(*came.headers, (b"seqmark.collision", b"clicks:3:17")))
 
 
+def test_lengths_that_nobody_changes_stay_as_long_as_they_were_written() -> None:
+    # The key's length, the value's and that of a header's name take two bytes where one would do.
+    key, value, name = b"\x82\x00k", b"\x84\x00{}", b"\x84\x00id"
+    body = b"\x00\x00\x00" + key + value + b"\x02" + name + b"\x02a"
+    (piece,) = batches.DECODER.pieces(chunk(batches.with_header(batches.varint(len(body)) + body, count=1)))
+    part = HeaderPart(b"id")
+    ids = IdExtractor([part], SECRET).extract(piece.columns)
+    ids = ids._replace(fingerprint=np.zeros(1, np.uint64))
+    edits = Renamer([part], part, None, SECRET).edits(piece.columns, ids, CollisionRows.unowned(np.arange(1)))
+
+    (batch,) = Encoder().encode(piece, np.zeros(1, np.uint8), 1_000, edits)
+
+    new = _UUID.findall(bytes(batch.payload).decode(errors="replace"))[0].encode()
+    kept = batches.sized(KEPT) + batches.sized(b"a")
+    body = b"\x00\x00\x00" + key + value + b"\x04" + name + batches.sized(new) + kept
+    assert bytes(batch.payload) == batches.varint(len(body)) + body
+
+
 def test_what_is_far_below_the_limit_is_not_edited_to_find_out() -> None:
     class Unasked(Tagger):
         def edits(self, *_: object) -> None:  # type: ignore[override]  # nobody calls it
