@@ -12,9 +12,14 @@ that: ``seqmark.key`` = ``left out``. In mode watermark the value is::
     {"pipeline":"p","topic":"t","partition":3,"offset":|17|,"timestamp":|1|,"verdict":"duplicate","mode":
     "insert-id","id":|["a","1.0"]|,"owner":{"topic":"t","partition":3,"offset":|5|},"expires_at":|9|}
 
+A collision leaves a note, which is written likewise, and says more behind its id::
+
+    ... "verdict":"collision","mode":"insert-id","id":|["a"],"fingerprint":"0123456789abcdef",
+    "owner_fingerprint":"fedcba9876543210","action":"rename","new_id":"..."|,"owner":{...},"expires_at":|9|}
+
 Bloom filters without confirmation know neither who passed nor when the id expires: where there is no owner, it
-and all behind it is left out, but for the last brace. With ``route`` the partitions of records and owners are
-numbers as well (`processor.engine.repartition`).
+and all behind it is left out, but for the last brace; where a collision is not remembered, ``expires_at`` is.
+With ``route`` the partitions of records and owners are numbers as well (`processor.engine.repartition`).
 
 So there are a few kinds of receipts. A kind is a row of steps: a constant part of the text, and behind it a
 number of the record, its bytes, or nothing. All numbers are signed 64-bit integers.
@@ -23,7 +28,7 @@ number of the record, its bytes, or nothing. All numbers are signed 64-bit integ
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -34,7 +39,6 @@ from processor.engine.batch.encode import put_head
 from processor.engine.bytes.decimals import NUMBER_BYTES, number_bytes, put_number
 from processor.engine.bytes.varints import VARINT_BYTES, put_bytes, put_varint, sized, varint_bytes
 from processor.engine.extract.id_lists import IdLists, id_lists
-from processor.engine.ids.page import NO_FINGERPRINTS
 from processor.engine.jit import Int, kernel
 from processor.engine.verdict import Verdict
 
@@ -96,6 +100,11 @@ class ReceiptGrounds(ABC):
     """
 
     verdict: NDArray[np.uint8]
+
+    @property
+    def stays(self) -> NDArray[np.uint8]:
+        """uint8[n], 0: the record goes into the sink."""
+        return self.verdict
 
     @staticmethod
     @abstractmethod
@@ -166,6 +175,36 @@ class Grounds(ReceiptGrounds):
         return np.stack([column[rows] for column in given], axis=1)
 
 
+PASSING = frozenset({"pass", "tag", "rename"})
+"""What is done with collisions that go into the sink, and are remembered."""
+
+
+class CollisionNotes(NamedTuple):
+    """What notes say of collisions beside what receipts say.
+
+    Attributes:
+        action: What is done with them: ``on_collision``.
+        owner: uint64[n], the fingerprint of the record that owns each one's id; of no other records it is one.
+        row: int64[c], the collisions that have a new id, rising.
+        new_id: uint8[c, 36].
+    """
+
+    action: str
+    owner: NDArray[np.uint64]
+    row: NDArray[np.int64]
+    new_id: NDArray[np.uint8]
+
+    def written(self, own: NDArray[np.uint64], rows: NDArray[np.int64]) -> list[bytes]:
+        """Return what notes of some collisions say behind the id; ``own`` are the records' fingerprints."""
+        said = b',"fingerprint":"%%016x","owner_fingerprint":"%%016x","action":"%b"' % self.action.encode()
+        pairs = zip(own[rows].tolist(), self.owner[rows].tolist(), strict=True)
+        texts = [said % pair for pair in pairs]
+        if not self.row.size:
+            return texts
+        new = self.new_id[np.searchsorted(self.row, rows)]
+        return [text + b',"new_id":"%b"' % each.tobytes() for text, each in zip(texts, new, strict=True)]
+
+
 @dataclass(frozen=True, slots=True)
 class IdGrounds(ReceiptGrounds):
     """What records were judged by in mode insert-id.
@@ -173,15 +212,22 @@ class IdGrounds(ReceiptGrounds):
     Attributes:
         ids: Of the records.
         owner: int64[n], of a duplicate, the offset of the record that passed, or its place; -1: nobody knows.
-        expires_ms: int64[n], of a duplicate, when its id expires.
-        owner_fingerprint: uint64[n], of a collision, that of the record that owns its id; uint64[0] of a
-            definition without fingerprints.
+        expires_ms: int64[n], of a duplicate, when its id expires; of a collision its own, 0 where it is not
+            remembered.
+        notes: Of collisions; None where there are none.
     """
 
     ids: Ids
     owner: NDArray[np.int64]
     expires_ms: NDArray[np.int64]
-    owner_fingerprint: NDArray[np.uint64] = field(default_factory=lambda: NO_FINGERPRINTS)
+    notes: CollisionNotes | None = None
+
+    @property
+    @override
+    def stays(self) -> NDArray[np.uint8]:
+        if self.notes is None or self.notes.action not in PASSING:
+            return self.verdict
+        return np.where(self.verdict == Verdict.COLLISION, np.uint8(Verdict.PASS), self.verdict)
 
     @staticmethod
     @override
@@ -191,18 +237,27 @@ class IdGrounds(ReceiptGrounds):
                 return [(fields[:-1] + b',"offset":', column + 1)]
             return [(fields[:-1] + b',"partition":', column), (b',"offset":', column + 1)]
 
-        record = [
-            *where(place, 0),
-            (b',"timestamp":', 2),
-            (b',"verdict":"duplicate","mode":"insert-id","id":', _BYTES),
+        def record(verdict: Verdict) -> list[tuple[bytes, int]]:
+            said = b',"verdict":"%b","mode":"insert-id","id":' % verdict.label.encode()
+            return [*where(place, 0), (b',"timestamp":', 2), (said, _BYTES)]
+
+        dropped, collided = record(Verdict.DUPLICATE), record(Verdict.COLLISION)
+        owned = where(b',"owner":' + owner, 3)
+        ended, expiring = [(b"}", _NOTHING)], [(b'},"expires_at":', 5), (b"}", _NOTHING)]
+        kinds = [
+            [*dropped, *ended],
+            [*dropped, *owned, *expiring],
+            [*collided, *owned, (b"}}", _NOTHING)],
+            [*collided, *owned, *expiring],
         ]
-        owned = [*where(b',"owner":' + owner, 3), (b'},"expires_at":', 5)]
-        kinds = [[*record, *more, (b"}", _NOTHING)] for more in ([], owned)]
         return ReceiptText.of(kinds, partition_bits)
 
     @override
     def kinds(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        return (self.owner[rows] >= 0).view(np.uint8)
+        if self.notes is None:
+            return (self.owner[rows] >= 0).view(np.uint8)
+        collided = self.verdict[rows] == Verdict.COLLISION
+        return np.where(collided, 2 + (self.expires_ms[rows] > 0), self.owner[rows] >= 0).astype(np.uint8)
 
     @override
     def numbers(self, columns: Columns, rows: NDArray[np.int64], partition_bits: int) -> NDArray[np.int64]:
@@ -214,7 +269,11 @@ class IdGrounds(ReceiptGrounds):
 
     @override
     def lists(self, data: NDArray[np.uint8], rows: NDArray[np.int64], most_part_bytes: int) -> IdLists:
-        return id_lists(data, self.ids, rows, most_part_bytes)
+        lists = id_lists(data, self.ids, rows, most_part_bytes)
+        collided = np.flatnonzero(self.verdict[rows] == Verdict.COLLISION)
+        if self.notes is None or not collided.size:
+            return lists
+        return lists.longer(collided, self.notes.written(self.ids.fingerprint, rows[collided]))
 
 
 class Receipts(NamedTuple):

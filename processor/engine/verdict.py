@@ -8,6 +8,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Self
 
+import numpy as np
+
 
 class Complaint(IntEnum):
     """What a kernel finds wrong with bytes: a code, and what is said of it to a person."""
@@ -35,6 +37,11 @@ class Verdict(IntEnum):
     def label(self) -> str:
         """The word used in receipts and metrics."""
         return self.name.lower()
+
+
+RECEIPTED = np.zeros(len(Verdict), np.bool_)
+"""By verdict, whether a record leaves a receipt or a note in the duplicates topic."""
+RECEIPTED[[Verdict.DUPLICATE, Verdict.LATE, Verdict.COLLISION]] = True
 
 
 class Fault(IntEnum):

@@ -18,6 +18,7 @@ import numpy as np
 from typing_extensions import override
 
 from processor.engine.batch.columns import HEADER_BYTES
+from processor.engine.collision_edits import Renamer, Tagger
 from processor.engine.extract.fingerprint import FingerprintOf
 from processor.engine.extract.ids import ContentPart, HeaderPart, IdExtractor, KeyPart, ValuePart
 from processor.engine.extract.value_walk import ContentOf
@@ -25,9 +26,9 @@ from processor.engine.ids import clock
 from processor.engine.ids.block import IdRows, encode, ids_within
 from processor.engine.ids.clock import NOT_KNOWN, WorkerClock
 from processor.engine.ids.judgement import IdColumns
-from processor.engine.ids.page import NO_FINGERPRINTS
-from processor.engine.receipts import IdGrounds
-from processor.engine.verdict import Verdict
+from processor.engine.ids.new_ids import UUID_BYTES, new_ids
+from processor.engine.receipts import PASSING, CollisionNotes, IdGrounds
+from processor.engine.verdict import Fault, Verdict
 from processor.errors import RebuildError, StopError
 from processor.judges.judge import ClockStats, Evidence, Judge
 from processor.state.kv.store import CorruptStoreError, StoreError
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
+    from processor.engine.collision_edits import CollisionEditor
     from processor.engine.extract.ids import Ids, Part
     from processor.engine.ids.clock import PartitionClock
     from processor.engine.ids.collisions import Fingerprints
@@ -62,10 +64,6 @@ _RECORD_BYTES = 64
 MOST_LIMITS = 20_000
 """What one commit says of the clock, 100 to 400 KB; of more nothing is written. A commit has about ten pieces
 at most; a reset says at once what has been noted since the beginning."""
-
-
-PASSING = frozenset({"pass", "tag", "rename"})
-"""What is done with collisions that go into the sink, and are remembered."""
 
 
 def worker_clock_ms() -> int:
@@ -173,8 +171,38 @@ class IdJudge(Judge[IdEvidence]):
         self._behind += readings.late
         self._ahead += readings.future
         self._judged += verdict.size
-        owners = NO_FINGERPRINTS if prints is None else prints.owner
-        return IdGrounds(verdict, ids, judged.owner, judged.expires_ms, owners)
+        notes = None if prints is None else self._settle(evidence, verdict, prints)
+        return IdGrounds(verdict, ids, judged.owner, judged.expires_ms, notes)
+
+    def _settle(self, evidence: IdEvidence, verdict: NDArray[np.uint8], prints: Fingerprints) -> CollisionNotes:
+        """Give collisions that go into quarantine their codes; return what is noted of all."""
+        action = self._dedup.on_collision
+        collided = verdict == Verdict.COLLISION
+        if action == "quarantine":
+            evidence.fault[collided] = Fault.ID_COLLISION
+        elif action in PASSING:
+            # What the sink does not take with a tag or a new id goes the way of all that it does not take.
+            refused = collided & ~evidence.kept
+            evidence.fault[refused], verdict[refused] = Fault.TOO_LARGE, Verdict.QUARANTINE
+        return CollisionNotes(action, prints.owner, *self._renamed(evidence.ids, np.flatnonzero(collided)))
+
+    def _renamed(self, ids: Ids, collided: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Return which collisions get a new id, and what it is."""
+        if self._dedup.rename is None or self.log.secret is None:
+            return collided[:0], np.zeros((0, UUID_BYTES), np.uint8)
+        return collided, new_ids(self.log.secret, ids.hash[collided], ids.fingerprint[collided])
+
+    @override
+    def editor(self, topic: str) -> CollisionEditor | None:
+        rename = self._dedup.rename
+        if self._dedup.on_collision == "tag":
+            return Tagger(topic.encode())
+        if rename is None or self.log.secret is None:
+            return None
+        parts = _parts(self._dedup)
+        name = rename.to.removeprefix("header:").encode()
+        to = HeaderPart(name) if rename.to.startswith("header:") else ValuePart(rename.to, only_text=True)
+        return Renamer(parts, to, None if rename.keep == "header" else rename.keep, self.log.secret)
 
     @abstractmethod
     def _decided(self, records: IdColumns, prints: Fingerprints | None) -> IdJudgement:
@@ -252,7 +280,7 @@ def make_id_extractor(dedup: InsertIdDedup, key: bytes) -> IdExtractor:
     if counted is not None:
         content = ContentOf(tuple(counted.exclude), counted.of == "bytes")
         of = FingerprintOf(content, tuple(name.encode() for name in counted.headers))
-    parts = [_part(each) for each in dedup.id]
+    parts = _parts(dedup)
     return IdExtractor(parts, key, pass_missing=dedup.on_missing == "pass", fingerprint_of=of)
 
 
@@ -263,13 +291,19 @@ def evidence_of(extractor: IdExtractor, columns: Columns, *, kept: bool) -> IdEv
     return IdEvidence(ids.fault, columns.data, ids, *places, np.full(len(columns), kept))
 
 
-def _part(part: IdPart) -> Part:
+def _parts(dedup: InsertIdDedup) -> list[Part]:
+    """Return the parts of an id; the one that may be given anew has to be text."""
+    anew = None if dedup.rename is None else dedup.rename.to
+    return [_part(each, anew) for each in dedup.id]
+
+
+def _part(part: IdPart, anew: str | None) -> Part:
     match part:
         case HeaderId():
             return HeaderPart(part.name.encode())
         case KeyId():
             return KeyPart()
         case ValueId():
-            return ValuePart(part.pointer)
+            return ValuePart(part.pointer, only_text=part.pointer == anew)
         case ContentId():
             return ContentPart(ContentOf(tuple(part.exclude), part.of == "bytes"))

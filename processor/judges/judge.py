@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
+    from processor.engine.collision_edits import CollisionEditor
     from processor.engine.receipts import ReceiptGrounds
     from processor.state.table import Table
     from processor.wire.encode import EncodedBatch
@@ -126,6 +127,15 @@ class Judge(ABC, Generic[E]):
         """
         del at_least
         self.committed()
+
+    def editor(self, topic: str) -> CollisionEditor | None:
+        """Return what writes into records that collide, on their way to the sink; None: they go as they came.
+
+        Args:
+            topic: The source, as it is named to people.
+        """
+        del topic
+        return None
 
     def size(self) -> tuple[int, int]:
         """Return how many scopes there are, or ids, and how many bytes they take."""

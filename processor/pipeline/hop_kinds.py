@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
+    from processor.engine.batch.edits import Edits
     from processor.engine.receipts import ReceiptGrounds
     from processor.judges.judge import Evidence
     from processor.kafka.topics.plan import ClusterView
@@ -99,15 +100,21 @@ class HopKind:
         mark_too_large(encoder, piece, fault, self.topics.sink_limit_bytes)
 
     def encode(
-        self, encoder: Encoder, number: int, piece: Piece, evidence: Evidence, judged: ReceiptGrounds
+        self,
+        encoder: Encoder,
+        number: int,
+        piece: Piece,
+        evidence: Evidence,
+        judged: ReceiptGrounds,
+        edits: Edits | None = None,
     ) -> dict[int, list[EncodedBatch]]:
-        """Encode what passes of a source partition, by the partition that it goes to.
+        """Encode what passes of a source partition, some of it with edits, by the partition that it goes to.
 
         Raises:
             StopError: A record cannot go on its way.
         """
         del evidence
-        return {number: encoder.encode(piece, judged.verdict, self.topics.sink_limit_bytes)}
+        return {number: encoder.encode(piece, judged.stays, self.topics.sink_limit_bytes, edits)}
 
     # ---------------------------------------------------------------- what it says to people
 
@@ -179,9 +186,15 @@ class FirstHopKind(HopKind):
 
     @override
     def encode(
-        self, encoder: Encoder, number: int, piece: Piece, evidence: Evidence, judged: ReceiptGrounds
+        self,
+        encoder: Encoder,
+        number: int,
+        piece: Piece,
+        evidence: Evidence,
+        judged: ReceiptGrounds,
+        edits: Edits | None = None,
     ) -> dict[int, list[EncodedBatch]]:
-        del encoder, judged
+        del encoder, judged, edits
         topics = self._topics
         count, limit = topics.internal_partitions, topics.internal_limit_bytes
         target = repartition.targets(cast("IdEvidence", evidence).ids, evidence.fault, number, count)
@@ -287,5 +300,6 @@ _DETAILS = {
     Fault.FIELD_MISSING: "the value has no such field",
     Fault.FIELD_TYPE: "the field has another type",
     Fault.OUT_OF_RANGE: "sequence or epoch does not fit 64 bits",
+    Fault.ID_COLLISION: "the id is that of another record, with other content",
     Fault.SCOPE_TOO_LARGE: f"the key or header that scopes the record is above {MOST_SCOPE_BYTES:,} bytes",
 }

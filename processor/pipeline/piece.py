@@ -17,8 +17,9 @@ import numpy as np
 
 from processor.engine import repartition
 from processor.engine.quarantine import QuarantineText
-from processor.engine.verdict import Fault, Verdict
+from processor.engine.verdict import RECEIPTED, Fault, Verdict
 from processor.errors import StopError
+from processor.pipeline.collisions import CollisionWork
 from processor.wire.decode import Piece
 from processor.wire.encode import TooLargeError
 from processor.wire.quarantine import codec_of, oversized, quarantine_batches, surely_fits
@@ -92,9 +93,21 @@ class PieceWork:
             stop = refused
             piece = before(piece, row)
             evidence = evidence.part(slice(row))
+        collisions = CollisionWork(judge, evidence, self._kind.named_source)
+        collisions.mark_too_large(self._encoder, piece, self._topics.sink_limit_bytes)
+        aside = evidence.fault != 0
         judged = judge.judge(evidence)
+        if ((evidence.fault != 0) > aside).any():
+            quarantine = self._all_put_aside(number, piece, evidence.fault, source_ref)
         return PieceOutcome(
-            self._kind.encode(self._encoder, number, piece, evidence, judged),
+            self._kind.encode(
+                self._encoder,
+                number,
+                piece,
+                evidence,
+                judged,
+                collisions.edits(number, piece, judged, source_ref),
+            ),
             quarantine,
             self._receipts_of(number, piece, judged, source_ref),
             np.bincount(judged.verdict, minlength=len(Verdict)),
@@ -133,6 +146,19 @@ class PieceWork:
                 f"(it has {self._topics.quarantine_limit_bytes}). Everything before it is committed."
             )
             return self._quarantined(number, piece, rows[rows < error.row], fault), stop, error.row
+
+    def _all_put_aside(
+        self, number: int, piece: Piece, fault: NDArray[np.uint8], source_ref: NDArray[np.int64] | None
+    ) -> list[EncodedBatch]:
+        """Encode for quarantine again, with those that only judging has told.
+
+        Raises:
+            StopError: One cannot go there. What comes before it in the piece is not committed either.
+        """
+        quarantine, refused, _ = self._put_aside(number, piece, fault, source_ref)
+        if refused is not None:
+            raise refused
+        return quarantine
 
     def _quarantined(
         self, number: int, piece: Piece, rows: NDArray[np.int64], fault: NDArray[np.uint8]
@@ -184,7 +210,7 @@ class PieceWork:
         """
         if self._topics.duplicates is None:
             return []
-        rows = np.flatnonzero((judged.verdict == Verdict.DUPLICATE) | (judged.verdict == Verdict.LATE))
+        rows = np.flatnonzero(RECEIPTED[judged.verdict])
         if not rows.size:
             return []
         limit = self._topics.duplicates_limit_bytes

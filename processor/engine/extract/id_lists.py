@@ -19,6 +19,8 @@ from processor.engine.extract.json_text import put_text, unescape
 from processor.engine.jit import Int, kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 _BYTES = int(IdTextForm.BYTES)
@@ -54,6 +56,15 @@ class IdLists(NamedTuple):
         """Return those from ``start`` to ``stop``."""
         return IdLists(self.data, self.at[start:stop], self.size[start:stop])
 
+    def longer(self, which: NDArray[np.int64], more: Sequence[bytes]) -> IdLists:
+        """Return them with more bytes behind some, int64[c]."""
+        old = [self.data[self.at[k] : self.at[k] + self.size[k]].tobytes() for k in which.tolist()]
+        written = [text + behind for text, behind in zip(old, more, strict=True)]
+        at, size = self.at.copy(), self.size.copy()
+        size[which] = [len(each) for each in written]
+        at[which] = self.data.size + np.cumsum(size[which]) - size[which]
+        return IdLists(np.concatenate((self.data, np.frombuffer(b"".join(written), np.uint8))), at, size)
+
 
 def id_lists(
     data: NDArray[np.uint8], ids: Ids, rows: NDArray[np.int64], most_bytes: int = MOST_PART_BYTES
@@ -86,9 +97,7 @@ def id_lists(
         ).encode()
         for k in odd
     ]
-    size[odd] = [len(each) for each in written]
-    at[odd] = used + np.cumsum(size[odd]) - size[odd]
-    return IdLists(np.concatenate((out[:used], np.frombuffer(b"".join(written), np.uint8))), at, size)
+    return IdLists(out[:used], at, size).longer(odd, written)
 
 
 @kernel

@@ -73,9 +73,15 @@ class KeyPart:
 
 @dataclass(frozen=True, slots=True)
 class ValuePart:
-    """A string or a number of the JSON value, where a pointer (RFC 6901) leads."""
+    """A string or a number of the JSON value, where a pointer (RFC 6901) leads.
+
+    Attributes:
+        pointer: It.
+        only_text: Whether a number there is a fault.
+    """
 
     pointer: str
+    only_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +197,8 @@ class IdExtractor:
                     assert found is not None  # noqa: S101 - there is a pointer
                     kind = found.kind[pointer]
                     wrong = np.where(found.fault != 0, found.fault, _FAULT_OF_KIND[kind])
+                    if part.only_text:
+                        wrong[(wrong == 0) & (_FORM_OF_KIND[kind] == IdTextForm.NUMBER)] = Fault.FIELD_TYPE
                     absent = (found.fault == Fault.VALUE_MISSING) | (
                         (found.fault == 0) & (kind <= JsonKind.NULL)
                     )

@@ -1,0 +1,58 @@
+"""What a slot does with records whose id came before with other content, on their way to the sink."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from processor.engine import repartition
+from processor.engine.collision_edits import CollisionRows
+from processor.engine.verdict import Verdict
+from processor.wire.quarantine import too_large_as_collisions
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from processor.engine.batch.edits import Edits
+    from processor.engine.receipts import IdGrounds, ReceiptGrounds
+    from processor.judges.ids import IdEvidence
+    from processor.judges.judge import Evidence, Judge
+    from processor.wire.decode import Piece
+    from processor.wire.encode import Encoder
+
+
+class CollisionWork:
+    """Tags or renames the collisions of one piece.
+
+    Args:
+        judge: The slot's.
+        evidence: What the piece's records are judged by.
+        topic: The source, as it is named to people.
+    """
+
+    def __init__(self, judge: Judge, evidence: Evidence, topic: str) -> None:
+        self._editor = judge.editor(topic)
+        self._evidence = evidence
+
+    def mark_too_large(self, encoder: Encoder, piece: Piece, limit_bytes: int) -> None:
+        """Find out which records the sink would not take if they collided, before they are judged."""
+        if self._editor is not None:
+            evidence = cast("IdEvidence", self._evidence)
+            rows = too_large_as_collisions(encoder, piece, evidence.ids, self._editor, limit_bytes)
+            evidence.kept[rows] = False
+
+    def edits(
+        self, number: int, piece: Piece, judged: ReceiptGrounds, source_ref: NDArray[np.int64] | None
+    ) -> Edits | None:
+        """Return what is written into the piece's collisions; None: nothing."""
+        rows = np.flatnonzero(judged.verdict == Verdict.COLLISION)
+        if self._editor is None or not rows.size:
+            return None
+        owner = cast("IdGrounds", judged).owner[rows]
+        partition = np.full(rows.size, number)
+        if source_ref is not None:
+            partition = owner & (repartition.MOST_PARTITIONS - 1)
+            owner = owner >> repartition.PARTITION_BITS
+        collisions = CollisionRows(rows, partition, owner)
+        return self._editor.edits(piece.columns, cast("IdEvidence", self._evidence).ids, collisions)
