@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class Clicks:
 
     def share(self, members: Collection[str], rows: NDArray[np.int32], with_: NDArray[np.int32]) -> None:
         """Give some originals what others have of these `MEMBERS`; the rest stays theirs."""
-        columns = (self._event, self.campaign, self._user, self._page, self.cents)
+        columns: tuple[NDArray[Any], ...] = self._event, self.campaign, self._user, self._page, self.cents
         for name, column in zip(MEMBERS, columns, strict=True):
             if name in members:
                 column[rows] = column[with_]
