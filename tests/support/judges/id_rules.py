@@ -160,10 +160,13 @@ class IdModel:
                 missing = True
             else:
                 parts.append(_named(part))
+        content = None
         try:
-            content = None if missing else self._content(record)
+            content = self._content(record)
         except FaultError as fault:
-            return IdSaid(str(fault))
+            # What is no JSON is told also beside a part that is missing.
+            if not missing or str(fault) == "value_not_json":
+                return IdSaid(str(fault))
         now_ms = self._now_ms()
         reading = now_ms if rules.time == "arrival" else min(record.timestamp, now_ms + _ms(rules.max_ahead))
         self.clock_ms = max(self.clock_ms, reading)
