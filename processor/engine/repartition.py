@@ -7,11 +7,14 @@ partition, as with any partitioner, and no more, for ids are told apart by anoth
 
 On its way a record has one more header, behind its own::
 
-    ... its own headers | name length 12 | "seqmark.from" | value length 8 | source ref i64, big-endian |
+    ... its own headers | name length 12 | "seqmark.from" | value length 10 | source ref i64 | route word u16 |
 
     source ref    | offset in the source, 47 bits | source partition, 16 bits |
 
-All of it is 22 bytes, the last ones of the record, so it is found without looking at the others. A source ref
+All of it is 24 bytes, the last ones of the record, so it is found without looking at the others; builds before
+left the route word out. That is what is left of the hash's first word when it is divided by the number of
+partitions, its low 16 bits: it says where the id would go in twice as many of them, or 2^16 times, which its
+row in the state is kept for. Integers are big-endian. A source ref
 is one number, so that owners of ids stay one number too. The partition stands below the offset: partitions that
 are filled alike have offsets that are close, and blocks of ids write differences (`processor.engine.ids.page`).
 
@@ -29,7 +32,7 @@ from processor.engine.batch.columns import MAX_OVERHEAD_BYTES
 from processor.engine.batch.encode import put_head
 from processor.engine.bytes.loads import get_be, put_be
 from processor.engine.bytes.varints import VARINT_BYTES, put_bytes, put_varint, sized, varint, varint_bytes
-from processor.engine.jit import Int, kernel
+from processor.engine.jit import Int, inlined, kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,9 +47,11 @@ MOST_PARTITIONS = 1 << PARTITION_BITS
 MOST_OFFSET = (1 << (63 - PARTITION_BITS)) - 1
 """1.4e14: at a million records a second and partition, four years and a half."""
 HEADER_NAME = b"seqmark.from"
-_HEAD = np.frombuffer(sized(HEADER_NAME) + b"\x10", np.uint8).copy()  # the value's length is 8, a varint
-_HEAD_BYTES = _HEAD.size
-HEADER_BYTES = _HEAD_BYTES + 8
+_NAME = np.frombuffer(sized(HEADER_NAME), np.uint8).copy()
+_NAME_BYTES = _NAME.size
+_BARE, _WORDED = 8, 10
+"""Bytes of the header's value, without and with the route word."""
+HEADER_BYTES = _NAME_BYTES + 1 + _WORDED
 MORE_BYTES = HEADER_BYTES + MAX_OVERHEAD_BYTES + 1
 """What `encode` can write beside a record's body: the header, what stands before the key, and a
 count of headers that grows by a byte."""
@@ -71,8 +76,10 @@ def partition_and_offset(source_ref: int) -> tuple[int, int]:
     return source_ref & (MOST_PARTITIONS - 1), source_ref >> PARTITION_BITS
 
 
-def targets(ids: Ids, fault: NDArray[np.uint8], own: int, partitions: int) -> NDArray[np.int64]:
-    """Return int64[n]: the partition that each record goes to, `NOWHERE` where it has a fault.
+def targets(
+    ids: Ids, fault: NDArray[np.uint8], own: int, partitions: int
+) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
+    """Return int64[n], where each record goes (`NOWHERE` with a fault), and uint16[n], its route word.
 
     Args:
         ids: Of the records, hashed with `ROUTE_KEY`.
@@ -80,10 +87,11 @@ def targets(ids: Ids, fault: NDArray[np.uint8], own: int, partitions: int) -> ND
         own: The source partition: where records go that pass unjudged, modulo ``partitions``.
         partitions: How many there are.
     """
-    target = (ids.hash[:, 0] % np.uint64(partitions)).astype(np.int64)
+    word, rest = np.divmod(ids.hash[:, 0], np.uint64(partitions))
+    target = rest.astype(np.int64)
     target[ids.unjudged] = own % partitions
     target[fault != 0] = NOWHERE
-    return target
+    return target, word.astype(np.uint16)
 
 
 def share_out(
@@ -131,6 +139,7 @@ def encode(
     table: RecordTable,
     rows: NDArray[np.int64],
     source_ref: NDArray[np.int64],
+    word: NDArray[np.uint16],
     base_timestamp: int,
     out: NDArray[np.uint8],
 ) -> Int:
@@ -141,6 +150,7 @@ def encode(
         table: Their columns.
         rows: int64[k], which, in order.
         source_ref: int64[n], of all records of ``table``, see `source_ref_of`.
+        word: uint16[n], likewise.
         base_timestamp: ms; what the batch header will say.
         out: uint8[m], m >= the sum of ``end - body`` + k * `MORE_BYTES`.
     """
@@ -155,32 +165,46 @@ def encode(
         at = put_bytes(out, at, data, body[row], before)
         at = put_varint(out, at, count + 1)
         at = put_bytes(out, at, data, after, own)
-        at = put_bytes(out, at, _HEAD, 0, _HEAD_BYTES)
+        at = put_bytes(out, at, _NAME, 0, _NAME_BYTES)
+        at = put_varint(out, at, _WORDED)
         at = put_be(out, at, source_ref[row], 8)
+        at = put_be(out, at, np.uint64(word[row]), 2)
     return at
 
 
+@inlined
+def _bears(data, tail, size):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Say whether our header begins at ``tail``, with a value of so many bytes."""
+    bears_name = data[tail + _NAME_BYTES] == 2 * size  # a varint
+    for bears_j in range(_NAME_BYTES):
+        bears_name &= data[tail + bears_j] == _NAME[bears_j]
+    return bears_name
+
+
 @kernel
-def take_off(data: NDArray[np.uint8], table: RecordTable) -> NDArray[np.int64]:
+def take_off(data: NDArray[np.uint8], table: RecordTable) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
     """Take the header with the source ref off records, in their columns and bytes.
 
     Returns:
         int64[k], source refs, up to the first record that has no such header as its last (k = n: all have),
-            from which on nothing is changed.
+            from which on nothing is changed; uint16[k], route words, or uint16[0] where one of them has none.
     """
     body, end, key, value, headers = table.body, table.end, table.key, table.value, table.headers
-    source_ref = np.empty(body.size, np.int64)
+    source_ref, word = np.empty(body.size, np.int64), np.empty(body.size, np.uint16)
+    worded = True
     for row in range(body.size):
         count, after = varint(data, headers[row], end[row], VARINT_BYTES)
-        tail = end[row] - HEADER_BYTES
-        if count < 1 or tail < after:
-            return source_ref[:row]
-        same = True
-        for j in range(_HEAD_BYTES):
-            same &= data[tail + j] == _HEAD[j]
-        if not same:
-            return source_ref[:row]
-        source_ref[row] = np.int64(get_be(data, end[row] - 8, 8))
+        size = _WORDED
+        tail = end[row] - _NAME_BYTES - 1 - size
+        if tail < after or not _bears(data, tail, size):
+            size = _BARE
+            tail = end[row] - _NAME_BYTES - 1 - size
+        if count < 1 or tail < after or not _bears(data, tail, size):
+            return source_ref[:row], word[:row] if worded else word[:0]
+        worded &= size == _WORDED
+        source_ref[row] = np.int64(get_be(data, tail + _NAME_BYTES + 1, 8))
+        if worded:
+            word[row] = np.uint16(get_be(data, tail + _NAME_BYTES + 9, 2))
         end[row] = tail
         # One header less may be counted in a byte less: what stands before the count moves up to it.
         more = after - headers[row] - varint_bytes(count - 1)
@@ -192,4 +216,4 @@ def take_off(data: NDArray[np.uint8], table: RecordTable) -> NDArray[np.int64]:
             value[row] += more
             headers[row] += more
         put_varint(data, headers[row], count - 1)
-    return source_ref
+    return source_ref, word if worded else word[:0]

@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +27,7 @@ from processor.engine.ids.block import IdRows, encode, ids_within
 from processor.engine.ids.clock import NOT_KNOWN, WorkerClock
 from processor.engine.ids.judgement import IdColumns
 from processor.engine.ids.new_ids import UUID_BYTES, new_ids
+from processor.engine.ids.page import NO_ROUTES
 from processor.engine.receipts import PASSING, CollisionNotes, IdGrounds
 from processor.engine.verdict import Fault, Verdict
 from processor.errors import RebuildError, StopError
@@ -87,6 +88,7 @@ class IdEvidence(Evidence):
         owner: int64[n], what names each record as the owner of its id: its offset, or its source ref
             (`processor.engine.repartition`).
         kept: bool[n], which records are remembered if they collide; fewer may be before judging.
+        route: uint16[n], route words; uint16[0] where they are not known.
     """
 
     ids: Ids
@@ -94,10 +96,11 @@ class IdEvidence(Evidence):
     timestamp: NDArray[np.int64]
     owner: NDArray[np.int64]
     kept: NDArray[np.bool_]
+    route: NDArray[np.uint16] = field(default_factory=lambda: NO_ROUTES)
 
     @override
     def part(self, rows: slice) -> IdEvidence:
-        arrays = self.offset[rows], self.timestamp[rows], self.owner[rows], self.kept[rows]
+        arrays = self.offset[rows], self.timestamp[rows], self.owner[rows], self.kept[rows], self.route[rows]
         return IdEvidence(self.fault[rows], self.data, self.ids.part(rows), *arrays)
 
 
@@ -158,9 +161,9 @@ class IdJudge(Judge[IdEvidence]):
     def judge(self, evidence: IdEvidence) -> IdGrounds:
         ids, owner = evidence.ids, evidence.owner
         variants = self.log.index.collisions
-        prints = None if variants is None else variants.prints(ids.fingerprint, evidence.kept)
+        prints = None if variants is None else variants.prints(ids.fingerprint, evidence.kept, evidence.route)
         readings = self._reader.read(self._clock_ms, evidence.offset, evidence.timestamp, evidence.fault)
-        judged = self._decided(IdColumns.of(ids, owner, readings.reading_ms), prints)
+        judged = self._decided(IdColumns.of(ids, owner, readings.reading_ms, evidence.route), prints)
         # A record that is its own duplicate is a replay, and passes: that must not happen, and would lose it.
         verdict = judged.verdict
         replayed = judged.owner == owner

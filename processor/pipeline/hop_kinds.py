@@ -32,7 +32,7 @@ from processor.pipeline.hops import FirstHop, Hop, route_definition
 from processor.pipeline.ports import RouteTopics, Topics
 from processor.wire.encode import TooLargeError
 from processor.wire.quarantine import mark_too_large, oversized, surely_fits
-from processor.wire.repartition import RouteEncoder, take_off
+from processor.wire.repartition import Refs, RouteEncoder, take_off
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -86,11 +86,11 @@ class HopKind:
 
     # ---------------------------------------------------------------- its pieces
 
-    def take_off(self, piece: Piece) -> NDArray[np.int64] | None:
+    def take_off(self, piece: Piece) -> Refs | None:
         """Make the records of a piece what they were before they were routed.
 
         Returns:
-            int64[k], their source refs, up to the first record that was not routed; None: none of this hop are.
+            What they carried, up to the first record that was not routed; None: none of this hop are.
         """
         return None if self.upstream is None else take_off(piece)
 
@@ -181,7 +181,8 @@ class FirstHopKind(HopKind):
         for row in oversized(piece.columns, surely_fits(limit) - repartition.MORE_BYTES).tolist():
             # A source ref that does not fit is named where it is written.
             least = np.minimum(piece.columns.offset, repartition.MOST_OFFSET)
-            if self._encoder.alone_bytes(piece, row, least << repartition.PARTITION_BITS | number) > limit:
+            refs = Refs(least << repartition.PARTITION_BITS | number, np.zeros(least.size, np.uint16))
+            if self._encoder.alone_bytes(piece, row, refs) > limit:
                 fault[row] = Fault.TOO_LARGE
 
     @override
@@ -197,10 +198,10 @@ class FirstHopKind(HopKind):
         del encoder, judged, edits
         topics = self._topics
         count, limit = topics.internal_partitions, topics.internal_limit_bytes
-        target = repartition.targets(cast("IdEvidence", evidence).ids, evidence.fault, number, count)
+        target, word = repartition.targets(cast("IdEvidence", evidence).ids, evidence.fault, number, count)
         try:
-            source_ref = repartition.source_ref_of(number, piece.columns.offset)
-            return self._encoder.encode(piece, target, source_ref, count, limit)
+            refs = Refs(repartition.source_ref_of(number, piece.columns.offset), word)
+            return self._encoder.encode(piece, target, refs, count, limit)
         except ValueError as error:
             raise StopError(f"{topics.source}:{number} cannot be routed: {error}") from error
         except TooLargeError as error:

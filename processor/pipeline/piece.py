@@ -79,14 +79,16 @@ class PieceWork:
             StopError: Nothing since the last commit can be committed.
             RebuildError: The local state is not whole.
         """
-        source_ref = self._kind.take_off(piece)
+        refs = self._kind.take_off(piece)
+        source_ref = None if refs is None else refs.source
         stop: StopError | None = None
         if source_ref is not None and source_ref.size < len(piece.columns):
             stop = self._foreign(number, piece, source_ref.size)
             piece = before(piece, source_ref.size)
         evidence: Evidence = judge.extract(piece.columns)
-        if source_ref is not None:
-            cast("IdEvidence", evidence).owner = source_ref
+        if refs is not None:
+            routed = cast("IdEvidence", evidence)
+            routed.owner, routed.route = refs
         self._kind.mark_too_large(self._encoder, number, piece, evidence.fault)
         quarantine, refused, row = self._put_aside(number, piece, evidence.fault, source_ref)
         if refused is not None:

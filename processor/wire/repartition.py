@@ -9,7 +9,7 @@ would hold more than `RUN_BYTES`. The layout of what is added to a record is dra
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,18 @@ if TYPE_CHECKING:
     from processor.wire.encode import EncodedBatch
 
 
+class Refs(NamedTuple):
+    """What records carry on their way, see `processor.engine.repartition`.
+
+    Attributes:
+        source: int64[n], source refs.
+        word: uint16[n], route words; uint16[0] where one of them has none.
+    """
+
+    source: NDArray[np.int64]
+    word: NDArray[np.uint16]
+
+
 class RouteEncoder:
     """Writes records for the internal topic; owns the buffer that they are written into."""
 
@@ -36,7 +48,7 @@ class RouteEncoder:
         self,
         piece: Piece,
         target: NDArray[np.int64],
-        source_ref: NDArray[np.int64],
+        refs: Refs,
         partitions: int,
         limit_bytes: int,
     ) -> dict[int, list[EncodedBatch]]:
@@ -45,7 +57,7 @@ class RouteEncoder:
         Args:
             piece: As the decoder gave it; must still be the newest.
             target: int64[n], where each record goes, see `processor.engine.repartition.targets`.
-            source_ref: int64[n], where each came from.
+            refs: Where each came from, and its route word.
             partitions: Of the internal topic.
             limit_bytes: Its ``max.message.bytes``.
 
@@ -63,19 +75,19 @@ class RouteEncoder:
                 batches = out.setdefault(number, [])
                 for one, other in cut(size[rows]):
                     some = rows[one:other]
-                    write = partial(self._batch, piece.columns, some, source_ref, int(codecs[begin]))
+                    write = partial(self._batch, piece.columns, some, refs, int(codecs[begin]))
                     batches += fit(some, limit_bytes, write)
         return out
 
-    def alone_bytes(self, piece: Piece, row: int, source_ref: NDArray[np.int64]) -> int:
+    def alone_bytes(self, piece: Piece, row: int, refs: Refs) -> int:
         """Return the size of a batch of this record alone, by its source's codec; arguments as for `encode`."""
-        return self._batch(piece.columns, np.array([row]), source_ref, codec_of(piece, row), 0, 1).size
+        return self._batch(piece.columns, np.array([row]), refs, codec_of(piece, row), 0, 1).size
 
     def _batch(
         self,
         columns: Columns,
         rows: NDArray[np.int64],
-        source_ref: NDArray[np.int64],
+        refs: Refs,
         codec: int,
         start: int,
         stop: int,
@@ -85,17 +97,17 @@ class RouteEncoder:
             int((columns.end[some] - columns.body[some]).sum()) + some.size * repartition.MORE_BYTES
         )
         base = int(columns.timestamp[some[0]])
-        used = repartition.encode(columns.data, columns.table, some, source_ref, base, out)
+        used = repartition.encode(columns.data, columns.table, some, *refs, base, out)
         return packed(columns, some, codec, out[: int(used)])
 
 
-def take_off(piece: Piece) -> NDArray[np.int64]:
+def take_off(piece: Piece) -> Refs:
     """Make the records of a piece what they were before they were routed.
 
     None of its batches can go on as it is: the bytes that were fetched hold the header still.
 
     Returns:
-        int64[k], their source refs, up to the first record that was not routed.
+        What they carried, up to the first record that was not routed.
     """
     piece.whole[:] = False
-    return repartition.take_off(piece.columns.data, piece.columns.table)
+    return Refs(*repartition.take_off(piece.columns.data, piece.columns.table))

@@ -23,7 +23,9 @@ from processor.engine.ids.page import (
     MOST_PAGE_BYTES,
     NO_COLLISIONS,
     NO_FINGERPRINTS,
+    NO_ROUTES,
     PAGE_HEAD_BYTES,
+    ROUTE_BYTES,
     CandidateRows,
     Pages,
 )
@@ -77,6 +79,8 @@ class IdRows:
         supersedes: int64[n], the number of the row that each takes the place of; `NONE` where there is none.
         fingerprint: uint64[n]; uint64[0] of a definition without fingerprints.
         collision: bool[n], which rows are collisions; bool[0] likewise.
+        route: uint16[n], route words (`processor.engine.repartition`), which are written and not read again;
+            uint16[0] without a route.
     """
 
     first: int
@@ -86,6 +90,7 @@ class IdRows:
     supersedes: NDArray[np.int64]
     fingerprint: NDArray[np.uint64] = field(default_factory=lambda: NO_FINGERPRINTS)
     collision: NDArray[np.bool_] = field(default_factory=lambda: NO_COLLISIONS)
+    route: NDArray[np.uint16] = field(default_factory=lambda: NO_ROUTES)
 
     def __len__(self) -> int:
         return int(self.owner.size)
@@ -94,7 +99,8 @@ class IdRows:
         """Return the rows from ``start`` on, below ``stop``."""
         rows = slice(start, stop)
         columns = self.hash[rows], self.owner[rows], self.reading_ms[rows], self.supersedes[rows]
-        return IdRows(self.first + start, *columns, self.fingerprint[rows], self.collision[rows])
+        more = self.fingerprint[rows], self.collision[rows], self.route[rows]
+        return IdRows(self.first + start, *columns, *more)
 
     def runs(self) -> Iterator[IdRows]:
         """Yield the rows of ids, and those of collisions, as they stand behind each other."""
@@ -117,8 +123,11 @@ def encode(rows: IdRows, clock_ms: int, key: bytes) -> tuple[bytes, Pages]:
     starts = _starts(rows, _fitting(size, _head(rows)))
     heads = _head(rows) * np.arange(starts.size)
     out = np.empty(BLOCK_BYTES + int(heads[-1]) + len(rows) * size, np.uint8)
-    columns = rows.hash, rows.owner, rows.reading_ms, _back(rows), rows.fingerprint, rows.collision
-    ids_page.encode(rows.first, *columns, bases, widths, starts, np.frombuffer(key, np.uint8), clock_ms, out)
+    columns = rows.hash, rows.owner, rows.reading_ms, _back(rows)
+    more = rows.fingerprint, rows.collision, rows.route
+    ids_page.encode(
+        rows.first, *columns, *more, bases, widths, starts, np.frombuffer(key, np.uint8), clock_ms, out
+    )
     last_ms = np.maximum.reduceat(rows.reading_ms, starts[:-1])
     collision = rows.collision[starts[:-1]] if rows.collision.size else np.zeros(starts.size - 1, np.bool_)
     pages = Pages(rows.first + starts[:-1], last_ms, BLOCK_BYTES + heads + starts * size, collision)
@@ -232,12 +241,13 @@ def _widths(rows: IdRows) -> NDArray[np.int64]:
 
 def _head(rows: IdRows) -> int:
     """Return the bytes of a page's head."""
-    return PAGE_HEAD_BYTES + bool(rows.fingerprint.size)
+    return PAGE_HEAD_BYTES + bool(rows.fingerprint.size or rows.route.size)
 
 
 def _size(rows: IdRows, widths: NDArray[np.int64]) -> int:
     """Return the bytes of a row."""
-    return HASH_BYTES + int(widths.sum()) + (FINGERPRINT_BYTES if rows.fingerprint.size else 0)
+    more = FINGERPRINT_BYTES * bool(rows.fingerprint.size) + ROUTE_BYTES * bool(rows.route.size)
+    return HASH_BYTES + int(widths.sum()) + more
 
 
 def _fitting(size: int, head: int) -> int:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from processor.engine.ids.block import IdRows
-from processor.engine.ids.page import NONE
+from processor.engine.ids.page import NO_ROUTES, NONE
 from processor.engine.jit import Int, kernel
 
 if TYPE_CHECKING:
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from processor.engine.ids.judgement import IdJudgement
 
 # Columns of a variant, int64: who owns it, when it was last remembered, the number of its first row, whether
-# the open transaction has renewed it, the next variant of the same id; and where an id begins, its last one.
-OWNER, READING, BORN, RENEWED, AFTER, LAST = range(6)
-INFO = 6
+# the open transaction has renewed it, the next variant of the same id; where an id begins, its last one; the
+# id's route word, of what is staged.
+OWNER, READING, BORN, RENEWED, AFTER, LAST, ROUTE = range(7)
+INFO = 7
 # What there is to know of the table.
 COUNT, COMMITTED, RENEWALS = range(3)
 FEW = 256
@@ -77,12 +78,14 @@ class Fingerprints(NamedTuple):
         kept: bool[n], which records are remembered if they collide: those that are in the sink then.
         owner: uint64[n], written: of a collision, that of the record that owns the id.
         variants: What is known of ids that collided; with room for all records.
+        route: uint16[n], route words; uint16[0] where they are not known.
     """
 
     own: NDArray[np.uint64]
     kept: NDArray[np.bool_]
     owner: NDArray[np.uint64]
     variants: Variants
+    route: NDArray[np.uint16] = NO_ROUTES
 
 
 class Collisions:
@@ -116,17 +119,22 @@ class Collisions:
         self._kept = 0
         self._in_order = True
 
-    def prints(self, own: NDArray[np.uint64], kept: NDArray[np.bool_]) -> Fingerprints:
+    def prints(
+        self, own: NDArray[np.uint64], kept: NDArray[np.bool_], route: NDArray[np.uint16] = NO_ROUTES
+    ) -> Fingerprints:
         """Return what a chunk's records are told apart by; good until the next call of anything here."""
         if not self._in_order:
             self._rebuild(np.argsort(self._table.info[: len(self), BORN], kind="stable"))
             self._in_order = True
         # An id's first record, and the one that collides with it.
         self._make_room(len(self) + 2 * own.size)
-        return Fingerprints(own, kept, np.zeros(own.size, np.uint64), self._table)
+        return Fingerprints(own, kept, np.zeros(own.size, np.uint64), self._table, route)
 
-    def behind(self, rows: IdRows) -> IdRows:
-        """Return ids that the next commit remembers, and behind them its variants: renewals, then new ones."""
+    def behind(self, rows: IdRows, *, routed: bool) -> IdRows:
+        """Return ids that the next commit remembers, and behind them its variants: renewals, then new ones.
+
+        ``routed``: with route words.
+        """
         first = rows.first + len(rows)
         _, _, hashes, prints, info, renewal, meta = self._table
         renewed = renewal[: meta[RENEWALS], 0]
@@ -142,6 +150,7 @@ class Collisions:
             np.concatenate((rows.supersedes, supersedes)),
             np.concatenate((rows.fingerprint, prints[which])),
             np.concatenate((rows.collision, np.ones(which.size, np.bool_))),
+            np.concatenate((rows.route, info[which, ROUTE].astype(np.uint16))) if routed else NO_ROUTES,
         )
 
     def commit(self, clock_ms: int) -> None:
@@ -276,11 +285,12 @@ def judge(
         judged.verdict[row], judged.owner[row] = 4, info[earliest, OWNER]
         prints.owner[row] = table.fingerprint[earliest]
         if prints.kept[row]:
-            _remember(table, first, second, fingerprint, offset, now)
+            _remember(table, first, second, fingerprint, offset, now, _word(prints, row))
             judged.expires_ms[row] = now + window
         return True
     if refresh and now > info[same, READING]:
         _renew(table, same, now)
+        info[same, ROUTE] = _word(prints, row)
     judged.verdict[row], judged.owner[row] = 1, info[same, OWNER]
     judged.expires_ms[row] = info[same, READING] + window
     return True
@@ -305,18 +315,28 @@ def collide(
     judged.verdict[row], judged.owner[row] = 4, owner
     prints.owner[row] = fingerprint
     if prints.kept[row]:
-        _remember(table, first, second, fingerprint, owner, when)
-        _remember(table, first, second, prints.own[row], offset, now)
+        word = _word(prints, row)
+        _remember(table, first, second, fingerprint, owner, when, word)
+        _remember(table, first, second, prints.own[row], offset, now, word)
         judged.expires_ms[row] = now + window
 
 
 @kernel
-def _remember(table: Variants, first: Int, second: Int, fingerprint: Int, owner: Int, now: Int) -> None:
+def _word(prints: Fingerprints, row: Int) -> Int:
+    """Return a record's route word; 0 where it is not known."""
+    return np.int64(prints.route[row]) if prints.route.size > 0 else np.int64(0)
+
+
+@kernel
+def _remember(
+    table: Variants, first: Int, second: Int, fingerprint: Int, owner: Int, now: Int, word: Int
+) -> None:
     """Remember a variant that is not alive; there is room."""
     hashes, info, meta = table.hash, table.info, table.meta
     row = meta[COUNT]
     hashes[row, 0], hashes[row, 1], table.fingerprint[row] = first, second, fingerprint
     info[row, OWNER], info[row, READING], info[row, BORN], info[row, RENEWED] = owner, now, STAGED + row, 0
+    info[row, ROUTE] = word
     meta[COUNT] = row + 1
     _link(table, row)
 
@@ -349,6 +369,6 @@ def _restore(
         elif row < 0 or info[row, BORN] < born[k]:
             # One with this fingerprint that was there before has expired.
             row = meta[COUNT]
-            _remember(table, new[k, 0], new[k, 1], fingerprint[k], owner[k], reading[k])
+            _remember(table, new[k, 0], new[k, 1], fingerprint[k], owner[k], reading[k], np.int64(0))
             info[row, BORN] = born[k]
     meta[COMMITTED] = meta[COUNT]

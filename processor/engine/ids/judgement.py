@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from processor.engine.ids.page import NONE
+from processor.engine.ids.page import NO_ROUTES, NONE
 from processor.engine.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class IdColumns(NamedTuple):
         skip: bool[n], which are not judged: they have a fault, or pass unjudged.
         offset: int64[n], of the record as whose the id is remembered.
         reading_ms: int64[n], the partition's clock at each.
+        route: uint16[n], route words (`processor.engine.repartition`); uint16[0] where they are not known.
     """
 
     hash: NDArray[np.uint64]
@@ -31,11 +32,18 @@ class IdColumns(NamedTuple):
     skip: NDArray[np.bool_]
     offset: NDArray[np.int64]
     reading_ms: NDArray[np.int64]
+    route: NDArray[np.uint16] = NO_ROUTES
 
     @classmethod
-    def of(cls, ids: Ids, offset: NDArray[np.int64], reading_ms: NDArray[np.int64]) -> IdColumns:
+    def of(
+        cls,
+        ids: Ids,
+        offset: NDArray[np.int64],
+        reading_ms: NDArray[np.int64],
+        route: NDArray[np.uint16] = NO_ROUTES,
+    ) -> IdColumns:
         """Return what there is to judge of records with these ids."""
-        return cls(ids.hash, ids.fault, (ids.fault != 0) | ids.unjudged, offset, reading_ms)
+        return cls(ids.hash, ids.fault, (ids.fault != 0) | ids.unjudged, offset, reading_ms, route)
 
 
 class IdJudgement(NamedTuple):

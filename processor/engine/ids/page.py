@@ -13,9 +13,10 @@ big-endian::
 
 A page of version 2 has a byte more in its head, of what it has beside that, and columns behind the others::
 
-    page  | ... as above, version 2 | base of readings i64 | more u8 | crc u32 | ... | fingerprint u64 per id |
+    page  | ... as above, version 2 | base of readings i64 | more u8 | crc u32 | ...
+          | fingerprint u64 per id | route word u16 per id |
 
-    more  | 1: it has fingerprints | 2: its rows are collisions |
+    more  | 1: it has fingerprints | 2: its rows are collisions | 4: it has route words |
 
 An id's number is its page's first number plus its place in it. ``owner`` is the source offset of the record
 that passed, ``reading`` the partition's clock when the id was last remembered, ``clock`` that after the
@@ -49,9 +50,9 @@ VERSION = 1
 MORE_VERSION = 2
 BLOCK_BYTES = 29
 PAGE_HEAD_BYTES = 34
-FINGERPRINTS, COLLISIONS = 1, 2
+FINGERPRINTS, COLLISIONS, ROUTES = 1, 2, 4
 """Bits of what a page of version 2 has more."""
-FINGERPRINT_BYTES = 8
+FINGERPRINT_BYTES, ROUTE_BYTES = 8, 2
 MOST_PAGE_BYTES = 4096
 """A page: RocksDB reads 4 KB in 8 us and 120 KB in 60."""
 HASH_BYTES = 16
@@ -59,6 +60,7 @@ NONE = -1
 """No number, no owner."""
 NO_COLLISIONS = np.zeros(0, np.bool_)
 NO_FINGERPRINTS = np.zeros(0, np.uint64)
+NO_ROUTES = np.zeros(0, np.uint16)
 
 
 class Pages(NamedTuple):
@@ -119,7 +121,7 @@ def head_bytes(data, at):  # type: ignore[no-untyped-def]  # inlined kernel
 
 @inlined
 def more_of(data, at):  # type: ignore[no-untyped-def]  # inlined kernel
-    """Return what a page has more: `FINGERPRINTS`, `COLLISIONS`."""
+    """Return what a page has more: `FINGERPRINTS`, `COLLISIONS`, `ROUTES`."""
     return np.int64(data[at + PAGE_HEAD_BYTES - 4]) if data[at] == MORE_VERSION else np.int64(0)
 
 
@@ -139,6 +141,7 @@ def encode(
     back: NDArray[np.int64],
     fingerprint: NDArray[np.uint64],
     collision: NDArray[np.bool_],
+    route: NDArray[np.uint16],
     bases: NDArray[np.int64],
     widths: NDArray[np.int64],
     starts: NDArray[np.int64],
@@ -148,8 +151,8 @@ def encode(
 ) -> None:
     """Write a block; ``back`` is the column supersedes, ``starts`` the first row of each page and the end."""
     rows = owner.size
-    more = fingerprint.size > 0
-    head = PAGE_HEAD_BYTES + (1 if more else 0)
+    more = (FINGERPRINTS if fingerprint.size > 0 else 0) | (ROUTES if route.size > 0 else 0)
+    head = PAGE_HEAD_BYTES + (1 if more != 0 else 0)
     out[0] = 1
     at = put_be(out, 1, starts.size - 1, 4)
     at = put_be(out, at, rows, 4)
@@ -160,7 +163,7 @@ def encode(
     for k in range(starts.size - 1):
         start, stop = starts[k], starts[k + 1]
         page = at
-        out[at] = MORE_VERSION if more else VERSION
+        out[at] = MORE_VERSION if more != 0 else VERSION
         at = put_be(out, at + 1, stop - start, 2)
         for width in widths:
             out[at] = np.uint8(width)
@@ -168,8 +171,8 @@ def encode(
         at = put_be(out, at, first + start, 8)
         at = put_be(out, at, bases[0], 8)
         at = put_be(out, at, bases[1], 8)
-        if more:
-            out[at] = FINGERPRINTS | (COLLISIONS if collision[start] else 0)
+        if more != 0:
+            out[at] = more | (COLLISIONS if collision.size > 0 and collision[start] else 0)
             at += 1
         at += 4
         for row in range(start, stop):
@@ -181,9 +184,12 @@ def encode(
             at = put_be(out, at, reading[row] - bases[1], widths[1])
         for row in range(start, stop):
             at = put_be(out, at, back[row], widths[2])
-        if more:
+        if fingerprint.size > 0:
             for row in range(start, stop):
                 at = put_be(out, at, fingerprint[row], 8)
+        if route.size > 0:
+            for row in range(start, stop):
+                at = put_be(out, at, np.uint64(route[row]), 2)
         put_be(out, page + head - 4, _page_crc(out, page, head, at), 4)
 
 
@@ -216,8 +222,8 @@ def look_at(data: NDArray[np.uint8], at: Int, limit: Int, number: Int) -> tuple[
         return 0, 0, 1
     ids = np.int64(get_be(data, at + 1, 2))
     size = np.int64(HASH_BYTES)
-    if more_of(data, at) & FINGERPRINTS:
-        size += FINGERPRINT_BYTES
+    more = more_of(data, at)
+    size += (FINGERPRINT_BYTES if more & FINGERPRINTS else 0) + (ROUTE_BYTES if more & ROUTES else 0)
     for k in range(3):
         if data[at + 3 + k] > 8:
             return 0, 0, 3

@@ -16,7 +16,7 @@ from processor.engine.receipts import IdGrounds
 from processor.wire.codec import Codec
 from processor.wire.encode import TooLargeError
 from processor.wire.receipts import ANYWHERE, ReceiptEncoder
-from processor.wire.repartition import RouteEncoder, take_off
+from processor.wire.repartition import Refs, RouteEncoder, take_off
 from tests.support.wire import batches
 from tests.support.wire.batches import Record, by_hand, chunk, rows
 
@@ -58,16 +58,16 @@ def naive_target(ids: Ids, row: int, partitions: int, own: int) -> int | None:
     return int(ids.hash[row, 0]) % partitions
 
 
-def arrived(out: list[EncodedBatch], offset: int = 0) -> list[tuple[Record, int]]:
-    """Return the records of batches as the second hop reads them, with their source refs."""
+def arrived(out: list[EncodedBatch], offset: int = 0) -> list[tuple[Record, int, int]]:
+    """Return the records of batches as the second hop reads them, with their source refs and route words."""
     found = []
     for batch in out:
         data = bytearray(batch.build(-1, -1, -1, transactional=False))
         data[:8] = offset.to_bytes(8, "big")
         (piece,) = batches.DECODER.pieces(chunk(bytes(data), position=offset))
-        source_ref = take_off(piece).tolist()
+        refs = take_off(piece)
         assert not piece.whole.any(), "its bytes must not go on as they came"
-        found += list(zip(rows(piece.columns), source_ref, strict=True))
+        found += list(zip(rows(piece.columns), refs.source.tolist(), refs.word.tolist(), strict=True))
         offset += batch.count
     return found
 
@@ -94,23 +94,26 @@ def test_every_record_arrives_once_in_its_ids_partition_in_order_and_as_it_came(
         at += len(batch)
     (piece,) = batches.DECODER.pieces(chunk(*data, position=100))
     ids = IdExtractor([OWN], repartition.ROUTE_KEY, pass_missing=pass_missing).extract(piece.columns)
-    target = repartition.targets(ids, ids.fault, own, partitions)
-    source_ref = repartition.source_ref_of(own, piece.columns.offset)
+    target, word = repartition.targets(ids, ids.fault, own, partitions)
+    refs = Refs(repartition.source_ref_of(own, piece.columns.offset), word)
 
-    out = RouteEncoder().encode(piece, target, source_ref, partitions, ROOMY)
+    out = RouteEncoder().encode(piece, target, refs, partitions, ROOMY)
 
     expected: dict[int, list[Record]] = {}
+    words: dict[int, list[int]] = {}
     for row, record in enumerate(came):
         number = naive_target(ids, row, partitions, own)
         if number is not None:
             expected.setdefault(number, []).append(record)
+            words.setdefault(number, []).append(int(ids.hash[row, 0]) // partitions % 2**16)
     assert out.keys() == expected.keys()
     for number, wanted in expected.items():
         found = arrived(out[number])
-        assert [repartition.partition_and_offset(each) for _, each in found] == [
+        assert [repartition.partition_and_offset(each) for _, each, _ in found] == [
             (own, r.offset) for r in wanted
         ]
-        assert [record._replace(offset=0) for record, _ in found] == [r._replace(offset=0) for r in wanted]
+        assert [each for *_, each in found] == words[number]
+        assert [record._replace(offset=0) for record, *_ in found] == [r._replace(offset=0) for r in wanted]
         assert {batch.codec for batch in out[number]} <= {int(codec) for codec in codecs}
 
 
@@ -124,7 +127,11 @@ def test_an_id_goes_where_it_went_yesterday() -> None:
     came = [Record(n, 1_000, None, None, ((b"id", b"id-%d" % n),)) for n in range(12)]
     (piece,) = batches.DECODER.pieces(chunk(by_hand(came)))
     ids = IdExtractor([OWN], repartition.ROUTE_KEY).extract(piece.columns)
-    assert repartition.targets(ids, ids.fault, 0, 100).tolist() == YESTERDAY
+    target, word = repartition.targets(ids, ids.fault, 0, 100)
+    assert target.tolist() == YESTERDAY
+    # Of eight times as many partitions each id is in one of those that its own are divided into.
+    more, _ = repartition.targets(ids, ids.fault, 0, 800)
+    assert more.tolist() == (target + 100 * (word.astype(np.int64) % 8)).tolist()
 
 
 def test_what_exceeds_the_limit_is_split_and_one_record_alone_is_named() -> None:
@@ -132,17 +139,17 @@ def test_what_exceeds_the_limit_is_split_and_one_record_alone_is_named() -> None
     came.append(Record(40, 1_000, None, bytes(5_000), ((b"id", b"same"),)))
     (piece,) = batches.DECODER.pieces(chunk(by_hand(came)))
     target = np.zeros(len(came), np.int64)
-    source_ref = repartition.source_ref_of(3, piece.columns.offset)
+    refs = Refs(repartition.source_ref_of(3, piece.columns.offset), np.zeros(len(came), np.uint16))
     with pytest.raises(TooLargeError) as caught:
-        RouteEncoder().encode(piece, target, source_ref, 1, 4_000)
+        RouteEncoder().encode(piece, target, refs, 1, 4_000)
     assert caught.value.row == 40
 
     target[40] = repartition.NOWHERE
-    (out,) = RouteEncoder().encode(piece, target, source_ref, 1, 4_000).values()
+    (out,) = RouteEncoder().encode(piece, target, refs, 1, 4_000).values()
 
     assert len(out) > 1
     assert max(batch.size for batch in out) <= 4_000
-    assert [record.value for record, _ in arrived(out)] == [record.value for record in came[:40]]
+    assert [record.value for record, *_ in arrived(out)] == [record.value for record in came[:40]]
 
 
 @pytest.mark.parametrize("count", [0, 1, 62, 63, 64, 65, 8_190, 8_191, 8_192])
@@ -151,12 +158,13 @@ def test_a_count_of_headers_that_took_a_byte_more_takes_it_no_more(count: int) -
     came = Record(0, 1_000, None if count % 2 else b"key", b"value", named)
     (piece,) = batches.DECODER.pieces(chunk(by_hand([came])))
     before = piece.columns.data[piece.columns.body[0] : piece.columns.end[0]].tobytes()
-    (out,) = RouteEncoder().encode(piece, np.zeros(1, np.int64), np.array([7]), 1, ROOMY).values()
+    refs = Refs(np.array([7]), np.array([65_535], np.uint16))
+    (out,) = RouteEncoder().encode(piece, np.zeros(1, np.int64), refs, 1, ROOMY).values()
     (again,) = batches.DECODER.pieces(chunk(out[0].build(-1, -1, -1, transactional=False)))
 
-    source_ref = take_off(again)
+    found = take_off(again)
 
-    assert source_ref.tolist() == [7]
+    assert (found.source.tolist(), found.word.tolist()) == ([7], [65_535])
     assert again.columns.data[again.columns.body[0] : again.columns.end[0]].tobytes() == before
     assert rows(again.columns) == [came]
 
@@ -167,19 +175,32 @@ def test_a_count_of_headers_that_took_a_byte_more_takes_it_no_more(count: int) -
         (),
         ((b"seqmark.from", b"1234567"),),
         ((b"seqmark.from", b"123456789"),),
+        ((b"seqmark.from", b"12345678901"),),
         ((b"seqmark.form", b"12345678"),),
         ((b"seqmark.from", b"12345678"), (b"other", None)),
     ],
 )
 def test_a_record_that_was_not_routed_is_not_read_as_one(last: tuple[batches.Header, ...]) -> None:
-    good = Record(0, 1_000, None, None, ((b"seqmark.from", b"12345678"),))
+    good = Record(0, 1_000, None, None, ((b"seqmark.from", b"12345678\x01\x02"),))
     foreign = Record(1, 1_000, b"k" * 40, b"v" * 40, last)
     (piece,) = batches.DECODER.pieces(chunk(by_hand([good, foreign])))
 
-    source_ref = take_off(piece)
+    refs = take_off(piece)
 
-    assert source_ref.tolist() == [int.from_bytes(b"12345678", "big")]
+    assert (refs.source.tolist(), refs.word.tolist()) == ([int.from_bytes(b"12345678", "big")], [0x0102])
     assert rows(piece.columns)[1] == foreign
+
+
+def test_records_that_a_build_before_has_routed_have_no_route_words() -> None:
+    old = Record(1, 1_000, b"key", None, ((b"h", b"v"), (b"seqmark.from", b"12345678")))
+    new = Record(0, 1_000, b"key", None, ((b"seqmark.from", b"12345679\x01\x02"),))
+    (piece,) = batches.DECODER.pieces(chunk(by_hand([new, old])))
+
+    refs = take_off(piece)
+
+    assert refs.source.tolist() == [int.from_bytes(each, "big") for each in (b"12345679", b"12345678")]
+    assert not refs.word.size
+    assert rows(piece.columns) == [new._replace(headers=()), old._replace(headers=old.headers[:1])]
 
 
 @pytest.mark.parametrize(("partition", "offset"), [(65_536, 0), (-1, 0), (0, 2**47), (0, -1)])

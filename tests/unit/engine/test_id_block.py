@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import google_crc32c
 import numpy as np
@@ -18,6 +19,7 @@ from processor.engine.ids.block import (
     decode,
     decode_pages,
     encode,
+    ids_within,
 )
 
 KEY = b"B\0\0\0\0\0\0\0\7"
@@ -44,27 +46,37 @@ def same(one: IdRows, other: IdRows) -> bool:
     )
 
 
-def by_hand(data: bytes, key: bytes) -> tuple[list[tuple[int, int, int, int, int]], int]:
-    """Read a block as the module draws it, with another library's checksum."""
+def by_hand(data: bytes, key: bytes) -> tuple[list[tuple[int, ...]], int]:
+    """Read a block as the module draws it, with another library's checksum.
+
+    Of pages of version 2 also whether a row is a collision's, its fingerprint and its route word, -1 for none.
+    """
     version, pages, count, first, clock, crc = struct.unpack_from(">BIIqqI", data)
     assert (version, crc) == (1, google_crc32c.value(key + data[:25]))
     at, rows = 29, []
     for _ in range(pages):
-        version, ids, *widths, number, owner, reading, crc = struct.unpack_from(">BHBBBqqqI", data, at)
-        stop = at + 34 + ids * (16 + sum(widths))
+        version, ids, *widths, number, owner, reading = struct.unpack_from(">BHBBBqqq", data, at)
+        assert version in {1, 2}
+        more = data[at + 30] if version == 2 else 0
+        told = [8 * (more & 1), 2 * (more >> 2 & 1)]
+        head = at + 32 + version
+        stop = head + 1 + ids * (16 + sum(widths) + sum(told))
+        crc = int.from_bytes(data[head - 3 : head + 1], "big")
         assert stop - at <= 4096
-        assert (version, crc) == (1, google_crc32c.value(data[at : at + 30] + data[at + 34 : stop]))
-        place = at + 34
+        assert crc == google_crc32c.value(data[at : head - 3] + data[head + 1 : stop])
+        place = head + 1
         hashes = [struct.unpack_from(">QQ", data, place + 16 * k) for k in range(ids)]
         place += 16 * ids
         values = []
-        for width in widths:
+        for width in [*widths, *told]:
             values.append([int.from_bytes(data[place + width * k :][:width], "big") for k in range(ids)])
             place += width * ids
         for k in range(ids):
             back = values[2][k]
             superseded = number + k - back if back else -1
-            rows.append((*hashes[k], owner + values[0][k], reading + values[1][k], superseded))
+            row = (*hashes[k], owner + values[0][k], reading + values[1][k], superseded)
+            said = [values[3 + j][k] if told[j] else -1 for j in range(2)]
+            rows.append((*row, more >> 1 & 1, *said) if version == 2 else row)
         assert number == first + len(rows) - ids
         at = stop
     assert (at, len(rows)) == (len(data), count)
@@ -97,6 +109,63 @@ def test_any_ids_are_read_back_by_the_kernel_and_by_hand(
     listed = np.column_stack([owner, reading, rows.supersedes]).tolist()
     expected = [(*pair, *rest) for pair, rest in zip(hashes.tolist(), listed, strict=True)]
     assert by_hand(data, KEY) == (expected, clock)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.tuples(*[st.integers(0, 2**64 - 1)] * 2, st.booleans(), st.integers(0, 2**16 - 1)), min_size=1),
+    st.sampled_from([1, 30]),
+    st.sampled_from([(True, False), (False, True), (True, True)]),
+)
+def test_fingerprints_collisions_and_route_words_are_read_back_by_the_kernel_and_by_hand(
+    items: list[tuple[int, int, bool, int]], times: int, told: tuple[bool, bool]
+) -> None:
+    items = items * times
+    words, prints, collisions, routes = zip(*items, strict=True)
+    plain = made(len(items), first=7, refresh=True)
+    hashes = np.array([(word, ~word & 2**64 - 1) for word in words], np.uint64)
+    rows = replace(plain, hash=hashes)
+    if told[0]:
+        collision = np.array(collisions)
+        rows = replace(rows, fingerprint=np.array(prints, np.uint64), collision=collision)
+    if told[1]:
+        rows = replace(rows, route=np.array(routes, np.uint16))
+
+    data, pages = encode(rows, 5, KEY)
+
+    expected = [
+        (*pair, *rest, collided if told[0] else 0, mine if told[0] else -1, word if told[1] else -1)
+        for pair, rest, mine, collided, word in zip(
+            hashes.tolist(),
+            np.column_stack([rows.owner, rows.reading_ms, rows.supersedes]).tolist(),
+            prints,
+            collisions,
+            routes,
+            strict=True,
+        )
+    ]
+    assert by_hand(data, KEY) == (expected, 5)
+    read, _, found = decode(data, KEY, fingerprints=True)
+    assert same(read, rows)
+    assert found.collision.tolist() == pages.collision.tolist()
+    assert read.fingerprint.tolist() == (list(prints) if told[0] else [0] * len(items))
+    assert read.collision.tolist() == (list(collisions) if told[0] else [False] * len(items))
+    cut = [data[pages.at[k] : pages.at[k + 1]] for k in range(pages.first.size)]
+    number = rows.first + np.arange(len(rows))
+    which = np.searchsorted(pages.first, number, side="right") - 1
+    single = confirm(cut, pages.first, which, number - pages.first[which], fingerprints=True)
+    assert single.fingerprint.tolist() == read.fingerprint.tolist()
+    assert np.array_equal(single.owner, rows.owner)
+    assert len(data) <= ids_bytes(rows)
+
+
+def ids_bytes(rows: IdRows) -> int:
+    """Return the least limit of a block that these ids are certainly let into."""
+    low, high = 0, 10 * 2**20
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if ids_within(rows, middle) >= len(rows) else (middle, high)
+    return high
 
 
 @pytest.mark.parametrize("count", [1, 184, 185, 1000])

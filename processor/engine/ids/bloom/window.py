@@ -38,7 +38,7 @@ from processor.engine.ids.bloom.memtable import BloomLookup, HashedIds, find_slo
 from processor.engine.ids.clock import NEVER
 from processor.engine.ids.collisions import Collisions
 from processor.engine.ids.judgement import IdJudgement
-from processor.engine.ids.page import NONE
+from processor.engine.ids.page import NO_ROUTES, NONE
 from processor.engine.jit import Int, kernel
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class BloomWindow:
         # The words of a bucket to come, of which those before `_clean` are zeros.
         self._spare: NDArray[np.uint64] = np.zeros(0, np.uint64)
         self._clean = 0
-        self.staged = self._nothing_staged()
+        self._stage_nothing()
         if self.collisions is not None:
             self.collisions.clear()
 
@@ -169,6 +169,7 @@ class BloomWindow:
         """
         if self.confirm != (found is not None):
             raise ValueError("hits are looked up with confirm, and only then")
+        self._routed &= records.route.size == records.skip.size
         judged = IdJudgement.begun(records.fault)
         known = BloomLookup.nothing(0) if found is None else found
         rules = self.window_ms, self.bucket_ms, self.refresh, self.confirm
@@ -186,13 +187,14 @@ class BloomWindow:
         Owners count with ``confirm``.
         """
         count = self.staged.count
-        owner, reading_ms = self.staged.table.info[:count, :2].T.copy()
-        hashes = self.staged.table.hash[:count].copy()
-        rows = IdRows(first, hashes, owner, reading_ms, np.full(count, NONE, np.int64))
+        owner, reading_ms, _, prints, routes = self.staged.table.info[:count].T.copy()
+        hashes, none = self.staged.table.hash[:count].copy(), np.full(count, NONE, np.int64)
+        route = routes.astype(np.uint16) if self._routed else NO_ROUTES
+        rows = IdRows(first, hashes, owner, reading_ms, none, route=route)
         if self.collisions is None:
             return rows
-        prints = self.staged.table.info[:count, 3].astype(np.uint64)
-        return self.collisions.behind(replace(rows, fingerprint=prints, collision=np.zeros(count, np.bool_)))
+        told = replace(rows, fingerprint=prints.view(np.uint64), collision=np.zeros(count, np.bool_))
+        return self.collisions.behind(told, routed=self._routed)
 
     def commit(self, clock_ms: int) -> None:
         """Put the staged ids into their buckets' filters, and drop the buckets that are outside the window."""
@@ -200,18 +202,20 @@ class BloomWindow:
         lacking = np.flatnonzero(info[: self.staged.count, 2])
         self.restore(hashes[lacking], info[lacking, 1], clock_ms)
         self._prepare()
-        self.staged = self._nothing_staged()
+        self._stage_nothing()
         if self.collisions is not None:
             self.collisions.commit(clock_ms)
 
     def drop(self) -> None:
         """Forget the staged ids, as if they had never been judged."""
-        self.staged = self._nothing_staged()
+        self._stage_nothing()
         if self.collisions is not None:
             self.collisions.drop()
 
-    def _nothing_staged(self) -> HashedIds:
-        return HashedIds(columns=3 if self.collisions is None else 4)
+    def _stage_nothing(self) -> None:
+        self.staged = HashedIds(columns=5)
+        # Whether the route words are known of all that is staged.
+        self._routed = True
 
     def expire(self, clock_ms: int) -> None:
         """Drop the buckets that are outside the window at a reading."""
@@ -302,11 +306,11 @@ def _judge(
 ) -> Int:
     """Judge rows in order, and stage what is remembered, ``count`` being staged; returns how many are then.
 
-    The info of a staged id: owner, reading, 1 where the reading's bucket lacks it, and its fingerprint where
-    there are any: compiled with and without them. What is skipped stays as it is, and without ``confirm`` owner
-    and expiry of all.
+    The info of a staged id: owner, reading, 1 where the reading's bucket lacks it, its fingerprint and its
+    route word where there are any. Compiled with and without fingerprints. What is skipped stays as it is, and
+    without ``confirm`` owner and expiry of all.
     """
-    hashes, _, skip, offset, reading = records
+    hashes, _, skip, offset, reading, route = records
     slots, ours, info = staged
     verdict, owner, expires = judged
     remembered, owners, readings, printed = found
@@ -351,6 +355,8 @@ def _judge(
                 slots[at] = place + 1
                 ours[place, 0], ours[place, 1] = first, second
                 info[place, 2] = 0
+                if route.size > 0:
+                    info[place, 4] = route[row]
             if lacking:
                 info[place, 2] = 1
             info[place, 0], info[place, 1] = whose, now

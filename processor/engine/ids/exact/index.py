@@ -31,9 +31,9 @@ from processor.engine.ids.exact import hash_table, kernels
 from processor.engine.ids.exact.bulk_load import SHARE, WAITING, BulkLoad, insert, insert_at_home, table_for
 from processor.engine.ids.exact.hash_table import DEPTH, FLOOR, LINE, NEXT, OCCUPIED, SEGMENTS, STAGED, WANT
 from processor.engine.ids.exact.kernels import Candidates, StagedIds
+from processor.engine.ids.exact.page_bounds import PageBounds
 from processor.engine.ids.judgement import IdJudgement
-from processor.engine.ids.page import NONE
-from processor.engine.jit import Int, kernel
+from processor.engine.ids.page import NO_ROUTES, NONE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from processor.engine.ids.collisions import Fingerprints
     from processor.engine.ids.judgement import IdColumns
     from processor.engine.ids.page import CandidateRows, Pages
+    from processor.engine.jit import Int
 
 LINE_BITS = 10
 """A segment of 1,024 lines is 64 KiB: split in about 30 us, and 50 million ids have 10,000 of them, whose
@@ -59,59 +60,6 @@ FEW = 65_536
 """Staged ids for which room is kept from one transaction to the next; one in a million may be large."""
 MOST_LIVE = 2**32 - 2
 """Numbers that a slot tells apart."""
-FEW_PAGES = 1024
-
-
-class PageBounds:
-    """The pages of one partition, in the order of their numbers; those in front expire first."""
-
-    def __init__(self) -> None:
-        # Of pages from `_front` to `_after`; those before are expired, and have been since the last commit.
-        self._first: NDArray[np.int64] = np.zeros(0, np.int64)
-        self._last_ms: NDArray[np.int64] = np.zeros(0, np.int64)
-        self._front = self._after = 0
-
-    def __len__(self) -> int:
-        return self._after - self._front
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all arrays."""
-        return self._first.nbytes + self._last_ms.nbytes
-
-    @property
-    def first(self) -> NDArray[np.int64]:
-        """int64[p], each page's first number; good until pages are added."""
-        return self._first[self._front : self._after]
-
-    def add(self, first: NDArray[np.int64], last_ms: NDArray[np.int64]) -> None:
-        """Put pages behind the others."""
-        begin, self._after = self._after, self._after + first.size
-        grown(self._first, self._after, GROWTH)[begin : self._after] = first
-        grown(self._last_ms, self._after, GROWTH)[begin : self._after] = last_ms
-
-    def alive(self, clock_ms: int, window_ms: int) -> int | None:
-        """Return the first number of the first page that is not expired; None: all are."""
-        page = int(_first_alive(self._last_ms, self._front, self._after, clock_ms, window_ms))
-        return int(self._first[page]) if page < self._after else None
-
-    def expire(self, clock_ms: int, window_ms: int) -> None:
-        """Leave out the pages in front that are expired."""
-        self._front = int(_first_alive(self._last_ms, self._front, self._after, clock_ms, window_ms))
-        # What is expired is moved out when it is half of all: each page is moved once, on average.
-        if self._front > max(FEW_PAGES, self._after // 2):
-            self._first = self.first.copy()
-            self._last_ms = self._last_ms[self._front : self._after].copy()
-            self._front, self._after = 0, len(self)
-
-
-@kernel
-def _first_alive(last: NDArray[np.int64], start: Int, stop: Int, clock: Int, window: Int) -> Int:
-    """Return the first page from ``start`` on, below ``stop``, that has an id that is not expired."""
-    page = start
-    while page < stop and last[page] + window <= clock:
-        page += 1
-    return page
 
 
 class ExactIndex:
@@ -150,6 +98,8 @@ class ExactIndex:
         self._table = table_for(0, *self._form, self._meta)
         self._swept: Int = 0
         self._staged = StagedIds.none()
+        # Whether the route words are known of all that is staged.
+        self._routed = True
         self._pages = PageBounds()
         if self.collisions is not None:
             self.collisions.clear()
@@ -224,6 +174,7 @@ class ExactIndex:
             MemoryError: More ids than one partition can have.
         """
         rows = records.skip.size
+        self._routed &= records.route.size == rows
         judged = IdJudgement.begun(records.fault)
         self._make_room_for(rows)
         row: Int = 0
@@ -240,12 +191,13 @@ class ExactIndex:
     def staged(self) -> IdRows:
         """Return what the next commit remembers, in the order of the numbers: ids, then variants of some."""
         first, count = int(self._meta[STAGED]), int(self._meta[NEXT] - self._meta[STAGED])
-        owner, reading_ms, supersedes, prints = self._staged.info[:count].T.copy()
-        rows = IdRows(first, self._staged.hash[:count].copy(), owner, reading_ms, supersedes)
+        owner, reading_ms, supersedes, prints, routes = self._staged.info[:count].T.copy()
+        route = routes.astype(np.uint16) if self._routed else NO_ROUTES
+        rows = IdRows(first, self._staged.hash[:count].copy(), owner, reading_ms, supersedes, route=route)
         if self.collisions is None:
             return rows
         told = replace(rows, fingerprint=prints.view(np.uint64), collision=np.zeros(count, np.bool_))
-        return self.collisions.behind(told)
+        return self.collisions.behind(told, routed=self._routed)
 
     def commit(self, pages: Pages | None, clock_ms: int, sweep: int = 0) -> None:
         """Take the staged ids as committed, and forget what is expired.
@@ -264,6 +216,7 @@ class ExactIndex:
         if pages is not None:
             self._pages.add(pages.first, pages.last_ms)
         self._meta[[STAGED, NEXT]] = self.next_number
+        self._routed = True
         if self.collisions is not None:
             self.collisions.commit(clock_ms)
         if len(self._staged.hash) > FEW:
@@ -276,6 +229,7 @@ class ExactIndex:
     def drop(self) -> None:
         """Forget the staged ids, as if they had never been judged."""
         kernels.drop(self._table, self._staged)
+        self._routed = True
         if self.collisions is not None:
             self.collisions.drop()
 

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from processor.engine.ids.page import CandidateRows
 
 # Columns of what is kept of a staged id, int64.
-OWNER, READING, SUPERSEDES, FINGERPRINT = range(4)
-INFO = 4
+OWNER, READING, SUPERSEDES, FINGERPRINT, ROUTE = range(5)
+INFO = 5
 AHEAD = 256
 """Rows whose lines are loaded together: so many loads wait for memory at a time, and what they brought (16
 KiB) is still in the first-level cache when it is used."""
@@ -215,7 +215,7 @@ def judge(
         The row that there was no room for (``meta[WANT]`` says of what), or n; the first candidate not used.
     """
     slots, directory, _, prefix, used, meta = table
-    hashes, _, skip, offset, reading = records
+    hashes, _, skip, offset, reading, route = records
     rows, numbers = listed.row, listed.number
     found, owners, readings, printed = confirmed
     ours, info = staged
@@ -300,6 +300,8 @@ def judge(
             index = number - begun
             ours[index, 0], ours[index, 1] = first, second
             info[index, OWNER], info[index, READING], info[index, SUPERSEDES] = whose, now, best
+            if route.size > 0:
+                info[index, ROUTE] = route[row]
             if prints is not None:
                 info[index, FINGERPRINT] = np.int64(prints.own[row])
             meta[NEXT] = number + 1
