@@ -19,7 +19,7 @@ from processor.wire.codec import Codec
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from benchmarks.peers import Guarantee, Scope
+    from benchmarks.peers import Guarantee, IdPlace, Scope
     from benchmarks.peers import Sequence as SequencePlace
 
 STANDARD = "standard"
@@ -40,12 +40,19 @@ ID_HEADER_CASE = "ids-header"
 """The case that all take part in, the quicker ones in each round: what Seqmark and others are compared by."""
 SIZES = ("ids-1m", "ids-10m", "ids-100m")
 """Those that differ in the ids in the window only."""
-ID_FACTORS = {"kafka_streams": 7.0, "flink": 10.0}
-"""By how much Seqmark is to be ahead with ids, by records per CPU second, warm."""
+FINGERPRINTS = "ids-fingerprint"
+"""The case in which ids come again with other content."""
+ID_FACTORS = (
+    (ID_HEADER_CASE, "kafka_streams", 7.0),
+    (ID_HEADER_CASE, "flink", 10.0),
+    (FINGERPRINTS, "kafka_streams", 6.0),
+)
+"""By how much Seqmark is to be ahead in a case with ids, by records per CPU second, warm."""
 LEAST_IDS = 500_000
 """At ten million ids; and so for the rows that have fewer."""
-GROWN = 0.7
-"""Share of the rate at ten million ids that is left at a hundred million."""
+SHARES = {SIZES[2]: (0.7, SIZES[1]), "ids-bytes": (0.85, ID_HEADER_CASE)}
+"""Share of another case's rate that is left: at a hundred million ids of that at ten million, and where the id
+is all bytes of the value of that where it is a header."""
 LEAST_CONFIRMED = 350_000
 """With Bloom filters that are confirmed."""
 MEASURED = 1_000_000
@@ -61,7 +68,7 @@ class Case:
         sequence: Where the sequence is read.
         scope: What has a sequence of its own.
         least: Target, in records per CPU second; None: none. ``aim`` would be better still.
-        share: Target as a share of what the standard case (with ids: ten million) reaches, in place of both.
+        share: Target as a share of what the standard case reaches, in place of both; with ids see `SHARES`.
         beside: Whether `BESIDE` runs it too. The standard case has all peers.
         peers: With ids: who takes part beside Seqmark.
         rounds: With ids: how many rounds there are at most, of Seqmark and of its peers.
@@ -94,10 +101,10 @@ def spread(load: Load) -> Load:
     return replace(load, step_ms=int(SPREAD_MS // (load.share(0) * (1 - load.duplicates))))
 
 
-def _ids(millions: float) -> Load:
-    """Return a load that leaves so many million ids in the window, random ones of 16 bytes."""
+def _ids(millions: float, ids: IdPlace = "binary", collisions: float = 0.0) -> Load:
+    """Return a load that leaves so many million ids in the window, random ones of 16 bytes or contents."""
     records = int((millions * 1e6 + MEASURED) / 0.95)
-    return spread(Load(records=records, ids="binary", far=True, measured=MEASURED))
+    return spread(Load(records=records, ids=ids, collisions=collisions, far=True, measured=MEASURED))
 
 
 # fmt: off
@@ -125,14 +132,18 @@ ID_CASES = (
          rounds=(99, 99), once=("quix", "spark"), blooms=True),
     Case("ids-binary", "header, 16 random bytes", spread(Load(ids="binary")), least=LEAST_IDS, quick=False),
     Case("ids-json", "JSON, two parts", spread(Load(ids="json")), least=250_000, peers=("kafka_streams",)),
+    Case(FINGERPRINTS, "fingerprint, 1 % collisions, 10 million ids before", _ids(10, "fingerprint", 0.01),
+         least=450_000, peers=("kafka_streams",), rounds=(2, 1), quick=False),
+    Case("ids-content", "content, 10 million ids before", _ids(10, "content"), least=LEAST_IDS,
+         rounds=(2, 0), quick=False),
+    Case("ids-bytes", "content as bytes", spread(Load(ids="bytes"))),
     Case(SIZES[0], "1 million ids before", _ids(1), least=LEAST_IDS, peers=ID_PEERS, blooms=True),
     # Quix Streams would take a quarter of an hour.
     Case(SIZES[1], "10 million ids before", _ids(10), least=LEAST_IDS, rounds=(2, 1),
          peers=("kafka_streams", "flink", "spark"), blooms=True, quick=False),
     # The index takes 2.4 GB at most, and the pages of topics are better kept. Source and sink take 6 GB each,
     # local state and changelog 2.4 GB each.
-    Case(SIZES[2], "100 million ids before", _ids(100), share=(GROWN, 1.0),
-         rounds=(1, 0), quick=False, memory_gib=8, disk_gib=24),
+    Case(SIZES[2], "100 million ids before", _ids(100), rounds=(1, 0), quick=False, memory_gib=8, disk_gib=24),
 )
 # fmt: on
 

@@ -7,7 +7,7 @@ record; aiokafka's builder takes 2.6 µs, its bytes not counted) and sent whole.
 Invariant: a record is determined by load, partition and sequence; a resent one is its original's bytes once
 more, timestamp included. In each scope sequences rise but for those resent, so the same records pass whether a
 sequence belongs to the partition or to a key of it: each sequence once, in order. An id belongs to one number
-of one partition, so the same records pass by their ids.
+of one partition, so the same records pass by their ids; those that collide have other content, and pass too.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ RESEND_LAST = 50
 CHUNK = 50_000
 """Records made at a time: 8 MB where they have 150 B, which stays in the cache of most machines."""
 _WORDS = b"spring sale shoes trail running light grey blue size left right cart later again home page".split()
-_ID_BYTES: dict[str, int] = {"text": 36, "binary": 16, "json": 0}
+_ID_BYTES: dict[str, int] = {"text": 36, "binary": 16, "json": 0, "fingerprint": 16, "content": 0, "bytes": 36}
 _UUID_PLACES = [at for at in range(36) if at not in {8, 13, 18, 23}]
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 _NOTES = 1_021
@@ -63,6 +63,7 @@ class Load:
         note_bytes: Length of a text that makes records longer; without it they have about 150 B.
         keys: How many there are; a key belongs to one partition.
         ids: Where records carry an id; in a header in place of the sequence there and of the event's own id.
+        collisions: Share of numbers with the id of an earlier one in place of their own; in headers only.
         far: Whether a resend repeats any earlier record of its partition, not only one of the last few.
         measured: How many of the last records are looked at, the others only fill the state; None: half.
         step_ms: From the timestamp of one number to that of the next.
@@ -76,6 +77,7 @@ class Load:
     note_bytes: int = 0
     keys: int = 100_000
     ids: IdPlace | None = None
+    collisions: float = 0.0
     far: bool = False
     measured: int | None = None
     step_ms: int = 1
@@ -104,6 +106,12 @@ class Load:
         """Return how many records pass: with ids that is how many of them there are."""
         return sum(self.passing(partition) for partition in range(self.partitions))
 
+    def named(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return whose id records have, int64[n]: each its own number's, or of a collision an earlier one's."""
+        drawn = (_mixed(numbers, self.partitions) >> np.uint64(1)).astype(np.int64)
+        collides = drawn % 1_000 < self.collisions * 1_000
+        return np.where(collides, drawn // 1_000 % np.maximum(numbers, 1), numbers)
+
     def stamps(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the timestamps of the records with these numbers, int64[n], ms."""
         return START_MS + numbers * self.step_ms
@@ -127,10 +135,7 @@ class Load:
         form = self.form
         made = np.empty((numbers.size, form.width), np.uint8)
         made[:] = form.template
-        mixed = (numbers.astype(np.uint64) + np.uint64(partition << 40)) * np.uint64(0x9E3779B97F4A7C15)
-        mixed ^= mixed >> np.uint64(29)
-        mixed *= np.uint64(0xBF58476D1CE4E5B9)
-        mixed ^= mixed >> np.uint64(32)
+        mixed = _mixed(numbers, partition)
         drawn = (mixed >> np.uint64(1)).astype(np.int64)
         keys = max(1, self.keys // self.partitions)
         columns = {
@@ -141,15 +146,18 @@ class Load:
             "page": 1_000 + drawn % 5_003,
             "units": 10 + drawn % 89,
             "cents": drawn % 100,
+            "session": drawn % 99_999_989,
+            "visit": 10 + drawn % 83,
         }
-        for name, column in columns.items():
-            _digits(column, made[:, form.fields[name]])
+        for name in columns.keys() & form.fields.keys():
+            _digits(columns[name], made[:, form.fields[name]])
         if "event" in form.fields:
             made[:, form.fields["event"]] = _hex(mixed[:, None].view(np.uint8))
         if self.ids is None:
             made[:, form.fields["header"]] = (numbers + FIRST).astype(">i8")[:, None].view(np.uint8)
-        elif self.ids != "json":
-            made[:, form.fields["header"]] = _uuids(mixed, text=self.ids == "text")
+        elif size := _ID_BYTES[self.ids]:
+            own = _mixed(self.named(numbers), partition)
+            made[:, form.fields["header"]] = _uuids(own, text=size > 16)
         if self.note_bytes:
             made[:, form.fields["note"]] = _notes(self.note_bytes)[numbers % _NOTES]
         return made
@@ -204,10 +212,16 @@ def _form(note_bytes: int, ids: IdPlace | None) -> Form:
     at = 1 + len(key) + 2
     # A record with an id in a header has no other one, and so about as many bytes as one with a sequence there.
     event = (b'"event_id":"', ("event", 16), b'",') if ids in {None, "json"} else ()
+    # Five leaves more, so that there are ten.
+    more = (
+        b',"session":{"id":"', ("session", 8), b'","visit":', ("visit", 2),
+        b'},"tags":["spring","sale"],"consent":true',
+    ) if ids in {"fingerprint", "content"} else ()  # fmt: skip
     value = filled(
         at, b'{"%s":' % FIELD.encode(), ("seq", 10), b",", *event, b'"campaign":"spring-',
         ("campaign", 2), b'","user_id":', ("user", 6), b',"page":"/p/', ("page", 4), b'","amount":', ("units",
-        2), b".", ("cents", 2), *((b',"note":"', ("note", note_bytes), b'"') if note_bytes else ()), b"}",
+        2), b".", ("cents", 2), *more,
+        *((b',"note":"', ("note", note_bytes), b'"') if note_bytes else ()), b"}",
     )  # fmt: skip
     head, size = (HEADER, 8) if ids is None else (ID_HEADER, _ID_BYTES[ids])
     headers = _varint(0)
@@ -223,6 +237,15 @@ def _form(note_bytes: int, ids: IdPlace | None) -> Form:
 def _varint(length: int) -> bytes:
     left = length << 1
     return bytes([left]) if left < 0x80 else bytes([(left & 0x7F) | 0x80, left >> 7])
+
+
+def _mixed(numbers: NDArray[np.int64], partition: int) -> NDArray[np.uint64]:
+    """Return what records with these numbers are drawn from, uint64[n]."""
+    mixed = (numbers.astype(np.uint64) + np.uint64(partition << 40)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(32)
+    return mixed
 
 
 def _digits(column: NDArray[np.int64], out: NDArray[np.uint8]) -> None:

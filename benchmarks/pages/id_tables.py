@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.cases import GROWN, ID_CASES, ID_FACTORS, ID_HEADER_CASE, LEAST_CONFIRMED, SIZES
+from benchmarks.cases import FINGERPRINTS, ID_CASES, ID_FACTORS, LEAST_CONFIRMED, SHARES, SIZES
 from benchmarks.pages import tables
 from benchmarks.pages.tables import COSTS, NONE, WORDS, Rows, half, rounded
 from benchmarks.peers import BLOOM, SEQMARK
@@ -64,20 +64,21 @@ def sizes(results: Results) -> Rows:
 def promises(results: Results) -> Rows:
     """List what was promised of ids."""
     rows: list[tuple[str, ...]] = []
-    whole = median(results.of(SIZES[1], SEQMARK), half)
     for case in ID_CASES:
-        # What a case keeps of the rate at ten million ids is held against that.
-        least = case.least if case.share is None else whole and GROWN * whole
+        # What a case keeps of another's rate is held against that.
+        share, other = SHARES.get(case.name, (0.0, ""))
+        whole = median(results.of(other, SEQMARK), half)
+        least = whole and share * whole if other else case.least
         confirmed = f"{case.title}, Bloom filters confirmed"
         held = (case.title, SEQMARK, least), (confirmed, BLOOM[1], LEAST_CONFIRMED)
         for title, system, bound in held:
             if figures := results.of(case.name, system):
                 rows.append((title, *_held(figures, bound)))
-    ours = tables.steady_rate(results, ID_HEADER_CASE, SEQMARK)
-    for system, factor in ID_FACTORS.items():
-        theirs = tables.steady_rate(results, ID_HEADER_CASE, system)
+    for case_name, system, factor in ID_FACTORS:
+        ours, theirs = (tables.steady_rate(results, case_name, each) for each in (SEQMARK, system))
         if ours and theirs:
-            name = f"ahead of {results.title(system)}, exactly once both"
+            which = ", fingerprints" if case_name == FINGERPRINTS else ""
+            name = f"ahead of {results.title(system)}, exactly once both{which}"
             rows.append((name, f"{factor:.0f} times", *tables.times(ours / theirs, factor)))
     return Rows(("promise", "at least", "measured", "reached"), rows, 1)
 

@@ -31,8 +31,12 @@ if TYPE_CHECKING:
 Guarantee = Literal["exactly_once", "at_least_once"]
 Sequence = Literal["header", "json"]
 Scope = Literal["partition", "key"]
-IdPlace = Literal["text", "binary", "json"]
-"""Header `ID_HEADER` with a UUID of 36 characters or of 16 bytes; or the fields `ID_FIELDS` of the value."""
+IdPlace = Literal["text", "binary", "json", "fingerprint", "content", "bytes"]
+"""Header `ID_HEADER` with a UUID of 36 characters or of 16 bytes; or the fields `ID_FIELDS` of the value.
+
+With ``fingerprint`` the 16 bytes, and a record is dropped only if one whose JSON value has the same content has
+passed with its id; with ``content`` the content of the JSON value is the id, with ``bytes`` all its bytes.
+"""
 
 HEADER = "seq"
 """The header with the sequence: 8 bytes, big-endian, signed."""

@@ -63,7 +63,7 @@ class _Flink(JavaPeer):
     program, jars, coordinates, flags = "FlinkDedup", "flink", COORDINATES, JVM
 
     def supports(self, job: Job) -> bool:
-        return job.ids != "json"
+        return job.ids in {None, "text", "binary"}
 
     def arguments(self, job: Job) -> dict[str, str]:
         return {

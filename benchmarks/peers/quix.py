@@ -59,7 +59,7 @@ class _Quix(Peer):
         return str(cache_dir() / "bench" / f"quix-{digest}" / "bin" / "python")
 
     def supports(self, job: Job) -> bool:
-        return job.ids != "json"
+        return job.ids in {None, "text", "binary"}
 
     def settings(self, job: Job) -> dict[str, str]:
         return {

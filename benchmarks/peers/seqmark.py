@@ -40,6 +40,7 @@ _SEQUENCES = {
 }
 _HEADER_ID = f'{{ from = "header", name = "{peers.ID_HEADER}" }}'
 _FIELD_ID = ", ".join(f'{{ from = "value", pointer = "/{name}" }}' for name in peers.ID_FIELDS)
+_IDS = {"json": _FIELD_ID, "content": '{ from = "content" }', "bytes": '{ from = "content", of = "bytes" }'}
 
 
 class Seqmark(Peer):
@@ -79,8 +80,10 @@ class Seqmark(Peer):
         if job.ids is None:
             lines = ['mode = "watermark"', f'scope = "{job.scope}"', f"sequence = {_SEQUENCES[job.sequence]}"]
             return "\n".join(lines)
-        parts = _FIELD_ID if job.ids == "json" else _HEADER_ID
+        parts = _IDS.get(job.ids, _HEADER_ID)
         lines = ['mode = "insert-id"', f"id = [{parts}]", f'window = "{WINDOW_DAYS}d"']
+        if job.ids == "fingerprint":
+            lines.append('fingerprint = { of = "value" }\non_collision = "pass"')
         lines.append(f'backend = "{self._backend}"')
         if self._confirm is not None:
             expected, confirm = max(1, job.expected), str(self._confirm).lower()

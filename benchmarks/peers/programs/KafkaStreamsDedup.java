@@ -1,3 +1,11 @@
+import com.fasterxml.jackson.databind.DeserializationFeature;
+import com.fasterxml.jackson.databind.cfg.JsonNodeFeature;
+import com.fasterxml.jackson.databind.json.JsonMapper;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
 import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.*;
@@ -23,7 +31,8 @@ import sun.misc.Signal;
  *
  * <p>With {@code job.ids} a record passes if its id is not in the store, or was put there longer ago than
  * {@code job.window.ms} by the task's stream time. What is expired is overwritten when it comes again and is not
- * deleted before: no time is spent on that here.
+ * deleted before: no time is spent on that here. With the ids called {@code fingerprint} it also passes if its
+ * value's content is none of those that came with its id: collisions are passed on as they are.
  *
  * <p>Arguments are {@code name=value}: those that begin with {@code job.} are read here, the rest are settings of
  * Kafka Streams. Runs until SIGTERM and exits 0; exits 1 when a stream thread fails.
@@ -66,6 +75,9 @@ public final class KafkaStreamsDedup {
         long window = Long.parseLong(job.getProperty("job.window.ms", "0"));
         boolean byKey = job.getProperty("job.scope").equals("key");
         ProcessorSupplier<byte[], byte[], Routed, byte[]> dedup = () -> {
+            if ("fingerprint".equals(ids)) {
+                return new FingerprintDedup(window);
+            }
             if (ids != null) {
                 boolean json = ids.equals("json");
                 return new IdDedup(json ? it -> Values.id(it.value()) : it -> Values.id(it.headers()), window);
@@ -74,16 +86,8 @@ public final class KafkaStreamsDedup {
                 sequence.equals("json") ? it -> Values.sequence(it.value()) : it -> Values.sequence(it.headers());
             return byKey ? new KeyDedup(numbers) : new PartitionDedup(numbers);
         };
-        StoreBuilder<KeyValueStore<byte[], Long>> store = Stores.keyValueStoreBuilder(
-                job.getProperty("job.store").equals("rocksdb")
-                    ? Stores.persistentKeyValueStore(STORE)
-                    : Stores.inMemoryKeyValueStore(STORE),
-                Serdes.ByteArray(),
-                Serdes.Long())
-            .withLoggingEnabled(Map.of());
-        // With the cache, a number that changes a thousand times between two commits is logged once.
-        boolean cached = Boolean.parseBoolean(job.getProperty("job.store.caching"));
-        store = cached ? store.withCachingEnabled() : store.withCachingDisabled();
+        StoreBuilder<?> store =
+            "fingerprint".equals(ids) ? store(job, Serdes.ByteArray()) : store(job, Serdes.Long());
         return new Topology()
             .addSource(
                 "source", new ByteArrayDeserializer(), new ByteArrayDeserializer(), job.getProperty("job.source"))
@@ -98,6 +102,17 @@ public final class KafkaStreamsDedup {
                 "dedup");
     }
 
+    private static <V> StoreBuilder<KeyValueStore<byte[], V>> store(Properties job, Serde<V> values) {
+        KeyValueBytesStoreSupplier kind = job.getProperty("job.store").equals("rocksdb")
+            ? Stores.persistentKeyValueStore(STORE)
+            : Stores.inMemoryKeyValueStore(STORE);
+        StoreBuilder<KeyValueStore<byte[], V>> store =
+            Stores.keyValueStoreBuilder(kind, Serdes.ByteArray(), values).withLoggingEnabled(Map.of());
+        // With the cache, a number that changes a thousand times between two commits is logged once.
+        boolean cached = Boolean.parseBoolean(job.getProperty("job.store.caching"));
+        return cached ? store.withCachingEnabled() : store.withCachingDisabled();
+    }
+
     /** A key and where it goes: a partitioner of Kafka Streams is not told where a record came from. */
     private static final class Routed {
         private final Optional<Set<Integer>> partition;
@@ -109,10 +124,10 @@ public final class KafkaStreamsDedup {
     }
 
     /** What all ways to judge share. One instance serves one task, in one thread. */
-    private abstract static class Dedup implements Processor<byte[], byte[], Routed, byte[]> {
+    private abstract static class Dedup<V> implements Processor<byte[], byte[], Routed, byte[]> {
         protected ProcessorContext<Routed, byte[]> context;
         private Routed routed;
-        protected KeyValueStore<byte[], Long> store;
+        protected KeyValueStore<byte[], V> store;
 
         @Override
         public void init(ProcessorContext<Routed, byte[]> context) {
@@ -134,7 +149,7 @@ public final class KafkaStreamsDedup {
         protected abstract boolean passes(Record<byte[], byte[]> record);
     }
 
-    private static final class IdDedup extends Dedup {
+    private static final class IdDedup extends Dedup<Long> {
         private final Function<Record<byte[], byte[]>, byte[]> ids;
         private final long windowMs;
 
@@ -157,7 +172,61 @@ public final class KafkaStreamsDedup {
         }
     }
 
-    private static final class PartitionDedup extends Dedup {
+    /** An id's entry in the store is what came with it: a fingerprint and when it came, 16 bytes each. */
+    private static final class FingerprintDedup extends Dedup<byte[]> {
+        private static final int ENTRY = 2 * Long.BYTES;
+        // Numbers keep their digits.
+        private static final JsonMapper JSON = JsonMapper.builder()
+            .enable(DeserializationFeature.USE_BIG_DECIMAL_FOR_FLOATS)
+            .enable(JsonNodeFeature.WRITE_PROPERTIES_SORTED)
+            .disable(JsonNodeFeature.STRIP_TRAILING_BIGDECIMAL_ZEROES)
+            .build();
+        private final MessageDigest digest;
+        private final long windowMs;
+
+        FingerprintDedup(long windowMs) {
+            this.windowMs = windowMs;
+            try {
+                digest = MessageDigest.getInstance("SHA-256");
+            } catch (NoSuchAlgorithmException exc) {
+                throw new IllegalStateException(exc);
+            }
+        }
+
+        @Override
+        protected boolean passes(Record<byte[], byte[]> record) {
+            byte[] id = Values.id(record.headers());
+            long own = fingerprint(record.value());
+            long clock = context.currentStreamTimeMs();
+            byte[] seen = store.get(id);
+            ByteBuffer before = ByteBuffer.wrap(seen == null ? new byte[0] : seen);
+            ByteBuffer after = ByteBuffer.allocate(before.capacity() + ENTRY);
+            while (before.hasRemaining()) {
+                long other = before.getLong();
+                long when = before.getLong();
+                if (clock < when + windowMs) {
+                    if (other == own) {
+                        return false;
+                    }
+                    after.putLong(other).putLong(when);
+                }
+            }
+            after.putLong(own).putLong(clock);
+            store.put(id, Arrays.copyOf(after.array(), after.position()));
+            return true;
+        }
+
+        private long fingerprint(byte[] value) {
+            try {
+                byte[] canonical = JSON.writeValueAsBytes(JSON.readTree(value));
+                return ByteBuffer.wrap(digest.digest(canonical)).getLong();
+            } catch (IOException exc) {
+                throw new UncheckedIOException(exc);
+            }
+        }
+    }
+
+    private static final class PartitionDedup extends Dedup<Long> {
         private static final byte[] ONLY = {0};
         private boolean any;
         private long last;
@@ -189,7 +258,7 @@ public final class KafkaStreamsDedup {
         }
     }
 
-    private static final class KeyDedup extends Dedup {
+    private static final class KeyDedup extends Dedup<Long> {
         private final ToLongFunction<Record<byte[], byte[]>> numbers;
 
         KeyDedup(ToLongFunction<Record<byte[], byte[]>> numbers) {

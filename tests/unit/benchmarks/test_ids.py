@@ -6,13 +6,14 @@ import json
 import shutil
 import uuid
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from benchmarks.cases import ID_CASES, ID_HEADER_CASE, SIZES, choose, scaled, turns
+from benchmarks.cases import FINGERPRINTS, ID_CASES, ID_HEADER_CASE, SIZES, choose, scaled, turns
 from benchmarks.load import DAY_MS, START_MS, Load, as_columns
 from benchmarks.measure.cost import FailedError, Figures, Sample, figures, state_bytes
 from benchmarks.measure.truth import WrongOutputError, read_numbers
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from benchmarks.peers import Guarantee, IdPlace
 
-PLACES: tuple[IdPlace, ...] = ("text", "binary", "json")
+PLACES: tuple[IdPlace, ...] = ("text", "binary", "json", "fingerprint", "content", "bytes")
 
 
 def ids_of(load: Load, partition: int) -> list[tuple[object, ...] | bytes]:
@@ -37,7 +38,13 @@ def ids_of(load: Load, partition: int) -> list[tuple[object, ...] | bytes]:
     for batch in load.batches(partition):
         for record in DefaultRecordBatch(batch.build(1, 0, 0, transactional=False)):
             value, headers = json.loads(record.value), dict(record.headers)
-            found.append((value["event_id"], value["user_id"]) if load.ids == "json" else headers["id"])
+            match load.ids:
+                case "json":
+                    found.append((value["event_id"], value["user_id"]))
+                case "content" | "bytes":
+                    found.append(record.value)
+                case _:
+                    found.append(headers["id"])
     return found
 
 
@@ -62,7 +69,39 @@ def test_an_id_in_a_header_is_a_random_uuid_in_both_forms() -> None:
         assert isinstance(other, bytes)
         assert uuid.UUID(one.decode()).bytes == other
         assert uuid.UUID(bytes=other).version == 4
-    assert all(120 <= Load(ids=place).form.width <= 160 for place in PLACES)
+    assert all(120 <= Load(ids=place).form.width <= 160 for place in ("text", "binary", "json", "bytes"))
+
+
+def leaves(value: object) -> int:
+    """Count what is in a JSON value."""
+    match value:
+        case dict():
+            return sum(map(leaves, value.values()))
+        case list():
+            return sum(map(leaves, value))
+        case _:
+            return 1
+
+
+@pytest.mark.parametrize("place", ["fingerprint", "content"])
+def test_a_value_has_ten_leaves_where_its_content_counts(place: IdPlace) -> None:
+    (batch,) = Load(records=4, ids=place, partitions=1).batches(0)
+
+    for record in DefaultRecordBatch(batch.build(1, 0, 0, transactional=False)):
+        assert leaves(json.loads(record.value)) == 10
+
+
+def test_a_collision_has_the_id_of_an_earlier_number_and_a_content_of_its_own() -> None:
+    load = Load(records=40_000, partitions=1, duplicates=0.0, ids="fingerprint", collisions=0.01, far=True)
+    numbers = load.numbers(0)
+    named = load.named(numbers)
+
+    # 400 are meant; six standard deviations are 120.
+    assert 280 < (named != numbers).sum() < 520
+    assert bool((named <= numbers).all())
+    assert len(set(ids_of(load, 0))) == np.unique(named).size
+    bodies = load.bodies(0, numbers)
+    assert len(np.unique(bodies[:, load.form.fields["seq"]], axis=0)) == numbers.size
 
 
 def test_far_resends_repeat_any_earlier_record_and_the_same_ones_pass() -> None:
@@ -122,7 +161,21 @@ def test_all_of_a_load_lies_in_the_window() -> None:
 def test_the_cases_are_those_of_the_issue() -> None:
     by_name = {case.name: case for case in ID_CASES}
 
-    assert [case.least for case in ID_CASES] == [500_000, 500_000, 250_000, 500_000, 500_000, None]
+    assert {case.name: case.least for case in ID_CASES} == {
+        ID_HEADER_CASE: 500_000,
+        "ids-binary": 500_000,
+        "ids-json": 250_000,
+        FINGERPRINTS: 450_000,
+        "ids-content": 500_000,
+        "ids-bytes": None,
+        SIZES[0]: 500_000,
+        SIZES[1]: 500_000,
+        SIZES[2]: None,
+    }
+    values = by_name[FINGERPRINTS].load
+    assert (values.collisions, values.records) == (0.01, by_name[SIZES[1]].load.records)
+    # The same records are judged in two ways.
+    assert replace(by_name["ids-bytes"].load, ids="text") == by_name[ID_HEADER_CASE].load
     for name, millions in zip(SIZES, (1, 10, 100), strict=True):
         load = by_name[name].load
         assert load.ids == "binary"
@@ -215,6 +268,8 @@ def test_seqmark_is_told_where_the_id_is(place: IdPlace, tmp_path: Path) -> None
     assert 'mode = "insert-id"' in config
     assert ("/event_id" in config) == (place == "json")
     assert 'backend = "exact"' in config
+    assert ("fingerprint = " in config) == (place == "fingerprint")
+    assert ('from = "content"' in config) == (place in {"content", "bytes"})
     find_peer(BLOOM[1]).command(job)
     config = (tmp_path / "seqmark.toml").read_text()
     assert "expected_per_bucket = 1000, confirm = true" in config
@@ -278,6 +333,9 @@ def results() -> Results:
         runs=[
             Run(ID_HEADER_CASE, SEQMARK, "exactly_once", 0, made(700_000, 4_000_000, 400)),
             Run(ID_HEADER_CASE, "kafka_streams", "exactly_once", 0, made(70_000, 4_000_000, 1_000)),
+            Run(FINGERPRINTS, SEQMARK, "exactly_once", 0, made(450_000, 11_000_000, 500)),
+            Run(FINGERPRINTS, "kafka_streams", "exactly_once", 0, made(90_000, 11_000_000, 1_500)),
+            Run("ids-bytes", SEQMARK, "exactly_once", 0, made(560_000, 4_000_000, 400)),
             Run("ids-1m", SEQMARK, "exactly_once", 0, made(600_000, 2_000_000, 300)),
             Run("ids-10m", SEQMARK, "exactly_once", 0, made(400_000, 11_000_000, 480)),
             Run("ids-100m", SEQMARK, "exactly_once", 0, made(300_000, 101_000_000, 2_280)),
@@ -329,4 +387,6 @@ def test_promises_are_judged_against_the_targets() -> None:
     assert rows["header, UUID of 36 B"][2] == "yes"
     assert rows["10 million ids before"] == ("500,000", "400,000", "no: 80% of it")
     assert rows["100 million ids before"] == ("280,000", "300,000", "yes")
+    assert rows["content as bytes"] == ("595,000", "560,000", "no: 94% of it")
     assert rows["ahead of Kafka Streams 4, exactly once both"] == ("7 times", "10.0 times", "yes")
+    assert rows["ahead of Kafka Streams 4, exactly once both, fingerprints"] == ("6 times", "5.0 times", "no")
