@@ -272,7 +272,13 @@ class IdJudge(Judge[IdEvidence]):
     @override
     def take_clock_stats(self) -> ClockStats:
         committed = self.log.clock_ms
-        stats = ClockStats(None if committed == clock.NEVER else committed, self._behind, self._ahead)
+        variants = self.log.index.collisions
+        stats = ClockStats(
+            None if committed == clock.NEVER else committed,
+            self._behind,
+            self._ahead,
+            variants=None if variants is None else len(variants),
+        )
         self._behind = self._ahead = 0
         return stats
 

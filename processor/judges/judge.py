@@ -59,12 +59,14 @@ class ClockStats(NamedTuple):
         behind: Records with a timestamp below it.
         ahead: Records with one further ahead than ``max_ahead`` allows.
         false_positive_rate: At which filters take a new id for an old one now; None: there are none.
+        variants: How many records are remembered of ids that collided; None: nothing tells them apart.
     """
 
     clock_ms: int | None
     behind: int
     ahead: int
     false_positive_rate: float | None = None
+    variants: int | None = None
 
 
 class Judge(ABC, Generic[E]):

@@ -88,7 +88,13 @@ class Metrics:
         self.ids = per_partition(
             "seqmark_ids", "Ids in the index, including expired ones that are not swept yet."
         )
-        self.state_bytes = per_partition("seqmark_state_bytes", "Memory of scopes, or of the index of ids.")
+        self.variants = per_partition(
+            "seqmark_id_variants",
+            "Records that are remembered of ids that collided, expired ones that are not swept yet included.",
+        )
+        self.state_bytes = per_partition(
+            "seqmark_state_bytes", "Memory of scopes, or of the index of ids and of those that collided."
+        )
         self.clock = per_partition(
             "seqmark_clock_seconds", "The partition's clock at the last commit, in Unix time (mode insert-id)."
         )
@@ -126,9 +132,17 @@ class Metrics:
         except PackageNotFoundError:  # run from a folder of sources
             self.build.info({"version": "unknown"})
 
-    def expect(self, pipeline: str, codes: Iterable[str]) -> None:
-        """Show at 0 the counters of alerts, so that their first event is an increase."""
+    def expect(self, pipeline: str, codes: Iterable[str], *, collisions: bool = False) -> None:
+        """Show at 0 the counters of alerts, so that their first event is an increase.
+
+        Args:
+            pipeline: Its name.
+            codes: What can be wrong with a record.
+            collisions: Whether the pipeline has a fingerprint: then it shows collisions, and else none.
+        """
         self.records_expired.labels(pipeline)
+        if collisions:
+            self.records.labels(pipeline, "collision")
         for code in codes:
             self.quarantined.labels(pipeline, code)
 

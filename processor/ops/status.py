@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
     from processor.ops.metrics import Metrics
 
-VERDICTS = ("pass", "duplicate", "late", "quarantine")
+VERDICTS = ("pass", "duplicate", "late", "collision", "quarantine")
+"""As they are shown."""
+EVERYWHERE = tuple(verdict for verdict in VERDICTS if verdict != "collision")
+"""Collisions are those of pipelines with a fingerprint only."""
 KEEPS_UP_S = 1.0
 """A lag that is done in less is what is on its way to the next commit."""
 
@@ -25,8 +28,8 @@ KEEPS_UP_S = 1.0
 class Reading:
     """What the metrics say of one pipeline at one moment; dicts are by partition, but for the counts."""
 
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
-    """Records by verdict."""
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(EVERYWHERE, 0))
+    """Records by verdict; those that the pipeline can have."""
     assigned: int = 0
     """Partitions; none before the group has answered for the first time."""
     restored: dict[str, float] = field(default_factory=dict)
@@ -40,6 +43,11 @@ class Reading:
     commits: int = 0
     commit_s: float = 0.0
     """Seconds that all commits took."""
+
+    @property
+    def verdicts(self) -> list[str]:
+        """The verdicts that the pipeline can have, as they are shown."""
+        return [verdict for verdict in VERDICTS if verdict in self.counts]
 
     @property
     def records(self) -> int:

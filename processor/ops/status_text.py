@@ -12,7 +12,13 @@ if TYPE_CHECKING:
 
     from processor.ops.status import Reading, StatusLine
 
-_WORDS = {"pass": "passed", "duplicate": "duplicate", "late": "late", "quarantine": "quarantined"}
+_WORDS = {
+    "pass": "passed",
+    "duplicate": "duplicate",
+    "late": "late",
+    "collision": "collision",
+    "quarantine": "quarantined",
+}
 
 
 def text(line: StatusLine) -> str:
@@ -22,7 +28,7 @@ def text(line: StatusLine) -> str:
     parts = [
         f"{line.pipeline}: {_state(line)}",
         f"{line.records_per_s:,.0f} records/s, {line.passed_per_s:,.0f} passed/s",
-        f"{count(reading.records, 'record')}: {_shares(reading, VERDICTS[1:])}",
+        f"{count(reading.records, 'record')}: {_shares(reading, reading.verdicts[1:])}",
         lag,
     ]
     if (commit := _commit(line)) != "-":
@@ -63,7 +69,7 @@ def totals(ended: tuple[float, Mapping[str, Reading]]) -> Iterator[tuple[str, di
     for name, reading in readings.items():
         whole = f"{count(reading.records, 'record')} in {duration(seconds)}"
         yield (
-            f"{name}: in all {whole}: {_shares(reading, VERDICTS)}",
+            f"{name}: in all {whole}: {_shares(reading, reading.verdicts)}",
             {"pipeline": name, "state": "ended", "seconds": round(seconds, 3), **_counted(reading)},
         )
 
@@ -75,6 +81,7 @@ TITLES = (
     "passed/s",
     "duplicate",
     "late",
+    "collision",
     "quarantined",
     "lag",
     "commit",
@@ -83,17 +90,21 @@ TITLES = (
 )
 _LEFT = 2
 """So many columns hold words; numbers stand to the right."""
-_LEAST = (0, 0, 5, 8, 11, 11, 11, 5, 8, 11, 10)
+_LEAST = (0, 0, 5, 8, 11, 11, 11, 11, 5, 8, 11, 10)
 """Widths for what numbers are mostly, so that columns do not jump with each digit."""
 _GIVEN_UP = ("state size", "scopes, ids", "commit", "passed/s")
 """What a narrow window does without, in this order."""
 
 
 def table(lines: Sequence[StatusLine], width: int) -> list[str]:
-    """Return the table's rows, titles first, in at most ``width`` columns as far as leaving some out helps."""
+    """Return the table's rows, titles first, in at most ``width`` columns as far as leaving some out helps.
+
+    Collisions have a column where a pipeline can have some.
+    """
     rows = [TITLES, *map(_cells, lines)]
-    shown = list(range(len(TITLES)))
-    widths = [max(_LEAST[column], *(len(row[column]) for row in rows)) for column in shown]
+    collisions = any("collision" in line.reading.counts for line in lines)
+    shown = [column for column, title in enumerate(TITLES) if collisions or title != "collision"]
+    widths = [max(_LEAST[column], *(len(row[column]) for row in rows)) for column in range(len(TITLES))]
     for title in _GIVEN_UP:
         if sum(widths[column] + 2 for column in shown) - 2 <= width:
             break
@@ -114,12 +125,18 @@ def _cells(line: StatusLine) -> tuple[str, ...]:
         _state(line),
         short(line.records_per_s),
         short(line.passed_per_s),
-        *(f"{short(reading.counts[verdict])} {_percent(reading, verdict)}" for verdict in VERDICTS[1:]),
+        *(_counted_share(reading, verdict) for verdict in VERDICTS[1:]),
         "-" if line.lag is None else f"{short(line.lag)}{_ahead(line)}",
         _commit(line),
         short(reading.scopes) if reading.ids is None else f"{short(reading.ids)} ids",
         size(reading.state_bytes),
     )
+
+
+def _counted_share(reading: Reading, verdict: str) -> str:
+    if verdict not in reading.counts:
+        return "-"
+    return f"{short(reading.counts[verdict])} {_percent(reading, verdict)}"
 
 
 def _state(line: StatusLine) -> str:
@@ -157,7 +174,10 @@ def _shares(reading: Reading, verdicts: Iterable[str]) -> str:
 
 
 def _counted(reading: Reading) -> dict[str, int]:
-    return {"records": reading.records, **{_WORDS[verdict]: reading.counts[verdict] for verdict in VERDICTS}}
+    return {
+        "records": reading.records,
+        **{_WORDS[verdict]: reading.counts[verdict] for verdict in reading.verdicts},
+    }
 
 
 def count(number: int, word: str) -> str:

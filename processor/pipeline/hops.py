@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import orjson
+from typing_extensions import override
 
 from processor.kafka.topics.plan import repartition_topic
 
@@ -48,6 +49,12 @@ class Hop:
         """The pipeline's source, where another hop reads it for this one; None: this one reads it."""
         return None if self.source == self.pipeline.source else self.pipeline.source
 
+    @property
+    def has_collisions(self) -> bool:
+        """Whether records of one id are told apart here."""
+        dedup = self.pipeline.id_dedup
+        return dedup is not None and dedup.fingerprint is not None
+
 
 @dataclass(frozen=True, slots=True)
 class FirstHop(Hop):
@@ -61,6 +68,11 @@ class FirstHop(Hop):
         dedup = self.pipeline.id_dedup
         assert dedup is not None  # noqa: S101 - `hops_of` made the hop of one
         return dedup
+
+    @property
+    @override
+    def has_collisions(self) -> bool:
+        return False
 
 
 def hops(settings: Settings) -> list[Hop]:

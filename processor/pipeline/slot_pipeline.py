@@ -330,6 +330,8 @@ class SlotPipeline:
                     metrics.clock.labels(*labels).set(clock.clock_ms / 1000)
                 if clock.false_positive_rate is not None:
                     metrics.false_positive_rate.labels(*labels).set(clock.false_positive_rate)
+                if clock.variants is not None:
+                    metrics.variants.labels(*labels).set(clock.variants)
             metrics.state_bytes.labels(*labels).set(size)
 
 

@@ -99,7 +99,8 @@ class Worker:
         options: dict[str, Any] = client_options(self._settings.kafka)
         client = await Client.open(options, f"{worker.application_id}-group", list(self._pipelines))
         for pipeline in self._pipelines.values():
-            self._metrics.expect(pipeline.name, [fault.code for fault in Fault if fault])
+            codes = [fault.code for fault in Fault if fault]
+            self._metrics.expect(pipeline.name, codes, collisions=pipeline.has_collisions)
             # Asked when somebody scrapes: partitions are added while nothing is assigned here.
             self._metrics.source_partitions.labels(pipeline.name).set_function(
                 partial(_count, client, pipeline.source)

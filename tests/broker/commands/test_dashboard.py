@@ -74,15 +74,20 @@ def declared(metrics: Metrics | SinkMetrics, known: Known) -> None:
 
 @pytest.fixture(scope="module")
 def known(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Known:
-    """Give what a worker serves that has seen records of every verdict, by partition and by key."""
+    """Give what a worker serves that has seen records of every verdict, by partition, by key and by id."""
     config = new_config(broker.bootstrap_servers, tmp_path_factory.mktemp("dashboard")).with_quarantine()
     keyed = PipelineConfig("keyed", f"{config.source}.2", f"{config.sink}.2", dedup={"scope": "key"})
-    create_topic(config.bootstrap_servers, keyed.source)
-    config = replace(config, pipelines=(*config.pipelines, keyed))
+    dedup = {"mode": "insert-id", "id": [{"from": "key"}], "window": "1h", "fingerprint": {"of": "bytes"}}
+    told_apart = PipelineConfig("ids", f"{config.source}.3", f"{config.sink}.3", dedup=dedup)
+    for each in (keyed, told_apart):
+        create_topic(config.bootstrap_servers, each.source)
+    config = replace(config, pipelines=(*config.pipelines, keyed, told_apart))
     records = [new(1), new(5), new(5), new(2), New(b"k", b"no sequence", (), 1_700_000_000_000)]
     produce(config.bootstrap_servers, config.source, records)
     produce(config.bootstrap_servers, keyed.source, records[:4])
-    verdicts = {"pass", "duplicate", "late", "quarantine"}
+    twice = [New(b"k", value, (), 1_700_000_000_000) for value in (b"this", b"that")]
+    produce(config.bootstrap_servers, told_apart.source, twice)
+    verdicts = {"pass", "duplicate", "late", "collision", "quarantine"}
     with start_worker(config) as worker:
         worker.wait_ready()
 
@@ -90,7 +95,7 @@ def known(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Known:
             known: Known = {}
             read_metrics(worker.get("/metrics")[1], known)
             values = known.get("seqmark_records_total", {})
-            done = values.get("verdict") == verdicts and values.get("pipeline") == {"p", "keyed"}
+            done = values.get("verdict") == verdicts and values.get("pipeline") == {"p", "keyed", "ids"}
             return known if done else None
 
         found: Known = until(seen, f"records of each verdict are counted:\n{worker.stderr}")

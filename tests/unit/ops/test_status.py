@@ -179,6 +179,31 @@ def test_a_pipeline_of_ids_shows_ids_and_no_scopes() -> None:
     assert titles.index("scopes, ids") + len("scopes, ids") == row.index("3.00M ids") + len("3.00M ids")
 
 
+def test_a_pipeline_with_a_fingerprint_shows_collisions_from_the_start() -> None:
+    case = Case()
+    case.metrics.expect("p", ["id_collision"], collisions=True)
+    assert "late 0 (0.0 %), collision 0 (0.0 %), quarantined" in status_text.text(case.look(101))
+    case.count(pass_=96, collision=4)
+    line = case.look(106)
+    assert "100 records: duplicate 0 (0.0 %), late 0 (0.0 %), collision 4 (4.0 %), quar" in status_text.text(
+        line
+    )
+    assert status_text.fields(line)["collision"] == 4
+    ((text, _),) = status_text.totals(case.status.end(172.0))
+    assert "late 0 (0.0 %), collision 4 (4.0 %), quarantined 0 (0.0 %)" in text
+
+
+def test_the_table_has_collisions_where_a_pipeline_can_have_some() -> None:
+    case = Case(pipelines=("p", "q"))
+    titles, *rows = status_text.table(case.status.look(101), 1_000)
+    assert "collision" not in titles
+    case.metrics.expect("p", [], collisions=True)
+    case.count(pass_=96, collision=4)
+    titles, *rows = status_text.table(case.status.look(102), 1_000)
+    end = titles.index("collision") + len("collision")
+    assert [row[end - 11 : end].strip() for row in rows] == ["4 4.0 %", "-"]
+
+
 def test_each_pipeline_has_its_own_numbers() -> None:
     case = Case(pipelines=("p", "q"))
     case.metrics.records.labels("q", "late").inc(10)
@@ -237,6 +262,7 @@ def test_totals_need_no_partitions() -> None:
 
 def test_a_narrow_window_does_without_the_least_columns_and_keeps_the_others_in_line() -> None:
     case = Case()
+    case.metrics.expect("p", [], collisions=True)
     case.working(0)
     line = case.look(101)
     whole = status_text.table([line], 1_000)

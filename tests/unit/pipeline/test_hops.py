@@ -53,6 +53,11 @@ def test_what_cannot_be_judged_is_put_aside_by_the_first_hop_and_receipts_are_wr
     assert (second.quarantine, second.duplicates) == (None, "routed.duplicates")
 
 
+def test_records_of_one_id_are_told_apart_where_they_are_judged() -> None:
+    _, first, second = hops(settings(fingerprint={}))
+    assert (first.has_collisions, second.has_collisions) == (False, True)
+
+
 @pytest.mark.parametrize(
     ("dedup", "partitions", "same"),
     [
