@@ -15,13 +15,14 @@ from processor.errors import EXIT_DONE, EXIT_VIOLATION, ConfigError, Problem
 from processor.ops.status_text import count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from processor.verify.report import VerifyReport
     from schemas.config import Pipeline, Settings
 
 _NUMBERS = ("source", "sink", "duplicates", "quarantine", "pending")
+_WITH_COLLISIONS = (*_NUMBERS[:-1], "collisions", "pending")
 
 
 @click.command()
@@ -46,7 +47,7 @@ def verify(ctx: click.Context, config: Path, *, pipeline: str | None, as_json: b
     if as_json:
         _conclude_for_programs(reports, seconds)
     else:
-        _for_people(reports, seconds)
+        _for_people(reports, seconds, collisions=any(map(_tells_apart, chosen)))
     changed = sorted({report.pipeline for report in reports if report.other_rules})
     if changed:
         say(f"pipelines.dedup is not what the worker judged by: {', '.join(changed)}", "yellow")
@@ -81,6 +82,7 @@ def _tell(report: VerifyReport) -> None:
         sink=report.sink,
         duplicates=report.duplicates,
         quarantine=report.quarantine,
+        collisions=report.collisions,
         violations=[
             {"offset": each.offset, "rule": each.rule.value, "detail": each.detail}
             for each in report.violations
@@ -96,7 +98,9 @@ def _tell(report: VerifyReport) -> None:
 
 
 def _conclude_for_programs(reports: list[VerifyReport], seconds: float) -> None:
-    totals = {name: sum(getattr(report, name) for report in reports) for name in (*_NUMBERS, "unproved")}
+    totals = {
+        name: sum(getattr(report, name) for report in reports) for name in (*_WITH_COLLISIONS, "unproved")
+    }
     result(
         ok=all(report.ok for report in reports),
         partitions=len(reports),
@@ -106,17 +110,24 @@ def _conclude_for_programs(reports: list[VerifyReport], seconds: float) -> None:
     )
 
 
-def _for_people(reports: list[VerifyReport], seconds: float) -> None:
+def _tells_apart(pipeline: Pipeline) -> bool:
+    """Whether records of a pipeline can collide."""
+    return pipeline.id_dedup is not None and pipeline.id_dedup.fingerprint is not None
+
+
+def _for_people(reports: list[VerifyReport], seconds: float, *, collisions: bool) -> None:
+    numbers = _WITH_COLLISIONS if collisions else _NUMBERS
     rows = [
         (
             report.pipeline,
             str(report.partition),
-            *(f"{getattr(report, name):,}" for name in _NUMBERS),
+            *(f"{getattr(report, name):,}" for name in numbers),
             ("ok" if report.ok else count(report.total, "violation")) + _since([report]),
         )
         for report in reports
     ]
-    table_on_stdout(("pipeline", "partition", *_NUMBERS, "verdict"), rows, right=range(1, 7))
+    right = range(1, 2 + len(numbers))
+    table_on_stdout(("pipeline", "partition", *numbers, "verdict"), rows, right=right)
     for report in reports:
         for each in report.violations:
             click.echo(f"{report.pipeline} {report.partition}:{each.offset} {each.rule.value}: {each.detail}")
@@ -124,17 +135,8 @@ def _for_people(reports: list[VerifyReport], seconds: float) -> None:
             given_up = "; the rest was counted, not compared" if report.given_up else ""
             click.echo(f"{report.pipeline} {report.partition}: {left:,} more{given_up}")
     for report in reports:
-        if report.judged_from > report.start:
-            click.echo(
-                f"{report.pipeline} {report.partition}: verdicts are proved from offset {report.judged_from} "
-                "on; before it what the clock read is no longer known, and receipts were trusted"
-            )
-    for report in reports:
-        if report.unjudged:
-            click.echo(
-                f"{report.pipeline} {report.partition}: begins at origin {report.start}; retained before it, "
-                f"not judged: up to {count(report.unjudged, 'record')}"
-            )
+        for limit in _limits(report):
+            click.echo(f"{report.pipeline} {report.partition}: {limit}")
     source = sum(report.source for report in reports)
     wrong = sum(report.total for report in reports)
     unproved = sum(report.unproved for report in reports)
@@ -144,6 +146,25 @@ def _for_people(reports: list[VerifyReport], seconds: float) -> None:
         verdict = f"ok, {source:,} records of {count(len(reports), 'partition')}"
     click.echo(f"certificate: {verdict}{note}{_since(reports)}")
     say(f"{seconds:.1f} s, {source / max(seconds, 1e-9):,.0f} records/s", "dim")
+
+
+def _limits(report: VerifyReport) -> Iterator[str]:
+    """Say of what nothing is proved, or less."""
+    if report.judged_from > report.start:
+        yield (
+            f"verdicts are proved from offset {report.judged_from} on; before it what the clock read is no "
+            "longer known, and receipts were trusted"
+        )
+    if report.secret_unknown:
+        yield (
+            "fingerprints, and what receipts show of content, are not compared: nothing says by which secret "
+            "they were made"
+        )
+    if report.unjudged:
+        yield (
+            f"begins at origin {report.start}; retained before it, not judged: up to "
+            f"{count(report.unjudged, 'record')}"
+        )
 
 
 def _since(reports: list[VerifyReport]) -> str:

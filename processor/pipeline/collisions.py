@@ -14,6 +14,7 @@ from processor.wire.quarantine import too_large_as_collisions
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from processor.engine.batch.columns import Columns
     from processor.engine.batch.edits import Edits
     from processor.engine.receipts import IdGrounds, ReceiptGrounds
     from processor.judges.ids import IdEvidence
@@ -43,7 +44,11 @@ class CollisionWork:
             evidence.kept[rows] = False
 
     def edits(
-        self, number: int, piece: Piece, judged: ReceiptGrounds, source_ref: NDArray[np.int64] | None
+        self,
+        number: int,
+        columns: Columns,
+        judged: ReceiptGrounds,
+        source_ref: NDArray[np.int64] | None = None,
     ) -> Edits | None:
         """Return what is written into the piece's collisions; None: nothing."""
         rows = np.flatnonzero(judged.verdict == Verdict.COLLISION)
@@ -55,4 +60,4 @@ class CollisionWork:
             partition = owner & (repartition.MOST_PARTITIONS - 1)
             owner = owner >> repartition.PARTITION_BITS
         collisions = CollisionRows(rows, partition, owner)
-        return self._editor.edits(piece.columns, cast("IdEvidence", self._evidence).ids, collisions)
+        return self._editor.edits(columns, cast("IdEvidence", self._evidence).ids, collisions)

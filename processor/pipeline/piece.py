@@ -108,7 +108,7 @@ class PieceWork:
                 piece,
                 evidence,
                 judged,
-                collisions.edits(number, piece, judged, source_ref),
+                collisions.edits(number, piece.columns, judged, source_ref),
             ),
             quarantine,
             self._receipts_of(number, piece, judged, source_ref),

@@ -5,14 +5,17 @@ The judge is a new one: its verdicts rest on the source alone, not on any state 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import itertools
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from processor.engine.verdict import Fault, Verdict
+from processor.engine.verdict import RECEIPTED, Fault, Verdict
 from processor.judges.factory import mode_of
+from processor.pipeline.collisions import CollisionWork
 from processor.state.kv.store import MemoryStore
 from processor.state.table import Table
+from processor.verify.collisions import edited, is_dropped
 from processor.verify.quarantine import QuarantineCheck
 from processor.verify.receipts import ReceiptCheck
 from processor.verify.recent import RecentRecords
@@ -30,8 +33,9 @@ if TYPE_CHECKING:
     from processor.engine.batch.columns import Columns
     from processor.engine.ids.clock import PartitionClock
     from processor.engine.receipts import IdGrounds, ReceiptGrounds
+    from processor.judges.exact import ExactIds
     from processor.judges.ids import IdEvidence
-    from processor.judges.judge import Judge
+    from processor.judges.judge import Evidence, Judge
     from processor.verify.align import Aligner, Stream
     from processor.verify.report import VerifyReport
     from schemas.config import Pipeline
@@ -54,7 +58,8 @@ class PartitionCheck:
         known: From which source offset on the clock is known, and what it read there, where that is not so
             from the beginning; outputs have receipts then.
         receipts_begin_late: The duplicates topic was added to a pipeline that had run before.
-        secret: The partition's, by which receipts show content; None: a new one, where nothing has been judged.
+        secret: The partition's, by which receipts show content, and fingerprints and new ids are made; None:
+            nobody knows it, or nothing has been judged.
     """
 
     def __init__(
@@ -80,14 +85,26 @@ class PartitionCheck:
         self._report = report
         self._recent = RecentRecords()
         self._too_large: set[tuple[int, int]] = set()
-        self._sink = SinkCheck(outputs[pipeline.sink], report, self._recent)
+        dedup = pipeline.id_dedup
+        action = dedup.on_collision if dedup is not None and dedup.fingerprint is not None else None
+        # What only a tag or a new id may make too large is judged.
+        self._editing = clocked if self._judge.editor(pipeline.source) is not None else None
+        self._on_collision = action
+        self._topic = pipeline.source
+        self._sink = SinkCheck(outputs[pipeline.sink], report, self._recent, action or "pass")
         self._receipts: ReceiptCheck | None = None
         self._quarantine: QuarantineCheck | None = None
         self._all: list[Aligner] = [self._sink]
         if pipeline.duplicates is not None:
             text = receipt_text(self._judge.grounds, pipeline.name, pipeline.source, report.partition)
             self._receipts = ReceiptCheck(
-                outputs[pipeline.duplicates], report, self._recent, text, begins_late=receipts_begin_late
+                outputs[pipeline.duplicates],
+                report,
+                self._recent,
+                text,
+                action,
+                begins_late=receipts_begin_late,
+                secret_known=secret is not None,
             )
             self._all.append(self._receipts)
         if pipeline.quarantine is not None:
@@ -113,27 +130,66 @@ class PartitionCheck:
         start = 0
         while start < len(columns):
             stop = start + (MOST_ROWS if self._unproved is None else ROWS)
-            await self._take(columns.rows(start, stop))
+            some = columns.rows(start, stop)
+            self._report.source += len(some)
+            if not self._report.given_up:
+                await self._take(some)
             start = stop
 
     async def _take(self, columns: Columns) -> None:
-        self._report.source += len(columns)
-        if self._report.given_up:
+        if self._quarantine is None:
+            await self._compare(columns, np.zeros(0, np.int64))
             return
+        too_large = await self._quarantine.too_large(columns)
+        if self._editing is None:
+            await self._compare(columns, too_large)
+            return
+        # Each that is named by itself: whether it was judged, only judging what comes before it tells.
+        cuts = np.unique(np.concatenate(([0], too_large, too_large + 1, [len(columns)]))).tolist()
+        for start, stop in itertools.pairwise(cuts):
+            named = too_large[(too_large >= start) & (too_large < stop)]
+            await self._compare(columns.rows(start, stop), named - start)
+
+    async def _compare(self, columns: Columns, too_large: NDArray[np.int64]) -> None:
+        """Judge some records, and look for each; quarantine says that some were too large for the sink."""
         evidence = self._judge.extract(columns)
-        if self._quarantine is not None:
-            evidence.fault[await self._quarantine.too_large(columns)] = Fault.TOO_LARGE
-        judged: ReceiptGrounds
-        if self._unproved is not None:
-            judged = await self._trusted(self._unproved, columns, evidence)
-        else:
-            judged = self._judge.judge(evidence)
-            self._judge.absorb(ABSORBED_RECORDS)
-        self._recent.begin(columns, judged.verdict)
-        await self._sink.expect(columns, np.flatnonzero(judged.verdict == Verdict.PASS))
+        judged: ReceiptGrounds | None = None
+        if self._editing is not None and too_large.size:
+            judged = self._too_large_as_edited(self._editing, evidence)
+        if judged is None:
+            evidence.fault[too_large] = Fault.TOO_LARGE
+            judged = await self._judged(columns, evidence)
+        edits = CollisionWork(self._judge, evidence, self._topic).edits(self._report.partition, columns, judged)
+        self._recent.begin(
+            columns, judged.verdict, None if edits is None else edited(columns, edits.row, edits)
+        )
+        await self._sink.expect(columns, np.flatnonzero(judged.stays == Verdict.PASS), edits)
         await self._dropped(columns, judged)
-        await self._unjudged(columns, judged, evidence.fault)
+        await self._unjudged(columns, evidence.fault)
         self._recent.end(even=all(check.even for check in self._all))
+
+    async def _judged(self, columns: Columns, evidence: Evidence) -> ReceiptGrounds:
+        if self._unproved is not None:
+            return await self._trusted(self._unproved, columns, cast("IdEvidence", evidence))
+        judged = self._judge.judge(evidence)
+        self._judge.absorb(ABSORBED_RECORDS)
+        return judged
+
+    @staticmethod
+    def _too_large_as_edited(judge: ExactIds, evidence: IdEvidence) -> IdGrounds | None:
+        """Judge a record that the sink may not have taken with its edit; None: it was too large as it came.
+
+        What collides then was judged, and has moved the clock. A record that collides and was too large as it
+        came cannot be distinguished from that.
+        """
+        judge.absorb()
+        evidence.kept[:] = False
+        judged = judge.judge(evidence)
+        if evidence.fault[0] == Fault.TOO_LARGE:
+            judge.absorb(ABSORBED_RECORDS)
+            return judged
+        judge.undo()
+        return None
 
     async def _trusted(self, receipts: TrustedReceipts, columns: Columns, evidence: IdEvidence) -> IdGrounds:
         assert self._receipts is not None  # noqa: S101 - see `known`
@@ -146,14 +202,14 @@ class PartitionCheck:
         return judged
 
     async def _dropped(self, columns: Columns, judged: ReceiptGrounds) -> None:
-        rows = np.flatnonzero((judged.verdict == Verdict.DUPLICATE) | (judged.verdict == Verdict.LATE))
-        if self._receipts is None:
-            self._report.duplicates += rows.size
-        else:
-            await self._receipts.expect(columns, rows, judged)
+        if self._receipts is not None:
+            await self._receipts.expect(columns, np.flatnonzero(RECEIPTED[judged.verdict]), judged)
+            return
+        self._report.duplicates += int(np.count_nonzero(is_dropped(judged.verdict, self._on_collision)))
+        self._report.collisions += int(np.count_nonzero(judged.verdict == Verdict.COLLISION))
 
-    async def _unjudged(self, columns: Columns, judged: ReceiptGrounds, fault: NDArray[np.uint8]) -> None:
-        rows = np.flatnonzero(judged.verdict == Verdict.QUARANTINE)
+    async def _unjudged(self, columns: Columns, fault: NDArray[np.uint8]) -> None:
+        rows = np.flatnonzero(fault)
         if self._quarantine is not None:
             await self._quarantine.expect(columns, rows, fault)
             return

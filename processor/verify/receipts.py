@@ -1,10 +1,13 @@
-"""Compares dropped records with their receipts: each has one, and it says what is true.
+"""Compares dropped records with their receipts, and collisions with their notes.
+
+Each has one, and it says what is true. Where receipts are spoken of here, notes are meant, too.
 
 The worker's kernel writes the expected receipts, and they are compared byte for byte. Where bytes differ the
 JSON is read, strictly and within bounds, and compared field by field: other spaces and another order of keys
 are right as well. So is a receipt that was made smaller, since what the topic took then is not known: without
 its record's key, which a header says, and with digests in place of parts of the id. The source offset that they
-speak of identifies receipts that differ.
+speak of identifies receipts that differ. Where nobody knows the partition's secret any more, only the form is
+compared of what depends on it: fingerprints, and what is shown of content.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,7 +24,9 @@ from typing_extensions import override
 from processor.engine.batch.fingerprints import PARTS
 from processor.engine.batch.scan import scan_run
 from processor.engine.receipts import says_left_out
+from processor.engine.verdict import Verdict
 from processor.verify.align import LOOK_AHEAD, AlignedRecord, Aligner
+from processor.verify.collisions import is_dropped
 from processor.verify.report import Rule
 from processor.verify.unproved import ReceiptClaims
 from processor.wire.receipts import receipts_of
@@ -41,6 +47,9 @@ MOST_JSON_BYTES = 64 * 1024
 a few hundred bytes: the longest parts are names of at most 249, and ids."""
 _MOST_SHOWN = 60
 _MOST_MS = 2**62
+_FINGERPRINT, _CONTENT = re.compile("[0-9a-f]{16}"), re.compile("[0-9a-f]{32}")
+"""The forms of what depends on the partition's secret."""
+_COLLISION = Verdict.COLLISION.label
 
 
 class _Receipt(NamedTuple):
@@ -51,12 +60,18 @@ class _Receipt(NamedTuple):
     problem: str = ""
     keyless: bool = False
 
+    @property
+    def word(self) -> str:
+        """What people call it."""
+        return "note" if (self.fields or {}).get("verdict") == _COLLISION else "receipt"
+
 
 class ReceiptCheck(Aligner):
-    """Compares what was dropped with the duplicates topic.
+    """Compares what was dropped, and what collided, with the duplicates topic.
 
-    ``text`` has the constant parts of the partition's receipts. With ``begins_late`` the topic was added when
-    the pipeline had run already: what was dropped before its first receipt has none.
+    ``text`` has the constant parts of the partition's receipts, ``on_collision`` says what becomes of records
+    that collide. With ``begins_late`` the topic was added when the pipeline had run already: what was dropped
+    before its first receipt has none. ``secret_known`` is false where the judge does not have the partition's.
     """
 
     def __init__(
@@ -65,16 +80,20 @@ class ReceiptCheck(Aligner):
         report: VerifyReport,
         recent: RecentRecords,
         text: ReceiptText,
+        on_collision: str | None = None,
         *,
         begins_late: bool = False,
+        secret_known: bool = True,
     ) -> None:
         super().__init__(stream, report, recent)
         self._text = text
+        self._on_collision = on_collision
         self._begins_late = begins_late
+        self._secret_known = secret_known
         self._out = np.empty(0, np.uint8)
 
     async def expect(self, columns: Columns, rows: NDArray[np.int64], grounds: ReceiptGrounds) -> None:
-        """Compare the receipts of the dropped ``rows`` (int64[k]) with what comes next.
+        """Compare the receipts of ``rows`` (int64[k]) with what comes next: all that have one or a note.
 
         ``columns`` has all of `RecentRecords`'s rows at hand, ``grounds`` what each was judged by.
         """
@@ -82,8 +101,10 @@ class ReceiptCheck(Aligner):
             some = rows[start : start + LOOK_AHEAD]
             made = self._receipts(columns, some, grounds)
             if self._begins_late:
-                some, made = await self._leave_out(columns, some, made)
+                some, made = await self._leave_out(columns, some, made, grounds)
             at = await self.match(made, np.arange(len(made))) if self.even else 0
+            verdict = grounds.verdict[some[:at]]
+            self._count_notes(int(np.count_nonzero(verdict == Verdict.COLLISION)), self._on_collision)
             if at < some.size:
                 self.expected.extend(self._read(made, at, some.size))
                 await self.settle(final=False)
@@ -96,7 +117,7 @@ class ReceiptCheck(Aligner):
         return ReceiptClaims(*np.array(named, np.int64).reshape(-1, 3).T.copy())
 
     async def _leave_out(
-        self, columns: Columns, rows: NDArray[np.int64], made: Columns
+        self, columns: Columns, rows: NDArray[np.int64], made: Columns, grounds: ReceiptGrounds
     ) -> tuple[NDArray[np.int64], Columns]:
         """Leave out what was dropped before the topic's first receipt."""
         if not self.found and not await self._fill(1, wait=False):
@@ -104,7 +125,8 @@ class ReceiptCheck(Aligner):
         else:
             first = self.found[0].key if isinstance(self.found[0].key, int) else -1
         skipped = int(np.searchsorted(columns.offset[rows], first))
-        self.report.unproved += skipped
+        dropped = is_dropped(grounds.verdict[rows[:skipped]], self._on_collision)
+        self.report.unproved += int(np.count_nonzero(dropped))
         self._begins_late = skipped == rows.size
         return rows[skipped:], made.rows(skipped, len(made))
 
@@ -142,16 +164,31 @@ class ReceiptCheck(Aligner):
         self.report.duplicates += records
 
     @override
+    def drop_found(self) -> AlignedRecord:
+        found = super().drop_found()
+        if found.content.word == "note":
+            self._count_notes(1, found.content.fields.get("action"))
+        return found
+
+    def _count_notes(self, notes: int, action: object) -> None:
+        """Note that so many of those counted are notes; the records of most are elsewhere."""
+        self.report.collisions += notes
+        if action != "drop":
+            self.report.duplicates -= notes
+
+    @override
     def same(self, expected: AlignedRecord, found: AlignedRecord) -> None:
-        if wrong := _differences(expected.content, found.content):
-            detail = f"the receipt at {self.cursor.name}:{found.offset} is wrong: {'; '.join(wrong)}"
-            self.report.add(Rule.RECEIPT_WRONG, expected.offset, detail)
+        if wrong := self._differences(expected.content, found.content):
+            here = f"the {found.content.word} at {self.cursor.name}:{found.offset}"
+            self.report.add(Rule.RECEIPT_WRONG, expected.offset, f"{here} is wrong: {'; '.join(wrong)}")
 
     @override
     def missing(self, expected: AlignedRecord) -> None:
         known = self.recent.at(expected.offset)
-        what = known.verdict.label if known else "dropped"
-        detail = f"is {what}, and has no receipt; missed before {self._place()}"
+        what = f"is {known.verdict.label if known else 'dropped'}, and has no receipt"
+        if expected.content.word == "note":
+            what = "collides with an earlier record, and has no note"
+        detail = f"{what}; missed before {self._place()}"
         self.report.add(Rule.RECEIPT_MISSING, expected.offset, detail)
 
     @override
@@ -161,20 +198,29 @@ class ReceiptCheck(Aligner):
             detail = f"{here} is no receipt: {found.content.problem or 'it names no offset'}"
             self.report.add(Rule.RECEIPT_FORGED, found.offset, detail)
             return
-        at, why = self._why_surplus(found, {"duplicate", "late"}, "that record has its receipt already")
-        detail = f"the receipt at {here} is for source offset {found.key}: {why}"
+        word = found.content.word
+        verdicts = {_COLLISION} if word == "note" else {"duplicate", "late"}
+        at, why = self._why_surplus(found, verdicts, f"that record has its {word} already")
+        detail = f"the {word} at {here} is for source offset {found.key}: {why}"
         self.report.add(Rule.RECEIPT_FORGED, at, detail)
 
     @override
     def neither(self, expected: AlignedRecord, found: AlignedRecord) -> None:
         """Report the receipt of this record with a wrong offset, or one for nothing."""
         named = isinstance(found.key, int) and self.recent.at(found.key) is not None
-        wrong = _differences(expected.content, found.content)
+        wrong = self._differences(expected.content, found.content)
         if named and not all(each.startswith("offset ") for each in wrong):
             self.surplus(self.drop_found())
         else:
             self.same(expected, found)
             self.drop_both()
+
+    def _differences(self, expected: _Receipt, found: _Receipt) -> list[str]:
+        if self._secret_known or expected.fields is None or found.fields is None:
+            return _differences(expected, found)
+        public = _public(expected.fields)
+        self.report.secret_unknown |= public != expected.fields
+        return _differences(expected._replace(fields=public), found._replace(fields=_public(found.fields)))
 
 
 def _claim(receipt: AlignedRecord) -> tuple[int, int]:
@@ -238,6 +284,22 @@ def _differences(expected: _Receipt, found: _Receipt) -> list[str]:
         if right != said and not (name == "id" and _cut(expected.fields.get(name), found.fields.get(name))):
             differences.append(f"{name[:_MOST_SHOWN]} is {said}, must be {right}")
     return differences
+
+
+def _public(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return what a receipt says, with nothing but its form of what depends on the partition's secret."""
+    public = dict(fields)
+    for name in ("fingerprint", "owner_fingerprint"):
+        if isinstance(said := fields.get(name), str) and _FINGERPRINT.fullmatch(said):
+            public[name] = _FINGERPRINT.pattern
+    if isinstance(parts := fields.get("id"), list):
+        public["id"] = [{"content": _CONTENT.pattern} if _is_content(part) else part for part in parts]
+    return public
+
+
+def _is_content(part: object) -> bool:
+    said = part.get("content") if isinstance(part, dict) and len(part) == 1 else None
+    return isinstance(said, str) and _CONTENT.fullmatch(said) is not None
 
 
 def _cut(expected: object, found: object) -> bool:

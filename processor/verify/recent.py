@@ -39,6 +39,14 @@ class _Rows(NamedTuple):
     verdict: NDArray[np.uint8]
     marks: NDArray[np.uint64]
 
+    def then(self, later: _Rows, most: int) -> _Rows:
+        """Return the last ``most`` of these and later ones."""
+        return _Rows(
+            np.concatenate((self.offset, later.offset))[-most:],
+            np.concatenate((self.verdict, later.verdict))[-most:],
+            np.concatenate((self.marks, later.marks))[-most:],
+        )
+
 
 _NONE = _Rows(np.zeros(0, np.int64), np.zeros(0, np.uint8), np.zeros((0, FINGERPRINT_WORDS), np.uint64))
 
@@ -49,14 +57,23 @@ class RecentRecords:
     def __init__(self) -> None:
         # New for each run, so that nobody can construct two records that look the same.
         self.secret = np.frombuffer(os.urandom(32), np.uint64).reshape(2, 2).copy()
-        self._before = _NONE
+        self._before = self._edited_before = self._edited = _NONE
         self._columns: Columns | None = None
         self._verdict = _NONE.verdict
         self._now: _Rows | None = None
 
-    def begin(self, columns: Columns, verdict: NDArray[np.uint8]) -> None:
-        """Take the rows at hand; they are looked at until `end`."""
+    def begin(self, columns: Columns, verdict: NDArray[np.uint8], edited: Columns | None = None) -> None:
+        """Take the rows at hand; they are looked at until `end`.
+
+        Args:
+            columns: The rows.
+            verdict: uint8[n], of all of them.
+            edited: Those that pass with edits, as they pass.
+        """
         self._columns, self._verdict, self._now = columns, verdict, None
+        if edited is not None:
+            marks = fingerprints(edited, 0, len(edited), self.secret)
+            self._edited = _Rows(edited.offset, np.full(len(edited), np.uint8(Verdict.PASS)), marks)
 
     def end(self, *, even: bool) -> None:
         """Keep the last of the rows at hand; ``even``: nothing differs here."""
@@ -66,12 +83,9 @@ class RecentRecords:
         most = REMEMBERED_ROWS if even else MOST_ROWS
         start = max(0, len(columns) - most)
         marks = fingerprints(columns, start, len(columns), self.secret)
-        before = self._before
-        self._before = _Rows(
-            np.concatenate((before.offset, columns.offset[start:]))[-most:],
-            np.concatenate((before.verdict, self._verdict[start:]))[-most:],
-            np.concatenate((before.marks, marks))[-most:],
-        )
+        self._before = self._before.then(_Rows(columns.offset[start:], self._verdict[start:], marks), most)
+        self._edited_before = self._edited_before.then(self._edited, most)
+        self._edited = _NONE
         self._columns = self._now = None
 
     def marks(self, columns: Columns, start: int, stop: int) -> list[bytes]:
@@ -79,11 +93,14 @@ class RecentRecords:
         return [mark.tobytes() for mark in fingerprints(columns, start, stop, self.secret)]
 
     def same(self, mark: bytes) -> list[SourceRecord]:
-        """Return the records near here that are the same as one with fingerprint ``mark``, in offset order."""
+        """Return the records near here that are the same as one with fingerprint ``mark``.
+
+        One that passes with an edit is two: as it came, and as it passes, with verdict ``PASS``.
+        """
         wanted = np.frombuffer(mark, np.uint64)
         return [
             SourceRecord(int(rows.offset[row]), Verdict(int(rows.verdict[row])))
-            for rows in self._all()
+            for rows in (*self._all(), self._edited_before, self._edited)
             for row in np.flatnonzero((rows.marks == wanted).all(axis=1)).tolist()
         ]
 

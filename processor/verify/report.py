@@ -55,8 +55,11 @@ class VerifyReport:
         stop: The source offset after the last.
         source: Records in between.
         sink: Records of the sink that were compared.
-        duplicates: Receipts; without a duplicates topic the records that the certificate's judge drops.
+        duplicates: Receipts, and notes of collisions that were dropped; without a duplicates topic the records
+            that the certificate's judge drops.
         quarantine: Records of the quarantine; without one those that cannot be judged.
+        collisions: Notes of collisions; without a duplicates topic those that the judge finds. Each is in the
+            sink, in quarantine or among the duplicates too.
         pending: Offsets of the source that no worker has committed yet.
         unproved: Dropped records of which nobody can say whether they had to be: without a receipt, because the
             duplicates topic was added later; or by a receipt that was trusted, see ``judged_from``.
@@ -64,6 +67,7 @@ class VerifyReport:
             clock read before is no longer known.
         unjudged: Offsets of the source in front of ``start`` that are retained, and that nobody has judged.
         reset_ms: When the reset was that everything begins at, in ms, 0: not known; None: it begins at none.
+        secret_unknown: Something was compared without what depends on the partition's secret: nothing says it.
         other_rules: The worker's state was written under another definition: it judged by other rules.
         total: Violations.
         violations: The first of them.
@@ -77,11 +81,13 @@ class VerifyReport:
     sink: int = 0
     duplicates: int = 0
     quarantine: int = 0
+    collisions: int = 0
     pending: int = 0
     unproved: int = 0
     judged_from: int = 0
     unjudged: int = 0
     reset_ms: int | None = None
+    secret_unknown: bool = False
     other_rules: bool = False
     total: int = 0
     violations: list[Violation] = field(default_factory=list)

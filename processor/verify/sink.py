@@ -1,7 +1,8 @@
 """Compares what passes with the sink: exactly that, as it came and in its order.
 
 While both agree, whole pieces are compared byte for byte by one kernel. From the first difference on
-fingerprints identify records, until both sides agree again.
+fingerprints identify records, until both sides agree again. Records that collide are compared as the config
+lets them go on.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing_extensions import override
 from processor.engine.batch.fingerprints import PARTS
 from processor.engine.verdict import Verdict
 from processor.verify.align import LOOK_AHEAD, AlignedRecord, Aligner
+from processor.verify.collisions import GOES, in_sink
 from processor.verify.report import Rule
 
 if TYPE_CHECKING:
@@ -22,17 +24,33 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
-    from processor.verify.recent import SourceRecord
+    from processor.engine.batch.edits import Edits
+    from processor.verify.align import Stream
+    from processor.verify.recent import RecentRecords, SourceRecord
+    from processor.verify.report import VerifyReport
 
 _ALIGNED_WITHIN = 64
 """At least one of so many records after a changed one has to be as it must be; else it counts as another."""
 
 
 class SinkCheck(Aligner):
-    """Compares what passes with the sink."""
+    """Compares what passes with the sink; ``on_collision`` says what becomes of records that collide."""
 
-    async def expect(self, columns: Columns, rows: NDArray[np.int64]) -> None:
-        """Compare the passing ``rows`` with what comes next; all of `RecentRecords`'s rows are at hand."""
+    def __init__(
+        self, stream: Stream, report: VerifyReport, recent: RecentRecords, on_collision: str = "pass"
+    ) -> None:
+        super().__init__(stream, report, recent)
+        self._on_collision = on_collision
+
+    async def expect(self, columns: Columns, rows: NDArray[np.int64], edits: Edits | None = None) -> None:
+        """Compare the passing ``rows`` with what comes next, some of them with edits.
+
+        ``columns`` has all of `RecentRecords`'s rows at hand.
+        """
+        for some, passing in in_sink(columns, rows, edits):
+            await self._expect(some, passing)
+
+    async def _expect(self, columns: Columns, rows: NDArray[np.int64]) -> None:
         at = 0
         while at < rows.size:
             if self.even:
@@ -64,7 +82,8 @@ class SinkCheck(Aligner):
 
     @override
     def missing(self, expected: AlignedRecord) -> None:
-        detail = f"passes, and is not in the sink; missed before {self._place()}"
+        why = self._collides(self.recent.at(expected.offset)) or "passes"
+        detail = f"{why}, and is not in the sink; missed before {self._place()}"
         self.report.add(Rule.LOST, expected.offset, detail)
 
     @override
@@ -74,22 +93,37 @@ class SinkCheck(Aligner):
         if known is None:
             self.report.add(Rule.EXTRA, found.offset, f"{here} is nothing that passes in the source here")
             return
-        rule, detail = Rule.DUPLICATE_PASSED, f"is {known.verdict.label}, and stands in the sink at {here}"
+        collides = self._collides(known)
+        rule = Rule.DUPLICATE_PASSED
+        detail = f"{collides or f'is {known.verdict.label}'}, and stands in the sink at {here}"
         if known.verdict is Verdict.QUARANTINE:
             rule, detail = Rule.NOT_QUARANTINED, f"cannot be judged, and stands in the sink at {here}"
-        elif known.verdict is Verdict.PASS:
+        elif self._passes(known):
             detail = f"stands in the sink once more, at {here}"
+        elif collides and self._on_collision == "quarantine":
+            rule = Rule.NOT_QUARANTINED
+        elif collides and self._on_collision != "drop":
+            detail = f"{collides}, and stands in the sink as it came, at {here}"
         self.report.add(rule, known.offset, detail)
 
     @override
     def neither(self, expected: AlignedRecord, found: AlignedRecord) -> None:
         """Report a known record, a changed one, or a loss further ahead than this looks."""
-        if self._explained(found) is not None:
+        known, here = self._explained(found), f"{self.cursor.name}:{found.offset}"
+        collides = self._collides(self.recent.at(expected.offset))
+        if known is not None and known.offset == expected.offset:
+            # One record is expected with an edit, and found without.
+            self.report.add(Rule.CHANGED, expected.offset, f"{collides}, and stands at {here} as it came")
+            self.drop_both()
+            return
+        if known is not None:
             self.surplus(self.drop_found())
             return
         parts = [name for name, part in PARTS.items() if expected.key[part] != found.key[part]]
         if "value" not in parts or self._aligned():
-            detail = f"differs at {self.cursor.name}:{found.offset} in: {', '.join(parts)}"
+            detail = f"differs at {here} in: {', '.join(parts)}"
+            if collides:
+                detail = f"{collides}, and {detail}"
             self.report.add(Rule.CHANGED, expected.offset, detail)
             self.drop_both()
         else:
@@ -108,7 +142,18 @@ class SinkCheck(Aligner):
         near = self.expected[0].offset if self.expected else self.report.stop
 
         def rank(known: SourceRecord) -> tuple[bool, bool, int]:
-            verdict = known.verdict
-            return verdict is Verdict.PASS, verdict is Verdict.QUARANTINE, abs(near - known.offset)
+            distance = abs(near - known.offset)
+            return self._passes(known), known.verdict is Verdict.QUARANTINE, distance
 
         return min(self.recent.same(found.key), key=rank, default=None)
+
+    def _passes(self, known: SourceRecord) -> bool:
+        """Whether the sink holds a record in this form."""
+        collided = known.verdict is Verdict.COLLISION and self._on_collision == "pass"
+        return known.verdict is Verdict.PASS or collided
+
+    def _collides(self, known: SourceRecord | None) -> str:
+        """Say what becomes of a record that collides; of all others nothing."""
+        if known is None or known.verdict is not Verdict.COLLISION:
+            return ""
+        return f"collides with an earlier record, {GOES[self._on_collision]}"

@@ -117,6 +117,8 @@ def _span(
             "deleted and made anew, or has lost records"
         )
     late = pipeline.duplicates is not None and origin.duplicates_offset == NO_TOPIC
+    if stop > start:
+        _require_secret(streams, history)
     if stop > known_from or history is not None:
         _require_clock(streams, known_from, history, receipts_late=late)
     begins = _output_starts(pipeline, origin)
@@ -188,12 +190,29 @@ def _require_clock(
         reason = "there are no receipts of before the duplicates topic was added"
     elif dedup.refresh:
         reason = "with refresh ids may still be remembered from then"
+    elif dedup.fingerprint is not None:
+        reason = "receipts do not say with which content ids are remembered from then"
     if reason and history.known_from is not None and history.known_from > known_from:
         raise StopError(
             f"{name}: what the partition's clock read before source offset {history.known_from} is no "
             "longer known: a worker's clock mattered there, and what the changelog said of it was deleted "
             f"with the ids that have expired; and {reason}. So nothing can be proved"
         )
+
+
+def _require_secret(streams: PartitionStreams, history: ClockHistory | None) -> None:
+    """Look whether what new ids are made with is known.
+
+    Raises:
+        StopError: It is needed, and nothing says it.
+    """
+    dedup = streams.pipeline.id_dedup
+    if dedup is None or dedup.rename is None or (history is not None and history.secret is not None):
+        return
+    raise StopError(
+        f"{streams.pipeline.source}:{streams.number}: nothing says by which secret the new ids of records that "
+        "collide were made: there is no changelog of it. So nothing can be proved"
+    )
 
 
 async def _any_record(streams: PartitionStreams, limits: Mapping[str, Bounds]) -> bool:

@@ -52,18 +52,15 @@ class Listed:
         del wait
         if not self._left:
             return None
-        made = [
-            batches.Record(
-                each.offset,
-                each.timestamp,
-                each.key,
-                each.value,
-                tuple((name.encode(), value) for name, value in each.headers),
-            )
-            for each in self._left.pop(0)
-        ]
+        made = [on_wire(each) for each in self._left.pop(0)]
         (piece,) = self._decoder.pieces(Chunk(self.name, 0, 0, batches.by_hand(made)))
         return piece.columns
+
+
+def on_wire(record: Record) -> batches.Record:
+    """Return a record as batches are made of."""
+    headers = tuple((name.encode(), value) for name, value in record.headers)
+    return batches.Record(record.offset, record.timestamp, record.key, record.value, headers)
 
 
 @dataclass
@@ -146,6 +143,7 @@ def compared(
     pipeline: Pipeline = PIPELINE,
     clock: PartitionClock | None = None,
     known: tuple[int, int] | None = None,
+    secret: bytes | None = None,
 ) -> VerifyReport:
     """Compare, with so many records a piece; ``floor`` is that of the sink."""
     report = VerifyReport("p", 0, 0, len(topics.source))
@@ -154,7 +152,9 @@ def compared(
         "receipts": Listed("receipts", topics.duplicates, piece),
         "bad": Listed("bad", topics.quarantine, piece),
     }
-    check = PartitionCheck(pipeline, outputs, report, clock, known, receipts_begin_late=receipts_begin_late)
+    check = PartitionCheck(
+        pipeline, outputs, report, clock, known, receipts_begin_late=receipts_begin_late, secret=secret
+    )
     asyncio.run(_compare(check, Listed("s", topics.source, piece)))
     return report
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from schemas.config import Pipeline
-from tests.support.judges.id_rules import IdModel, IdRules, shown
+from tests.support.judges.id_rules import IdModel, IdRules, IdSaid, shown
 from tests.support.kafka.topics import New, Record
 from tests.support.verify.compared import Topics, ours, renumber
 from tests.support.verify.corruptions import WHEN, Change, at, foreign, headed, inserted, moved, said, without
@@ -59,25 +59,32 @@ def id_topics(
         if judged.verdict == "pass":
             made.sink.append(came)
         elif judged.verdict == "duplicate":
-            fields = {
-                "pipeline": "p",
-                "topic": "s",
-                "partition": 0,
-                "offset": offset,
-                "timestamp": came.timestamp,
-                "verdict": "duplicate",
-                "mode": "insert-id",
-                "id": shown(came, rules),
-                "owner": {"topic": "s", "partition": 0, "offset": judged.owner},
-                "expires_at": judged.expires_ms,
-            }
-            made.duplicates.append(came._replace(headers=(), value=json.dumps(fields).encode()))
+            made.duplicates.append(id_receipt(came, judged, rules))
         else:
             headers = (*each.headers, *ours(offset, judged.verdict))
             made.quarantine.append(came._replace(headers=headers))
     for topic in (made.sink, made.duplicates, made.quarantine):
         renumber(topic)
     return made
+
+
+def id_receipt(came: Record, judged: IdSaid, rules: IdRules, **more: Any) -> Record:
+    """Return the receipt of a record, or its note, which says ``more``."""
+    fields = {
+        "pipeline": "p",
+        "topic": "s",
+        "partition": 0,
+        "offset": came.offset,
+        "timestamp": came.timestamp,
+        "verdict": judged.verdict,
+        "mode": "insert-id",
+        "id": shown(came, rules),
+        "owner": {"topic": "s", "partition": 0, "offset": judged.owner},
+        **more,
+    }
+    if judged.expires_ms:
+        fields["expires_at"] = judged.expires_ms
+    return came._replace(headers=(), value=json.dumps(fields).encode())
 
 
 def id_stream() -> list[New]:
