@@ -183,9 +183,9 @@ class IdLog(StateLog, ABC, Generic[Index]):
 
     def _keep(self, block: bytes, pages: Pages) -> None:
         """Keep of a committed block what the local store is to have of it."""
-        at = pages.at.tolist()
+        first, at = pages.first.tolist(), pages.at.tolist()
         for page in self._kept(pages).tolist():
-            self._pages[id_page_key(int(pages.first[page]))] = block[at[page] : at[page + 1]]
+            self._pages[id_page_key(first[page])] = block[at[page] : at[page + 1]]
 
     @abstractmethod
     def _kept(self, pages: Pages) -> NDArray[np.int64]:

@@ -54,6 +54,8 @@ FIRST_SHARE = 0.75
 FIRST_FURTHER = 4
 """The first further filter is for a quarter of the expected ids: being wrong by little costs little."""
 FEWEST_IDS = 64
+FEW, MANY = 3, 5
+"""Columns of what is kept of a staged id, without and with fingerprints and route words."""
 CLEANED = 262_144
 """Words of the next filter that are zeroed with each commit: 2 MiB, below 5 ms even as new memory."""
 
@@ -92,6 +94,8 @@ class BloomWindow:
         self.refresh = refresh
         self.confirm = confirm
         self.collisions = Collisions(window_ms) if fingerprints else None
+        self.staged: HashedIds
+        self._routed: bool
         self.clear()
 
     def clear(self) -> None:
@@ -170,6 +174,10 @@ class BloomWindow:
         if self.confirm != (found is not None):
             raise ValueError("hits are looked up with confirm, and only then")
         self._routed &= records.route.size == records.skip.size
+        if records.route.size and not self.staged.count:
+            self.staged = HashedIds(MANY)
+        elif self.staged.table.info.shape[1] == FEW:
+            records = records._replace(route=NO_ROUTES)
         judged = IdJudgement.begun(records.fault)
         known = BloomLookup.nothing(0) if found is None else found
         rules = self.window_ms, self.bucket_ms, self.refresh, self.confirm
@@ -187,13 +195,15 @@ class BloomWindow:
         Owners count with ``confirm``.
         """
         count = self.staged.count
-        owner, reading_ms, _, prints, routes = self.staged.table.info[:count].T.copy()
+        info = self.staged.table.info[:count]
+        owner, reading_ms = info[:, :2].T.copy()
         hashes, none = self.staged.table.hash[:count].copy(), np.full(count, NONE, np.int64)
-        route = routes.astype(np.uint16) if self._routed else NO_ROUTES
-        rows = IdRows(first, hashes, owner, reading_ms, none, route=route)
+        rows = IdRows(first, hashes, owner, reading_ms, none)
+        if self._routed and info.shape[1] > FEW:
+            rows = replace(rows, route=info[:, 4].astype(np.uint16))
         if self.collisions is None:
             return rows
-        told = replace(rows, fingerprint=prints.view(np.uint64), collision=np.zeros(count, np.bool_))
+        told = replace(rows, fingerprint=info[:, 3].astype(np.uint64), collision=np.zeros(count, np.bool_))
         return self.collisions.behind(told, routed=self._routed)
 
     def commit(self, clock_ms: int) -> None:
@@ -213,7 +223,7 @@ class BloomWindow:
             self.collisions.drop()
 
     def _stage_nothing(self) -> None:
-        self.staged = HashedIds(columns=5)
+        self.staged = HashedIds(FEW if self.collisions is None else MANY)
         # Whether the route words are known of all that is staged.
         self._routed = True
 

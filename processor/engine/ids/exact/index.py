@@ -30,10 +30,18 @@ from processor.engine.ids.collisions import Collisions
 from processor.engine.ids.exact import hash_table, kernels
 from processor.engine.ids.exact.bulk_load import SHARE, WAITING, BulkLoad, insert, insert_at_home, table_for
 from processor.engine.ids.exact.hash_table import DEPTH, FLOOR, LINE, NEXT, OCCUPIED, SEGMENTS, STAGED, WANT
-from processor.engine.ids.exact.kernels import Candidates, StagedIds
+from processor.engine.ids.exact.kernels import (
+    FINGERPRINT,
+    OWNER,
+    READING,
+    ROUTE,
+    SUPERSEDES,
+    Candidates,
+    StagedIds,
+)
 from processor.engine.ids.exact.page_bounds import PageBounds
 from processor.engine.ids.judgement import IdJudgement
-from processor.engine.ids.page import NO_ROUTES, NONE
+from processor.engine.ids.page import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -176,7 +184,7 @@ class ExactIndex:
         rows = records.skip.size
         self._routed &= records.route.size == rows
         judged = IdJudgement.begun(records.fault)
-        self._make_room_for(rows)
+        self._make_room_for(rows, more=prints is not None or bool(records.route.size))
         row: Int = 0
         cursor: Int = 0
         args = records, self.window_ms, self.refresh, wanted, confirmed
@@ -191,12 +199,15 @@ class ExactIndex:
     def staged(self) -> IdRows:
         """Return what the next commit remembers, in the order of the numbers: ids, then variants of some."""
         first, count = int(self._meta[STAGED]), int(self._meta[NEXT] - self._meta[STAGED])
-        owner, reading_ms, supersedes, prints, routes = self._staged.info[:count].T.copy()
-        route = routes.astype(np.uint16) if self._routed else NO_ROUTES
-        rows = IdRows(first, self._staged.hash[:count].copy(), owner, reading_ms, supersedes, route=route)
+        hashes, info = self._staged.hash[:count].copy(), self._staged.info[:count]
+        owner, reading_ms, supersedes = (info[:, each].copy() for each in (OWNER, READING, SUPERSEDES))
+        rows = IdRows(first, hashes, owner, reading_ms, supersedes)
+        if self._routed:
+            rows = replace(rows, route=self._staged.more[:count, ROUTE].astype(np.uint16))
         if self.collisions is None:
             return rows
-        told = replace(rows, fingerprint=prints.view(np.uint64), collision=np.zeros(count, np.bool_))
+        prints = self._staged.more[:count, FINGERPRINT].copy()
+        told = replace(rows, fingerprint=prints, collision=np.zeros(count, np.bool_))
         return self.collisions.behind(told, routed=self._routed)
 
     def commit(self, pages: Pages | None, clock_ms: int, sweep: int = 0) -> None:
@@ -323,13 +334,15 @@ class ExactIndex:
         alive = self._pages.alive(clock_ms, self.window_ms)
         return int(self._meta[STAGED]) if alive is None else alive
 
-    def _make_room_for(self, rows: int) -> None:
-        """Make room for as many staged ids more."""
+    def _make_room_for(self, rows: int, *, more: bool) -> None:
+        """Make room for as many staged ids more; ``more``: with fingerprints or route words."""
         count = int(self._meta[NEXT] - self._meta[STAGED]) + rows
         if int(self._meta[STAGED]) + count - self.floor > MOST_LIVE:
             raise MemoryError("one partition would remember more than 2^32 ids: use more partitions")
-        for each in self._staged:
-            grown(each, count, GROWTH_OF_STAGED)
+        grown(self._staged.hash, count, GROWTH_OF_STAGED)
+        grown(self._staged.info, count, GROWTH_OF_STAGED)
+        if more:
+            grown(self._staged.more, count, GROWTH_OF_STAGED)
 
     def _grow(self) -> None:
         """Give a kernel what it asked for in ``meta[WANT]``."""

@@ -51,8 +51,11 @@ if TYPE_CHECKING:
     from processor.engine.ids.page import CandidateRows
 
 # Columns of what is kept of a staged id, int64.
-OWNER, READING, SUPERSEDES, FINGERPRINT, ROUTE = range(5)
-INFO = 5
+OWNER, READING, SUPERSEDES = range(3)
+INFO = 3
+# Columns of what is kept of it where there are fingerprints or routes, uint64.
+FINGERPRINT, ROUTE = range(2)
+MORE = 2
 AHEAD = 256
 """Rows whose lines are loaded together: so many loads wait for memory at a time, and what they brought (16
 KiB) is still in the first-level cache when it is used."""
@@ -82,15 +85,17 @@ class StagedIds(NamedTuple):
     Attributes:
         hash: uint64[m, 2], with room for all rows that are judged.
         info: int64[m, INFO].
+        more: uint64[m, MORE]; uint64[0, MORE] where there are neither fingerprints nor routes.
     """
 
     hash: NDArray[np.uint64]
     info: NDArray[np.int64]
+    more: NDArray[np.uint64]
 
     @classmethod
     def none(cls) -> StagedIds:
         """Return room for none."""
-        return cls(np.zeros((0, 2), np.uint64), np.zeros((0, INFO), np.int64))
+        return cls(np.zeros((0, 2), np.uint64), np.zeros((0, INFO), np.int64), np.zeros((0, MORE), np.uint64))
 
 
 @kernel
@@ -218,7 +223,7 @@ def judge(
     hashes, _, skip, offset, reading, route = records
     rows, numbers = listed.row, listed.number
     found, owners, readings, printed = confirmed
-    ours, info = staged
+    ours, info, more = staged
     verdict, owner, expires = judged
     lines = meta[LINES]
     hops = min(lines, MOST_HOPS)
@@ -266,7 +271,7 @@ def judge(
                         if ours[index, 0] == first and ours[index, 1] == second:
                             best, whose, when = number, info[index, OWNER], info[index, READING]
                             if prints is not None:
-                                what = np.uint64(info[index, FINGERPRINT])
+                                what = more[index, FINGERPRINT]
             if gap > 0:
                 free = line + gap - 1
                 wanted += np.uint64(hop)
@@ -285,7 +290,7 @@ def judge(
             info[best - begun, OWNER] = whose
             info[best - begun, READING] = now
             if prints is not None:
-                info[best - begun, FINGERPRINT] = np.int64(prints.own[row])
+                more[best - begun, FINGERPRINT] = prints.own[row]
         else:
             number = meta[NEXT]
             at = seek(table, first, best) if best >= 0 else np.int64(NONE)
@@ -301,9 +306,9 @@ def judge(
             ours[index, 0], ours[index, 1] = first, second
             info[index, OWNER], info[index, READING], info[index, SUPERSEDES] = whose, now, best
             if route.size > 0:
-                info[index, ROUTE] = route[row]
+                more[index, ROUTE] = route[row]
             if prints is not None:
-                info[index, FINGERPRINT] = np.int64(prints.own[row])
+                more[index, FINGERPRINT] = prints.own[row]
             meta[NEXT] = number + 1
         if known:
             verdict[row], owner[row], expires[row] = 1, whose, now + window
