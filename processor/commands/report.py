@@ -49,6 +49,10 @@ def report(ctx: click.Context, config: Path, *, output: Path, as_json: bool) -> 
     if as_json:
         for flow in made.flows:
             fates = {fate.name.lower(): hours.total for fate, hours in flow.fates.items()}
+            if flow.has_collisions:
+                fates |= {f"collision_{fate.name.lower()}": each.total for fate, each in flow.collided.items()}
+            else:
+                del fates["collision"]
             result(pipeline=flow.name, raw=flow.raw.total, **fates, unexplained=flow.unexplained)
         result(output=str(output), ok=not made.problems, problems=made.problems)
     for problem in made.problems:

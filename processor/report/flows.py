@@ -50,6 +50,10 @@ def _tiles(flow: Flow) -> Html:
         count = flow.fates[fate].total
         share = f"{count / raw:.2%}" if raw else ""
         tiles.append(_tile(fate.name.lower(), count, flow.fate_name(fate), share))
+    for fate in flow.collided_in:
+        count = flow.collided[fate].total
+        share = f"{count / raw:.2%}" if raw else ""
+        tiles.append(_tile("collision", count, flow.collided_name(fate), share))
     return element("ul", *tiles, class_="tiles")
 
 
@@ -60,8 +64,14 @@ def _meanings(flow: Flow) -> str:
         said.append("dropped: has passed before, or behind what had passed already")
     else:
         said += ["duplicate: has passed before, dropped", "late: behind what had passed already, dropped"]
+    if Fate.COLLISION in flow.told_apart:
+        said.append("collision: came with the id of other content, dropped")
     if flow.quarantine is not None:
         said.append("quarantined: cannot be judged")
+    said += [
+        f"{flow.collided_name(fate)}: came with the id of other content, and are counted there"
+        for fate in flow.collided_in
+    ]
     return "; ".join([*said, "not judged yet: no worker has come to it"]).capitalize() + "."
 
 
@@ -110,10 +120,14 @@ def _picture(name: str, flow: Flow) -> Html:
         f"Records of pipeline {flow.name} by the hour from {shown_time(shown[0] * HOUR_MS)} to "
         f"{shown_time((shown[-1] + 1) * HOUR_MS)} UTC: {flow.raw.total:,} raw, "
         f"{flow.fates[Fate.CLEAN].total:,} clean, {flow.dropped:,} dropped, "
-        f"{flow.fates[Fate.QUARANTINED].total:,} quarantined; most in the hour of "
+        f"{flow.fates[Fate.QUARANTINED].total:,} quarantined"
+        + "".join(f", {flow.collided[fate].total:,} {flow.collided_name(fate)}" for fate in flow.collided_in)
+        + "; most in the hour of "
         f"{shown_time(busiest * HOUR_MS)}. The table below has every number."
     )
     caption = f"Above: the red area was {KEPT_OUT}. Below: why."
+    if flow.collided_in:
+        caption += " Dotted: records with the id of other content, which are in another area as well."
     if len(shown) < len(hours):
         caption += f" The newest {len(shown):,} of {len(hours):,} hours."
     picture = element("div", Html(draw_flow(flow, name)), role="img", aria_label=alt)
@@ -124,7 +138,8 @@ def _hours_table(flow: Flow) -> Html:
     fates = flow.told_apart
     hours = flow.hours
     shown = hours[-TABLE_HOURS:]
-    columns = [flow.raw, *(flow.fates[fate] for fate in fates)]
+    collided = flow.collided_in
+    columns = [flow.raw, *(flow.fates[fate] for fate in fates), *(flow.collided[fate] for fate in collided)]
     rows: list[list[object]] = []
     if len(shown) < len(hours):
         before = (sum(count for hour, count in each.counts.items() if hour < shown[0]) for each in columns)
@@ -132,7 +147,7 @@ def _hours_table(flow: Flow) -> Html:
     rows += [[shown_time(hour * HOUR_MS), *(each.counts[hour] for each in columns)] for hour in shown]
     if any(each.without for each in columns):
         rows.append(["without a plausible time", *(each.without for each in columns)])
-    head = ["hour (UTC)", "raw", *map(flow.fate_name, fates)]
+    head = ["hour (UTC)", "raw", *map(flow.fate_name, fates), *map(flow.collided_name, collided)]
     foot = ["all", *(each.total for each in columns)]
     return table(f"Records of {flow.name} by the hour", head, rows, foot=foot)
 

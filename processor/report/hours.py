@@ -29,8 +29,14 @@ class Fate(StrEnum):
     CLEAN = "clean"
     DUPLICATE = "duplicate"
     LATE = "late"
+    COLLISION = "collision"
+    """Dropped: of those that are not, see `Flow.collided`."""
     QUARANTINED = "quarantined"
     WAITING = "not judged yet"
+
+
+COLLIDES = {"drop": Fate.COLLISION, "quarantine": Fate.QUARANTINED}
+"""What becomes of a collision, by ``on_collision``; by any other it is in the clean topic."""
 
 
 class Hours:
@@ -91,8 +97,12 @@ class Flow:
         quarantine: None where there is none.
         raw: Records of the source by the hour.
         fates: What became of them by the hour. What was dropped without a receipt is in ``DUPLICATE``.
+        stretches: What was read.
         notes: What a reader has to know, sentences.
         problems: What could not be read, sentences: then the counts are not whole.
+        collided: Collisions by the hour that are in the clean topic or in quarantine, by that fate: it counts
+            them as well.
+        on_collision: As configured; None without a fingerprint.
     """
 
     name: str
@@ -105,12 +115,41 @@ class Flow:
     stretches: list[Stretch] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    collided: Mapping[Fate, Hours] = field(
+        default_factory=lambda: {Fate.CLEAN: Hours(), Fate.QUARANTINED: Hours()}
+    )
+    on_collision: str | None = None
 
     @property
     def told_apart(self) -> list[Fate]:
         """The fates that this pipeline distinguishes, which are worth a column."""
-        topics = {Fate.LATE: self.duplicates, Fate.QUARANTINED: self.quarantine}
-        return [fate for fate in Fate if fate not in topics or topics[fate] is not None]
+        told = {
+            Fate.LATE: self.duplicates is not None,
+            Fate.COLLISION: self.duplicates is not None and self._can_be(Fate.COLLISION, self.fates),
+            Fate.QUARANTINED: self.quarantine is not None,
+        }
+        return [fate for fate in Fate if told.get(fate, True)]
+
+    @property
+    def collided_in(self) -> list[Fate]:
+        """The fates beside ``COLLISION`` in which collisions are, or would be, and are counted once more."""
+        told = self.collided if self.duplicates is not None else ()
+        return [fate for fate in told if self._can_be(fate, self.collided)]
+
+    @property
+    def has_collisions(self) -> bool:
+        """Whether the pipeline tells records of one id apart, or has done so."""
+        return bool(self.on_collision is not None or self.collided_in or self.fates[Fate.COLLISION].total)
+
+    def _can_be(self, fate: Fate, counted: Mapping[Fate, Hours]) -> bool:
+        """Return whether collisions have this fate, as it was counted or by the config."""
+        configured = self.on_collision is not None and COLLIDES.get(self.on_collision, Fate.CLEAN) is fate
+        return configured or counted[fate].total > 0
+
+    @staticmethod
+    def collided_name(fate: Fate) -> str:
+        """Return what collisions in this fate are called."""
+        return f"collisions in {'quarantine' if fate is Fate.QUARANTINED else fate.value}"
 
     def fate_name(self, fate: Fate) -> str:
         """Return what a fate is called here: without receipts nobody knows which kind was dropped."""
@@ -119,7 +158,7 @@ class Flow:
     @property
     def dropped(self) -> int:
         """Records that were kept out of the clean topic by the rules."""
-        return self.fates[Fate.DUPLICATE].total + self.fates[Fate.LATE].total
+        return sum(self.fates[fate].total for fate in (Fate.DUPLICATE, Fate.LATE, Fate.COLLISION))
 
     @property
     def unexplained(self) -> int:

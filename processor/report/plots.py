@@ -32,6 +32,7 @@ _RAW, _CLEAN, _INK, _GRID = "#b03a00", "#00568c", "#222222", "#d9d9d9"
 _DROPPED = {
     Fate.DUPLICATE: ("#e69f00", ""),
     Fate.LATE: ("#009e73", "////"),
+    Fate.COLLISION: ("#56b4e9", "...."),
     Fate.QUARANTINED: ("#cc79a7", "xxxx"),
 }
 _GROUPS = ("#00568c", "#b03a00", "#007a59", "#9c4a7d", "#8a6100", "#444444")
@@ -39,6 +40,8 @@ _GROUPS = ("#00568c", "#b03a00", "#007a59", "#9c4a7d", "#8a6100", "#444444")
 _BANDS = ("#8db8d6", "#e0a080", "#86c3ac", "#d3a6c3", "#d8c07a", "#b5b5b5")
 _HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "oo")
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
+_COLLIDED = {Fate.CLEAN: "#0072b2", Fate.QUARANTINED: "#8a3a6b"}
+"""Lines of collisions, by where they are."""
 _WIDTH = 10.5
 _KEPT = {"Date": None, "Creator": None, "Format": None, "Type": None}
 
@@ -129,13 +132,19 @@ def _above(axes: Any, at: Any, flow: Flow, hours: Sequence[int]) -> None:
 
 
 def _below(axes: Any, at: Any, flow: Flow, hours: Sequence[int]) -> None:
-    """Draw what was kept out, by why."""
+    """Draw what was kept out, by why, and collisions that are in the clean topic or in quarantine."""
     ground = np.zeros(len(hours), np.int64)
     for fate, (colour, hatch) in _DROPPED.items():
         counts = np.array([flow.fates[fate].counts[hour] for hour in hours])
         if counts.any():
             ground = _band(axes, at, ground, counts, colour, hatch, flow.fate_name(fate))
-    axes.set_ylim(0, max(int(ground.max()), 1) * 1.08)
+    most = int(ground.max())
+    for fate in flow.collided_in:
+        counts = np.array([flow.collided[fate].counts[hour] for hour in hours])
+        style = {"color": _COLLIDED[fate], "linewidth": 2, "linestyle": ":", "baseline": None}
+        axes.stairs(counts, at, label=flow.collided_name(fate), **style)
+        most = max(most, int(counts.max()))
+    axes.set_ylim(0, max(most, 1) * 1.08)
     axes.set_ylabel("kept out per hour")
     axes.set_xlabel("time of the records (UTC)")
 

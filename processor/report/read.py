@@ -30,6 +30,8 @@ from processor.wire.decode import Decoder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from numpy.typing import NDArray
+
     from processor.engine.batch.columns import Columns
     from processor.kafka.fetch import OutOfRangeError
     from processor.wire.decode import UndecodableError
@@ -37,12 +39,13 @@ if TYPE_CHECKING:
 
 SNAPSHOTS = 5
 """Looks until nothing moves between two; a worker at work commits every 0.1 s, and is not waited for."""
-_VERDICT = re.compile(rb'"verdict":"(?:duplicate|late)"')
-_LETTER_AT = len('"verdict":"')
+_VERDICT = re.compile(rb'"verdict":"(?=(?:duplicate|late|collision)")')
+_ACTION = re.compile(rb'"action":"(?=(?:drop|quarantine)")')
 _NO_RECEIPTS = (
     "There is no duplicates topic: what was dropped is computed as what was judged and is in no other topic, "
     "and its kinds are counted as one."
 )
+_NO_NOTES = "Nor are there notes: which records came with the id of other content nobody knows."
 _NO_QUARANTINE = "There is no quarantine topic: the worker stops at a record that cannot be judged."
 _BUSY = (
     "A worker was at work while the ends of the topics were taken: counts can differ by what it did in that "
@@ -129,16 +132,25 @@ async def _flow(
 ) -> Flow:
     raw, fates = Hours(), {fate: Hours() for fate in Fate}
     topics = (pipeline.source, pipeline.sink, pipeline.duplicates, pipeline.quarantine)
-    flow = Flow(pipeline.name, *topics, raw, fates, notes=_notes(pipeline, at))
+    flow = Flow(pipeline.name, *topics, raw, fates, notes=_notes(pipeline, at), on_collision=_action(pipeline))
 
     def source(partition: int, columns: Columns) -> None:
         raw.add(columns.timestamp)
         fates[Fate.WAITING].add(columns.timestamp[columns.offset >= at.judged.get(partition, 0)])
 
     def receipts(_: int, columns: Columns) -> None:
-        late = late_receipts(columns)
-        fates[Fate.LATE].add(columns.timestamp[late])
-        fates[Fate.DUPLICATE].add(columns.timestamp[~late])
+        verdict, action = _first_letters(columns, _VERDICT), _first_letters(columns, _ACTION)
+        late, collided = verdict == ord("l"), verdict == ord("c")
+        # A note is none of a dropped record, unless it says so.
+        dropped, aside = action == ord("d"), action == ord("q")
+        for hours, rows in (
+            (fates[Fate.DUPLICATE], ~late & ~collided),
+            (fates[Fate.LATE], late),
+            (fates[Fate.COLLISION], collided & dropped),
+            (flow.collided[Fate.QUARANTINED], collided & aside),
+            (flow.collided[Fate.CLEAN], collided & ~dropped & ~aside),
+        ):
+            hours.add(columns.timestamp[rows])
 
     takers = (source, _into(fates[Fate.CLEAN]), receipts, _into(fates[Fate.QUARANTINED]))
     for topic, take in zip(topics, takers, strict=True):
@@ -202,25 +214,24 @@ async def _read(
     return records
 
 
-def late_receipts(columns: Columns) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return bool[n]: which receipts say ``late``.
+def _first_letters(columns: Columns, before: re.Pattern[bytes]) -> NDArray[np.uint8]:
+    """Return uint8[n]: the letter behind what a pattern finds in each receipt; 0 where it finds nothing.
 
     Only a match inside a record's value counts, for a key may hold anything; inside a value the text cannot
     be forged, because JSON escapes the quotes of what an id holds.
     """
-    late = np.zeros(len(columns), np.bool_)
+    letters = np.zeros(len(columns), np.uint8)
     if not len(columns):
-        return late
+        return letters
     data = columns.data
     first, last = int(columns.body[0]), int(columns.end[-1])
     text = data[first:last].tobytes()
-    found = np.fromiter((match.start() for match in _VERDICT.finditer(text)), np.int64) + first
+    found = np.fromiter((match.end() for match in before.finditer(text)), np.int64) + first
     row = np.searchsorted(columns.body, found, side="right") - 1
     value, length = columns.value[row], columns.value_length[row]
     inside = (found >= value) & (found < value + length)
-    is_late = data[found[inside] + _LETTER_AT] == ord("l")
-    late[row[inside][is_late]] = True
-    return late
+    letters[row[inside]] = data[found[inside]]
+    return letters
 
 
 def _into(hours: Hours) -> Callable[[int, Columns], None]:
@@ -232,10 +243,18 @@ def _topics(pipeline: Pipeline) -> Iterable[str]:
     return (topic for topic in wanted if topic is not None)
 
 
+def _action(pipeline: Pipeline) -> str | None:
+    """Return what becomes of collisions; None: nothing tells records of one id apart."""
+    dedup = pipeline.id_dedup
+    return None if dedup is None or dedup.fingerprint is None else dedup.on_collision
+
+
 def _notes(pipeline: Pipeline, at: TopicSnapshot) -> list[str]:
     notes = []
     if pipeline.duplicates is None:
         notes.append(_NO_RECEIPTS)
+        if _action(pipeline) is not None:
+            notes.append(_NO_NOTES)
     if pipeline.quarantine is None:
         notes.append(_NO_QUARANTINE)
     if not at.quiet:

@@ -152,6 +152,37 @@ def test_aborted_and_open_transactions_are_not_counted(config: WorkerConfig) -> 
     assert page.tables["What was read for p"][1] == [config.source, "0", "0", "4", "1"]
 
 
+@pytest.mark.parametrize(
+    ("action", "shown"),
+    [
+        ("pass", {"clean": 5, "quarantined": 0, "collisions in clean": 2}),
+        ("drop", {"clean": 3, "collision": 2, "quarantined": 0}),
+        ("quarantine", {"clean": 3, "quarantined": 2, "collisions in quarantine": 2}),
+    ],
+)
+def test_collisions_are_counted_where_they_went(
+    config: WorkerConfig, action: str, shown: dict[str, int]
+) -> None:
+    forged = b'"verdict":"late","action":"drop"'
+    told = {"fingerprint": {"of": "bytes"}, "on_collision": action}
+    dedup = {"mode": "insert-id", "id": [{"from": "key"}], "window": "1h", **told}
+    config = replace(config, pipelines=(replace(config.pipelines[0], dedup=dedup),))
+    sent = [(b"a", b"1"), (b"a", b"1"), (b"a", b"2"), (b"b", b"1"), (forged, b"1"), (forged, b"2")]
+    produce(config.bootstrap_servers, config.source, [New(*each, (), START_MS) for each in sent])
+    drain(config)
+
+    done, page = report(config)
+
+    assert done.exit_code == 0, done.stderr
+    head, *_, foot = page.tables["Records of p by the hour"]
+    expected = {"raw": 6, "duplicate": 1, "late": 0, "not judged yet": 0, **shown}
+    assert dict(zip(head[1:], map(int, foot[1:]), strict=True)) == expected
+    assert "It adds up" in page.text
+    said = json.loads(done.stdout.splitlines()[0])
+    assert said["collision"] + said["collision_clean"] + said["collision_quarantined"] == 2
+    assert said["unexplained"] == 0
+
+
 def test_without_a_duplicates_topic_what_is_missing_was_dropped(config: WorkerConfig) -> None:
     fill(config)
     assert run_drain(config).code == 0

@@ -75,6 +75,7 @@ def flow(name: str = "clicks", duplicates: str | None = "clicks.duplicates") -> 
         Fate.CLEAN: hours_of({470_000: 80, 470_001: 5}),
         Fate.DUPLICATE: hours_of({470_000: 10}),
         Fate.LATE: hours_of({470_000: 6}, without=1),
+        Fate.COLLISION: hours_of({}),
         Fate.QUARANTINED: hours_of({470_000: 2}),
         Fate.WAITING: hours_of({470_001: 3}),
     }
@@ -120,6 +121,36 @@ def test_the_table_has_every_hour_and_the_sum() -> None:
         ["without a plausible time", "1", "0", "0", "1", "0", "0"],
         ["all", "107", "85", "10", "7", "2", "3"],
     ]
+
+
+def test_collisions_that_pass_are_told_beside_the_clean_records_that_they_are() -> None:
+    counted = replace(flow(), on_collision="tag")
+    counted.collided[Fate.CLEAN].add(np.full(4, 470_000 * HOUR_MS))
+
+    read = Page(page(counted))
+
+    head, *_, foot = read.tables["Records of clicks by the hour"]
+    assert head[-2:] == ["not judged yet", "collisions in clean"]
+    assert foot[1:] == ["107", "85", "10", "7", "2", "3", "4"]
+    assert "It adds up" in read.text
+    assert "Dotted: records with the id of other content" in read.text
+
+
+def test_collisions_that_are_dropped_have_a_column_of_their_own_in_the_sum() -> None:
+    counted = replace(flow(), on_collision="drop")
+    counted.fates[Fate.COLLISION].add(np.full(3, 470_000 * HOUR_MS))
+    counted.raw.add(np.full(3, 470_000 * HOUR_MS))
+
+    read = Page(page(counted))
+
+    head, *_, foot = read.tables["Records of clicks by the hour"]
+    assert head[-3:] == ["collision", "quarantined", "not judged yet"]
+    assert foot[1:] == ["110", "85", "10", "7", "3", "2", "3"]
+    assert "110 raw = 85 clean + 10 duplicate + 7 late + 3 collision + 2 quarantined" in read.text
+
+
+def test_without_a_fingerprint_nothing_is_said_of_collisions() -> None:
+    assert "ollision" not in re.sub("<style>.*?</style>", "", page(flow()), flags=re.DOTALL)
 
 
 def test_it_says_from_which_offsets_and_when() -> None:
