@@ -13,11 +13,13 @@ first and a CRC-32C last::
 
     place     | version u8 = 1 | changelog offset i64 | crc u32 |
 
-Blocks and pages are drawn in `processor.engine.ids.page`. ``secret`` keys the hash that identifies an id; it
-is made with a partition's first commit and never changes. ``clock`` is the partition's, ms, after the commit's
-last record, and the lowest i64 before the first; ``next number`` is that of the next id to be remembered. All
-ids below ``floor`` are expired: a changelog that begins at or below it is whole. The trace says how the clock
-came to what it says (`schemas.changelog.clock`); version 1 has none, and in the local state it has no limits.
+Blocks and pages are drawn in `processor.engine.ids.page`: pages of version 2 have fingerprints beside the ids,
+and some of them hold records of ids that collided. ``secret`` keys the hashes that identify ids, fingerprints
+and new ids; it is made with a partition's first commit and never changes, not by a reset either. ``clock`` is
+the partition's, ms, after the commit's last record, and the lowest i64 before the first; ``next number`` is
+that of the next id to be remembered. All ids below ``floor`` are expired: a changelog that begins at or below
+it is whole. The trace says how the clock came to what it says (`schemas.changelog.clock`); version 1 has none,
+and in the local state it has no limits.
 
 Of one commit the blocks come first, this record after them, the position last. Nothing is ever written again
 under the key of a block: such a changelog is not compacted, and never deleted by time. What all ids of are

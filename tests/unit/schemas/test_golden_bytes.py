@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -181,6 +181,12 @@ HASH = (np.arange(2 * COUNT, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)).r
 ROWS = IdRows(
     7, HASH, 1000 + 3 * NUMBER, 1_735_689_600_000 + 5 * NUMBER, np.where(NUMBER % 9 == 8, 7 + NUMBER - 4, -1)
 )
+TOLD_APART = replace(
+    ROWS,
+    fingerprint=np.arange(COUNT, dtype=np.uint64) * np.uint64(0xD1342543DE82EF95),
+    collision=NUMBER >= COUNT - 60,
+)
+"""With fingerprints; the last ones are collisions."""
 CLOSED = 190
 """Of them these are in a bucket of their own, which is closed when the next one begins."""
 
@@ -189,8 +195,8 @@ def columns_of(rows: IdRows) -> list[object]:
     return [rows.first, *(column.tolist() for column in astuple(rows)[1:])]
 
 
-def block() -> bytes:
-    return encode(ROWS, 1_735_689_700_000, BLOCK_KEY)[0]
+def block(rows: IdRows = ROWS) -> bytes:
+    return encode(rows, 1_735_689_700_000, BLOCK_KEY)[0]
 
 
 def filled() -> Filter:
@@ -327,6 +333,7 @@ def written() -> Golden:
     """Return all cases by today's code."""
     found: Golden = {name: [value.encoded.hex()] for name, value in VALUES.items()}
     found["block of ids"] = [block().hex()]
+    found["block of ids, with fingerprints"] = [block(TOLD_APART).hex()]
     found["pieces of a filter"] = [piece.hex() for piece in snapshot.write(filled())]
     found["run of a bucket"] = [
         f"{key.hex()} {(value or b'').hex()}" for key, value in run_of_a_bucket().items()
@@ -389,6 +396,14 @@ def test_the_golden_block_and_its_pages_are_read() -> None:
     for (start, stop), (first, after) in zip(pairwise(pages.at.tolist()), pairwise(starts), strict=True):
         page = decode_pages([data[start:stop]], first)[0]
         assert page.owner.tolist() == ROWS.owner[first - ROWS.first : after - ROWS.first].tolist()
+
+
+def test_the_golden_block_with_fingerprints_is_read_and_its_collisions_have_pages_of_their_own() -> None:
+    data = bytes.fromhex(GOLDEN["block of ids, with fingerprints"][0])
+    rows, _, pages = decode(data, BLOCK_KEY, fingerprints=True)
+    assert columns_of(replace(rows, route=TOLD_APART.route)) == columns_of(TOLD_APART)
+    first = pages.first[pages.collision]
+    assert first.tolist()[0] == TOLD_APART.first + COUNT - 60
 
 
 def test_the_golden_filter_and_run_know_their_ids() -> None:
