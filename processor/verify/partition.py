@@ -108,7 +108,9 @@ class PartitionCheck:
             )
             self._all.append(self._receipts)
         if pipeline.quarantine is not None:
-            self._quarantine = QuarantineCheck(outputs[pipeline.quarantine], report, self._recent, source)
+            self._quarantine = QuarantineCheck(
+                outputs[pipeline.quarantine], report, self._recent, source, action
+            )
             self._all.append(self._quarantine)
 
     def recall(self, columns: Columns) -> None:

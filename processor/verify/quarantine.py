@@ -1,5 +1,7 @@
 """Compares what cannot be judged with the quarantine: exactly that, as it came, with the right code.
 
+Collisions that the config sends there are compared likewise.
+
 Its records say which source record they are, and that identifies them. There are few: each is read by itself,
 and its parts are compared by a digest.
 """
@@ -40,11 +42,23 @@ class _Held(NamedTuple):
 
 
 class QuarantineCheck(Aligner):
-    """Compares what cannot be judged with the quarantine; ``source`` is ``topic:partition`` of the source."""
+    """Compares what goes into quarantine with that topic.
 
-    def __init__(self, stream: Stream, report: VerifyReport, recent: RecentRecords, source: str) -> None:
+    ``source`` is ``topic:partition`` of the source, ``on_collision`` says what becomes of records that collide.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        report: VerifyReport,
+        recent: RecentRecords,
+        source: str,
+        on_collision: str | None = None,
+    ) -> None:
         super().__init__(stream, report, recent)
         self._source = source
+        # Verdicts of what goes there.
+        self._verdicts = {"quarantine", "collision"} if on_collision == "quarantine" else {"quarantine"}
 
     async def too_large(self, columns: Columns) -> NDArray[np.int64]:
         """Return the rows that the quarantine says were too large for the sink.
@@ -105,7 +119,8 @@ class QuarantineCheck(Aligner):
     @override
     def missing(self, expected: AlignedRecord) -> None:
         code = expected.content.code
-        detail = f"cannot be judged ({code}), and is not in quarantine; missed before {self._place()}"
+        why = "collides with an earlier record" if code == Fault.ID_COLLISION.code else "cannot be judged"
+        detail = f"{why} ({code}), and is not in quarantine; missed before {self._place()}"
         self.report.add(Rule.QUARANTINE_MISSING, expected.offset, detail)
 
     @override
@@ -114,7 +129,7 @@ class QuarantineCheck(Aligner):
         if not isinstance(found.key, int):
             self.report.add(Rule.QUARANTINE_FORGED, found.offset, f"{here}: {found.content.problem}")
             return
-        at, why = self._why_surplus(found, {"quarantine"}, "that record stands there already")
+        at, why = self._why_surplus(found, self._verdicts, "that record stands there already")
         detail = f"the record at {here} says it is source offset {found.key}: {why}"
         self.report.add(Rule.QUARANTINE_FORGED, at, detail)
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.judges.id_rules import IdRules
+from tests.support.judges.id_rules import HEADER_ID, IdRules
 from tests.support.kafka.topics import New, Record, bounds, create_topic
 from tests.support.verify.certificate import certificate, corrupted, run_verify
-from tests.support.verify.corruptions import said, without
+from tests.support.verify.collisions import ACTIONS, collision_rules
+from tests.support.verify.corruptions import at, said, without
 from tests.support.verify.id_corruptions import ID_PLANTED, ID_RULES, ID_STREAM
 from tests.support.worker.process import (
     WorkerConfig,
@@ -27,6 +28,7 @@ from tests.support.worker.process import (
 from tests.support.worker.reset import run_reset
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from tests.support.kafka.broker import Broker
@@ -116,16 +118,21 @@ DEFINITIONS = {
 }
 
 
-def test_every_definition_is_proved_over_restarts(broker: Broker, tmp_path: Path) -> None:
-    config = judging(broker, tmp_path, ID_RULES)
+def judging_all(broker: Broker, folder: Path, definitions: Mapping[str, IdRules]) -> WorkerConfig:
+    """Return a config with a pipeline of two partitions for each definition."""
+    config = judging(broker, folder, ID_RULES)
     (pipeline,) = config.pipelines
     pipelines = []
-    for name, rules in DEFINITIONS.items():
+    for name, rules in definitions.items():
         topic = f"{pipeline.source}.{name}"
         create_topic(config.bootstrap_servers, topic, 2)
         outputs: dict[str, Any] = {which: f"{topic}.{which}" for which in ("sink", "duplicates", "quarantine")}
         pipelines.append(rules.applied(replace(pipeline, name=name, source=topic, **outputs)))
-    config = replace(config, pipelines=tuple(pipelines))
+    return replace(config, pipelines=tuple(pipelines))
+
+
+def test_every_definition_is_proved_over_restarts(broker: Broker, tmp_path: Path) -> None:
+    config = judging_all(broker, tmp_path, DEFINITIONS)
     for run in range(3):
         for each in config.pipelines:
             for partition in range(2):
@@ -152,6 +159,67 @@ def test_every_definition_is_proved_over_restarts(broker: Broker, tmp_path: Path
     assert (told.code, told.last["ok"]) == (0, True), told.details
     assert told.last["unproved"] == 0
     assert all(line["source"] == 576 and line["duplicates"] > 50 for line in told.partitions)
+
+
+COLLIDING = {action: collision_rules(action) for action in ACTIONS} | {
+    "header": collision_rules("rename", id=HEADER_ID, rename={"to": "header:id", "keep": "/was"}, refresh=True),
+    "filters": collision_rules("tag", window="1m", bloom={"bucket": "10s", "expected_per_bucket": 20}),
+}
+SINK_LIMIT_BYTES = 2_000
+
+
+def collide(run: int, partition: int) -> list[New]:
+    """Return events of 40 ids and 3 contents; each tenth is about as large as the sink takes."""
+
+    def event_of(number: int) -> New:
+        name, pad = number * 7 % 40, 0 if number % 10 else 1_700 + 2 * number
+        value = b'{"id": "%d", "n": %d, "at": %d, "pad": "%b"}' % (name, number % 3, number, b"x" * pad)
+        at_ms = NOW_MS + (run * 300 + number * 3) * (partition + 1)
+        return New(b"key", value, (("id", b"%d" % name),), at_ms)
+
+    return [event_of(number) for number in range(150)]
+
+
+def test_whatever_becomes_of_collisions_is_proved_over_restarts(broker: Broker, tmp_path: Path) -> None:
+    config = judging_all(broker, tmp_path, COLLIDING)
+    for each in config.pipelines:
+        limits = {"max.message.bytes": str(SINK_LIMIT_BYTES)}
+        create_topic(config.bootstrap_servers, each.sink, 2, limits)
+    for run in range(3):
+        for each in config.pipelines:
+            for partition in range(2):
+                more = collide(run, partition)
+                bad = [New(None, b"{", (), NOW_MS), New(b"key", None, (), NOW_MS)]
+                produce(config.bootstrap_servers, each.source, more, bad, more[:40], partition=partition)
+        if run == 1:
+            shutil.rmtree(config.state_dir)
+        drained(config)
+
+    told = certificate(config)
+
+    assert (told.code, told.last["ok"]) == (0, True), told.details
+    assert told.last["collisions"] == sum(line["collisions"] for line in told.partitions)
+    for line in told.partitions:
+        assert line["collisions"] > 50
+        assert line["source"] == line["sink"] + line["duplicates"] + line["quarantine"] == 576
+    held = {(line["pipeline"], line["partition"]): line["quarantine"] for line in told.partitions}
+    # Some are too large only with a tag, or with a new id.
+    assert all(held[edited, 0] > held["pass", 0] for edited in ("tag", "rename", "header", "filters"))
+    table = run_verify(config, "--pipeline", "tag").stdout
+    assert "collisions" in table
+    assert "certificate: ok" in table
+    (renaming,) = (each for each in config.pipelines if each.name == "rename")
+    told = certificate(corrupted(replace(config, pipelines=(renaming,)), "sink", another_new_id))
+    assert [rule for _, _, rule in told.violations] == ["changed"], told.details
+    assert "goes on under a new id" in told.details
+
+
+def another_new_id(records: list[Record]) -> list[Record]:
+    place = next(place for place, each in enumerate(records) if dict(each.headers).get("seqmark.original_id"))
+    value = json.loads(records[place].value or b"")
+    new = value["id"][:-1] + ("0" if value["id"][-1] != "0" else "1")
+    changed = (records[place].value or b"").replace(value["id"].encode(), new.encode())
+    return at(place, value=changed)(records)
 
 
 def test_a_changelog_that_has_been_deleted_in_front_leaves_all_proved_where_timestamps_move_the_clock(

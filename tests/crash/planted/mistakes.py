@@ -619,6 +619,20 @@ MISTAKES = (
         "tests/unit/verify/test_unproved.py::test_what_is_right_is_right_and_what_is_believed_is_counted",
     ),
     Mistake(
+        "a certificate counts notes of what is in the sink as dropped",
+        "processor/verify/receipts.py",
+        "            self.report.duplicates -= notes\n",
+        "            pass\n",
+        "tests/unit/verify/test_collisions.py::test_what_is_right_is_proved_and_counted",
+    ),
+    Mistake(
+        "a collision that was too large only with its edit is taken as never judged",
+        "processor/verify/partition.py",
+        "        if evidence.fault[0] == Fault.TOO_LARGE:\n",
+        "        if evidence.fault[0] == Fault.NONE:\n",
+        "tests/unit/verify/test_collisions.py::test_a_collision_that_was_too_large_with_its_edit_was_judged",
+    ),
+    Mistake(
         "an event from the future is held against another clock than its record's",
         "spark_sink/query/events.py",
         'sql.unix_micros(TIME) - sql.unix_micros("timestamp") >',

@@ -361,7 +361,14 @@ COLLISION_PLANTED: dict[str, tuple[str, str, Change, list[tuple[int, str]], str]
         "quarantine",
         without(0),
         [(2, "quarantine_missing")],
-        "id_collision",
+        "an earlier record (id_collision)",
+    ),
+    "a collision stands twice in quarantine": (
+        "quarantine",
+        "quarantine",
+        inserted(1, lambda r: r[0]),
+        [(2, "quarantine_forged")],
+        "stands there already",
     ),
     "a code of a collision": (
         "quarantine",

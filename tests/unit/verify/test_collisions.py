@@ -99,7 +99,7 @@ def test_every_way_to_rename_is_proved(rename: dict[str, str]) -> None:
 def limited(action: str, *, too_large: tuple[int, ...] = (), too_large_edited: tuple[int, ...] = ()) -> Topics:
     """Return a stream in which what is too large decides what comes after it.
 
-    Offset 2 comes when ``a`` has expired, if it moves the clock.
+    Offset 2 comes when the first ``a`` has expired; at 9 the clock moves on until ``b`` has.
     """
     stream = [
         event("a", 1, 0),
@@ -110,6 +110,9 @@ def limited(action: str, *, too_large: tuple[int, ...] = (), too_large_edited: t
         event("b", 2, 20),
         event("b", 2, 21),
         event("b", 1, 22),
+        event("c", 1, HOUR_MS + 10),
+        event("c", 2, 2 * HOUR_MS + 9),
+        event("b", 2, HOUR_MS + 50),
     ]
     return collision_topics(stream, collision_rules(action), None, too_large, too_large_edited)
 
@@ -123,6 +126,7 @@ def limited(action: str, *, too_large: tuple[int, ...] = (), too_large_edited: t
         {"too_large_edited": (5,)},
         {"too_large_edited": (1,)},
         {"too_large_edited": (5, 6)},
+        {"too_large_edited": (9,)},
         # What was too large as it came was not judged, and has not moved the clock.
         {"too_large": (2,)},
         {"too_large": (2, 3)},

@@ -34,39 +34,78 @@ NOW, BEFORE = b"now 16 bytes ...", b"before 16 bytes."
 DEDUP = InsertIdDedup.model_validate({"mode": "insert-id", "id": [{"from": "key"}], "window": "1h"})
 
 
+def found_span(
+    monkeypatch: pytest.MonkeyPatch, pipeline: Pipeline, noted: Any, topic_id: bytes = NOW
+) -> span.VerifySpan:
+    """Return the span of 9 records of which none is committed.
+
+    Args:
+        monkeypatch: Puts the answers in place.
+        pipeline: Its changelog is of a state of the source ``topic_id``.
+        noted: What its changelog says of the clock; None: there is no changelog.
+        topic_id: The source's is `NOW`.
+    """
+    topics = TopicIds(TopicId.of("raw", topic_id))
+    position = Position(0, -1, 0, mode_of(pipeline).definition(), bytes(16), 4, topics, "a", "p")
+
+    async def said(*_: object) -> tuple[ChangelogHead, Any]:
+        return ChangelogHead() if noted is None else ChangelogHead(position, Origin(0, 0, 0, 0)), noted
+
+    async def bounds(_: object, some: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        return dict.fromkeys(some, Bounds(0, 9, 9))
+
+    async def committed(_: object, group: str, some: list[TopicPartition]) -> dict[TopicPartition, int]:
+        assert group == "a"
+        return dict.fromkeys(some, 0 if noted else 9)
+
+    monkeypatch.setattr(span, "_read_changelog", said)
+    monkeypatch.setattr(streams, "bounds", bounds)
+    monkeypatch.setattr(streams, "committed", committed)
+    client: Any = SimpleNamespace(ids={"raw": NOW})
+    changelog = "changelog" if noted else None
+    partition = streams.PartitionStreams(client, [], "a", pipeline, [pipeline], 0, changelog)
+    return asyncio.run(span.find_span(partition))
+
+
 @pytest.mark.parametrize(("topic_id", "taken"), [(NOW, True), (BEFORE, False)])
 def test_a_recording_of_the_state_of_a_source_before_is_not_in_the_certificate(
     topic_id: bytes,
     taken: bool,  # noqa: FBT001 - a parameter of the test
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    topics = TopicIds(TopicId.of("raw", topic_id))
     pipeline = Pipeline(name="p", source="raw", sink="clean", dedup=DEDUP)
-    position = Position(0, -1, 0, mode_of(pipeline).definition(), bytes(16), 4, topics, "a", "p")
     noted: Any = SimpleNamespace(known_from=0, before_ms=0)
 
-    async def said(*_: object) -> tuple[ChangelogHead, Any]:
-        return ChangelogHead(position, Origin(0, 0)), noted
-
-    async def bounds(_: object, some: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
-        return dict.fromkeys(some, Bounds(0, 9, 9))
-
-    async def at_0(_: object, group: str, some: list[TopicPartition]) -> dict[TopicPartition, int]:
-        assert group == "a"
-        return dict.fromkeys(some, 0)
-
-    monkeypatch.setattr(span, "_read_changelog", said)
-    monkeypatch.setattr(streams, "bounds", bounds)
-    monkeypatch.setattr(streams, "committed", at_0)
-    client: Any = SimpleNamespace(ids={"raw": NOW})
-
-    found = asyncio.run(
-        span.find_span(streams.PartitionStreams(client, [], "a", pipeline, [pipeline], 0, "changelog"))
-    )
+    found = found_span(monkeypatch, pipeline, noted, topic_id)
 
     assert (found.history is noted) is taken
     # Nor is the group followed: what comes next would be judged by a clock that nobody knows.
     assert found.committed is taken
+
+
+def colliding(**keys: Any) -> Pipeline:
+    given = {"mode": "insert-id", "id": [{"from": "header", "name": "id"}], "window": "1h", "fingerprint": {}}
+    dedup = InsertIdDedup.model_validate({**given, **keys})
+    return Pipeline(name="p", source="raw", sink="clean", duplicates="dropped", dedup=dedup)
+
+
+def test_new_ids_cannot_be_proved_where_nothing_says_by_which_secret_they_were_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    renaming = colliding(on_collision="rename", rename={"to": "header:id"})
+    with pytest.raises(StopError, match="raw:0: nothing says by which secret the new ids"):
+        found_span(monkeypatch, renaming, None)
+    assert found_span(monkeypatch, colliding(on_collision="tag"), None).report.stop == 9
+
+
+def test_with_a_fingerprint_receipts_are_not_trusted_where_the_clock_is_not_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    noted: Any = SimpleNamespace(known_from=5, before_ms=0, secret=bytes(16))
+    with pytest.raises(StopError, match="receipts do not say with which content"):
+        found_span(monkeypatch, colliding(), noted)
+    without = colliding(fingerprint=None)
+    assert found_span(monkeypatch, without, noted).clock_known == (5, 0)
 
 
 def test_a_reset_meanwhile_ends_a_certificate_that_goes_on_by_the_clock() -> None:
