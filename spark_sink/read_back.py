@@ -1,4 +1,4 @@
-"""Reads back what the sinks have written, for the report and the demo.
+"""Reads back what the sinks have written and the worker has passed on, for the report and the demo.
 
 One Spark for all of them, started only if an output needs it: Parquet is read by Spark's own log of finished
 batches, a topic by the newest record of each key. A table of PostgreSQL is asked in its own SQL. What cannot be
@@ -78,6 +78,27 @@ def read_rows(
         raise StopError(f"sink {sink.name}: its output has more than {MOST_ROWS:,} rows")
     middle = 2 + len(names)
     return [SummaryRow(row[0], row[1], tuple(row[2:middle]), tuple(row[middle:])) for row in found]
+
+
+def count_topic(kafka: Kafka, topic: str, columns: Sequence[str], counts: Sequence[str]) -> list[int]:
+    """Return counts over all that is committed in a topic now.
+
+    Args:
+        kafka: How the cluster is reached.
+        topic: Any topic.
+        columns: What is taken of each record, as SQL over Spark's Kafka columns and ``headers``.
+        counts: What is counted of these, as SQL.
+
+    Raises:
+        StopError: It cannot be read.
+    """
+    try:
+        with spark_session("seqmark-counts") as spark:
+            records = read_topic(spark, kafka, topic, headers=True)
+            (found,) = records.selectExpr(*columns).selectExpr(*counts).collect()
+    except (PySparkException, Py4JError) as error:
+        raise StopError(f"topic {topic}: Spark cannot count its records: {_reason(error)}") from error
+    return list(found)
 
 
 def window_words(sink: Sink) -> str:

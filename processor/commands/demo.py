@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 @click.command()
 @click.option(
     "--mode",
-    type=click.Choice(["watermark", "insert-id"]),
+    type=click.Choice(["watermark", "insert-id", "fingerprint"]),
     default="watermark",
-    help="How duplicates are identified: by a sequence in a header, or by the clicks' own id within an hour.",
+    help="How duplicates are identified: by a sequence in a header, by the clicks' own id within an hour, or "
+    "by that id and their content, where other content under one id is another click.",
 )
 @click.option(
     "--records", type=click.IntRange(min=1_000), default=500_000, help="How many clicks, duplicates included."
@@ -66,7 +67,8 @@ def demo(
 ) -> None:
     """Show the whole way: raw topic, worker, clean topic, aggregate, certificate, report, against the truth.
 
-    In mode insert-id some of the receipts are shown too.
+    In mode insert-id some of the receipts are shown too, in mode fingerprint also what Spark would have missed
+    had collisions been dropped as duplicates.
     """
     # What libraries log on their way to an error is in the error; py4j logs every Ctrl-C with its stack.
     logging.getLogger().addHandler(logging.NullHandler())
@@ -147,11 +149,18 @@ class _Signals:
 
 def _go_on(plan: DemoPlan, done: DemoRun, records: int, signals: _Signals) -> DemoSummary:
     """Let Spark aggregate the clean topic, and ask for certificate and report."""
+    from processor.demo.census import true_census  # noqa: PLC0415 - as above
     from processor.demo.processes import certify  # noqa: PLC0415 - as above
-    from processor.demo.sinks import aggregate, spark  # noqa: PLC0415 - as above
-    from processor.demo.summary import DemoSummary, count_lines, examples  # noqa: PLC0415 - as above
+    from processor.demo.sinks import aggregate, spark, take_census  # noqa: PLC0415 - as above
+    from processor.demo.summary import (  # noqa: PLC0415 - as above
+        DemoSummary,
+        census_lines,
+        count_lines,
+        examples,
+    )
 
     differences = [text for part in done.checked for text in part.outcome.differences]
+    lines, census = count_lines(done.checked, done.truths), None
     say("4. Spark aggregates the clean topic by hour and campaign (seqmark sink --available-now)")
     with spark(say):
         signals.listen()
@@ -159,19 +168,25 @@ def _go_on(plan: DemoPlan, done: DemoRun, records: int, signals: _Signals) -> De
         aggregated = aggregate(plan, done.stream, say, signals.told)
         signals.check()
         say(f"   done in {aggregated.seconds:.1f} s; the files: {plan.files}")
+        if plan.mode == "fingerprint":
+            census = take_census(plan)
+            lines += census_lines(census, true_census(done.stream))
+            signals.check()
+            say(f"   and has counted {census.users:,} users of {census.events:,} events")
         say("5. the certificate (seqmark verify)")
         certificate = certify(plan)
         say("6. the report (seqmark report)")
         differences += _report(plan)
         signals.check()
     return DemoSummary(
-        lines=count_lines(done.checked, done.truths),
+        lines=lines,
         aggregated=aggregated,
         differences=differences,
         certificate=certificate,
         drained=done.drained,
         records=records,
-        receipts=examples(done.checked) if plan.mode == "insert-id" else (),
+        receipts=() if plan.mode == "watermark" else examples(done.checked),
+        census=census,
     )
 
 
@@ -188,7 +203,7 @@ def _draw(plan: DemoPlan, done: DemoRun, summary: DemoSummary) -> None:
     from processor.demo.picture import draw  # noqa: PLC0415 - as above
 
     title = f"{summary.records:,} clicks with duplicates, before and after Seqmark"
-    draw(done.checked, plan.picture, title)
+    draw(done.checked, plan.picture, title, summary.census)
 
 
 def _tell(plan: DemoPlan, summary: DemoSummary) -> None:
@@ -200,6 +215,10 @@ def _tell(plan: DemoPlan, summary: DemoSummary) -> None:
     if summary.receipts:
         say(f"some of the receipts in {plan.pipeline.duplicates}:")
         out.print(tables.receipts_table(summary.receipts))
+    if summary.census:
+        say("and of the notes of collisions:")
+        out.print(tables.notes_table(summary.receipts))
+        say(str(summary.census), "bold")
     rate = f"{summary.rate:,.0f} records/s, the worker's start included"
     if summary.working_rate:
         rate += f"; about {summary.working_rate:,.0f} from its first commit on"

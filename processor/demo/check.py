@@ -2,13 +2,15 @@
 
 Pure: sequences of records as a plain consumer sees them go in, counts and differences come out. The
 sink must hold each record that passes exactly as it came, in the source's order, and nothing else; the
-duplicates topic a receipt for each one that was dropped; the quarantine each one that cannot be judged, with
-its three headers behind its own. A receipt of an id names the right owner and expiry.
+duplicates topic a receipt for each one that was dropped, and a note for each one that collided; the quarantine
+each one that cannot be judged, with its three headers behind its own. A receipt of an id names the right owner
+and expiry.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from processor.kafka.plain.consumer import Seen
 
 Grounds = Callable[[int], Mapping[str, object]]
-"""What the receipt of a row has to say beside where the record stands."""
+"""What the receipt or note of a row has to say beside where the record stands; of a pattern: what fits it."""
 
 COPIES = {
     RecordKind.RESEND: "immediate resend",
@@ -36,7 +38,7 @@ COPIES = {
     RecordKind.LATE: "connector's late restart",
 }
 """Why a record is sent again, for people."""
-_DROPS = ("duplicate", "late")
+_DROPS, _COLLIDES = ("duplicate", "late"), ("collision",)
 _EXAMPLES = 2  # of a kind and partition
 _SHOWN = 5  # differences per partition: one fault can follow from another a thousand times
 
@@ -56,6 +58,7 @@ class CheckOutcome:
         passed: By kind, what was found in the sink.
         dropped: By kind, what was not.
         receipts: Found in the duplicates topic as they should be.
+        notes: Of collisions, likewise.
         quarantined: Found in the quarantine as it should be.
         examples: Receipts as they were read, a few of each kind, in the source's order.
         fate: uint8[n], a row per source record: `PASSED`, `DROPPED` or `QUARANTINED`.
@@ -65,6 +68,7 @@ class CheckOutcome:
     passed: Counter[RecordKind] = field(default_factory=Counter)
     dropped: Counter[RecordKind] = field(default_factory=Counter)
     receipts: int = 0
+    notes: int = 0
     quarantined: int = 0
     examples: list[Receipt] = field(default_factory=list)
     fate: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
@@ -190,9 +194,13 @@ class _Walk:
         return True
 
     def through_receipts(self, receipts: Sequence[Seen], grounds: Grounds | None) -> None:
-        """Match the receipts with the records that must be dropped."""
-        pairs = zip(self._passes, self._faults, strict=True)
-        wanted = [row for row, (passes, fault) in enumerate(pairs) if not passes and not fault]
+        """Match the receipts with the records that must be dropped, and the notes with those that collided."""
+        rows = zip(self._passes, self._faults, self._kinds, strict=True)
+        wanted = [
+            row
+            for row, (passes, fault, kind) in enumerate(rows)
+            if kind == RecordKind.COLLISION or not (passes or fault)
+        ]
         topic, _, partition = self._place.rpartition(":")
         for row, (key, value, _, timestamp_ms, _) in zip(wanted, receipts, strict=False):
             record = self._source[row]
@@ -202,8 +210,9 @@ class _Walk:
                 self._differ(row, f"has no receipt; the next one is of {where}")
                 return
             wanted_of = {} if grounds is None else grounds(row)
-            wrong = {name: value for name, value in wanted_of.items() if told.get(name) != value}
-            if (key, timestamp_ms) != (record[0], record[3]) or told.get("verdict") not in _DROPS:
+            wrong = {name: value for name, value in wanted_of.items() if not _fits(told.get(name), value)}
+            verdicts = _COLLIDES if self._kinds[row] == RecordKind.COLLISION else _DROPS
+            if (key, timestamp_ms) != (record[0], record[3]) or told.get("verdict") not in verdicts:
                 self._differ(row, f"has a receipt that is not right: {told}")
             elif wrong:
                 self._differ(row, f"has a receipt that is not right: {told}; must say {wrong}")
@@ -234,7 +243,10 @@ class _Walk:
 
     def _note(self, row: int, told: Mapping[str, Any]) -> None:
         kind, outcome = RecordKind(self._kinds[row]), self.outcome
-        outcome.receipts += 1
+        if kind is RecordKind.COLLISION:
+            outcome.notes += 1
+        else:
+            outcome.receipts += 1
         if sum(each.kind is kind for each in outcome.examples) < _EXAMPLES:
             outcome.examples.append(Receipt(kind, told))
 
@@ -262,6 +274,12 @@ class _Walk:
 
     def _say(self, what: str) -> None:
         self.outcome.differences.append(f"{self._place}: {what}")
+
+
+def _fits(said: object, wanted: object) -> bool:
+    if isinstance(wanted, re.Pattern):
+        return isinstance(said, str) and wanted.fullmatch(said) is not None
+    return said == wanted
 
 
 def _changes(record: tuple[object, ...], found: tuple[object, ...]) -> str:

@@ -1,4 +1,7 @@
-"""Draws the cleaning over event time: raw against clean above, what was dropped below."""
+"""Draws the cleaning over event time: raw against clean above, what was dropped below.
+
+Where records collided the line below is of those: clicks that would be missing had they been dropped too.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from processor.demo.check import COPIES
+from processor.demo.check import COPIES, DROPPED, PASSED
 from processor.generator import RecordKind
 
 if TYPE_CHECKING:
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from processor.demo.census import Census
     from processor.demo.summary import DemoChecks
 
 BIN_MS = 5 * 60_000
@@ -25,11 +29,15 @@ _RAW, _CLEAN, _INK = "#c2410c", "#1d6fa5", "#333333"
 _KINDS = {RecordKind.RESEND: "#e69f00", RecordKind.TAIL: "#cc79a7", RecordKind.LATE: "#009e73"}
 
 
-def draw(checked: Sequence[DemoChecks], path: Path, title: str) -> None:
-    """Write the picture; the ending of ``path`` says whether as SVG or PNG."""
+def draw(checked: Sequence[DemoChecks], path: Path, title: str, census: Census | None = None) -> None:
+    """Write the picture; the ending of ``path`` says whether as SVG or PNG.
+
+    ``census`` says what collisions are worth, where there are some.
+    """
     raw = np.concatenate([each.source_ms for each in checked])
     clean = np.concatenate([each.sink_ms for each in checked])
-    dropped = {kind: np.concatenate([each.dropped_ms(kind) for each in checked]) for kind in _KINDS}
+    dropped = {kind: np.concatenate([each.times_ms(kind, DROPPED) for each in checked]) for kind in _KINDS}
+    saved = np.concatenate([each.times_ms(RecordKind.COLLISION, PASSED) for each in checked])
     # Late: it takes a second, and a worker never draws. Agg needs no display.
     import matplotlib as mpl  # noqa: PLC0415 - see above
 
@@ -46,6 +54,8 @@ def draw(checked: Sequence[DemoChecks], path: Path, title: str) -> None:
         try:
             _counts(above, raw, clean, edges)
             _drops(below, dropped, edges)
+            if census is not None:
+                _saved(below, saved, edges, census)
             figure.suptitle(title, x=0.01, ha="left", fontsize=14, fontweight="bold", color=_INK)
             figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
         finally:
@@ -92,16 +102,25 @@ def _drops(axes: Any, dropped: Mapping[RecordKind, NDArray[np.int64]], edges: ND
     _tidy(axes)
 
 
+def _saved(axes: Any, saved_ms: NDArray[np.int64], edges: NDArray[np.int64], census: Census) -> None:
+    count, _ = np.histogram(saved_ms, edges)
+    axes.stairs(count, _numbers(edges), color=_CLEAN, linewidth=1.6, baseline=None)
+    # Room for one line more.
+    axes.set_ylim(0, max(axes.get_ylim()[1] * 1.1, int(count.max()) * 1.4))
+    said = f"kept, although their ids were taken: {census.lost_events:,} events, {census.lost_users:,} users"
+    _label(axes, 0, said, _CLEAN, line=1)
+
+
 def _numbers(times_ms: NDArray[np.int64]) -> Any:
     from matplotlib.dates import date2num  # noqa: PLC0415 - with the rest of matplotlib
 
     return date2num(times_ms.astype("datetime64[ms]"))  # type: ignore[no-untyped-call]  # matplotlib types its dates not yet
 
 
-def _label(axes: Any, place: int, text: str, colour: str) -> None:
+def _label(axes: Any, place: int, text: str, colour: str, line: int = 0) -> None:
     """Write into one of three places over the data: what a legend would say, at the thing itself."""
     at = 0.012 + 0.34 * place
-    axes.text(at, 0.97, text, color=colour, transform=axes.transAxes, va="top", fontweight="bold")
+    axes.text(at, 0.97 - 0.1 * line, text, color=colour, transform=axes.transAxes, va="top", fontweight="bold")
 
 
 def _tidy(axes: Any) -> None:

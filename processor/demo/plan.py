@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from schemas.config import Pipeline, Settings
 
-Mode = Literal["watermark", "insert-id"]
+Mode = Literal["watermark", "insert-id", "fingerprint"]
 ID_MEMBER = "event_id"
-"""Of a click: its id, in mode ``insert-id``."""
+"""Of a click: its id, in the modes ``insert-id`` and ``fingerprint``."""
 
 # The demo's config says these itself; a value meant for another config must not redirect it.
 _NOT_INHERITED = ("SEQMARK_WORKER__", "SEQMARK_PIPELINES__", "SEQMARK_SINKS__")
@@ -71,6 +71,13 @@ sequence = { from = "header", name = "seq", format = "int64" }""",
 mode = "insert-id"
 id = [{{ from = "value", pointer = "/{ID_MEMBER}" }}]
 window = "1h"                    # what is sent again later than this passes again""",
+    "fingerprint": f"""\
+mode = "insert-id"
+id = [{{ from = "value", pointer = "/{ID_MEMBER}" }}]
+window = "12h"                   # longer than the stream: no id of it expires
+fingerprint = {{ exclude = ["/sent_at"] }}   # the same id and content: a resend, whenever it was sent
+on_collision = "rename"          # the same id, other content: another click, which passes under a new id
+rename = {{ to = "/{ID_MEMBER}", keep = "header" }}""",
 }
 # What a run names its folder: only such ones are removed by the next run.
 _RUN = re.compile(r"demo-[0-9]{6}-[0-9a-f]{6}")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.demo.check import compare, id_grounds
+from processor.demo.collisions import comparable
 from processor.demo.plan import ID_MEMBER
 from processor.demo.processes import Drained, drain
 from processor.demo.summary import DemoChecks
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 PARTITIONS = 4
 DUPLICATES = 0.05
+COLLISIONS = 0.01
 # A handful: 25 of the 475,000 originals of a run of the usual size.
 _MALFORMED = 25 / 475_000
 
@@ -57,7 +59,10 @@ async def run(plan: DemoPlan, records: int, seed: int, say: Callable[[str], None
         StopError: The broker or the worker failed.
     """
     kafka, pipeline = plan.settings.kafka, plan.pipeline
-    options = StreamOptions(records, DUPLICATES, seed, PARTITIONS, 0, malformed=_MALFORMED)
+    collisions = COLLISIONS if plan.mode == "fingerprint" else 0.0
+    options = StreamOptions(
+        records, DUPLICATES, seed, PARTITIONS, 0, malformed=_MALFORMED, collisions=collisions
+    )
     stream = make_stream(pipeline.dedup, options.ending_by(int(time.time() * 1000)))
     await open_source(kafka, pipeline.source, PARTITIONS)
     say(f"1. producing {records:,} clicks into {pipeline.source}")
@@ -90,8 +95,12 @@ async def _check(
         *(read_partition(options, topic, partition) for topic in topics)
     )
     place = f"{pipeline.source}:{partition}"
-    grounds = None if stream.judged is None else id_grounds(place, source, stream.judged, ID_MEMBER)
+    source_ms, sink_ms = (np.array([record[3] for record in each], np.int64) for each in (source, sink))
+    grounds = None
+    if stream.judged is not None and plan.mode == "fingerprint":
+        source, sink, grounds = comparable(place, source, stream.judged, sink, ID_MEMBER)
+    elif stream.judged is not None:
+        grounds = id_grounds(place, source, stream.judged, ID_MEMBER)
     outcome = compare(place, source, truth, sink, receipts, quarantine, grounds)
     progress(len(truth))
-    source_ms, sink_ms = (np.array([record[3] for record in each], np.int64) for each in (source, sink))
     return DemoChecks(outcome, source_ms, sink_ms, truth.kind)

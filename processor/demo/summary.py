@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from processor.demo.check import COPIES, DROPPED, CheckOutcome, Receipt
+from processor.demo.check import COPIES, CheckOutcome, Receipt
 from processor.generator import RecordKind
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.demo.aggregate import Aggregated, Hour
+    from processor.demo.census import Census
     from processor.demo.processes import DemoCertificate, Drained
     from processor.generator.truth import Truth
 
@@ -46,11 +47,11 @@ class DemoChecks:
     sink_ms: NDArray[np.int64]
     kind: NDArray[np.uint8]
 
-    def dropped_ms(self, kind: RecordKind) -> NDArray[np.int64]:
-        """Event times of what was dropped, of one kind."""
+    def times_ms(self, kind: RecordKind, fate: int) -> NDArray[np.int64]:
+        """Event times of what became of one kind: `PASSED`, `DROPPED` or `QUARANTINED`."""
         if self.outcome.fate.size != self.kind.size:
             return np.zeros(0, np.int64)
-        rows: NDArray[np.bool_] = (self.kind == kind) & (self.outcome.fate == DROPPED)
+        rows: NDArray[np.bool_] = (self.kind == kind) & (self.outcome.fate == fate)
         return self.source_ms[rows]
 
 
@@ -65,6 +66,8 @@ class DemoSummary:
     drained: Drained
     records: int
     receipts: Sequence[Receipt] = ()
+    census: Census | None = None
+    """What Spark counted, where the mode tells collisions apart."""
 
     @property
     def ok(self) -> bool:
@@ -105,7 +108,8 @@ class DemoSummary:
             "spark_seconds": round(self.aggregated.seconds, 3),
             "differences": self.wrong,
             "certificate": self.certificate.ok,
-            "receipts": [receipt.told for receipt in self.receipts],
+            "receipts": [each.told for each in self.receipts if each.kind in COPIES],
+            "collisions": [each.told for each in self.receipts if each.kind not in COPIES],
         }
 
 
@@ -131,10 +135,17 @@ def count_lines(checked: Sequence[DemoChecks], truths: Sequence[Truth]) -> list[
         SummaryLine("passed", passed.total(), sure),
         SummaryLine("in the clean topic", sum(each.sink_ms.size for each in checked), sure),
     ]
-    again = int((passes & (kinds != RecordKind.FIRST)).sum())
+    again = int((passes & np.isin(kinds, list(COPIES))).sum())
     found = sum(passed[kind] for kind in COPIES)
     if found or again:
         lines.append(SummaryLine("passed again", found, again))
+    collided = int((kinds == RecordKind.COLLISION).sum())
+    if collided:
+        noted = sum(each.notes for each in outcomes)
+        lines += [
+            SummaryLine("collisions passed", passed[RecordKind.COLLISION], collided),
+            SummaryLine("notes of collisions", noted, collided),
+        ]
     drops = [SummaryLine(f"dropped: {kind.label}", dropped[kind], must_drop[kind]) for kind in COPIES]
     return [
         *lines,
@@ -145,7 +156,14 @@ def count_lines(checked: Sequence[DemoChecks], truths: Sequence[Truth]) -> list[
     ]
 
 
+def census_lines(found: Census, truth: Census) -> list[SummaryLine]:
+    """Compare what Spark counted with what is there."""
+    names = ("events", "ids", "users", "events saved", "users saved")
+    return [SummaryLine(f"Spark: {name}", *pair) for name, *pair in zip(names, found, truth, strict=True)]
+
+
 def examples(checked: Sequence[DemoChecks]) -> list[Receipt]:
-    """Return a few receipts of each kind, of the first partitions that have some."""
+    """Return a few receipts of each kind, of the first partitions that have some, then notes of collisions."""
     found = [receipt for each in checked for receipt in each.outcome.examples]
-    return [receipt for kind in COPIES for receipt in [each for each in found if each.kind is kind][:_EXAMPLES]]
+    kinds = (*COPIES, RecordKind.COLLISION)
+    return [receipt for kind in kinds for receipt in [each for each in found if each.kind is kind][:_EXAMPLES]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Column, Table
 
@@ -11,7 +11,7 @@ from processor.demo.aggregate import total
 from processor.demo.check import COPIES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from processor.demo.aggregate import Aggregated, Amounts
     from processor.demo.check import Receipt
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _NAMES = {
     "passed again": "passed again: its window was over",
     **{f"dropped: {kind.label}": f"dropped: {name}" for kind, name in COPIES.items()},
+    "collisions passed": "passed under a new id: it collided",
+    "Spark: events saved": "Spark: events that would have been lost",
+    "Spark: users saved": "Spark: users that would have been lost",
     "dropped: first": "dropped although sent only once",
 }
 
@@ -51,10 +54,27 @@ def receipts_table(receipts: Sequence[Receipt]) -> Table:
     """Return some receipts of ids as they stand in the duplicates topic."""
     table = Table("dropped", "at", "its time (UTC)", "id", "had passed at", "expires (UTC)")
     for kind, told in receipts:
-        place, owner = (f"{each['partition']}:{each['offset']}" for each in (told, told["owner"]))
-        times = [_clock_time(told[each]) for each in ("timestamp", "expires_at")]
-        table.add_row(COPIES[kind], place, times[0], " ".join(map(str, told["id"])), owner, times[1])
+        if kind in COPIES:
+            place, id_, owner = _places(told)
+            times = [_clock_time(told[each]) for each in ("timestamp", "expires_at")]
+            table.add_row(COPIES[kind], place, times[0], id_, owner, times[1])
     return table
+
+
+def notes_table(receipts: Sequence[Receipt]) -> Table:
+    """Return the notes of collisions among them."""
+    table = Table("collided at", "id", "with", "their fingerprints", "passed as")
+    for kind, told in receipts:
+        if kind not in COPIES:
+            place, id_, owner = _places(told)
+            both = f"{told['fingerprint']} {told['owner_fingerprint']}"
+            table.add_row(place, id_, owner, both, told["new_id"])
+    return table
+
+
+def _places(told: Mapping[str, Any]) -> tuple[str, str, str]:
+    place, owner = (f"{each['partition']}:{each['offset']}" for each in (told, told["owner"]))
+    return place, " ".join(map(str, told["id"])), owner
 
 
 def _clock_time(ms: int) -> str:

@@ -166,6 +166,11 @@ class StreamPartition:
         return self.clicks.campaign[self.layout.original]
 
     @property
+    def user(self) -> NDArray[np.int32]:
+        """int32[n], who clicks: one number over all partitions."""
+        return self.clicks.user[self.layout.original]
+
+    @property
     def cents(self) -> NDArray[np.int32]:
         """int32[n], what was spent, in hundredths."""
         return self.clicks.cents[self.layout.original]

@@ -50,7 +50,7 @@ class Clicks:
         self._event = rng.integers(0, 2**63, count, np.int64)
         # Users of one partition meet no other: a topic keyed by user looks like this.
         user = np.minimum(rng.exponential(_USERS_PER_PARTITION / 8, count), _USERS_PER_PARTITION - 1)
-        self._user = (user.astype(np.int32) if users is None else users) * partitions + partition
+        self.user = (user.astype(np.int32) if users is None else users) * partitions + partition
         self.campaign = rng.integers(0, len(CAMPAIGNS), count, np.uint8)
         self._page = rng.integers(0, len(PAGES) * 1_000, count, np.int32)
         spent = rng.gamma(2.0, 3_000, count) * (rng.random(count) < _BUYERS_SHARE)
@@ -58,7 +58,7 @@ class Clicks:
 
     def share(self, members: Collection[str], rows: NDArray[np.int32], with_: NDArray[np.int32]) -> None:
         """Give some originals what others have of these `MEMBERS`; the rest stays theirs."""
-        columns: tuple[NDArray[Any], ...] = self._event, self.campaign, self._user, self._page, self.cents
+        columns: tuple[NDArray[Any], ...] = self._event, self.campaign, self.user, self._page, self.cents
         for name, column in zip(MEMBERS, columns, strict=True):
             if name in members:
                 column[rows] = column[with_]
@@ -82,7 +82,7 @@ class Clicks:
                 self._event[rows].tolist(),
                 shown.tolist(),
                 self.campaign[rows].tolist(),
-                self._user[rows].tolist(),
+                self.user[rows].tolist(),
                 self._page[rows].tolist(),
                 self.cents[rows].tolist(),
                 times.tolist(),

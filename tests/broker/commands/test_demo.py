@@ -120,6 +120,27 @@ def test_with_ids_a_receipt_that_names_another_expiry_is_exit_1_and_named(
     )
 
 
+def test_with_fingerprints_what_collided_is_kept_and_said_to_be_what_would_have_been_lost(
+    broker: Broker, tmp_path: Path
+) -> None:
+    ended = demo(broker, tmp_path, "--mode", "fingerprint", "--records", "5000")
+    assert ended.exit_code == 0, ended.stderr
+    told = json.loads(ended.stdout)
+    assert (told["mode"], told["ok"], told["certificate"]) == ("fingerprint", True, True)
+    found = {what: count["found"] for what, count in told["counts"].items()}
+    assert found["collisions passed"] == found["notes of collisions"] == found["Spark: events saved"] == 50
+    assert 0 < found["Spark: users saved"] < 50
+    assert found["Spark: ids"] == found["Spark: events"] == found["passed"]
+    assert found["receipts"] == found["dropped: resend"] + found["dropped: tail"] + found["dropped: late"] > 240
+    assert [note["action"] for note in told["collisions"]] == ["rename"] * 2
+    assert all(note["new_id"] in ended.stderr for note in told["collisions"])
+    assert len(told["receipts"]) == 6
+    lost = f"50 of {found['passed']:,} events and {found['Spark: users saved']} of"
+    assert f"had collisions been dropped as duplicates, {lost}" in ended.stderr
+    assert "kept, although their ids were taken: 50 events" in (tmp_path / "clicks.svg").read_text()
+    assert "It adds up" in (tmp_path / "report.html").read_text()
+
+
 def test_one_record_lost_is_exit_1_and_named(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -147,7 +147,7 @@ def test_a_few_receipts_of_each_kind_are_shown_with_owner_and_expiry() -> None:
     ]
 
 
-def test_the_config_of_each_mode_loads_and_with_ids_some_pass_again(tmp_path: Path) -> None:
+def test_the_configs_of_both_modes_load_and_with_ids_some_pass_again(tmp_path: Path) -> None:
     assert make_plan(tmp_path, "localhost:1", "watermark", {}).pipeline.dedup.mode == "watermark"
     dedup = make_plan(tmp_path, "localhost:1", "insert-id", {}).pipeline.dedup
     assert isinstance(dedup, InsertIdDedup)
@@ -156,3 +156,13 @@ def test_the_config_of_each_mode_loads_and_with_ids_some_pass_again(tmp_path: Pa
         again = part.layout.kind != RecordKind.FIRST
         assert 0 < (part.passes & again).sum() < again.sum() / 4
         assert not any(record.headers for record in part.records(0, 100))
+
+
+def test_with_fingerprints_no_id_expires_and_what_collides_is_renamed(tmp_path: Path) -> None:
+    dedup = make_plan(tmp_path, "localhost:1", "fingerprint", {}).pipeline.dedup
+    assert isinstance(dedup, InsertIdDedup)
+    assert dedup.on_collision == "rename"
+    stream = make_stream(dedup, StreamOptions(20_000, 0.05, 7, 4, 0, collisions=0.01))
+    for part in stream:
+        assert (part.passes == (part.layout.kind == RecordKind.FIRST)).all()
+        assert (part.kind == RecordKind.COLLISION).sum() == 50
