@@ -163,6 +163,7 @@ def test_every_definition_is_proved_over_restarts(broker: Broker, tmp_path: Path
 
 COLLIDING = {action: collision_rules(action) for action in ACTIONS} | {
     "header": collision_rules("rename", id=HEADER_ID, rename={"to": "header:id", "keep": "/was"}, refresh=True),
+    "arrival": collision_rules("tag", time="arrival"),
     "filters": collision_rules("tag", window="1m", bloom={"bucket": "10s", "expected_per_bucket": 20}),
 }
 SINK_LIMIT_BYTES = 2_000
@@ -333,3 +334,25 @@ def test_the_order_of_keys_in_a_receipt_and_in_its_owner_does_not_matter(clean: 
 
     told = certificate(corrupted(clean, "duplicates", change))
     assert (told.code, told.last["duplicates"]) == (0, 5), told.details
+
+
+@pytest.mark.parametrize(("to", "state"), [("0:100", "recomputed"), ("0:350", "kept")])
+def test_after_a_reset_collisions_are_proved_and_have_the_new_ids_that_they_had(
+    broker: Broker, tmp_path: Path, to: str, state: str
+) -> None:
+    config = judging(broker, tmp_path, COLLIDING["rename"])
+    create_topic(config.bootstrap_servers, config.sink, 1, {"max.message.bytes": str(SINK_LIMIT_BYTES)})
+    drained(config, *collide(0, 0), *collide(1, 0))
+    before = read_topic(config.bootstrap_servers, config.sink)
+    produce(config.bootstrap_servers, config.source, collide(2, 0))
+    reset = run_reset(config, "--to-offset", to)
+    assert reset.code == 0, reset.stderr
+    assert reset.lines[0]["state"] == state
+
+    told = certificate(drained(config))
+
+    assert (told.code, told.last["ok"]) == (0, True), told.details
+    again = read_topic(config.bootstrap_servers, config.sink)[len(before) :]
+    renamed = {each.content for each in again if "seqmark.original_id" in dict(each.headers)}
+    assert bool(renamed) is (state == "recomputed")
+    assert renamed <= {each.content for each in before}
