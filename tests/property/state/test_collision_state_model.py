@@ -13,6 +13,7 @@ from processor.engine.ids.clock import NEVER
 from processor.engine.verdict import Verdict
 from processor.state.ids import id_log, offset_index, runs, snapshots
 from processor.state.kv.store import MemoryStore
+from schemas.changelog.position import Origin
 from tests.property.state.test_id_state_model import ENDS, Step, copied
 from tests.support.judges.id_state import AHEAD_MS, NOW_MS, Came, IdPartition
 
@@ -60,8 +61,9 @@ records = st.builds(
     st.one_of(st.integers(NOW_MS - 40, NOW_MS + 40), st.integers(NOW_MS - 500, NOW_MS + 800)),
     st.sampled_from([b"%d" % number for number in range(4)]),
 )
+ends = st.sampled_from([*ENDS, "reset"])
 steps = st.lists(
-    st.builds(Step, st.lists(records, max_size=40), st.sampled_from([0, 1, 30, 400]), st.sampled_from(ENDS)),
+    st.builds(Step, st.lists(records, max_size=40), st.sampled_from([0, 1, 30, 400]), ends),
     max_size=14,
 )
 
@@ -88,6 +90,12 @@ def go_through(script: Sequence[Step], partition: IdPartition, model: VariantDic
             if step.then == "commit":
                 older = before if len(step.some) % 2 else older
                 continue
+        if step.then == "reset":
+            # Written whole, by the exact backend, behind an origin; nothing local goes on.
+            partition.restate(Origin(partition.next_offset, 0))
+            partition.open(MemoryStore())
+            older = MemoryStore()
+            continue
         if "trimmed" in step.then:
             partition.trim()
         if "without" in step.then:
