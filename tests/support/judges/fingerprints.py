@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tests.support.judges.id_rules import IdModel, IdRules, IdSaid
+from tests.support.judges.id_rules import IdModel, IdRules, IdSaid, Number
 from tests.support.judges.leaves import leaves
 from tests.support.judges.rules import FaultError, header_of, parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from schemas.config import InsertIdDedup
     from tests.support.kafka.topics import Record
@@ -61,12 +61,20 @@ class FingerprintModel(IdModel):
 
     Attributes:
         variants: By id and fingerprint the offset and the reading of the record that passed with them.
+        unfit: Offsets of records that their tag or new id makes too large for the sink.
     """
 
     def __init__(self, rules: FingerprintRules, now_ms: Callable[[], int] | None = None) -> None:
         super().__init__(rules, now_ms)
         self._fingerprints = rules
         self.variants: dict[tuple[Any, ...], dict[Any, tuple[int, int]]] = {}
+        self.unfit: Collection[int] = ()
+
+    def _part(self, record: Record, place: Mapping[str, Any]) -> Any:
+        part = super()._part(record, place)
+        if isinstance(part, Number) and place["pointer"] == (self._fingerprints.rename or {}).get("to"):
+            raise FaultError("field_type")
+        return part
 
     def _content(self, record: Record) -> Any:
         return fingerprint_of(record, self._fingerprints.fingerprint)
@@ -89,6 +97,8 @@ class FingerprintModel(IdModel):
             alive[content] = offset, self.clock_ms
             return IdSaid("pass")
         earliest = min(owner for owner, _ in alive.values())
+        if offset in self.unfit:
+            return IdSaid("too_large")
         if rules.on_collision not in LET_IN:
             return IdSaid("collision", earliest)
         alive[content] = offset, self.clock_ms

@@ -152,7 +152,7 @@ class IdModel:
         missing = False
         for place in rules.id:
             try:
-                part = _part(record, place)
+                part = self._part(record, place)
             except FaultError as fault:
                 absent = isinstance(fault, _NullError) or str(fault) in _MISSING
                 if rules.on_missing == "quarantine" or not absent:
@@ -173,6 +173,10 @@ class IdModel:
         if missing:
             return IdSaid("pass")
         return self._known(tuple(parts), content, record.offset)
+
+    def _part(self, record: Record, place: Mapping[str, Any]) -> Any:
+        """Return a part of the id."""
+        return _part(record, place)
 
     def _content(self, record: Record) -> Any:
         """Return what counts beside the id."""

@@ -7,16 +7,14 @@ what the config does with collisions in front.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from typing_extensions import override
-
 from processor.judges.ids import make_id_extractor
-from tests.support.judges.collisions import new_id, renamed_in_header, renamed_in_value, tagged
+from tests.support.judges.collisions import new_id
 from tests.support.judges.fingerprints import LET_IN, FingerprintModel, FingerprintRules
+from tests.support.judges.outcomes import edited
 from tests.support.kafka.topics import New, Record
-from tests.support.verify.compared import Topics, on_wire, ours, renumber
+from tests.support.verify.compared import Topics, ours, renumber
 from tests.support.verify.corruptions import WHEN, Change, at, headed, inserted, moved, said, without
 from tests.support.verify.id_corruptions import HOUR_MS, id_pipeline, id_receipt, owned, receipt_of
 from tests.support.wire import batches
@@ -46,22 +44,6 @@ def event(name: str, content: int, after_ms: int) -> New:
     return New(b"key", value, (("id", name.encode()), ("none", None)), WHEN + after_ms)
 
 
-class LimitedModel(FingerprintModel):
-    """Does not remember some collisions, which the sink does not take; ``refused`` are their offsets."""
-
-    def __init__(
-        self, rules: FingerprintRules, now_ms: Callable[[], int] | None, refused: Collection[int]
-    ) -> None:
-        super().__init__(rules, now_ms)
-        self._taken, self._not_taken = rules, replace(rules, on_collision="drop", rename=None)
-        self._refused = refused
-
-    @override
-    def _known(self, name: tuple[Any, ...], content: Any, offset: int) -> IdSaid:
-        self._fingerprints = self._not_taken if offset in self._refused else self._taken
-        return super()._known(name, content, offset)
-
-
 def collision_topics(
     stream: Sequence[New],
     rules: FingerprintRules,
@@ -70,7 +52,8 @@ def collision_topics(
     too_large_edited: Collection[int] = (),
 ) -> Topics:
     """Return a stream and what must become of it; some are too large for the sink, or with their edits."""
-    made, model = Topics(), LimitedModel(rules, now_ms, too_large_edited)
+    made, model = Topics(), FingerprintModel(rules, now_ms)
+    model.unfit = too_large_edited
     known = _Known(rules)
     for offset, each in enumerate(stream):
         came = Record(0, offset, *each, True)
@@ -83,8 +66,6 @@ def collision_topics(
                 made.sink.append(came)
             elif code == "duplicate":
                 made.duplicates.append(id_receipt(came, judged, rules))
-            elif code == "collision" and offset in too_large_edited:
-                code = "too_large"
             elif code == "collision":
                 made.duplicates.append(known.note(came, made.source[judged.owner], judged))
                 code = "id_collision" if rules.on_collision == "quarantine" else "collision"
@@ -107,7 +88,7 @@ class _Known:
         self._extractor = make_id_extractor(dedup, SECRET)
 
     def _hashed(self, record: Record) -> tuple[bytes, int]:
-        wire = on_wire(record)._replace(offset=0)
+        wire = batches.on_wire(record)._replace(offset=0)
         (piece,) = batches.DECODER.pieces(batches.chunk(batches.by_hand([wire])))
         ids = self._extractor.extract(piece.columns)
         return ids.hash[0].tobytes(), int(ids.fingerprint[0])
@@ -127,18 +108,9 @@ class _Known:
         return id_receipt(came, judged, rules, **more)
 
     def edited(self, came: Record, owner: int) -> Record:
-        rename, wire = self._rules.rename, on_wire(came)
-        if self._rules.on_collision == "tag":
-            wire = tagged(wire, f"s:0:{owner}")
-        elif rename is not None:
-            to, keep = rename["to"], None if rename["keep"] == "header" else rename["keep"]
-            if to.startswith("header:"):
-                wire = renamed_in_header(wire, to.removeprefix("header:").encode(), keep, self.new_id(came))
-            else:
-                wire = renamed_in_value(wire, to, keep, self.new_id(came))
-        return came._replace(
-            value=wire.value, headers=tuple((name.decode(), value) for name, value in wire.headers)
-        )
+        rules = self._rules
+        made = edited(came, owner, rules, "s", None if rules.rename is None else self.new_id(came))
+        return came._replace(value=made.value, headers=made.headers)
 
 
 BAD_EVENT = New(b"key", b'{"n": 1}', (("id", b"a"),), WHEN)

@@ -52,15 +52,9 @@ class Listed:
         del wait
         if not self._left:
             return None
-        made = [on_wire(each) for each in self._left.pop(0)]
+        made = [batches.on_wire(each) for each in self._left.pop(0)]
         (piece,) = self._decoder.pieces(Chunk(self.name, 0, 0, batches.by_hand(made)))
         return piece.columns
-
-
-def on_wire(record: Record) -> batches.Record:
-    """Return a record as batches are made of."""
-    headers = tuple((name.encode(), value) for name, value in record.headers)
-    return batches.Record(record.offset, record.timestamp, record.key, record.value, headers)
 
 
 @dataclass

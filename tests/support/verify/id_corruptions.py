@@ -11,7 +11,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from schemas.config import Pipeline
-from tests.support.judges.id_rules import IdModel, IdRules, IdSaid, shown
+from tests.support.judges.id_rules import IdModel, IdRules, IdSaid
+from tests.support.judges.outcomes import receipt_value
 from tests.support.kafka.topics import New, Record
 from tests.support.verify.compared import Topics, ours, renumber
 from tests.support.verify.corruptions import WHEN, Change, at, foreign, headed, inserted, moved, said, without
@@ -70,20 +71,7 @@ def id_topics(
 
 def id_receipt(came: Record, judged: IdSaid, rules: IdRules, **more: Any) -> Record:
     """Return the receipt of a record, or its note, which says ``more``."""
-    fields = {
-        "pipeline": "p",
-        "topic": "s",
-        "partition": 0,
-        "offset": came.offset,
-        "timestamp": came.timestamp,
-        "verdict": judged.verdict,
-        "mode": "insert-id",
-        "id": shown(came, rules),
-        "owner": {"topic": "s", "partition": 0, "offset": judged.owner},
-        **more,
-    }
-    if judged.expires_ms:
-        fields["expires_at"] = judged.expires_ms
+    fields = {**receipt_value(rules, "p", "s", came, judged), **more}
     return came._replace(headers=(), value=json.dumps(fields).encode())
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from processor.engine.batch.columns import Columns
+    from tests.support.kafka.topics import Record as TopicRecord
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODECS = (NONE, GZIP, SNAPPY, LZ4, ZSTD)
@@ -49,6 +50,12 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[Header, ...] = ()
+
+
+def on_wire(record: TopicRecord) -> Record:
+    """Return a record of a topic as batches are made of."""
+    headers = tuple((name.encode(), value) for name, value in record.headers)
+    return Record(record.offset, record.timestamp, record.key, record.value, headers)
 
 
 def simple(offset: int, value: bytes = b"v", timestamp: int = 1_000) -> Record:

@@ -13,6 +13,7 @@ the contract's rules, one record after the other; nothing of Seqmark's engine is
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import secrets
@@ -28,7 +29,17 @@ from processor.state.table import Table
 from schemas.changelog.position import Position
 from schemas.changelog.values import POSITION_KEY, WATERMARK_KIND
 from schemas.changelog.watermark import ScopeValue, watermark_key
+from tests.support.judges.fingerprints import FingerprintRules
 from tests.support.judges.id_rules import IdModel, IdRules
+from tests.support.judges.outcomes import (
+    Outcomes,
+    assert_hashes,
+    foretold,
+    new_ids_of,
+    outcomes,
+    plain,
+    without_detail,
+)
 from tests.support.judges.rules import Model, Rules, Scope
 from tests.support.kafka.topics import (
     CALL_S,
@@ -41,7 +52,7 @@ from tests.support.kafka.topics import (
     until,
 )
 from tests.support.worker.feed import Feed
-from tests.support.worker.id_feed import IdFeed, assert_ids
+from tests.support.worker.id_feed import CollisionFeed, IdFeed, assert_ids
 from tests.support.worker.process import Worker, WorkerConfig, new_config, start_worker
 
 if TYPE_CHECKING:
@@ -72,13 +83,21 @@ _NOT_YET = {
 class Part(NamedTuple):
     """What the rules say of one source partition."""
 
-    passed: list[New]
-    quarantined: list[New]
-    """With the headers ``seqmark.error`` and ``seqmark.source``, without the detail, which is for people."""
+    outcomes: Outcomes
     model: Model | IdModel
     """With the state."""
     end: int
     """The offset behind the last record."""
+
+    @property
+    def passed(self) -> list[New]:
+        """What is in the sink."""
+        return self.outcomes.passed
+
+    @property
+    def quarantined(self) -> list[New]:
+        """What is in quarantine, without the detail, which is for people."""
+        return self.outcomes.quarantined
 
     @property
     def scopes(self) -> dict[bytes, Scope]:
@@ -127,6 +146,8 @@ class Scene:
             **worker,
         }
         config = new_config(bootstrap, folder, partitions, **keys).with_quarantine()
+        if isinstance(self._rules, FingerprintRules):
+            config = config.with_duplicates()
         (pipeline,) = config.pipelines
         self.config: WorkerConfig = replace(config, pipelines=(self._rules.applied(pipeline),))
         # One client for all questions: a new one now and then waits seconds for its first answer.
@@ -143,6 +164,8 @@ class Scene:
     def feed(self, dice: random.Random) -> Feed:
         """Return a producer for the source."""
         source = self.config.source
+        if isinstance(self._rules, FingerprintRules):
+            return CollisionFeed(self._bootstrap, source, self._partitions, dice)
         if isinstance(self._rules, IdRules):
             return IdFeed(self._bootstrap, source, self._partitions, dice)
         return Feed(self._bootstrap, source, self._partitions, dice, self._rules, self._scopes)
@@ -209,7 +232,34 @@ class Scene:
         for record in read_topic(self._bootstrap, source):
             rows[record.partition].append(record)
         ends = self._ends(source, IsolationLevel.READ_UNCOMMITTED)
-        return [_judged(self._rules, source, part, ends[number]) for number, part in enumerate(rows)]
+        told = self._told()
+        found = []
+        for number, part in enumerate(rows):
+            model = self._rules.model()
+            said = outcomes(model, self._rules, self.config.pipelines[0], part, new_ids_of(told[number]))
+            found.append(Part(said, model, ends[number]))
+        return found
+
+    def _told(self, isolation: str = "read_committed") -> list[list[dict[str, Any]]]:
+        """Return what stands in the duplicates topic by partition, where there is one."""
+        (pipeline,) = self.config.pipelines
+        rows = (
+            [[]] * self._partitions
+            if pipeline.duplicates is None
+            else self.read(pipeline.duplicates, isolation)
+        )
+        return [[json.loads(each.value or b"") for each in part] for part in rows]
+
+    def _assert_told(self, truth: list[Part]) -> None:
+        """Receipts and notes say what the rules do, and of one id and content the same, aborted ones too."""
+        source: list[dict[int, Record]] = [{} for _ in range(self._partitions)]
+        for record in read_topic(self._bootstrap, self.config.source):
+            source[record.partition][record.offset] = record
+        committed, all_of_them = self._told(), self._told("read_uncommitted")
+        for number, part in enumerate(truth):
+            assert foretold(committed[number]) == part.outcomes.told, f"receipts of partition {number}"
+            assert isinstance(self._rules, FingerprintRules)
+            assert_hashes(self._rules, source[number], all_of_them[number])
 
     def exists(self, topic: str) -> bool:
         """Say whether there is such a topic."""
@@ -256,7 +306,7 @@ class Scene:
         """Return a topic's records by partition, in order."""
         rows: list[list[New]] = [[] for _ in range(self._partitions)]
         for record in read_topic(self._bootstrap, topic, isolation):
-            rows[record.partition].append(_plain(record))
+            rows[record.partition].append(plain(record))
         return rows
 
     def assert_exactly_once(self) -> list[Part]:
@@ -265,8 +315,10 @@ class Scene:
         truth = self.truth()
         config = self.config
         _assert_same(config.sink, self.read(config.sink), [part.passed for part in truth])
-        found = [[_without_detail(record) for record in part] for part in self.read(config.quarantine)]
+        found = [[without_detail(record) for record in part] for part in self.read(config.quarantine)]
         _assert_same(config.quarantine, found, [part.quarantined for part in truth])
+        if config.pipelines[0].duplicates is not None:
+            self._assert_told(truth)
         self.assert_state(truth)
         return truth
 
@@ -276,7 +328,7 @@ class Scene:
         config = self.config
         found = [_firsts(part) for part in self.read(config.sink)]
         _assert_same(config.sink, found, [part.passed for part in truth])
-        found = [_firsts(map(_without_detail, part)) for part in self.read(config.quarantine)]
+        found = [_firsts(map(without_detail, part)) for part in self.read(config.quarantine)]
         _assert_same(config.quarantine, found, [part.quarantined for part in truth])
         self.assert_state(truth)
 
@@ -359,34 +411,8 @@ def ended_by(worker: Worker, number: signal.Signals) -> float:
     return seconds
 
 
-def _plain(record: Record) -> New:
-    return New(record.key, record.value, record.headers, record.timestamp)
-
-
 def _firsts(records: Iterable[New]) -> list[New]:
     return list(dict.fromkeys(records))
-
-
-def _without_detail(record: New) -> New:
-    names = [name for name, _ in record.headers[-3:]]
-    assert names == ["seqmark.error", "seqmark.detail", "seqmark.source"], names
-    return record._replace(headers=tuple(each for each in record.headers if each[0] != "seqmark.detail"))
-
-
-def _judged(rules: Rules | IdRules, topic: str, records: list[Record], end: int) -> Part:
-    """Apply the contract's rules to one partition."""
-    passed: list[New] = []
-    quarantined: list[New] = []
-    model = rules.model()
-    for record in records:
-        said = model.judge(record)
-        if said.verdict == "pass":
-            passed.append(_plain(record))
-        elif said.verdict not in {"duplicate", "late"}:
-            source = f"{topic}:{record.partition}:{record.offset}".encode()
-            added = (("seqmark.error", said.verdict.encode()), ("seqmark.source", source))
-            quarantined.append(_plain(record)._replace(headers=record.headers + added))
-    return Part(passed, quarantined, model, end)
 
 
 def _remembered(value: ScopeValue, window: int) -> set[int]:

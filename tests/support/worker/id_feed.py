@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,11 +10,21 @@ import numpy as np
 from processor.engine.ids.block import decode
 from schemas.changelog.ids import ID_BLOCK_KIND, IDS_KEY, IdState
 from schemas.changelog.values import ORIGIN_KEY
+from tests.support.judges.fingerprints import FingerprintModel, FingerprintRules
 from tests.support.worker.feed import Feed
 
 if TYPE_CHECKING:
     from tests.support.judges.id_rules import IdModel
     from tests.support.kafka.topics import Header, New
+
+
+COLLISIONS = FingerprintRules(
+    ({"from": "value", "pointer": "/id"},),
+    fingerprint={"exclude": ["/sent_at"]},
+    on_collision="rename",
+    rename={"to": "/id"},
+)
+"""What a `CollisionFeed` sends is judged by."""
 
 
 class IdFeed(Feed):
@@ -39,9 +50,29 @@ class IdFeed(Feed):
         return record._replace(headers=(*headers, ("id", None)) if self._dice.random() < 0.5 else headers)
 
 
+class CollisionFeed(IdFeed):
+    """A producer that gives some ids again to other content, and sends each of those again too.
+
+    See `COLLISIONS`: the id stands in the value, and when it was sent does not count.
+    """
+
+    def _new(self, partition: int, name: bytes, sequence: int, epoch: int = 0) -> New:
+        record = super()._new(partition, name, sequence, epoch)
+        dice, number = self._dice, self._made
+        if dice.random() < 0.1:
+            # Of some thousand before, so that it is inside the window mostly.
+            number -= dice.randrange(min(number + 1, 12_000))
+        content = dice.choice((b"", b"", b', "kind": 1', b', "kind": 2'))
+        value = b'{"id": "%d", "sent_at": %d%b}' % (number // 3, sequence, content)
+        return record._replace(headers=(("trace", b"t"),), value=value)
+
+    def _broken(self, record: New) -> New:
+        return record._replace(value=self._dice.choice((None, b"{", b'{"id": 1}', b'{"id": null}', b"{}")))
+
+
 def assert_ids(number: int, records: list[New], model: IdModel, window_ms: int) -> None:
     """The changelog holds the clock, and each living id with its owner and reading."""
-    hashes: dict[tuple[int, int], tuple[int, int]] = {}
+    hashes: dict[tuple[int, int, int], tuple[int, int]] = {}
     state: IdState | None = None
     for record in records:
         key, value = record.key or b"", record.value or b""
@@ -50,10 +81,17 @@ def assert_ids(number: int, records: list[New], model: IdModel, window_ms: int) 
         if key == IDS_KEY:
             state = IdState.decode(value)
         if key.startswith(ID_BLOCK_KIND):
-            rows, _, _ = decode(value, key)
-            columns = (rows.hash[:, 0], rows.hash[:, 1], rows.owner, rows.reading_ms)
-            for first, second, owner, reading in zip(*map(np.ndarray.tolist, columns), strict=True):
-                hashes[first, second] = owner, reading
+            told_apart = isinstance(model, FingerprintModel)
+            rows, _, _ = decode(value, key, fingerprints=told_apart)
+            # A collision stands beside its id; the first record of an id that collided stands there again.
+            content = (
+                rows.fingerprint if isinstance(model, FingerprintModel) else np.zeros(len(rows), np.uint64)
+            )
+            columns = (rows.hash[:, 0], rows.hash[:, 1], content, rows.owner, rows.reading_ms)
+            for first, second, third, owner, reading in zip(*map(np.ndarray.tolist, columns), strict=True):
+                # Of a commit ids come before variants, which may be of an earlier time.
+                last = hashes.get((first, second, third), (owner, reading))
+                hashes[first, second, third] = max(last, (owner, reading), key=itemgetter(1))
     assert state is not None, f"partition {number} has no record of ids"
     assert state.clock_ms == model.clock_ms, f"clock of partition {number}"
     living = sorted(each for each in hashes.values() if state.clock_ms < each[1] + window_ms)

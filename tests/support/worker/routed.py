@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tests.support.judges.fingerprints import FingerprintRules
 from tests.support.judges.id_rules import IdRules, shown
 from tests.support.kafka.topics import bounds, create_topic, group_offsets, open_transactions, read_topic
 from tests.support.worker.crash import Scene
@@ -41,6 +42,16 @@ class RoutedRules(IdRules):
         return {**super().dedup, "route": "by-id"}
 
 
+@dataclass(frozen=True, kw_only=True)
+class RoutedFingerprintRules(FingerprintRules):
+    """Those of `FingerprintRules`, across partitions."""
+
+    @property
+    def dedup(self) -> dict[str, Any]:
+        """All keys."""
+        return {**super().dedup, "route": "by-id"}
+
+
 class RoutedFeed(IdFeed):
     """A producer that sends the same id now to this partition and now to that one."""
 
@@ -50,7 +61,7 @@ class RoutedFeed(IdFeed):
         super()._put(partition, record)
 
 
-def routed(config: WorkerConfig, rules: RoutedRules, sinks: int = 3) -> WorkerConfig:
+def routed(config: WorkerConfig, rules: RoutedRules | RoutedFingerprintRules, sinks: int = 3) -> WorkerConfig:
     """Return a config that routes, its sink and quarantine made with a partition count of their own."""
     config = config.with_quarantine().with_duplicates()
     (pipeline,) = config.pipelines

@@ -83,18 +83,43 @@ class Story:
         return [json.loads(each.value or b"") for each in self.receipts]
 
     @property
-    def outcomes(self) -> list[str]:
-        """What became of each record: ``pass``, ``duplicate``, ``late`` or a code; each has one outcome."""
-        found: dict[int, list[str]] = {each.offset: [] for each in self.source}
-        by_content = {each.content: each.offset for each in self.source}
-        for each in self.sink:
-            found[by_content[each.content]].append("pass")
-        for receipt in self.told:
-            found[receipt["offset"]].append(receipt["verdict"])
+    def notes(self) -> list[dict[str, Any]]:
+        """The values of those that are of collisions."""
+        return [each for each in self.told if each["verdict"] == "collision"]
+
+    @property
+    def codes(self) -> dict[int, str]:
+        """The codes of what is in quarantine, by offset."""
+        found = {}
         for each in self.quarantine:
             ours = dict(each.headers)
             offset = int((ours["seqmark.source"] or b"").rpartition(b":")[2])
-            found[offset].append((ours["seqmark.error"] or b"").decode())
+            found[offset] = (ours["seqmark.error"] or b"").decode()
+        assert len(found) == len(self.quarantine)
+        return found
+
+    @property
+    def outcomes(self) -> list[str]:
+        """What became of each record: ``pass``, ``duplicate``, ``late``, ``collision`` or a code; each has one.
+
+        A collision has a note, and is in the sink, maybe changed, in quarantine or nowhere, as the note says.
+        """
+        found: dict[int, list[str]] = {each.offset: [] for each in self.source}
+        by_content = {each.content: each.offset for each in self.source}
+        by_number = {each.headers[0]: each.offset for each in self.source}
+        actions = {note["offset"]: note["action"] for note in self.notes}
+        assert len(actions) == len(self.notes)
+        for each in self.sink:
+            offset = by_number[each.headers[0]]
+            found[offset if offset in actions else by_content[each.content]].append("pass")
+        for receipt in self.told:
+            if receipt["offset"] not in actions:
+                found[receipt["offset"]].append(receipt["verdict"])
+        for offset, code in self.codes.items():
+            found[offset].append(code)
+        for offset, action in actions.items():
+            assert found[offset] == {"drop": [], "quarantine": ["id_collision"]}.get(action, ["pass"])
+            found[offset] = ["collision"]
         assert all(len(each) == 1 for each in found.values()), found
         return [each[0] for each in found.values()]
 
