@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from processor.engine import repartition
 from processor.engine.collision_edits import CollisionRows
 from processor.engine.verdict import Verdict
 from processor.wire.quarantine import too_large_as_collisions
+from processor.wire.repartition import places
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,7 +57,6 @@ class CollisionWork:
         owner = cast("IdGrounds", judged).owner[rows]
         partition = np.full(rows.size, number)
         if source_ref is not None:
-            partition = owner & (repartition.MOST_PARTITIONS - 1)
-            owner = owner >> repartition.PARTITION_BITS
+            partition, owner = places(owner)
         collisions = CollisionRows(rows, partition, owner)
         return self._editor.edits(columns, cast("IdEvidence", self._evidence).ids, collisions)

@@ -256,7 +256,10 @@ def topics_for(settings: Settings, hop: Hop, view: ClusterView) -> Topics:
     """Return the topics of a hop to a sink, with what they take."""
     sink, quarantine, duplicates = hop.pipeline.sink, hop.quarantine, hop.duplicates
     changelog = changelog_topic(settings, hop.pipeline)
-    written = [sink, *filter(None, (duplicates, quarantine)), changelog]
+    # Of the source's partition count, or of any where another hop reads the source.
+    aside = view[quarantine].partitions if quarantine and hop.upstream else 2**31 - 1
+    placed = duplicates, None if hop.upstream else quarantine
+    written = [sink, *filter(None, placed), changelog]
     return Topics(
         hop.source,
         sink,
@@ -268,6 +271,7 @@ def topics_for(settings: Settings, hop: Hop, view: ClusterView) -> Topics:
         duplicates,
         limit_bytes(view, duplicates) if duplicates else 0,
         min(view[topic].partitions for topic in written),
+        aside,
     )
 
 

@@ -87,8 +87,18 @@ def hops_of(settings: Settings, pipeline: Pipeline) -> list[Hop]:
     name, internal = pipeline.name, repartition_topic(settings, pipeline)
     return [
         FirstHop(pipeline, f"{name}{SUFFIX}", pipeline.source, pipeline.quarantine, None, internal),
-        Hop(pipeline, name, internal, None, pipeline.duplicates),
+        Hop(pipeline, name, internal, _refused_to(pipeline), pipeline.duplicates),
     ]
+
+
+def _refused_to(pipeline: Pipeline) -> str | None:
+    """Return where a second hop writes what it refuses; None: what is routed has been found fit to be judged.
+
+    Only judging tells which ids collide, and what their edits make too large.
+    """
+    dedup = pipeline.id_dedup
+    judged = dedup is not None and dedup.fingerprint is not None and dedup.on_collision not in {"pass", "drop"}
+    return pipeline.quarantine if judged else None
 
 
 def only_hop(pipeline: Pipeline) -> Hop:

@@ -10,7 +10,7 @@ Invariant: what stands before a record that cannot go on is judged and encoded a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -21,9 +21,10 @@ from processor.engine.verdict import RECEIPTED, Fault, Verdict
 from processor.errors import StopError
 from processor.pipeline.collisions import CollisionWork
 from processor.wire.decode import Piece
-from processor.wire.encode import TooLargeError
+from processor.wire.encode import TooLargeError, equal_runs
 from processor.wire.quarantine import codec_of, oversized, quarantine_batches, surely_fits
 from processor.wire.receipts import ANYWHERE, ReceiptEncoder
+from processor.wire.repartition import places
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -139,7 +140,7 @@ class PieceWork:
             row = int(rows[0])
             return [], self._unjudgeable(number, piece, row, Fault(int(fault[row])), source_ref), row
         try:
-            return self._quarantined(number, piece, rows, fault), None, 0
+            return self._quarantined(number, piece, rows, fault, source_ref), None, 0
         except TooLargeError as error:
             stop = StopError(
                 f"{self._where(number, piece, error.row, source_ref)}: the record goes to quarantine "
@@ -147,7 +148,8 @@ class PieceWork:
                 f"{self._topics.quarantine} needs max.message.bytes of at least {error.size_bytes} "
                 f"(it has {self._topics.quarantine_limit_bytes}). Everything before it is committed."
             )
-            return self._quarantined(number, piece, rows[rows < error.row], fault), stop, error.row
+            some = rows[rows < error.row]
+            return self._quarantined(number, piece, some, fault, source_ref), stop, error.row
 
     def _all_put_aside(
         self, number: int, piece: Piece, fault: NDArray[np.uint8], source_ref: NDArray[np.int64] | None
@@ -163,11 +165,27 @@ class PieceWork:
         return quarantine
 
     def _quarantined(
-        self, number: int, piece: Piece, rows: NDArray[np.int64], fault: NDArray[np.uint8]
+        self,
+        number: int,
+        piece: Piece,
+        rows: NDArray[np.int64],
+        fault: NDArray[np.uint8],
+        source_ref: NDArray[np.int64] | None,
     ) -> list[EncodedBatch]:
-        source = f"{self._topics.source}:{number}:"
-        text = QuarantineText.of({code: self._kind.detail(code) for code in Fault}, source.encode())
-        return quarantine_batches(piece, rows, fault, text, self._topics.quarantine_limit_bytes)
+        limit, details = self._topics.quarantine_limit_bytes, {code: self._kind.detail(code) for code in Fault}
+
+        def written(number: int, piece: Piece, rows: NDArray[np.int64]) -> list[EncodedBatch]:
+            text = QuarantineText.of(details, f"{self._kind.named_source}:{number}:".encode())
+            return quarantine_batches(piece, rows, fault, text, limit)
+
+        if source_ref is None:
+            return written(number, piece, rows)
+        # Of those that were routed each is named by where it came from.
+        partitions, offsets = places(source_ref[: len(piece.columns)])
+        columns = piece.columns.over(piece.columns.table._replace(offset=offsets))
+        came = replace(piece, columns=columns)
+        runs = equal_runs(partitions[rows])
+        return [each for a, b in runs for each in written(int(partitions[rows[a]]), came, rows[a:b])]
 
     def _unjudgeable(
         self, number: int, piece: Piece, row: int, code: Fault, source_ref: NDArray[np.int64] | None

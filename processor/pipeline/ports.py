@@ -51,6 +51,7 @@ class Topics:
 
     Attributes:
         width: Source partitions below this number have a place in each topic that needs one.
+        quarantine_partitions: What is refused lies in the number of its source partition modulo this one.
     """
 
     source: str
@@ -63,6 +64,7 @@ class Topics:
     duplicates: str | None = None
     duplicates_limit_bytes: int = 0
     width: int = 2**31 - 1
+    quarantine_partitions: int = 2**31 - 1
 
     @property
     def written(self) -> list[str]:
@@ -86,7 +88,7 @@ class Topics:
 
     def quarantined_to(self, number: int) -> int:
         """Return the partition of quarantine for the records of a source partition."""
-        return number
+        return number % self.quarantine_partitions
 
     def identified(self, ids: Mapping[str, bytes]) -> TopicIds:
         """Return which topics these are; ``ids`` has topic ids by name."""
@@ -95,7 +97,14 @@ class Topics:
 
     def written_from(self, numbers: Iterable[int]) -> list[tuple[str, int]]:
         """Return the partitions that the work on the source partitions ``numbers`` writes to."""
-        return [(topic, number) for topic in self.written for number in numbers]
+        some = list(numbers)
+        found = [(topic, number) for topic in self.written if topic != self.quarantine for number in some]
+        return found + self._refused_from(some)
+
+    def _refused_from(self, numbers: Iterable[int]) -> list[tuple[str, int]]:
+        if self.quarantine is None:
+            return []
+        return [(self.quarantine, each) for each in sorted({self.quarantined_to(n) for n in numbers})]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +114,6 @@ class RouteTopics(Topics):
     internal: str = ""
     internal_limit_bytes: int = 0
     internal_partitions: int = 1
-    quarantine_partitions: int = 1
 
     @property
     @override
@@ -118,17 +126,11 @@ class RouteTopics(Topics):
         return [self.internal, *filter(None, (self.quarantine,)), self.changelog]
 
     @override
-    def quarantined_to(self, number: int) -> int:
-        return number % self.quarantine_partitions
-
-    @override
     def written_from(self, numbers: Iterable[int]) -> list[tuple[str, int]]:
         # Each source partition writes to all of the internal topic.
         some = list(numbers)
         found = [(self.internal, number) for number in range(self.internal_partitions)]
-        if self.quarantine is not None:
-            found += [(self.quarantine, n) for n in sorted({self.quarantined_to(n) for n in some})]
-        return found + [(self.changelog, number) for number in some]
+        return found + self._refused_from(some) + [(self.changelog, number) for number in some]
 
 
 @dataclass(slots=True)

@@ -101,6 +101,11 @@ class RouteEncoder:
         return packed(columns, some, codec, out[: int(used)])
 
 
+def places(source_ref: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return int64[n] source partitions and int64[n] offsets of n source refs."""
+    return source_ref & (repartition.MOST_PARTITIONS - 1), source_ref >> repartition.PARTITION_BITS
+
+
 def take_off(piece: Piece) -> Refs:
     """Make the records of a piece what they were before they were routed.
 

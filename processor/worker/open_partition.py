@@ -179,7 +179,9 @@ class PartitionOpener:
         if self._work.only_positions:
             # Nobody compares what a first hop writes.
             return Origin(offset, NO_TOPIC, beginning=beginning) if beginning else None
-        outputs = self._topics.sink, self._topics.duplicates, self._topics.quarantine
+        # Where the source is another hop's, all partitions share quarantine: nobody compares it.
+        quarantine = None if self._work.upstream else self._topics.quarantine
+        outputs = self._topics.sink, self._topics.duplicates, quarantine
         origin = await origin_at(self._client, *outputs, number, offset)
         return replace(origin, beginning=beginning)
 
