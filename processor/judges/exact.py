@@ -6,15 +6,17 @@ local store say which it is.
 
 from __future__ import annotations
 
+import itertools
 import os
-from itertools import islice
 from typing import TYPE_CHECKING
 
+import numpy as np
 from typing_extensions import override
 
 from processor.engine.ids.block import UnreadableBlockError, confirm, decode_pages
 from processor.engine.ids.exact.index import LINE_BITS, ExactIndex
 from processor.engine.ids.exact.renewed_index import RenewedIndex
+from processor.engine.verdict import Fault
 from processor.judges.ids import BLOCK_BYTES, IdJudge, worker_clock_ms
 from processor.state.ids.exact_log import PAGES_A_STEP, ExactLog
 from processor.state.ids.id_log import taking_over
@@ -24,12 +26,15 @@ from schemas.changelog.ids import ID_PAGE_KIND, id_page_key, page_number
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from numpy.typing import NDArray
+
     from processor.engine.ids.block import IdRows
     from processor.engine.ids.clock import PartitionClock
     from processor.engine.ids.collisions import Fingerprints
     from processor.engine.ids.exact.kernels import Candidates
     from processor.engine.ids.judgement import IdColumns, IdJudgement
     from processor.engine.ids.page import CandidateRows
+    from processor.engine.receipts import IdGrounds
     from processor.judges.ids import IdEvidence
     from processor.wire.encode import EncodedBatch
     from schemas.config import InsertIdDedup
@@ -92,7 +97,7 @@ class ExactIds(IdJudge):
         """Read all living ids from the local store, about 45,000 at a time."""
         pages = ((page_number(key), page) for key, page in self._table.store.items(ID_PAGE_KIND))
         alive = ((number, page) for number, page in pages if number >= self._index.floor)
-        while some := list(islice(alive, PAGES_A_STEP)):
+        while some := list(itertools.islice(alive, PAGES_A_STEP)):
             pages_of = [page for _, page in some]
             yield decode_pages(pages_of, some[0][0], fingerprints=self.log.fingerprints)[0]
 
@@ -115,6 +120,31 @@ class ExactIds(IdJudge):
         readings = self._reader.read(self._clock_ms, evidence.offset, evidence.timestamp, evidence.fault)
         self.set_clock(readings.clock_ms)
         return readings.clock_ms
+
+    @override
+    def learn(self, evidence: IdEvidence, too_large: NDArray[np.int64]) -> None:
+        # Each by itself that an edit may have made too large: only judging what comes before it tells.
+        alone = too_large if self.editor("") is not None else too_large[:0]
+        cuts = np.unique(np.concatenate(([0], alone, alone + 1, [evidence.fault.size])))
+        for start, stop in itertools.pairwise(cuts.tolist()):
+            part = evidence.part(slice(start, stop))
+            if start not in alone or self.judge_edited(part) is None:
+                named = too_large[(too_large >= start) & (too_large < stop)]
+                super().learn(part, named - start)
+
+    def judge_edited(self, evidence: IdEvidence) -> IdGrounds | None:
+        """Judge a record that the sink may not have taken with its edit; None: it was too large as it came.
+
+        What collides then was judged, and has moved the clock. A record that collides and was too large as it
+        came cannot be distinguished from that.
+        """
+        self.absorb()
+        evidence.kept[:] = False
+        judged = self.judge(evidence)
+        if evidence.fault[0] == Fault.TOO_LARGE:
+            return judged
+        self.undo()
+        return None
 
     def undo(self) -> None:
         """Forget what was judged since it was last taken as committed."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple
 from typing_extensions import TypeVar
 
 from processor.engine.receipts import Grounds
+from processor.engine.verdict import Fault
 from processor.state.state_log import NO_BULK, StateLog
 
 if TYPE_CHECKING:
@@ -101,6 +102,16 @@ class Judge(ABC, Generic[E]):
             RebuildError: The local state is not what it should be; it has been thrown away.
             StopError: There is more state than one partition can have.
         """
+
+    def learn(self, evidence: E, too_large: NDArray[np.int64]) -> None:
+        """Judge records once more that a worker has judged, for the state alone.
+
+        Args:
+            evidence: What they are judged by.
+            too_large: int64[k], rising, the rows of those that quarantine says were too large for the sink.
+        """
+        evidence.fault[too_large] = Fault.TOO_LARGE
+        self.judge(evidence)
 
     def changes(self) -> dict[bytes, bytes | None]:
         """Return what is staged beyond the last `committed`, as changelog keys and values."""

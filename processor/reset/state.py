@@ -21,6 +21,7 @@ from processor.judges.factory import mode_of
 from processor.kafka.client import TopicPartition
 from processor.kafka.offsets import bounds
 from processor.kafka.reader import PartitionReader, StepOver, StopReading
+from processor.pipeline.collisions import CollisionWork
 from processor.pipeline.ports import new_position
 from processor.reset.decide import ResetState
 from processor.state.clock_history import ClockHistory
@@ -28,7 +29,7 @@ from processor.state.kv.store import MemoryStore
 from processor.state.restore import restore
 from processor.state.table import Table
 from processor.wire.encode import Encoder
-from processor.wire.quarantine import called, mark_named, mark_too_large
+from processor.wire.quarantine import called, mark_too_large, named_rows
 from schemas.changelog.position import NO_BATCH
 from schemas.changelog.values import CorruptStateError
 
@@ -107,7 +108,7 @@ async def make_state(
     judge.load(table)
     source = replayed_source(context.client, context.decoder, context.source(step.partition), kept=kept)
     skipped = await _too_large(context, step)
-    replay = Replay(source, context.topics.sink_limit_bytes, advance, skipped)
+    replay = Replay(source, context.topics.source, context.topics.sink_limit_bytes, advance, skipped)
     replayed = await replay.run(step.judge_from, step.to_offset, judge)
     if replayed.batch_offset != NO_BATCH:
         position = replace(position, batch_offset=replayed.batch_offset, batch_crc=replayed.batch_crc)
@@ -160,11 +161,13 @@ def _require_window(facts: PartitionFacts, judge: Judge) -> None:
 class Replay:
     """Feeds source records to judges.
 
-    ``advance`` is called with the number of offsets done since its last call. ``too_large`` are offset and
-    timestamp of source records that were too large for the sink when a worker judged them.
+    ``topic`` is the source's name. ``advance`` is called with the number of offsets done since its last call.
+    ``too_large`` are offset and timestamp of source records that were too large for the sink when a worker
+    judged them.
     """
 
     reader: PartitionReader
+    topic: str
     sink_limit_bytes: int
     advance: Callable[[int], None]
     too_large: Collection[tuple[int, int]] = ()
@@ -194,9 +197,10 @@ class Replay:
             return
         evidence = judge.extract(columns)
         mark_too_large(self._encoder, piece, evidence.fault, self.sink_limit_bytes)
-        mark_named(columns, self.too_large, evidence.fault, Fault.TOO_LARGE)
+        CollisionWork(judge, evidence, self.topic).mark_too_large(self._encoder, piece, self.sink_limit_bytes)
         evidence = evidence.part(slice(rows))
-        judge.judge(evidence)
+        named = named_rows(columns, self.too_large)
+        judge.learn(evidence, named[named < rows])
         judge.absorb(PACKED_RECORDS)
         done.records += rows
         done.unjudged += int(np.count_nonzero(evidence.fault))

@@ -22,7 +22,7 @@ from processor.verify.recent import RecentRecords
 from processor.verify.report import Rule
 from processor.verify.sink import SinkCheck
 from processor.verify.unproved import ROWS, InferredClock, TrustedReceipts
-from processor.wire.quarantine import called, mark_named
+from processor.wire.quarantine import called, named_rows
 from processor.wire.receipts import receipt_text
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from processor.engine.batch.columns import Columns
     from processor.engine.ids.clock import PartitionClock
     from processor.engine.receipts import IdGrounds, ReceiptGrounds
-    from processor.judges.exact import ExactIds
     from processor.judges.ids import IdEvidence
     from processor.judges.judge import Evidence, Judge
     from processor.verify.align import Aligner, Stream
@@ -120,11 +119,12 @@ class PartitionCheck:
     def learn(self, columns: Columns) -> None:
         """Judge source records that the state only remembers: those before a reset. Call `recall` before."""
         evidence = self._judge.extract(columns)
-        mark_named(columns, self._too_large, evidence.fault, Fault.TOO_LARGE)
+        too_large = named_rows(columns, self._too_large)
         if self._unproved is not None:
+            evidence.fault[too_large] = Fault.TOO_LARGE
             self._unproved.pass_over(evidence)
             return
-        self._judge.judge(evidence)
+        self._judge.learn(evidence, too_large)
         self._judge.absorb(ABSORBED_RECORDS)
 
     async def take(self, columns: Columns) -> None:
@@ -157,7 +157,7 @@ class PartitionCheck:
         evidence = self._judge.extract(columns)
         judged: ReceiptGrounds | None = None
         if self._editing is not None and too_large.size:
-            judged = self._too_large_as_edited(self._editing, evidence)
+            judged = self._editing.judge_edited(cast("IdEvidence", evidence))
         if judged is None:
             evidence.fault[too_large] = Fault.TOO_LARGE
             judged = await self._judged(columns, evidence)
@@ -176,22 +176,6 @@ class PartitionCheck:
         judged = self._judge.judge(evidence)
         self._judge.absorb(ABSORBED_RECORDS)
         return judged
-
-    @staticmethod
-    def _too_large_as_edited(judge: ExactIds, evidence: IdEvidence) -> IdGrounds | None:
-        """Judge a record that the sink may not have taken with its edit; None: it was too large as it came.
-
-        What collides then was judged, and has moved the clock. A record that collides and was too large as it
-        came cannot be distinguished from that.
-        """
-        judge.absorb()
-        evidence.kept[:] = False
-        judged = judge.judge(evidence)
-        if evidence.fault[0] == Fault.TOO_LARGE:
-            judge.absorb(ABSORBED_RECORDS)
-            return judged
-        judge.undo()
-        return None
 
     async def _trusted(self, receipts: TrustedReceipts, columns: Columns, evidence: IdEvidence) -> IdGrounds:
         assert self._receipts is not None  # noqa: S101 - see `known`

@@ -212,16 +212,12 @@ def too_large_as_collisions(
     return rows[np.array(size) + left > limit_bytes]
 
 
-def mark_named(
-    columns: Columns, named: Collection[tuple[int, int]], fault: NDArray[np.uint8], code: Fault
-) -> None:
-    """Give the records with one of these pairs of offset and timestamp (ms) their code in ``fault``."""
-    if not named:
-        return
+def named_rows(columns: Columns, named: Collection[tuple[int, int]]) -> NDArray[np.int64]:
+    """Return int64[k], rising: the rows with one of these pairs of offset and timestamp (ms)."""
     offsets = np.fromiter((offset for offset, _ in named), np.int64, len(named))
-    for row in np.flatnonzero(np.isin(columns.offset, offsets)).tolist():
-        if (int(columns.offset[row]), int(columns.timestamp[row])) in named:
-            fault[row] = code
+    rows = np.flatnonzero(np.isin(columns.offset, offsets))
+    pairs = zip(columns.offset[rows].tolist(), columns.timestamp[rows].tolist(), strict=True)
+    return rows[np.fromiter((pair in named for pair in pairs), np.bool_, rows.size)]
 
 
 def codecs_of(piece: Piece, rows: NDArray[np.int64]) -> NDArray[np.int64]:

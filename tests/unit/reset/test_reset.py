@@ -288,7 +288,7 @@ def replayed(
     client: Any = LogClient(data)
     done: list[int] = []
     source = replayed_source(client, batches.DECODER, TP, kept=kept)
-    counted = asyncio.run(Replay(source, 1_000_000, done.append).run(start, stop, judge))
+    counted = asyncio.run(Replay(source, "s", 1_000_000, done.append).run(start, stop, judge))
     return judge._staged, sum(done), counted
 
 
