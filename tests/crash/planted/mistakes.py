@@ -451,8 +451,8 @@ MISTAKES = (
     Mistake(
         "a reset asks the sink of now what was too large then",
         "processor/reset/state.py",
-        "        mark_named(columns, self.too_large, evidence.fault, Fault.TOO_LARGE)\n",
-        "",
+        "        judge.learn(evidence, named[named < rows])\n",
+        "        judge.learn(evidence, named[:0])\n",
         "tests/broker/commands/test_reset.py::test_what_was_too_large_then_is_left_out_whatever_the_sink_takes_now",
         broker=True,
     ),
@@ -721,6 +721,81 @@ MISTAKES = (
         "    return rows[:0]\n",
         "tests/property/wire/test_collision_edits.py::"
         "test_what_a_new_id_makes_too_large_is_known_before_the_limit_is_met",
+    ),
+    Mistake(
+        "a variant is owned by the first record of its id",
+        "processor/engine/ids/collisions.py",
+        "    judged.verdict[row], judged.owner[row] = 1, info[same, OWNER]\n",
+        "    judged.verdict[row], judged.owner[row] = 1, info[earliest, OWNER]\n",
+        "tests/unit/engine/test_collisions.py::test_a_copy_of_a_variant_is_owned_by_the_first_of_its_content[exact]",
+    ),
+    Mistake(
+        "a collision that is dropped is remembered",
+        "processor/judges/ids.py",
+        "kept=self._dedup.on_collision in PASSING)\n",
+        "kept=True)\n",
+        "tests/unit/engine/test_collisions.py::test_what_is_not_in_the_sink_is_not_remembered[drop-exact]",
+    ),
+    Mistake(
+        "refresh renews the first record of an id whatever has come",
+        "processor/engine/ids/collisions.py",
+        "        _renew(table, same, now)\n",
+        "        _renew(table, earliest, now)\n",
+        "tests/unit/engine/test_collisions.py::"
+        "test_refresh_renews_the_variant_with_the_equal_fingerprint_alone[exact]",
+    ),
+    Mistake(
+        "a variant that has expired still counts",
+        "processor/engine/ids/collisions.py",
+        "    if same < 0 or info[same, READING] + window <= now:\n",
+        "    if same < 0:\n",
+        "tests/unit/engine/test_collisions.py::test_a_variant_expires_for_itself[exact]",
+    ),
+    Mistake(
+        "a restart forgets the variants of ids",
+        "processor/engine/ids/exact/index.py",
+        "                self.collisions.restore(run)\n",
+        "                pass\n",
+        "tests/unit/engine/test_collisions.py::"
+        "test_a_restart_finds_every_variant_and_which_is_the_earliest[local state-exact]",
+    ),
+    Mistake(
+        "a restore makes a renewed variant the latest of its id",
+        "processor/engine/ids/collisions.py",
+        "        born = np.where(rows.supersedes < 0, number, rows.supersedes)\n",
+        "        born = number\n",
+        "tests/unit/engine/test_collisions.py::"
+        "test_a_restart_finds_every_variant_and_which_is_the_earliest[changelog alone-bloom]",
+    ),
+    Mistake(
+        "a note shows a record's own fingerprint as its owner's",
+        "processor/engine/ids/collisions.py",
+        "        prints.owner[row] = table.fingerprint[earliest]\n",
+        "        prints.owner[row] = fingerprint\n",
+        "tests/unit/engine/test_collisions.py::"
+        "test_a_note_shows_the_fingerprints_of_the_record_and_of_its_owner[exact]",
+    ),
+    Mistake(
+        "records of one transaction do not collide",
+        "processor/engine/ids/exact/kernels.py",
+        "        if prints is not None and known and what != prints.own[row]:\n",
+        "        if prints is not None and known and best < begun and what != prints.own[row]:\n",
+        "tests/unit/engine/test_collisions.py::test_a_copy_of_a_variant_is_owned_by_the_first_of_its_content[exact]",
+    ),
+    Mistake(
+        "what is undone of collisions stays",
+        "processor/engine/ids/collisions.py",
+        "        self._rebuild(np.arange(meta[COMMITTED]))\n",
+        "        self._rebuild(np.arange(meta[COUNT]))\n",
+        "tests/unit/engine/test_collisions.py::test_what_is_undone_was_never_remembered_nor_renewed",
+    ),
+    Mistake(
+        "a header that is absent counts as an empty one",
+        "processor/engine/extract/fingerprint.py",
+        "        length[k, wrong == Fault.HEADER_MISSING] = -1\n",
+        "",
+        "tests/property/engine/test_fingerprints.py::"
+        "test_ids_fingerprints_and_faults_are_those_of_the_naive_model",
     ),
     Mistake(
         "a transaction that hangs is taken for one after the other",
