@@ -3,19 +3,23 @@
 Ids are kept otherwise than watermarks: blocks of a commit's ids in the changelog, pages of them in the local
 store, an index in memory that is made again at each start. The window is a second of the stream, some 10,000
 records, so that ids expire all the time; the index begins with 64 slots, so that it grows all the time too.
+Where ids collide their variants are kept, their notes and their new ids are judged too.
 """
 
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from processor.ops.fault_points import CommitStep, Restoring
+from tests.support.judges.fingerprints import FingerprintRules
 from tests.support.judges.id_rules import IdRules
 from tests.support.kafka.members import Members
 from tests.support.worker.crash import READY, Scene, seeded
+from tests.support.worker.id_feed import COLLISIONS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +30,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
 FIRST_RECORDS = 6_000
 KILLS, ALL_KILLS = 2, 6
+FEW = 100
+"""Collisions of a partition: there are hundreds."""
 PLAIN, RENEWING = IdRules(window="1s"), IdRules(window="1s", refresh=True)
 # A bucket has some 9,000 ids: it outgrows filters of 2,000. Those of 300,000 take several commits to be
 # written, and kills come in the middle of it.
@@ -36,10 +42,23 @@ UNCONFIRMED = IdRules(
     window="1s",
     bloom={"bucket": "1s", "expected_per_bucket": 300_000, "false_positive_rate": 1e-12, "confirm": False},
 )
-RULES = {"plain": PLAIN, "refresh": RENEWING, "bloom": CONFIRMED, "unconfirmed": UNCONFIRMED}
+COLLIDING = replace(COLLISIONS, window="1s", refresh=True)
+KEPT = replace(
+    COLLIDING, refresh=False, rename={"to": "/id", "keep": "/was"}, bloom=dict(CONFIRMED.bloom or {})
+)
+RULES = {
+    "plain": PLAIN,
+    "refresh": RENEWING,
+    "bloom": CONFIRMED,
+    "unconfirmed": UNCONFIRMED,
+    "collisions": COLLIDING,
+    "collisions and bloom": KEPT,
+}
 EACH = pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
 EACH_BACKEND = pytest.mark.parametrize(
-    "rules", [PLAIN, CONFIRMED, UNCONFIRMED], ids=["plain", "bloom", "unconfirmed"]
+    "rules",
+    [PLAIN, CONFIRMED, UNCONFIRMED, replace(COLLIDING, bloom=CONFIRMED.bloom)],
+    ids=["plain", "bloom", "unconfirmed", "collisions"],
 )
 
 
@@ -74,6 +93,8 @@ def test_a_kill_after_a_step_loses_and_repeats_no_id(
         truth = scene.assert_exactly_once()
         assert sum(len(part.passed) for part in truth) > FIRST_RECORDS // 2
         assert all(part.quarantined for part in truth)
+        collided = [part.outcomes.verdicts.count("collision") for part in truth]
+        assert all(count > FEW for count in collided) == isinstance(rules, FingerprintRules), collided
 
 
 @EACH_BACKEND
