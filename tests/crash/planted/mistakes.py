@@ -627,7 +627,7 @@ MISTAKES = (
     ),
     Mistake(
         "a collision that was too large only with its edit is taken as never judged",
-        "processor/verify/partition.py",
+        "processor/judges/exact.py",
         "        if evidence.fault[0] == Fault.TOO_LARGE:\n",
         "        if evidence.fault[0] == Fault.NONE:\n",
         "tests/unit/verify/test_collisions.py::test_a_collision_that_was_too_large_with_its_edit_was_judged",
