@@ -23,12 +23,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numba
 import numpy as np
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
+from numba.extending import lower_builtin, type_callable
+from numba.np.arrayobj import make_array
 
 from processor.paths import cache_dir, distrust, make_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
+A = TypeVar("A", bound="NDArray[Any]")
 F = TypeVar("F", bound="Callable[..., Any]")
 COMPILES = not numba.config.DISABLE_JIT
 """Whether kernels are compiled; False with ``NUMBA_DISABLE_JIT=1``, which runs them as plain Python."""
@@ -154,3 +159,24 @@ def inlined(function: F) -> F:
     """Compile ``function`` for use inside kernels only."""
     compiled: F = numba.njit(inline="always", error_model="numpy")(function)
     return compiled
+
+
+def borrowed(data: A) -> A:
+    """Return an array's elements for use in a kernel that holds the array: numba counts no references to them.
+
+    It does so for each array that an inlined kernel is given, by atomic operations that take longer than
+    hashing a short text. What is borrowed has no size, and its indexes are unsigned.
+    """
+    return data
+
+
+def _pointer(_context: Any) -> Callable[[Any], Any]:
+    return lambda data: numba.types.CPointer(data.dtype)
+
+
+def _borrow(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    return make_array(signature.args[0])(context, builder, values[0]).data
+
+
+type_callable(borrowed)(_pointer)
+lower_builtin(borrowed, numba.types.Array)(_borrow)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _ID = {"from": "header", "name": "id"}
 _IDS: dict[str, Any] = {"mode": "insert-id", "window": "1h", "id": [_ID]}
 _BLOOM: dict[str, Any] = {"expected_per_bucket": 20_000, "bucket": "1h"}
+_RENAMED: dict[str, Any] = {"on_collision": "rename", "rename": {"to": "header:id", "keep": "/id"}}
 
 
 class InsertIdMode(Mode[InsertIdDedup]):
@@ -35,6 +36,8 @@ class InsertIdMode(Mode[InsertIdDedup]):
         {**_IDS, "route": "by-id", "id": [_ID, {"from": "content", "of": "bytes"}]},
         {**_IDS, "backend": "bloom", "bloom": _BLOOM, "id": [_ID, {"from": "content", "exclude": ["/more"]}]},
         {**_IDS, "backend": "bloom", "bloom": {**_BLOOM, "confirm": False}},
+        {**_IDS, **_RENAMED, "fingerprint": {"headers": ["n"]}},
+        {**_IDS, "backend": "bloom", "bloom": _BLOOM, "fingerprint": {"of": "bytes"}, "on_collision": "tag"},
     ]
 
     def __init__(self, dedup: InsertIdDedup, pipeline: str) -> None:

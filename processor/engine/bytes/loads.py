@@ -22,6 +22,25 @@ def get_le(data, at, count):  # type: ignore[no-untyped-def]  # inlined kernel
 
 
 @inlined
+def get_le_rest(data, at, size):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Read the last ``size & 7`` bytes of a span, at least one, little-endian, as uint64.
+
+    By loads of a constant number of bytes that overlap, each within the span: no loop over bytes.
+    """
+    rest_bytes = size & 7
+    rest_end = at + size
+    if size > 8:
+        rest = get_le(data, rest_end - 8, 8) >> np.uint64(64 - 8 * rest_bytes)
+    elif rest_bytes >= 4:
+        rest = get_le(data, at, 4) | (get_le(data, rest_end - 4, 4) << np.uint64(8 * rest_bytes - 32))
+    elif rest_bytes >= 2:
+        rest = get_le(data, at, 2) | (get_le(data, rest_end - 2, 2) << np.uint64(8 * rest_bytes - 16))
+    else:
+        rest = get_le(data, at, 1)
+    return rest
+
+
+@inlined
 def get_be(data, at, count):  # type: ignore[no-untyped-def]  # inlined kernel
     """Read an integer of ``count`` bytes, big-endian, as uint64."""
     got = np.uint64(0)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.bytes.loads import get_le
+from processor.engine.bytes.loads import get_le, get_le_rest
 from processor.engine.jit import Int, inlined, kernel
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def absorb_part(v0, v1, v2, v3, data, at, size, tag):  # type: ignore[no-untyped
     for part_j in range(part_words):
         p0, p1, p2, p3 = absorb(p0, p1, p2, p3, get_le(data, at + 8 * part_j, 8))
     if size & 7:
-        p0, p1, p2, p3 = absorb(p0, p1, p2, p3, get_le(data, at + 8 * part_words, size & 7))
+        p0, p1, p2, p3 = absorb(p0, p1, p2, p3, get_le_rest(data, at, size))
     return p0, p1, p2, p3
 
 
@@ -134,6 +134,8 @@ def siphash128(data: NDArray[np.uint8], at: Int, size: Int, key: NDArray[np.uint
     whole = size >> 3
     for k in range(whole):
         v0, v1, v2, v3 = absorb(v0, v1, v2, v3, get_le(data, at + 8 * k, 8))
-    last = get_le(data, at + 8 * whole, size & 7) | (np.uint64(size & 255) << np.uint64(56))
+    last = np.uint64(size & 255) << np.uint64(56)
+    if size & 7:
+        last |= get_le_rest(data, at, size)
     v0, v1, v2, v3 = absorb(v0, v1, v2, v3, last)
     return end(v0, v1, v2, v3)

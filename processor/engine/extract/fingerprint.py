@@ -23,7 +23,7 @@ import numpy as np
 from processor.engine.bytes.siphash import absorb, absorb_part, begin, end
 from processor.engine.extract.sequence import header_values
 from processor.engine.extract.value_walk import WHOLE
-from processor.engine.jit import kernel
+from processor.engine.jit import borrowed, kernel
 from processor.engine.verdict import Fault
 
 if TYPE_CHECKING:
@@ -79,8 +79,10 @@ def _hash(
     key: NDArray[np.uint64],
     found: NDArray[np.uint64],
 ) -> None:
+    lent = borrowed(data)
+    b0, b1, b2, b3 = begin(key)
     for row in range(found.size):
-        v0, v1, v2, v3 = begin(key)
+        v0, v1, v2, v3 = b0, b1, b2, b3
         if null[row]:
             v0, v1, v2, v3 = absorb(v0, v1, v2, v3, np.uint64(9))
         else:
@@ -91,5 +93,5 @@ def _hash(
             if length[k, row] < 0:
                 v0, v1, v2, v3 = absorb(v0, v1, v2, v3, np.uint64(9))
             else:
-                v0, v1, v2, v3 = absorb_part(v0, v1, v2, v3, data, at[k, row], length[k, row], 1)
+                v0, v1, v2, v3 = absorb_part(v0, v1, v2, v3, lent, at[k, row], length[k, row], 1)
         found[row] = end(v0, v1, v2, v3)[0]

@@ -32,7 +32,7 @@ from processor.engine.extract.json_matches import JsonKind
 from processor.engine.extract.json_text import unescape
 from processor.engine.extract.sequence import header_values
 from processor.engine.extract.value_walk import WHOLE, ValueWalk
-from processor.engine.jit import Int, kernel
+from processor.engine.jit import Int, borrowed, kernel
 from processor.engine.verdict import Fault
 
 if TYPE_CHECKING:
@@ -278,27 +278,27 @@ def texts(data: NDArray[np.uint8], ids: Ids, row: int, most_bytes: int = MOST_PA
 def _hash(data: NDArray[np.uint8], ids: Ids, key: NDArray[np.uint64]) -> None:
     """Write the hashes of those ids that have neither a fault nor a part missing."""
     out, fault, unjudged, form, begins, length, content, _ = ids
-    # Text of strings with escapes; grows with the longest one, so that no record costs an allocation.
-    scratch = np.empty(0, np.uint8)
+    # Text of strings with escapes: room for the longest, so that no record costs an allocation.
+    scratch = np.empty(length.max() if length.size > 0 else 0, np.uint8)
+    lent, unescaped = borrowed(data), borrowed(scratch)
+    b0, b1, b2, b3 = begin(key)
     for row in range(fault.size):
         if fault[row] != 0 or unjudged[row]:
             continue
-        v0, v1, v2, v3 = begin(key)
+        v0, v1, v2, v3 = b0, b1, b2, b3
         total: Int = 0
         for k in range(form.shape[0]):
             size = length[k, row]
             if form[k, row] == 4:
-                if size > scratch.size:
-                    scratch = np.empty(2 * size, np.uint8)
                 size = np.int64(unescape(data, begins[k, row], size, scratch))
-                v0, v1, v2, v3 = absorb_part(v0, v1, v2, v3, scratch, np.int64(0), size, 2)
+                v0, v1, v2, v3 = absorb_part(v0, v1, v2, v3, unescaped, np.int64(0), size, 2)
             elif form[k, row] == 5:
                 size = np.int64(16)
                 v0, v1, v2, v3 = absorb(v0, v1, v2, v3, np.uint64(5 | 16 << 8))
                 v0, v1, v2, v3 = absorb(v0, v1, v2, v3, content[row, 0])
                 v0, v1, v2, v3 = absorb(v0, v1, v2, v3, content[row, 1])
             else:
-                v0, v1, v2, v3 = absorb_part(v0, v1, v2, v3, data, begins[k, row], size, form[k, row])
+                v0, v1, v2, v3 = absorb_part(v0, v1, v2, v3, lent, begins[k, row], size, form[k, row])
             total += 8 + ((size + 7) & ~7)
         v0, v1, v2, v3 = absorb(v0, v1, v2, v3, np.uint64(total & 255) << np.uint64(56))
         out[row, 0], out[row, 1] = end(v0, v1, v2, v3)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from processor.engine.bytes.siphash import absorb, absorb_part, begin, derived_key, end, siphash128
+from processor.engine.bytes.siphash import absorb, absorb_part, derived_key, end, siphash128
 from processor.engine.jit import Int, inlined, kernel
 
 if TYPE_CHECKING:
@@ -75,10 +75,12 @@ def leaf_hash(v0, v1, v2, v3, data, at, size, kind):  # type: ignore[no-untyped-
 
 
 @inlined
-def content_hash(key, sum0, sum1):  # type: ignore[no-untyped-def]  # inlined kernel
-    """Return the hash of all leaves, given the sum of theirs; its first word begins no leaf's."""
-    all_0, all_1, all_2, all_3 = begin(key)
-    all_0, all_1, all_2, all_3 = absorb(all_0, all_1, all_2, all_3, np.uint64(_SUM))
+def content_hash(v0, v1, v2, v3, sum0, sum1):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Return the hash of all leaves, given the state before the first word and the sum of theirs.
+
+    Its first word begins no leaf's.
+    """
+    all_0, all_1, all_2, all_3 = absorb(v0, v1, v2, v3, np.uint64(_SUM))
     all_0, all_1, all_2, all_3 = absorb(all_0, all_1, all_2, all_3, sum0)
     all_0, all_1, all_2, all_3 = absorb(all_0, all_1, all_2, all_3, sum1)
     return end(all_0, all_1, all_2, all_3)

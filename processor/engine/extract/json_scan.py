@@ -21,10 +21,10 @@ import numpy as np
 
 from processor.engine.bytes import siphash
 from processor.engine.bytes.siphash import absorb_part
-from processor.engine.extract.json_content import FEW_MEMBERS, Content, content_hash, leaf_hash, repeated
+from processor.engine.extract.json_content import Content, content_hash, leaf_hash, repeated
 from processor.engine.extract.json_matches import JsonMatches
 from processor.engine.extract.json_text import PLAIN, same_text, string_end, unescape
-from processor.engine.jit import kernel
+from processor.engine.jit import borrowed, kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -79,8 +79,8 @@ def _find(
     fault, kind, start, length = found
     pointers = first.size - 1
     # Locals, and no helper that takes the data: numba would count references on every turn, which made the
-    # whole three times slower.
-    plain, space, digit = PLAIN, _SPACE, _DIGIT
+    # whole three times slower. What is hashed is borrowed.
+    plain, space, digit, lent = PLAIN, _SPACE, _DIGIT, borrowed(data)
     everything = (np.int64(1) << pointers) - 1
     # Of the open containers, by depth; row 0 stands for the outside.
     inside = np.zeros(MOST_DEPTH + 1, np.int64)  # the pointers that lead on inside
@@ -88,9 +88,18 @@ def _find(
     place = np.zeros(MOST_DEPTH + 1, np.int64)  # the present element's index; -1: an object
     path = np.zeros((MOST_DEPTH + 1, 4), np.uint64)  # the hash's state behind the path that leads here
     members = np.zeros(MOST_DEPTH + 1, np.int64)  # where an object's members begin in `seen`
-    # Of each member of the open objects: its name's hash, and what the sum was before it.
-    seen = np.zeros((FEW_MEMBERS, 3), np.uint64)
-    scratch = np.zeros(0, np.uint8)
+    longest = np.int64(0)
+    if content is not None:
+        for row in range(value.size):
+            longest = max(longest, value_length[row])
+    # Room for the longest, and not more where it is needed: an array in the place of another is counted, too.
+    # Of each member of the open objects, which has 4 bytes at least: its name's hash, and the sum before it.
+    seen = np.empty((longest // 4 + 1, 3), np.uint64)
+    scratch = np.empty(longest, np.uint8)
+    unescaped = borrowed(scratch)
+    b0 = b1 = b2 = b3 = np.uint64(0)
+    if content is not None:
+        b0, b1, b2, b3 = siphash.begin(content.key)
 
     for row in range(value.size):
         if value_length[row] < 0:
@@ -108,7 +117,7 @@ def _find(
         count = np.int64(0)  # in `seen`
         hidden = np.int64(0)  # inside a container at this depth nothing counts; 0: everything does
         if content is not None:
-            p0, p1, p2, p3 = siphash.begin(content.key)
+            p0, p1, p2, p3 = b0, b1, b2, b3
 
         # Each turn reads one scalar, or opens one container; then closes all that end there.
         while True:
@@ -154,14 +163,10 @@ def _find(
                 if content is not None and hidden == 0:
                     p0, p1, p2, p3 = path[depth, 0], path[depth, 1], path[depth, 2], path[depth, 3]
                     if escaped:
-                        if size > scratch.size:
-                            scratch = np.zeros(2 * size, np.uint8)
                         size = np.int64(unescape(data, begin, size, scratch))
-                        p0, p1, p2, p3 = absorb_part(p0, p1, p2, p3, scratch, np.int64(0), size, 1)
+                        p0, p1, p2, p3 = absorb_part(p0, p1, p2, p3, unescaped, np.int64(0), size, 1)
                     else:
-                        p0, p1, p2, p3 = absorb_part(p0, p1, p2, p3, data, begin, size, 1)
-                    if count == seen.shape[0]:
-                        seen = np.concatenate((seen, seen))
+                        p0, p1, p2, p3 = absorb_part(p0, p1, p2, p3, lent, begin, size, 1)
                     seen[count, 0], seen[count, 1], seen[count, 2] = p0 ^ p1 ^ p2 ^ p3, sum0, sum1
                     count += 1
                 at += 1
@@ -256,7 +261,7 @@ def _find(
                             hidden = np.int64(depth)
                         else:
                             # Once for each container: one with nothing in it has content, too.
-                            h0, h1 = leaf_hash(p0, p1, p2, p3, data, begin, np.int64(0), what)
+                            h0, h1 = leaf_hash(p0, p1, p2, p3, lent, begin, np.int64(0), what)
                             sum0 += h0
                             sum1 += h1
                 on = mask & ~here
@@ -320,13 +325,11 @@ def _find(
                             out |= p >= content.looked_up
             if content is not None and hidden == 0 and what < 8 and not out:
                 if what == 7:
-                    if size > scratch.size:
-                        scratch = np.zeros(2 * size, np.uint8)
                     size = np.int64(unescape(data, begin, size, scratch))
-                    h0, h1 = leaf_hash(p0, p1, p2, p3, scratch, np.int64(0), size, 6)
+                    h0, h1 = leaf_hash(p0, p1, p2, p3, unescaped, np.int64(0), size, 6)
                 else:
                     # A number as it was written, whatever it is.
-                    h0, h1 = leaf_hash(p0, p1, p2, p3, data, begin, size, 4 if what == 5 else what)
+                    h0, h1 = leaf_hash(p0, p1, p2, p3, lent, begin, size, 4 if what == 5 else what)
                 sum0 += h0
                 sum1 += h1
 
@@ -370,7 +373,7 @@ def _find(
 
         fault[row] = 0 if valid else 6
         if content is not None and valid:
-            content.hash[row, 0], content.hash[row, 1] = content_hash(content.key, sum0, sum1)
+            content.hash[row, 0], content.hash[row, 1] = content_hash(b0, b1, b2, b3, sum0, sum1)
         if not valid:
             for p in range(pointers):
                 kind[p, row] = 0

@@ -21,7 +21,7 @@ import numpy as np
 
 from processor.engine.ids.block import IdRows
 from processor.engine.ids.page import NO_ROUTES, NONE
-from processor.engine.jit import Int, kernel
+from processor.engine.jit import Int, inlined, kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -260,6 +260,12 @@ def _living(table: Variants, first: Int, second: Int, window: Int, now: Int) -> 
         info[row, LAST] = info[head, LAST]
         table.ids[at] = row + 1
     return row if info[row, READING] + window > now else np.int64(NONE)
+
+
+@inlined
+def may_have(table, first):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Whether an id may have variants: one look, which says no of most ids that have none."""
+    return table.ids[first & np.uint64(table.ids.size - 1)] != 0
 
 
 @kernel

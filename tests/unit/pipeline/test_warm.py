@@ -69,6 +69,8 @@ def test_every_mode_backend_and_scope_that_a_config_can_have_is_warmed() -> None
     assert {each.get("backend", "exact") for each in ids} == set(backends)
     assert {each.get("bloom", {}).get("confirm", True) for each in ids} == {True, False}
     assert "by-id" in {each.get("route") for each in ids}
+    assert {each.get("backend", "exact") for each in ids if "fingerprint" in each} == set(backends)
+    assert {"tag", "rename"} <= {each.get("on_collision") for each in ids}
     parts = [part for each in ids for part in each["id"]]
     assert {part["from"] for part in parts} == {"header", "key", "value", "content"}
     assert {part.get("of", "value") for part in parts if part["from"] == "content"} == {"value", "bytes"}

@@ -329,8 +329,10 @@ def _judge(
             continue
         first, second = hashes[row, 0], hashes[row, 1]
         now = reading[row]
-        if prints is not None and collisions.judge(
-            prints, row, first, second, window, now, offset[row], refresh, judged
+        if (
+            prints is not None
+            and collisions.may_have(prints.variants, first)
+            and collisions.judge(prints, row, first, second, window, now, offset[row], refresh, judged)
         ):
             continue
         at, place = find_slot(slots, ours, first, second)

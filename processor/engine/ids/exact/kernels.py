@@ -238,8 +238,10 @@ def judge(
             continue
         first, second = hashes[row, 0], hashes[row, 1]
         now = reading[row]
-        if prints is not None and collisions.judge(
-            prints, row, first, second, window, now, offset[row], refresh, judged
+        if (
+            prints is not None
+            and collisions.may_have(prints.variants, first)
+            and collisions.judge(prints, row, first, second, window, now, offset[row], refresh, judged)
         ):
             continue
         best = np.int64(NONE)
