@@ -51,14 +51,10 @@ RULES = {
     "refresh": RENEWING,
     "bloom": CONFIRMED,
     "unconfirmed": UNCONFIRMED,
-    "collisions": COLLIDING,
-    "collisions and bloom": KEPT,
 }
 EACH = pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
 EACH_BACKEND = pytest.mark.parametrize(
-    "rules",
-    [PLAIN, CONFIRMED, UNCONFIRMED, replace(COLLIDING, bloom=CONFIRMED.bloom)],
-    ids=["plain", "bloom", "unconfirmed", "collisions"],
+    "rules", [PLAIN, CONFIRMED, UNCONFIRMED], ids=["plain", "bloom", "unconfirmed"]
 )
 
 
@@ -76,6 +72,10 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_kill_after_a_step_loses_and_repeats_no_id(
     broker: Broker, tmp_path: Path, step: CommitStep, rules: IdRules
 ) -> None:
+    kill_after(step, broker, tmp_path, rules)
+
+
+def kill_after(step: CommitStep, broker: Broker, tmp_path: Path, rules: IdRules) -> None:
     dice = seeded()
     with Scene(broker.bootstrap_servers, tmp_path, rules=rules) as scene:
         feed = scene.feed(dice)
@@ -119,6 +119,10 @@ def test_a_kill_and_a_restart_from_the_changelog_alone_lose_and_repeat_no_id(
 def test_kills_while_it_restores_lose_and_repeat_no_id(
     broker: Broker, tmp_path: Path, moment: Restoring, rules: IdRules
 ) -> None:
+    kill_restores(moment, broker, tmp_path, rules)
+
+
+def kill_restores(moment: Restoring, broker: Broker, tmp_path: Path, rules: IdRules) -> None:
     dice = seeded()
     # From the local state of the one that was killed first, or from the changelog alone, later ones from what
     # the killed restores have left.
@@ -138,6 +142,25 @@ def test_kills_while_it_restores_lose_and_repeat_no_id(
         scene.drain(state=state)
 
         scene.assert_exactly_once()
+
+
+WHILE_COLLIDING: dict[str, tuple[IdRules, CommitStep | Restoring]] = {
+    f"{backend} {moment}": (rules, moment)
+    for backend, rules in {"exact": COLLIDING, "bloom": KEPT}.items()
+    for moment in (*CommitStep, *Restoring)
+}
+
+
+@pytest.mark.drawn("kill")
+@pytest.mark.parametrize("kill", WHILE_COLLIDING)
+def test_kills_while_ids_collide_lose_no_variant_and_give_no_other_new_id(
+    broker: Broker, tmp_path: Path, kill: str
+) -> None:
+    rules, moment = WHILE_COLLIDING[kill]
+    if isinstance(moment, Restoring):
+        kill_restores(moment, broker, tmp_path, rules)
+    else:
+        kill_after(moment, broker, tmp_path, rules)
 
 
 @pytest.mark.timeout(900)
