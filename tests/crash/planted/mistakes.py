@@ -513,8 +513,8 @@ MISTAKES = (
     Mistake(
         "the sum of a content's leaves forgets their paths",
         "processor/engine/extract/json_scan.py",
-        "h0, h1 = leaf_hash(p0, p1, p2, p3, data, begin, size, 4 if what == 5 else what)",
-        "h0, h1 = leaf_hash(*siphash.begin(content.key), data, begin, size, 4 if what == 5 else what)",
+        "h0, h1 = leaf_hash(p0, p1, p2, p3, lent, begin, size, 4 if what == 5 else what)",
+        "h0, h1 = leaf_hash(b0, b1, b2, b3, lent, begin, size, 4 if what == 5 else what)",
         "tests/property/engine/test_content.py::test_these_differ",
     ),
     Mistake(
