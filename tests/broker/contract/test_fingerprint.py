@@ -24,6 +24,7 @@ from tests.support.judges.outcomes import (
     without_detail,
 )
 from tests.support.kafka.topics import Header, New
+from tests.support.verify.certificate import certificate
 from tests.support.worker.stories import SINK_LIMIT_BYTES, Stories, Story, Told
 
 if TYPE_CHECKING:
@@ -149,6 +150,12 @@ def test_quarantine_has_every_record_as_it_came_and_the_code_behind_its_own_head
     for story in told.all():
         found = [without_detail(plain(each)) for each in story.quarantine]
         assert found == foreseen(story).quarantined
+
+
+def test_a_certificate_proves_it(told: Told) -> None:
+    answer = certificate(told.config)
+    assert answer.code == 0, (answer.details, answer.stderr)
+    assert answer.last["ok"]
 
 
 # ------------------------------------------------------------------ what counts
