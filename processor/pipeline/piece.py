@@ -191,19 +191,25 @@ class PieceWork:
         self, number: int, piece: Piece, row: int, code: Fault, source_ref: NDArray[np.int64] | None
     ) -> StopError:
         where, configured = self._where(number, piece, row, source_ref), self._kind.hop.pipeline.name
+        sink, limit = self._topics.sink, self._topics.sink_limit_bytes
+        need = self._encoder.alone_bytes(piece.columns, row, codec_of(piece, row))
+        if code is Fault.TOO_LARGE and need <= limit:
+            return StopError(
+                f"{where}: {code.code}: its id is known with other content, and with a tag or a new id topic "
+                f"{sink} does not take it (max.message.bytes {limit}): raise that, or set pipelines.quarantine "
+                f"for pipeline {configured}"
+            )
         if source_ref is not None:
             # It could be judged when it was routed, unless the sink's limit has been lowered.
             return StopError(
                 f"{where}: {code.code}, which it was not when it was routed: "
                 f"{self._kind.detail(code)}. Everything before it is committed. Set the limit of topic "
-                f"{self._topics.sink} back."
+                f"{sink} back."
             )
         if code is Fault.TOO_LARGE:
-            need = self._encoder.alone_bytes(piece.columns, row, codec_of(piece, row))
             return StopError(
-                f"{where}: {code.code}: topic {self._topics.sink} needs max.message.bytes of at least "
-                f"{need} (it has {self._topics.sink_limit_bytes}), or set "
-                f"pipelines.quarantine for pipeline {configured}"
+                f"{where}: {code.code}: topic {sink} needs max.message.bytes of at least {need} "
+                f"(it has {limit}), or set pipelines.quarantine for pipeline {configured}"
             )
         return StopError(
             f"{where}: the record cannot be judged: {code.code} ({self._kind.detail(code)}). Everything "

@@ -106,7 +106,8 @@ class IdRows:
         """Yield the rows of ids, and those of collisions, as they stand behind each other."""
         turns = np.flatnonzero(np.diff(self.collision)) + 1
         for start, stop in itertools.pairwise([0, *turns.tolist(), len(self)]):
-            yield self.part(start, stop)
+            if stop > start:
+                yield self.part(start, stop)
 
 
 def encode(rows: IdRows, clock_ms: int, key: bytes) -> tuple[bytes, Pages]:

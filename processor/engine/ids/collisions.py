@@ -159,7 +159,9 @@ class Collisions:
         info[renewal[: meta[RENEWALS], 0], RENEWED] = 0
         meta[COMMITTED], meta[RENEWALS] = meta[COUNT], 0
         if len(self) > 2 * self._kept + FEW:
-            self._rebuild(np.flatnonzero(info[: len(self), READING] + self._window_ms > clock_ms))
+            alive = np.flatnonzero(info[: len(self), READING] + self._window_ms > clock_ms)
+            self._rebuild(alive)
+            self._kept = alive.size
 
     def drop(self) -> None:
         """Forget what is staged."""
@@ -184,7 +186,7 @@ class Collisions:
 
     def _rebuild(self, kept: NDArray[np.int64], most: int = 0) -> None:
         """Keep some of the variants, in this order; where some are renewed all keep their places."""
-        before, self._kept = self._table, kept.size
+        before = self._table
         self._table = Variants.room(max(most, 2 * kept.size, FEW))
         _, _, hashes, prints, info, renewal, meta = self._table
         hashes[: kept.size], prints[: kept.size] = before.hash[kept], before.fingerprint[kept]

@@ -223,6 +223,8 @@ def look_at(data: NDArray[np.uint8], at: Int, limit: Int, number: Int) -> tuple[
     ids = np.int64(get_be(data, at + 1, 2))
     size = np.int64(HASH_BYTES)
     more = more_of(data, at)
+    if more > FINGERPRINTS | COLLISIONS | ROUTES:
+        return 0, 0, 2
     size += (FINGERPRINT_BYTES if more & FINGERPRINTS else 0) + (ROUTE_BYTES if more & ROUTES else 0)
     for k in range(3):
         if data[at + 3 + k] > 8:

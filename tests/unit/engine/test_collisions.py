@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
+from processor.engine.ids.block import IdRows
+from processor.engine.ids.collisions import Collisions
 from processor.engine.verdict import Verdict
 from processor.judges.exact import ExactIds
 from processor.state.kv.store import MemoryStore
@@ -109,3 +112,21 @@ def test_a_note_shows_the_fingerprints_of_the_record_and_of_its_owner(backend: s
         f',"fingerprint":"{prints[own]}","owner_fingerprint":"{prints[owner]}","action":"pass"'
         for own, owner in ((1, 0), (2, 0), (3, 1))
     ]
+
+
+def test_variants_that_expire_are_given_back_however_many_records_collide() -> None:
+    variants = Collisions(WINDOW_MS)
+    number, each, living = 1, 50, WINDOW_MS // 10 * 10 * 50
+    for commit in range(300):
+        for _ in range(10):
+            hashes = np.tile(np.arange(number, number + each, dtype=np.uint64)[:, None], 2)
+            owner = np.arange(number, number + each)
+            told = np.arange(each, dtype=np.uint64), np.ones(each, np.bool_)
+            variants.restore(
+                IdRows(number, hashes, owner, np.full(each, 10 * commit), np.full(each, -1), *told)
+            )
+            variants.prints(told[0], told[1])  # which makes room, as each piece does
+            number += each
+        variants.commit(10 * commit)
+        assert len(variants) <= 4 * living
+    assert len(variants) >= living // 2

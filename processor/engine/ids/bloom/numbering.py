@@ -141,9 +141,9 @@ class BloomNumbering:
         self._expire(self._clock_ms)
 
     def _note(self, rows: IdRows) -> None:
-        """Note in which buckets committed rows are."""
+        """Note in which buckets committed rows are; variants are taken over before ids of lower numbers."""
         for bucket in np.unique(rows.reading_ms // self.window.bucket_ms).tolist():
-            self.begun.setdefault(bucket, rows.first)
+            self.begun[bucket] = min(rows.first, self.begun.get(bucket, rows.first))
 
     def _expire(self, clock_ms: int) -> None:
         self._clock_ms = clock_ms
