@@ -242,12 +242,8 @@ class Scene:
 
     def _told(self, isolation: str = "read_committed") -> list[list[dict[str, Any]]]:
         """Return what stands in the duplicates topic by partition, where there is one."""
-        (pipeline,) = self.config.pipelines
-        rows = (
-            [[]] * self._partitions
-            if pipeline.duplicates is None
-            else self.read(pipeline.duplicates, isolation)
-        )
+        duplicates = self.config.pipelines[0].duplicates
+        rows = [[]] * self._partitions if duplicates is None else self.read(duplicates, isolation)
         return [[json.loads(each.value or b"") for each in part] for part in rows]
 
     def _assert_told(self, truth: list[Part]) -> None:
