@@ -1,4 +1,4 @@
-"""Do ids, their owners and their readings survive every kill, also while they expire?
+"""Ids, their owners and their readings survive every kill, also while they expire.
 
 Ids are kept otherwise than watermarks: blocks of a commit's ids in the changelog, pages of them in the local
 store, an index in memory that is made again at each start. The window is a second of the stream, some 10,000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,13 +12,8 @@ from hypothesis import strategies as st
 from processor.engine.ids.clock import NEVER
 from processor.engine.verdict import Verdict
 from processor.state.ids import id_log, offset_index, runs, snapshots
-from processor.state.kv.store import MemoryStore
-from schemas.changelog.position import Origin
-from tests.property.state.test_id_state_model import ENDS, Step, copied
+from tests.property.state.test_id_state_model import ENDS, Step, go_through
 from tests.support.judges.id_state import AHEAD_MS, NOW_MS, Came, IdPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 BLOOM = {"expected_per_bucket": 64, "false_positive_rate": 0.4, "confirm": True}
 BACKENDS = [("exact", None), ("bloom", 1), ("bloom", 3), ("bloom", 50)]
@@ -54,6 +49,10 @@ class VariantDictionary:
             return Verdict.PASS, -1, 0
         return Verdict.COLLISION, earliest, self.clock + self.window_ms if self.remembers else 0
 
+    def copy(self) -> VariantDictionary:
+        """Return one that goes on by itself."""
+        return deepcopy(self)
+
 
 records = st.builds(
     Came,
@@ -66,45 +65,6 @@ steps = st.lists(
     st.builds(Step, st.lists(records, max_size=40), st.sampled_from([0, 1, 30, 400]), ends),
     max_size=14,
 )
-
-
-def go_through(script: Sequence[Step], partition: IdPartition, model: VariantDictionary) -> None:
-    """Do what a script says; every verdict has to be the model's, wherever it is killed and restored."""
-    partition.limit_bytes = 400
-    partition.commit()
-    committed, older = deepcopy(model), MemoryStore()
-    for step in script:
-        partition.now_ms += step.later_ms
-        first = partition.next_offset
-        expected = [model.judge(first + k, came, partition.now_ms) for k, came in enumerate(step.some)]
-        judged = partition.take(step.some)
-        said = zip(judged.verdict.tolist(), judged.owner.tolist(), judged.expires_ms.tolist(), strict=True)
-        assert list(said) == expected
-        if step.then == "go on":
-            continue
-        assert isinstance(partition.store, MemoryStore)
-        if step.then != "killed":
-            before = copied(partition.store)
-            partition.commit(locally="before" not in step.then)
-            committed = deepcopy(model)
-            if step.then == "commit":
-                older = before if len(step.some) % 2 else older
-                continue
-        if step.then == "reset":
-            # Written whole, by the exact backend, behind an origin; nothing local goes on.
-            partition.restate(Origin(partition.next_offset, 0))
-            partition.open(MemoryStore())
-            older = MemoryStore()
-            continue
-        if "trimmed" in step.then:
-            partition.trim()
-        if "without" in step.then:
-            partition.open(MemoryStore())
-        elif "older" in step.then:
-            partition.open(copied(older))
-        else:
-            partition.open()
-        model = deepcopy(committed)
 
 
 @settings(deadline=None, max_examples=250)

@@ -8,7 +8,7 @@ living id.
 from __future__ import annotations
 
 from copy import copy
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +19,11 @@ from processor.engine.ids.clock import NEVER
 from processor.engine.verdict import Verdict
 from processor.state.ids import id_log, offset_index, runs, snapshots
 from processor.state.kv.store import MemoryStore
+from schemas.changelog.position import Origin
 from tests.support.judges.id_state import AHEAD_MS, NOW_MS, Came, IdPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Step(NamedTuple):
@@ -28,6 +32,18 @@ class Step(NamedTuple):
     some: list[Came]
     later_ms: int
     then: str
+
+
+class StateModel(Protocol):
+    """What says by a dictionary what is to become of records."""
+
+    def judge(self, offset: int, came: Came, now_ms: int) -> tuple[Verdict, int, int]:
+        """Return verdict, owner and expiry of the next record."""
+        ...
+
+    def copy(self) -> Self:
+        """Return one that goes on by itself."""
+        ...
 
 
 class Dictionary:
@@ -49,7 +65,7 @@ class Dictionary:
         self.ids[came.key] = offset, self.clock
         return Verdict.PASS, -1, 0
 
-    def copy(self) -> Dictionary:
+    def copy(self) -> Self:
         other = copy(self)
         other.ids = dict(self.ids)
         return other
@@ -102,7 +118,7 @@ def copied(store: MemoryStore) -> MemoryStore:
     return other
 
 
-def go_through(script: list[Step], partition: IdPartition, model: Dictionary) -> None:
+def go_through(script: Sequence[Step], partition: IdPartition, model: StateModel) -> None:
     """Do what a script says; every verdict has to be the model's, wherever it is killed and restored."""
     # Blocks of a few ids: a commit has several.
     partition.limit_bytes = 400
@@ -128,6 +144,12 @@ def go_through(script: list[Step], partition: IdPartition, model: Dictionary) ->
             if step.then == "commit":
                 older = before if len(step.some) % 2 else older
                 continue
+        if step.then == "reset":
+            # Written whole, by the exact backend, behind an origin; nothing local goes on.
+            partition.restate(Origin(partition.next_offset, 0))
+            partition.open(MemoryStore())
+            older = MemoryStore()
+            continue
         if "trimmed" in step.then:
             partition.trim()
         if "without" in step.then:
