@@ -1,4 +1,6 @@
-"""Does the table equal the truth, wherever the driver or the database is cut off?
+"""The table equals the truth, wherever the driver or the database is cut off.
+
+A normal run draws one of the stories, since each starts several drivers; ``--all`` has them all.
 
 For a kill the driver is halted as soon as the database has a new batch. Where Spark's commit log has it already
 it goes on, and the next batch is waited for; where it has not, the driver is killed. So every kill is where it
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.kafka.broker import Broker
-    from tests.support.spark_sink.postgres import OwnPostgres
+    from tests.support.spark_sink.postgres import OwnPostgres, Server
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.crash, pytest.mark.postgres]
 
@@ -218,12 +220,9 @@ def run_to_the_end(folder: Path, clicks: Clicks, url: str) -> None:
         assert driver.process.wait(WAIT_S) == 0, driver.said()
 
 
-@pytest.mark.timeout(2400)
-def test_a_driver_killed_between_write_and_commit_log_counts_nothing_twice(
-    request: pytest.FixtureRequest, broker: Broker, database: str, tmp_path: Path
-) -> None:
-    kills = int(os.environ.get("SEQMARK_TEST_KILLS") or (ALL_KILLS if everything(request.config) else KILLS))
-    dice = seeded()
+def driver_is_killed(broker: Broker, own: Server, tmp_path: Path, kills: int) -> None:
+    """Between its write and Spark's commit log."""
+    dice, database = seeded(), own.url
     with Look(database) as look, Clicks(broker.bootstrap_servers, dice) as clicks:
         for _ in range(kills):
             with Driver(tmp_path, clicks, database) as driver:
@@ -243,13 +242,9 @@ def test_a_driver_killed_between_write_and_commit_log_counts_nothing_twice(
     assert table(database) == clicks.truth()
 
 
-@pytest.mark.timeout(1200)
-def test_a_database_that_is_stopped_and_started_again_holds_up_the_query_and_no_more(
-    broker: Broker, own_postgres: OwnPostgres, tmp_path: Path
-) -> None:
+def database_goes_and_comes(broker: Broker, own: Server, tmp_path: Path, _kills: int) -> None:
     """Ended in order and by a crash of the server, each in the middle of the work."""
     dice = seeded()
-    own = own_postgres()
     with Clicks(broker.bootstrap_servers, dice) as clicks:
         with Driver(tmp_path, clicks, own.url) as driver:
             for how in (signal.SIGINT, signal.SIGQUIT):
@@ -271,13 +266,9 @@ def test_a_database_that_is_stopped_and_started_again_holds_up_the_query_and_no_
     assert table(own.url) == clicks.truth()
 
 
-@pytest.mark.timeout(1200)
-def test_a_driver_that_waits_for_a_database_ends_in_order_when_asked(
-    broker: Broker, own_postgres: OwnPostgres, tmp_path: Path
-) -> None:
-    """Before its first batch and in the middle of one."""
+def driver_is_ended_while_it_waits(broker: Broker, own: Server, tmp_path: Path, _kills: int) -> None:
+    """For the database, before its first batch and in the middle of one."""
     dice = seeded()
-    own = own_postgres()
     own.stop()
     with Clicks(broker.bootstrap_servers, dice) as clicks:
         for number in range(2):
@@ -293,3 +284,20 @@ def test_a_driver_that_waits_for_a_database_ends_in_order_when_asked(
             own.start()
     run_to_the_end(tmp_path, clicks, own.url)
     assert table(own.url) == clicks.truth()
+
+
+STORIES = {
+    "driver-is-killed": driver_is_killed,
+    "database-goes-and-comes": database_goes_and_comes,
+    "driver-is-ended-while-it-waits": driver_is_ended_while_it_waits,
+}
+
+
+@pytest.mark.timeout(2400)
+@pytest.mark.drawn("story")
+@pytest.mark.parametrize("story", STORIES)
+def test_the_table_equals_the_truth(
+    story: str, request: pytest.FixtureRequest, broker: Broker, own_postgres: OwnPostgres, tmp_path: Path
+) -> None:
+    kills = int(os.environ.get("SEQMARK_TEST_KILLS") or (ALL_KILLS if everything(request.config) else KILLS))
+    STORIES[story](broker, own_postgres(), tmp_path, kills)

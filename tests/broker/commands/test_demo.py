@@ -167,14 +167,16 @@ def test_one_record_lost_is_exit_1_and_named(
     assert told["aggregate"]["agree"] == 29
 
 
-@pytest.mark.parametrize(
-    ("number", "moment"),
-    [(signal.SIGTERM, "to parquet, mode append"), (signal.SIGINT, "5. the certificate")],
-    ids=["while Spark aggregates", "while Spark waits"],
-)
-def test_a_signal_ends_it_with_exit_1_and_leaves_no_process(
-    broker: Broker, tmp_path: Path, number: signal.Signals, moment: str
-) -> None:
+SIGNALS = {
+    "while Spark aggregates": (signal.SIGTERM, "to parquet, mode append"),
+    "while Spark waits": (signal.SIGINT, "5. the certificate"),
+}
+
+
+@pytest.mark.drawn("when")
+@pytest.mark.parametrize("when", SIGNALS)
+def test_a_signal_ends_it_with_exit_1_and_leaves_no_process(broker: Broker, tmp_path: Path, when: str) -> None:
+    number, moment = SIGNALS[when]
     mark, log = unique("run"), tmp_path / "log"
     where = ("--bootstrap-servers", broker.bootstrap_servers, "--directory", str(tmp_path))
     with log.open("wb") as told:
