@@ -67,7 +67,7 @@ docs: $(STAMP) ## write docs/configuration.md from the config model
 # UV_CUSTOM_COMPILE_COMMAND is what the lock's header says; index and machine stay out of it.
 lock: ## write requirements.lock and that of the benchmark (needs uv; UPGRADE=--upgrade for newer ones)
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile pyproject.toml --quiet \
-		--group dev --universal --python-version 3.11 --generate-hashes $(UPGRADE) \
+		--group dev --all-extras --universal --python-version 3.11 --generate-hashes $(UPGRADE) \
 		--no-emit-index-url --no-emit-find-links --output-file requirements.lock
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile benchmarks/peers/requirements.in --quiet \
 		--universal --python-version 3.11 --generate-hashes $(UPGRADE) \
