@@ -1,1 +1,1 @@
-"""Commands of `seqmark`, one module each; imported only when called."""
+"""Commands of `seqmark`, one module each, in folders by what they are for; imported only when called."""

@@ -8,6 +8,7 @@ kernels. Exit codes: 0 done, or what runs until it is stopped was stopped by a s
 from __future__ import annotations
 
 import contextlib
+import difflib
 import importlib
 import logging
 import signal
@@ -23,54 +24,72 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-_COMMANDS = {
-    "broker": "Run the embedded Kafka broker in the foreground.",
-    "check": "Say everything that is wrong with a config and its topics.",
-    "topics": "Create the topics that are missing; name those that are wrong.",
-    "worker": "Run the stream worker.",
-    "reset": "Rewind a stopped pipeline and its state together, or step over records.",
-    "generate": "Produce a stream with known duplicates into a source topic.",
-    "verify": "Prove that source = sink + duplicates + quarantine.",
-    "aggregate": "Run the Spark job that aggregates the clean topics.",
-    "sink": "The same as aggregate.",
-    "report": "Write a page with plots of what became of the records, and of the aggregates.",
-    "demo": "Show it all on an embedded broker.",
+_SECTIONS = {
+    "setup": {
+        "check": "Say everything that is wrong with a config and its topics.",
+        "topics": "Create the topics that are missing; name those that are wrong.",
+    },
+    "run": {
+        "worker": "Run the stream worker.",
+        "reset": "Rewind a stopped pipeline and its state together, or step over records.",
+        "generate": "Produce a stream with known duplicates into a source topic.",
+        "broker": "Run the embedded Kafka broker in the foreground.",
+        "demo": "Show it all on an embedded broker.",
+    },
+    "look": {
+        "verify": "Prove that source = sink + duplicates + quarantine.",
+        "report": "Write a page with plots of what became of the records, and of the aggregates.",
+    },
+    "spark": {
+        "aggregate": "Run the Spark job that aggregates the clean topics.",
+        "sink": "The same as aggregate.",
+    },
 }
-
-
+"""What each command does, by the folder that has its module."""
+_HEADINGS = {"setup": "Set up", "run": "Run", "look": "Look", "spark": "Spark"}
+_FOLDERS = {name: folder for folder, commands in _SECTIONS.items() for name in commands}
 _UNTIL_STOPPED = ("broker", "worker", "aggregate", "sink")
 _INTERRUPTED = {
     "verify": "nothing is proved",
     "reset": "what was not said to be reset may be or not: run the same reset again",
 }
-_OTHERWISE = {"aggregate": "sink"}
-"""A command's module, where it is not called as the command."""
+_ALIASES = {"sink": "aggregate"}
 
 
 class Commands(click.Group):
-    """The commands by name, each in its module of `processor.commands`."""
+    """The commands by name, each in a module of a folder in `processor.commands`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names, in the order in which a newcomer meets them."""
         del ctx
-        return list(_COMMANDS)
+        return list(_FOLDERS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""
         # Click notes it when the import is done; it may take a second, and be cut off.
         ctx.invoked_subcommand = cmd_name
-        name = _OTHERWISE.get(cmd_name, cmd_name)
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in _FOLDERS:
             return None
-        module = importlib.import_module(f"processor.commands.{name}")
+        name = _ALIASES.get(cmd_name, cmd_name)
+        module = importlib.import_module(f"processor.commands.{_FOLDERS[cmd_name]}.{name}")
         command: click.Command = getattr(module, name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is called; of one that there is not, say which it may have been meant to be."""
+        if args and args[0] not in _FOLDERS and (near := difflib.get_close_matches(args[0], _FOLDERS)):
+            ctx.fail(f"there is no command '{args[0]}'; did you mean {' or '.join(near)}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
+        widest = max(map(len, _FOLDERS))
+        for folder, commands in _SECTIONS.items():
+            with formatter.section(_HEADINGS[folder]):
+                formatter.write_dl([(name.ljust(widest), text) for name, text in commands.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; what Seqmark raises on purpose becomes a message and an exit code."""

@@ -123,13 +123,13 @@ def test_a_command_does_not_import_the_others() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert "processor.commands.check" in loaded
-    assert loaded.isdisjoint({"numba", "faust", "aiokafka", "numpy", "processor.commands.broker"})
+    assert "processor.commands.setup.check" in loaded
+    assert loaded.isdisjoint({"numba", "faust", "aiokafka", "numpy", "processor.commands.run.broker"})
 
 
 def test_a_worker_may_open_as_many_files_as_the_system_lets_it() -> None:
     program = (
-        "import resource as r; from processor.commands.worker import allow_open_files\n"
+        "import resource as r; from processor.commands.run.worker import allow_open_files\n"
         "most = r.getrlimit(r.RLIMIT_NOFILE)[1]\n"
         "r.setrlimit(r.RLIMIT_NOFILE, (64, most)); allow_open_files()\n"
         "print(r.getrlimit(r.RLIMIT_NOFILE) == (most, most))"

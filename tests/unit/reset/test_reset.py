@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.commands.cli import main
-from processor.commands.reset import read_place, read_time
+from processor.commands.run.reset import read_place, read_time
 from processor.engine.extract.sequence import HeaderSequence, SequenceFormat
 from processor.errors import ConfigError, StopError
 from processor.judges.watermark import PartitionWatermark

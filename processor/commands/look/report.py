@@ -19,8 +19,8 @@ from processor.ops.status_text import count
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from processor.report.hours import Flow
-    from processor.report.page import ReportPage
+    from processor.inspection.report.hours import Flow
+    from processor.inspection.report.page import ReportPage
     from schemas.config import Settings
     from spark_sink.summary import SinkPart
 
@@ -67,7 +67,7 @@ def write_report(settings: Settings, config: str, output: Path) -> ReportPage:
     Raises:
         StopError: The broker cannot be reached or stops answering, or the file cannot be written.
     """
-    from processor.report.page import ReportPage, render  # noqa: PLC0415 - slow to import, `-h` is not
+    from processor.inspection.report.page import ReportPage, render  # noqa: PLC0415 - slow to import, `-h` is not
 
     made = ReportPage(
         application=settings.worker.application_id,
@@ -93,7 +93,7 @@ def write_report(settings: Settings, config: str, output: Path) -> ReportPage:
 def _read(settings: Settings) -> list[Flow]:
     if not settings.pipelines:
         return []
-    from processor.report.read import read_flows  # noqa: PLC0415 - as above
+    from processor.inspection.report.read import read_flows  # noqa: PLC0415 - as above
 
     with ExitStack() as shown:
 

@@ -1,4 +1,4 @@
-"""``seqmark sink`` runs the Spark job, one query per sink, until it is stopped or all is done."""
+"""``seqmark aggregate`` runs the Spark job, one query per sink, until it is stopped or all is done."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _LINE_S = 10.0
     help="Go on where retention has removed records that were not read yet, or where the topic was deleted and "
     "created again; otherwise that is an error.",
 )
-def sink(  # noqa: PLR0913 - one argument per option
+def aggregate(  # noqa: PLR0913 - one argument per option
     *,
     config: Path,
     names: Sequence[str],

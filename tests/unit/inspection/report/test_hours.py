@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processor.report.hours import HOUR_MS, LAST_HOUR, Fate, Flow, Hours
+from processor.inspection.report.hours import HOUR_MS, LAST_HOUR, Fate, Flow, Hours
 
 TIMES = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 400_000_000_000) | st.integers(0, 3 * HOUR_MS)
 

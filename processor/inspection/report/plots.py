@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from processor.report.hours import HOUR_MS, Fate
+from processor.inspection.report.hours import HOUR_MS, Fate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from processor.report.hours import Flow
+    from processor.inspection.report.hours import Flow
 
 MOST_STEPS = 1_440
 """Windows of a stacked picture, those without an event included; as `MOST_HOURS`."""

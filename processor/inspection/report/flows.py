@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from processor.report.hours import HOUR_MS, Fate
-from processor.report.markup import Html, bullets, element, joined, shown_time, table
-from processor.report.plots import KEPT_OUT, MOST_HOURS, draw_flow
+from processor.inspection.report.hours import HOUR_MS, Fate
+from processor.inspection.report.markup import Html, bullets, element, joined, shown_time, table
+from processor.inspection.report.plots import KEPT_OUT, MOST_HOURS, draw_flow
 
 if TYPE_CHECKING:
-    from processor.report.hours import Flow
+    from processor.inspection.report.hours import Flow
 
 TABLE_HOURS = 168
 """A week: longer tables are not read; their beginning is one row."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from processor.inspection.report.read import TopicSnapshot
 from processor.kafka.client import TopicPartition
 from processor.kafka.offsets import Bounds
-from processor.report.read import TopicSnapshot
 
 
 def test_a_partition_whose_stable_end_lies_before_its_start_has_nothing_to_read() -> None:

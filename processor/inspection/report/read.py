@@ -20,11 +20,11 @@ import numpy as np
 from typing_extensions import override
 
 from processor.errors import RebuildError, StopError
+from processor.inspection.report.hours import Fate, Flow, Hours, Stretch
 from processor.kafka.client import Client, TopicPartition, open_client
 from processor.kafka.offsets import Bounds, bounds, committed
 from processor.kafka.reader import PartitionReader, ReadPolicy
 from processor.kafka.topics.ensure import connected, describe
-from processor.report.hours import Fate, Flow, Hours, Stretch
 from processor.wire.decode import Decoder
 
 if TYPE_CHECKING:

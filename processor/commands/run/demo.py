@@ -18,7 +18,7 @@ import click
 
 from processor.broker.embedded import find_broker
 from processor.commands.console import bar, json_option, people, result, say
-from processor.commands.report import write_report
+from processor.commands.look.report import write_report
 from processor.demo.plan import make_plan
 from processor.errors import EXIT_DONE, EXIT_FAILED
 

@@ -10,12 +10,12 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from processor.report.flows import TABLE_HOURS
-from processor.report.hours import HOUR_MS, Fate, Flow, Hours, Stretch
-from processor.report.markup import element, shown_value
-from processor.report.page import ReportPage, render
-from processor.report.plots import draw_flow
-from processor.report.sinks import _steps
+from processor.inspection.report.flows import TABLE_HOURS
+from processor.inspection.report.hours import HOUR_MS, Fate, Flow, Hours, Stretch
+from processor.inspection.report.markup import element, shown_value
+from processor.inspection.report.page import ReportPage, render
+from processor.inspection.report.plots import draw_flow
+from processor.inspection.report.sinks import _steps
 from spark_sink.summary import Group, SinkPart, SinkSummary, SummaryRow
 
 HOSTILE = "<script>alert('1')</script>&\"$x^2$_"

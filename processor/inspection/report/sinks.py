@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.report.markup import Html, bullets, element, shown_time, shown_value, table
-from processor.report.plots import MOST_STEPS, draw_series, draw_stack
+from processor.inspection.report.markup import Html, bullets, element, shown_time, shown_value, table
+from processor.inspection.report.plots import MOST_STEPS, draw_series, draw_stack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

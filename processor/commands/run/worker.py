@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Never
 
 import click
 
-from processor.commands import live
 from processor.commands.console import config_option, say_error, say_problems
+from processor.commands.run import live
 from processor.config.load import load, require_pipelines
 from processor.errors import EXIT_DONE, SeqmarkError
 from processor.ops import logs

@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from processor.report.flows import flow_section
-from processor.report.markup import Html, element
-from processor.report.sinks import sink_section
+from processor.inspection.report.flows import flow_section
+from processor.inspection.report.markup import Html, element
+from processor.inspection.report.sinks import sink_section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from processor.report.hours import Flow
+    from processor.inspection.report.hours import Flow
     from spark_sink.summary import SinkPart
 
 _STYLE = Path(__file__).with_name("report.css")

@@ -1,0 +1,1 @@
+"""Commands that read what a pipeline did, and change nothing."""

@@ -1,0 +1,1 @@
+"""Commands that move records: worker, broker, reset, generator and demo."""

@@ -1,0 +1,1 @@
+"""Shows people what a pipeline holds and has done; it only reads."""
