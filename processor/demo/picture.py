@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 BIN_MS = 5 * 60_000
 
-_RAW, _CLEAN, _INK = "#c2410c", "#1d6fa5", "#333333"
-# From the palette of Okabe and Ito: people who see few colours can tell them apart, also in print.
-_KINDS = {RecordKind.RESEND: "#e69f00", RecordKind.TAIL: "#cc79a7", RecordKind.LATE: "#009e73"}
+_RAW, _CLEAN, _INK = "#4d4d4d", "#1d6fa5", "#333333"
+# Muted: to send again is neither good nor bad. As dark as text on white has to be, and unlike in brightness.
+_KINDS = {RecordKind.RESEND: "#3d4b57", RecordKind.TAIL: "#8f7335", RecordKind.LATE: "#9a6d8c"}
 
 
 def draw(checked: Sequence[DemoChecks], path: Path, title: str, census: Census | None = None) -> None:

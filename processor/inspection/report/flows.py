@@ -49,7 +49,7 @@ def _tiles(flow: Flow) -> Html:
     for fate in flow.told_apart:
         count = flow.fates[fate].total
         share = f"{count / raw:.2%}" if raw else ""
-        tiles.append(_tile(fate.name.lower(), count, flow.fate_name(fate), share))
+        tiles.append(_tile(fate.name.lower(), count, flow.fate_words(fate), share))
     for fate in flow.collided_in:
         count = flow.collided[fate].total
         share = f"{count / raw:.2%}" if raw else ""
@@ -61,9 +61,14 @@ def _meanings(flow: Flow) -> str:
     """Say what the words on the tiles mean; the first look is not the place to know them."""
     said = ["clean: passed on"]
     if flow.duplicates is None:
-        said.append("dropped: has passed before, or behind what had passed already")
+        said.append("dropped: sent again" + (", or out of order" if flow.by_sequence else ""))
     else:
-        said += ["duplicate: has passed before, dropped", "late: behind what had passed already, dropped"]
+        said.append("duplicate: sent again, dropped")
+    if Fate.LATE in flow.told_apart:
+        said.append(
+            "late: its number is below the sequence watermark, because it was sent again (or for the first "
+            "time, by a producer that does not keep to the order), dropped"
+        )
     if Fate.COLLISION in flow.told_apart:
         said.append("collision: came with the id of other content, dropped")
     if flow.quarantine is not None:
@@ -125,7 +130,7 @@ def _picture(name: str, flow: Flow) -> Html:
         + "; most in the hour of "
         f"{shown_time(busiest * HOUR_MS)}. The table below has every number."
     )
-    caption = f"Above: the red area was {KEPT_OUT}. Below: why."
+    caption = f"Above: the grey area was {KEPT_OUT}. Below: why."
     if flow.collided_in:
         caption += " Dotted: records with the id of other content, which are in another area as well."
     if len(shown) < len(hours):

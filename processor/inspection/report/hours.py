@@ -103,6 +103,7 @@ class Flow:
         collided: Collisions by the hour that are in the clean topic or in quarantine, by that fate: it counts
             them as well.
         on_collision: As configured; None without a fingerprint.
+        by_sequence: Whether records are judged by sequences: by ids none is late.
     """
 
     name: str
@@ -119,12 +120,13 @@ class Flow:
         default_factory=lambda: {Fate.CLEAN: Hours(), Fate.QUARANTINED: Hours()}
     )
     on_collision: str | None = None
+    by_sequence: bool = True
 
     @property
     def told_apart(self) -> list[Fate]:
         """The fates that this pipeline distinguishes, which are worth a column."""
         told = {
-            Fate.LATE: self.duplicates is not None,
+            Fate.LATE: self.duplicates is not None and (self.by_sequence or self.fates[Fate.LATE].total > 0),
             Fate.COLLISION: self.duplicates is not None and self._can_be(Fate.COLLISION, self.fates),
             Fate.QUARANTINED: self.quarantine is not None,
         }
@@ -154,6 +156,10 @@ class Flow:
     def fate_name(self, fate: Fate) -> str:
         """Return what a fate is called here: without receipts nobody knows which kind was dropped."""
         return "dropped" if fate is Fate.DUPLICATE and self.duplicates is None else fate.value
+
+    def fate_words(self, fate: Fate) -> str:
+        """Return the same where there is room to say what the verdict ``late`` means."""
+        return f"{fate.value}: below the sequence watermark" if fate is Fate.LATE else self.fate_name(fate)
 
     @property
     def dropped(self) -> int:

@@ -1,7 +1,8 @@
 """Draws the counts as SVG text for a page: a pipeline's hours, and a sink's aggregates.
 
-Colours are from the palette of Okabe and Ito, dark enough for white paper, and what is stacked is hatched as
-well, so that it differs in black and white. Every number is in a table beside the picture too.
+A colour says what a person should make of it: greys and sand are ordinary resends, neither good nor bad, purple
+is to be looked at. Those of groups are from the palette of Okabe and Ito, dark enough for white paper. What is
+stacked is hatched as well, so that it differs in black and white. Every number is also in a table.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ MOST_STEPS = 1_440
 MOST_HOURS = 1_440
 """Sixty days: an hour is then 0.7 of a pixel wide. Totals and tables say what lies before."""
 KEPT_OUT = "kept out of the clean topic"
-_RAW, _CLEAN, _INK, _GRID = "#b03a00", "#00568c", "#222222", "#d9d9d9"
+_RAW, _CLEAN, _INK, _GRID = "#4d4d4d", "#00568c", "#222222", "#d9d9d9"
+_WAITING = "#e8e8e8"
 _DROPPED = {
-    Fate.DUPLICATE: ("#e69f00", ""),
-    Fate.LATE: ("#009e73", "////"),
+    Fate.DUPLICATE: ("#a6a6a6", ""),
+    Fate.LATE: ("#d9c08c", "////"),
     Fate.COLLISION: ("#56b4e9", "...."),
     Fate.QUARANTINED: ("#cc79a7", "xxxx"),
 }
@@ -124,7 +126,8 @@ def _above(axes: Any, at: Any, flow: Flow, hours: Sequence[int]) -> None:
         judged, at, baseline=np.minimum(clean, judged), fill=True, color=_RAW, alpha=0.3, label=KEPT_OUT
     )
     if (judged < raw).any():
-        axes.stairs(raw, at, baseline=judged, fill=True, color="#bdbdbd", label=Fate.WAITING.value)
+        style = {"fill": True, "facecolor": _WAITING, "edgecolor": _RAW, "linewidth": 0, "hatch": "...."}
+        axes.stairs(raw, at, baseline=judged, label=Fate.WAITING.value, **style)
     axes.stairs(raw, at, color=_RAW, linewidth=2, baseline=None, label="raw")
     axes.stairs(clean, at, color=_CLEAN, linewidth=2, baseline=None, linestyle="--", label="clean")
     axes.set_ylim(0, max(int(raw.max()), int(clean.max()), 1) * 1.08)
@@ -137,7 +140,7 @@ def _below(axes: Any, at: Any, flow: Flow, hours: Sequence[int]) -> None:
     for fate, (colour, hatch) in _DROPPED.items():
         counts = np.array([flow.fates[fate].counts[hour] for hour in hours])
         if counts.any():
-            ground = _band(axes, at, ground, counts, colour, hatch, flow.fate_name(fate))
+            ground = _band(axes, at, ground, counts, colour, hatch, flow.fate_words(fate))
     most = int(ground.max())
     for fate in flow.collided_in:
         counts = np.array([flow.collided[fate].counts[hour] for hour in hours])

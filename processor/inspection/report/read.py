@@ -132,7 +132,15 @@ async def _flow(
 ) -> Flow:
     raw, fates = Hours(), {fate: Hours() for fate in Fate}
     topics = (pipeline.source, pipeline.sink, pipeline.duplicates, pipeline.quarantine)
-    flow = Flow(pipeline.name, *topics, raw, fates, notes=_notes(pipeline, at), on_collision=_action(pipeline))
+    flow = Flow(
+        pipeline.name,
+        *topics,
+        raw,
+        fates,
+        notes=_notes(pipeline, at),
+        on_collision=_action(pipeline),
+        by_sequence=pipeline.id_dedup is None,
+    )
 
     def source(partition: int, columns: Columns) -> None:
         raw.add(columns.timestamp)

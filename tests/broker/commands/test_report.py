@@ -20,7 +20,7 @@ from tests.support.kafka.topics import (
     produce_transaction,
 )
 from tests.support.worker.process import New, WorkerConfig, new, new_config, produce, read_topic, run_drain
-from tests.unit.report.test_page import Page
+from tests.unit.inspection.report.test_page import Page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -183,6 +183,25 @@ def test_a_problem_is_told_in_place_of_a_sum() -> None:
     assert "It adds up" not in text
 
 
+def test_a_resend_that_is_late_is_said_to_be_below_the_sequence_watermark() -> None:
+    read = Page(page(flow()))
+
+    assert "late: below the sequence watermark" in read.text
+    assert "number is below the sequence watermark, because it was sent again" in read.text
+
+
+def test_by_ids_nothing_is_late() -> None:
+    counted = replace(flow(), by_sequence=False)
+    counted.fates[Fate.LATE].counts.clear()
+    counted.fates[Fate.LATE].without = 0
+    read = Page(page(counted))
+
+    assert "late" not in read.tables["Records of clicks by the hour"][0]
+    assert "sequence watermark" not in read.text
+    # A mode that was changed leaves receipts of the one before.
+    assert "late" in Page(page(replace(flow(), by_sequence=False))).tables["Records of clicks by the hour"][0]
+
+
 def test_without_receipts_kinds_are_not_told_apart() -> None:
     head = Page(page(flow(duplicates=None))).tables["Records of clicks by the hour"][0]
 
