@@ -207,6 +207,16 @@ class IdJudge(Judge[IdEvidence]):
         to = HeaderPart(name) if rename.to.startswith("header:") else ValuePart(rename.to, only_text=True)
         return Renamer(parts, to, None if rename.keep == "header" else rename.keep, self.log.secret)
 
+    @override
+    def aside_if_known(self, evidence: IdEvidence) -> tuple[NDArray[np.int64], Fault] | None:
+        action = self._dedup.on_collision
+        judged = (evidence.fault == 0) & ~evidence.ids.unjudged & ~evidence.kept
+        if self._dedup.fingerprint is None or not judged.any():
+            return None
+        if action == "quarantine":
+            return np.flatnonzero(judged), Fault.ID_COLLISION
+        return (np.flatnonzero(judged), Fault.TOO_LARGE) if action in PASSING else None
+
     @abstractmethod
     def _decided(self, records: IdColumns, prints: Fingerprints | None) -> IdJudgement:
         """Judge a chunk's records in order, and stage what is remembered."""

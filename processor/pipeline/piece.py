@@ -5,12 +5,15 @@ aside what cannot be judged, judge the rest, encode what passes, write receipts 
 nothing, because the piece's columns lie in buffers that the next piece uses, of whichever slot
 (`processor.wire.generation`). What it returns holds nothing of them.
 
-Invariant: what stands before a record that cannot go on is judged and encoded as if the piece ended there.
+Invariant: what stands before a record that cannot go on is judged and encoded as if the piece ended there. Only
+judging tells whether an id is known with other content, and it cannot be taken back: so a piece ends before a
+record that could not go aside then, and the record is judged when all before it is committed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -47,6 +50,7 @@ class PieceOutcome:
         next_offset: The position after the piece, or of the record where it stops.
         batch: The row of the last source batch with a record that was judged; None: there is none.
         stop: Why the slot cannot go on behind that; None: it can.
+        again: Whether the rest of the chunk has to be taken once more, after a commit.
     """
 
     sink: dict[int, list[EncodedBatch]]
@@ -57,6 +61,7 @@ class PieceOutcome:
     next_offset: int
     batch: NDArray[np.int64] | None
     stop: StopError | None = None
+    again: bool = False
 
 
 class PieceWork:
@@ -73,8 +78,14 @@ class PieceWork:
         limit = surely_fits(self._topics.quarantine_limit_bytes)
         return self._topics.quarantine is not None and bool(oversized(piece.columns, limit).size)
 
-    def outcome(self, number: int, judge: Judge, piece: Piece) -> PieceOutcome:
+    def outcome(self, number: int, judge: Judge, piece: Piece, *, committed: bool) -> PieceOutcome:
         """Decide over the newest piece of a decoder and encode what passes; stages the state of its judge.
+
+        Args:
+            number: The partition.
+            judge: The partition's.
+            piece: Its next records.
+            committed: Whether the slot has taken nothing since its last commit.
 
         Raises:
             StopError: Nothing since the last commit can be committed.
@@ -91,13 +102,19 @@ class PieceWork:
             routed = cast("IdEvidence", evidence)
             routed.owner, routed.route = refs
         self._kind.mark_too_large(self._encoder, number, piece, evidence.fault)
+        CollisionWork(judge, evidence, self._kind.named_source).mark_too_large(
+            self._encoder, piece, self._topics.sink_limit_bytes
+        )
+        at_risk = self._at_risk(number, piece, judge.aside_if_known(evidence), source_ref, int(committed))
+        if at_risk is not None:
+            stop = None
+            piece = before(piece, at_risk)
+            evidence = evidence.part(slice(at_risk))
         quarantine, refused, row = self._put_aside(number, piece, evidence.fault, source_ref)
         if refused is not None:
             stop = refused
             piece = before(piece, row)
             evidence = evidence.part(slice(row))
-        collisions = CollisionWork(judge, evidence, self._kind.named_source)
-        collisions.mark_too_large(self._encoder, piece, self._topics.sink_limit_bytes)
         aside = evidence.fault != 0
         judged = judge.judge(evidence)
         if ((evidence.fault != 0) > aside).any():
@@ -109,7 +126,9 @@ class PieceWork:
                 piece,
                 evidence,
                 judged,
-                collisions.edits(number, piece.columns, judged, source_ref),
+                CollisionWork(judge, evidence, self._kind.named_source).edits(
+                    number, piece.columns, judged, source_ref
+                ),
             ),
             quarantine,
             self._receipts_of(number, piece, judged, source_ref),
@@ -118,6 +137,7 @@ class PieceWork:
             piece.next_offset,
             piece.batches[-1] if len(piece.batches) else None,
             stop,
+            again=at_risk is not None and stop is None,
         )
 
     def _where(self, number: int, piece: Piece, row: int, source_ref: NDArray[np.int64] | None) -> str:
@@ -151,13 +171,48 @@ class PieceWork:
             some = rows[rows < error.row]
             return self._quarantined(number, piece, some, fault, source_ref), stop, error.row
 
+    def _at_risk(
+        self,
+        number: int,
+        piece: Piece,
+        aside: tuple[NDArray[np.int64], Fault] | None,
+        source_ref: NDArray[np.int64] | None,
+        start: int,
+    ) -> int | None:
+        """Return the first row from ``start`` on whose record could not go aside if judging says so."""
+        if aside is None:
+            return None
+        rows, code = aside
+        rows = rows[rows >= start]
+        if self._topics.quarantine is not None:
+            # Most fit, whatever is to be said of them.
+            long = oversized(piece.columns, surely_fits(self._topics.quarantine_limit_bytes))
+            fault = np.full(len(piece.columns), code, np.uint8)
+            fits = partial(self._fits_quarantine, number, piece, fault, source_ref)
+            return next((row for row in np.intersect1d(rows, long).tolist() if not fits(row)), None)
+        return int(rows[0]) if rows.size else None
+
+    def _fits_quarantine(
+        self,
+        number: int,
+        piece: Piece,
+        fault: NDArray[np.uint8],
+        source_ref: NDArray[np.int64] | None,
+        row: int,
+    ) -> bool:
+        try:
+            self._quarantined(number, piece, np.array([row]), fault, source_ref)
+        except TooLargeError:
+            return False
+        return True
+
     def _all_put_aside(
         self, number: int, piece: Piece, fault: NDArray[np.uint8], source_ref: NDArray[np.int64] | None
     ) -> list[EncodedBatch]:
         """Encode for quarantine again, with those that only judging has told.
 
         Raises:
-            StopError: One cannot go there. What comes before it in the piece is not committed either.
+            StopError: The first one cannot go there; all before it is committed.
         """
         quarantine, refused, _ = self._put_aside(number, piece, fault, source_ref)
         if refused is not None:
@@ -196,8 +251,9 @@ class PieceWork:
         if code is Fault.TOO_LARGE and need <= limit:
             return StopError(
                 f"{where}: {code.code}: its id is known with other content, and with a tag or a new id topic "
-                f"{sink} does not take it (max.message.bytes {limit}): raise that, or set pipelines.quarantine "
-                f"for pipeline {configured}"
+                f"{sink} does not take it (max.message.bytes {limit}). Everything before it is committed. "
+                f"Raise that, set pipelines.quarantine for pipeline {configured}, or step over it: "
+                f"{self._kind.step_over(number, int(piece.columns.offset[row]) + 1)}"
             )
         if source_ref is not None:
             # It could be judged when it was routed, unless the sink's limit has been lowered.

@@ -126,9 +126,7 @@ class SlotPipeline:
         partition.stable = chunk.last_stable_offset
         self._metrics.bytes_in.labels(self.name).inc(len(chunk.data))
         stop: StopError | None = None
-        routed = self._kind.upstream is not None
-        pieces = self._decoder.steps(chunk, partition.judge.piece_bytes, routed=routed)
-        steps = ChunkSteps(pieces, partial(self._judge, partition), self._work.is_long, self._clock)
+        steps = self._steps(partition, chunk)
         made: PieceOutcome | Mark
         try:
             while True:
@@ -142,8 +140,11 @@ class SlotPipeline:
                 if made.stop is not None:
                     stop = made.stop
                     break
-                if self._taken >= COMMIT_ROWS:
+                if made.again or self._taken >= COMMIT_ROWS:
                     await self.commit()
+                if made.again:
+                    rest = self._steps(partition, replace(chunk, position=partition.position.next_offset))
+                    rest.worked, steps = steps.worked, rest
         except UndecodableError as error:
             stop = StopError(
                 f"{chunk.topic}:{chunk.partition}: {error}. Nothing from there on was taken in. To "
@@ -155,9 +156,15 @@ class SlotPipeline:
             await self.commit()
             raise stop
 
+    def _steps(self, partition: OpenPartition, chunk: Chunk) -> ChunkSteps[PieceOutcome]:
+        routed = self._kind.upstream is not None
+        pieces = self._decoder.steps(chunk, partition.judge.piece_bytes, routed=routed)
+        return ChunkSteps(pieces, partial(self._judge, partition), self._work.is_long, self._clock)
+
     def _judge(self, partition: OpenPartition, piece: Piece) -> PieceOutcome:
         """Work on a piece, and note it as taken in; awaits nothing."""
-        made = self._work.outcome(partition.number, partition.judge, piece)
+        committed = not any(each.moved for each in self.partitions.values())
+        made = self._work.outcome(partition.number, partition.judge, piece, committed=committed)
         partition.counts += made.verdicts
         partition.faults += made.faults
         self._taken += int(made.verdicts.sum())

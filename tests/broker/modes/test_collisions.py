@@ -20,7 +20,7 @@ from tests.support.judges.outcomes import (
     plain,
     without_detail,
 )
-from tests.support.kafka.topics import New, alter_topic, create_topic, delete_records
+from tests.support.kafka.topics import New, alter_topic, create_topic, delete_records, dice, group_offsets
 from tests.support.worker.id_feed import COLLISIONS
 from tests.support.worker.process import WorkerConfig, new_config, produce, read_topic, run_drain
 from tests.support.worker.reset import run_reset
@@ -196,6 +196,39 @@ def test_a_reset_knows_what_only_its_tag_has_made_too_large(
     again = behind(found.written(), before)
     assert len(again.passed) + len(again.quarantined) == 1
     assert [each for each in again.told if each["verdict"] == "duplicate"] == once.told
+
+
+@pytest.mark.parametrize("refusing", ["sink", "quarantine"])
+def test_a_collision_that_nobody_takes_stops_the_worker_with_all_before_it_committed(
+    broker: Broker, tmp_path: Path, refusing: str
+) -> None:
+    """With its tag it is too large for the sink, and there is no quarantine; or quarantine does not take it."""
+    rules = replace(COLLISIONS, on_collision="tag" if refusing == "sink" else "quarantine", rename=None)
+    config = judging(broker, tmp_path, rules)
+    refused_by = config.sink if refusing == "sink" else config.quarantine
+    if refusing == "sink":
+        config = replace(config, pipelines=(replace(config.pipelines[0], quarantine=None),))
+    create_topic(config.bootstrap_servers, refused_by, 1, {"max.message.bytes": str(LIMIT_BYTES)})
+    noise = dice(1).randbytes(LIMIT_BYTES - 170)
+    new, known = (New(noise, b'{"id":"%b","n":2}' % name, (), BEGUN_MS) for name in (b"b", b"a"))
+    stream = [event("a", 1), new, event("c", 1), event("c", 1, 1), known, event("d", 1), event("d", 1, 1)]
+    produce(config.bootstrap_servers, config.source, stream, codec="lz4")
+
+    for _ in range(2):
+        ended = run_drain(config)
+        assert ended.code == 1
+        assert f"{config.source}:0:4: " in ended.stderr
+        passed = [each.value for each in read_topic(config.bootstrap_servers, config.sink)]
+        assert passed == [each.value for each in stream[:3]]
+        assert [each["offset"] for each in Found(config, rules).told] == [3]
+        assert group_offsets(config.bootstrap_servers, config.application_id) == {(config.source, 0): 4}
+
+    alter_topic(config.bootstrap_servers, refused_by, **{"max.message.bytes": str(10 * LIMIT_BYTES)})
+    drained(config)
+    passed = [each.value for each in read_topic(config.bootstrap_servers, config.sink)]
+    assert passed == [each.value for each in [*stream[:3], *([known] if refusing == "sink" else []), stream[5]]]
+    told = [(each["offset"], each["verdict"]) for each in Found(config, rules).told]
+    assert told == [(3, "duplicate"), (4, "collision"), (6, "duplicate")]
 
 
 def test_variants_of_all_partitions_meet_in_a_route_and_are_named_by_where_they_came_from(
