@@ -42,6 +42,7 @@ BY_KIND = 5  # in processor/judges, where judges are made
 # Folders that hold data, one file per thing: their width is their content.
 DATA = {
     "tests/support/wire/vectors": "a record batch per file, as brokers have written them",
+    "docs": "a page per subject, grouped by the site's navigation",
     "docs/decisions": "a page per decision",
     "benchmarks/results": "a result per file",
 }
