@@ -37,6 +37,7 @@ _SECTIONS = {
         "demo": "Show it all on an embedded broker.",
     },
     "look": {
+        "read": "Print the records of a topic: clean ones, receipts, quarantined ones.",
         "verify": "Prove that source = sink + duplicates + quarantine.",
         "report": "Write a page with plots of what became of the records, and of the aggregates.",
     },
@@ -51,6 +52,7 @@ _FOLDERS = {name: folder for folder, commands in _SECTIONS.items() for name in c
 _UNTIL_STOPPED = ("broker", "worker", "aggregate", "sink")
 _INTERRUPTED = {
     "verify": "nothing is proved",
+    "read": "there may be more records",
     "reset": "what was not said to be reset may be or not: run the same reset again",
 }
 _ALIASES = {"sink": "aggregate"}

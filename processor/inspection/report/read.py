@@ -17,13 +17,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from typing_extensions import override
 
 from processor.errors import RebuildError, StopError
+from processor.inspection.go_on import NoteAndGoOn
 from processor.inspection.report.hours import Fate, Flow, Hours, Stretch
 from processor.kafka.client import Client, TopicPartition, open_client
 from processor.kafka.offsets import Bounds, bounds, committed
-from processor.kafka.reader import PartitionReader, ReadPolicy
+from processor.kafka.reader import PartitionReader
 from processor.kafka.topics.ensure import connected, describe
 from processor.wire.decode import Decoder
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
-    from processor.kafka.fetch import OutOfRangeError
-    from processor.wire.decode import UndecodableError
     from schemas.config import Pipeline, Settings
 
 SNAPSHOTS = 5
@@ -169,35 +167,12 @@ async def _flow(
             flow.problems.append(f"The topic {topic} does not exist.")
             continue
         for tp, (start, stop) in spans.items():
-            reader = PartitionReader(client, decoder, tp, _Note(client, flow.problems), ahead=True)
+            reader = PartitionReader(client, decoder, tp, NoteAndGoOn(client, flow.problems.append), ahead=True)
             records = await _read(reader, start, stop, partial(take, tp.partition), progress)
             flow.stretches.append(Stretch(topic, tp.partition, start, stop, records))
     if pipeline.duplicates is None:
         fates[Fate.DUPLICATE] = raw.less(*(fates[fate] for fate in Fate if fate is not Fate.DUPLICATE))
     return flow
-
-
-class _Note(ReadPolicy):
-    """Goes on wherever it can, unlike a worker, and adds a sentence to ``problems``."""
-
-    def __init__(self, client: Client, problems: list[str]) -> None:
-        self._client = client
-        self._problems = problems
-
-    @override
-    def after_damage(self, name: str, error: UndecodableError, stop: int) -> int:
-        self._problems.append(f"{name} was read up to a damaged batch: {error}.")
-        return stop
-
-    @override
-    async def after_loss(self, name: str, error: OutOfRangeError, stop: int) -> int:
-        tp = error.partition
-        start = (await bounds(self._client, [tp]))[tp].start
-        at = min(max(start, error.position + 1), stop)
-        self._problems.append(
-            f"Retention removed offsets {error.position} to {at - 1} of {name} while it was read."
-        )
-        return at
 
 
 async def _read(

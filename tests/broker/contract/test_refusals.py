@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 import google_crc32c
 import pytest
+from click.testing import CliRunner
 
+from processor.commands.cli import main
 from processor.kafka.client import Client
 from processor.kafka.transactions.producer import Producer
 from processor.wire.codec import Codec
@@ -106,6 +108,10 @@ def test_a_source_batch_that_cannot_be_decoded_stops_the_worker_which_names_how_
         assert not open_transactions(bootstrap, config.application_id)
         command = ended.stderr.rpartition("seqmark reset -c FILE ")[2].split()
         assert command == ["--pipeline", "p", "--to-offset", "0:30"]
+        shown = CliRunner().invoke(main, ["read", "-c", str(config.write()), config.source])
+        assert (shown.exit_code, len(shown.stdout.splitlines())) == (1, 30)
+        assert "cannot be decoded" in shown.stderr
+        assert "offsets 20 to 29 were stepped over" in shown.stderr
 
         stepped = run_reset(config, *command[2:])
 

@@ -1,0 +1,112 @@
+"""Says in a sentence what a receipt, a note of a collision or a quarantined record tells.
+
+What stands in a topic may have been written by anybody: what lacks a field has no sentence, and nothing here is
+escaped for a terminal yet.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from processor.wire.quarantine import OURS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from processor.wire.quarantine import Header
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ID_CHARACTERS = 100
+"""Of an id in a sentence; the receipt has up to 4 KiB of each part."""
+_DONE = {
+    "pass": "it passed as it came",
+    "tag": "it passed with the header seqmark.collision",
+    "rename": "it passed",
+    "quarantine": "it is in quarantine",
+    "drop": "it was dropped",
+}
+
+
+def time_text(timestamp_ms: int) -> str:
+    """Return a time as ``2026-03-01T06:00:00.123Z``; ``-`` where there is none, or none of this calendar."""
+    try:
+        if timestamp_ms < 0:
+            return "-"
+        time = _EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return "-"
+    return time.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def receipt_sentence(value: bytes | None) -> str | None:
+    """Return what a record of a duplicates topic says; None: it is no receipt."""
+    try:
+        receipt = orjson.loads(value or b"")
+        verdict = receipt["verdict"]
+        judged = _judged(verdict, receipt)
+        of = f"{receipt['topic']}:{receipt['partition']}:{receipt['offset']}"
+        name = f", id {_id(receipt['id'])}" if "id" in receipt else ""
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        return None
+    return f"{judged} ({of}{name})"
+
+
+def quarantine_sentence(headers: Sequence[Header]) -> str | None:
+    """Return why a record of a quarantine topic is there; None: it does not say so as a worker does."""
+    ours = headers[-len(OURS) :]
+    if tuple(name for name, _ in ours) != OURS:
+        return None
+    code, detail, source = ((content or b"").decode(errors="backslashreplace") for _, content in ours)
+    return f"quarantined: {code}: {detail}, came from {source}"
+
+
+def _judged(verdict: str, receipt: dict[str, Any]) -> str:
+    if verdict == "collision":
+        return _collision(receipt)
+    if receipt["mode"] == "watermark":
+        return _by_sequence(verdict, receipt)
+    if (owner := receipt.get("owner")) is None:
+        return "dropped: duplicate of a record inside the window, which one is not known"
+    return f"dropped: duplicate of {_owner(owner)}, which passed{_again(receipt)}"
+
+
+def _by_sequence(verdict: str, receipt: dict[str, Any]) -> str:
+    sequence, watermark = receipt["sequence"], receipt["watermark"]
+    if verdict == "duplicate":
+        if sequence == watermark:
+            return f"dropped: duplicate: sequence {sequence} is the sequence watermark, it came before"
+        return f"dropped: duplicate: sequence {sequence} came before (the sequence watermark is {watermark})"
+    if "epoch" in receipt and sequence > watermark:
+        return f"dropped: late: epoch {receipt['epoch']} is over, a higher one has begun"
+    return f"dropped: late: sequence {sequence} is not above the sequence watermark {watermark}"
+
+
+def _collision(receipt: dict[str, Any]) -> str:
+    action = receipt["action"]
+    done = _DONE.get(action, action)
+    if "new_id" in receipt:
+        done += f" with the new id {receipt['new_id']}"
+    remembered = _again(receipt)
+    return f"collision: {_owner(receipt['owner'])} passed with this id and other content; {done}{remembered}"
+
+
+def _owner(owner: dict[str, Any]) -> str:
+    if "backfill" in owner:
+        return f"a record of backfill {owner['backfill']}"
+    return f"{owner['topic']}:{owner['partition']}:{owner['offset']}"
+
+
+def _again(receipt: dict[str, Any]) -> str:
+    if "expires_at" not in receipt:
+        return ""
+    what = "this content" if receipt["verdict"] == "collision" else "its id"
+    return f"; {what} passes again from {time_text(receipt['expires_at'])}"
+
+
+def _id(parts: list[Any]) -> str:
+    """Return an id as it stands in the receipt, shortened."""
+    text = ", ".join(orjson.dumps(part).decode() for part in parts)
+    return text if len(text) <= _ID_CHARACTERS else f"{text[: _ID_CHARACTERS - 1]}…"
