@@ -38,6 +38,7 @@ _SECTIONS = {
     },
     "look": {
         "read": "Print the records of a topic: clean ones, receipts, quarantined ones.",
+        "status": "Show workers, lag, state, open transactions and quarantine codes.",
         "verify": "Prove that source = sink + duplicates + quarantine.",
         "report": "Write a page with plots of what became of the records, and of the aggregates.",
     },

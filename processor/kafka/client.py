@@ -179,6 +179,10 @@ class Client:
         self.inner.silent.discard(node)
         return answer
 
+    def nodes(self) -> list[int]:
+        """Return all known brokers, those that have been silent last."""
+        return [int(node) for node in self.inner.nodes()]
+
     async def any_node(self) -> int:
         """Return a known broker, for requests that any can answer."""
         node = self.inner.get_random_node()

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from processor.errors import RebuildError
 from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition, by_topic, error_name
 from processor.kafka.protocol.internals import OffsetFetchRequest, OffsetRequest
+from processor.kafka.protocol.requests import NewestTimestampRequest
 from schemas.changelog.position import NO_TOPIC, Origin
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ async def last_stable(
 
 
 async def offsets_at(
-    client: Client, partitions: Iterable[TopicPartition], timestamp_ms: int
+    client: Client, partitions: Iterable[TopicPartition], timestamp_ms: int, deadline_s: float = DEADLINE_S
 ) -> dict[TopicPartition, int | None]:
     """Return the offset of each partition's first committed record with at least this timestamp.
 
@@ -75,7 +77,7 @@ async def offsets_at(
     Raises:
         RebuildError: No answer within the deadline.
     """
-    found = await _list(client, list(partitions), timestamp_ms, READ_COMMITTED, DEADLINE_S)
+    found = await _list(client, list(partitions), timestamp_ms, READ_COMMITTED, deadline_s)
     return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
 
 
@@ -121,8 +123,32 @@ async def _ask(client: Client, node: int, request: OffsetRequest, found: dict[To
     return problem
 
 
+async def newest_timestamps(client: Client, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the highest timestamp (ms) of each partition's records; asks once.
+
+    What is empty, or not answered, is left out; so is all where brokers do not know the question (before 3.0).
+    """
+    by_node: dict[int, list[TopicPartition]] = defaultdict(list)
+    for tp in partitions:
+        node = client.leader(tp)
+        if node is not None:
+            by_node[node].append(tp)
+    found: dict[TopicPartition, int] = {}
+    for node, those in by_node.items():
+        request = NewestTimestampRequest(by_topic((tp, tp.partition) for tp in those))
+        with suppress(KafkaError):
+            answer = await client.request(node, request, coordination=True, timeout_s=ASK_S)
+            found |= {
+                TopicPartition(topic, number): timestamp
+                for topic, rows, _ in answer.topics
+                for number, code, timestamp, *_ in rows
+                if code == KafkaCode.NONE and timestamp >= 0
+            }
+    return found
+
+
 async def committed(
-    client: Client, group_id: str, partitions: Iterable[TopicPartition]
+    client: Client, group_id: str, partitions: Iterable[TopicPartition], deadline_s: float = DEADLINE_S
 ) -> dict[TopicPartition, int]:
     """Return what the group has committed; partitions without a commit are left out.
 
@@ -130,7 +156,7 @@ async def committed(
         RebuildError: No answer within the deadline.
     """
     topics = by_topic((tp, tp.partition) for tp in partitions)
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + deadline_s
     while True:
         problem = ""
         found: dict[TopicPartition, int] = {}

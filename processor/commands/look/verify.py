@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from processor.commands.chosen import chosen_pipelines
 from processor.commands.console import bar, config_option, json_option, result, say, table_on_stdout
 from processor.config.load import load, require_pipelines, require_provable
-from processor.errors import EXIT_DONE, EXIT_VIOLATION, ConfigError, Problem
+from processor.errors import EXIT_DONE, EXIT_VIOLATION
 from processor.ops.status_text import count
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def verify(ctx: click.Context, config: Path, *, pipeline: str | None, as_json: b
     """
     settings = load(config)
     require_pipelines(settings)
-    chosen = _pipelines(settings, pipeline)
+    chosen = chosen_pipelines(settings, pipeline)
     require_provable(settings, [each.name for each in chosen])
     began = time.monotonic()
     reports = asyncio.run(_verify(settings, chosen, _tell if as_json else lambda _: None))
@@ -52,14 +53,6 @@ def verify(ctx: click.Context, config: Path, *, pipeline: str | None, as_json: b
     if changed:
         say(f"pipelines.dedup is not what the worker judged by: {', '.join(changed)}", "yellow")
     ctx.exit(EXIT_DONE if all(report.ok for report in reports) else EXIT_VIOLATION)
-
-
-def _pipelines(settings: Settings, name: str | None) -> list[Pipeline]:
-    chosen = [pipeline for pipeline in settings.pipelines if name in {None, pipeline.name}]
-    if not chosen:
-        known = ", ".join(pipeline.name for pipeline in settings.pipelines)
-        raise ConfigError([Problem("--pipeline", f"there is no pipeline {name}; in this config: {known}")])
-    return chosen
 
 
 async def _verify(

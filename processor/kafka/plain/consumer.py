@@ -62,6 +62,46 @@ async def read_partition(options: Mapping[str, Any], topic: str, partition: int)
     return [record for record in seen if record[-1] < end]
 
 
+async def read_spans(
+    options: Mapping[str, Any],
+    spans: Mapping[TopicPartition, tuple[int, int]],
+    most_bytes: int,
+    deadline_s: float = _STALL_S,
+) -> list[tuple[TopicPartition, Seen]]:
+    """Return the committed records between two offsets of each partition, in each partition's order.
+
+    Offsets are the first and the one after the last. It ends early after ``most_bytes`` of keys and values, and
+    at the deadline: a look, not a proof.
+
+    Raises:
+        StopError: The broker cannot be read.
+    """
+    seen: list[tuple[TopicPartition, Seen]] = []
+    left = {tp: stop for tp, (start, stop) in spans.items() if start < stop}
+    consumer = AIOKafkaConsumer(
+        **options,
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",  # what retention deletes meanwhile is gone
+    )
+    deadline = time.monotonic() + deadline_s
+    with _translated():
+        async with consumer:
+            consumer.assign(list(left))
+            for tp in left:
+                consumer.seek(tp, spans[tp][0])
+            while left and most_bytes > 0 and time.monotonic() < deadline:
+                polled = await consumer.getmany(*left, timeout_ms=_POLL_MS)
+                for tp, records in polled.items():
+                    some = [each for each in records if each.offset < spans[tp][1]]
+                    most_bytes -= sum(len(each.key or b"") + len(each.value or b"") for each in some)
+                    seen += [
+                        (tp, (each.key, each.value, each.headers, each.timestamp, each.offset)) for each in some
+                    ]
+                left = {tp: stop for tp, stop in left.items() if await consumer.position(tp) < stop}
+    return seen
+
+
 class GroupPosition:
     """How far a consumer group has come in a topic; an async context manager with one connection."""
 

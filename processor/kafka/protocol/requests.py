@@ -7,6 +7,10 @@ All are of flexible versions (KIP-482): every structure ends with tags, of which
     DescribeTransactions   3.0  how a transactional id stands, from its coordinator (KIP-664)
     DescribeProducers      3.0  who has a transaction open in a partition, from its leader; needs READ on it
     WriteTxnMarkers        3.0  ends a transaction in a partition, by its leader; needs ALTER on the cluster
+    ListTransactions       3.0  the transactional ids that a broker coordinates (KIP-664)
+    ListOffsets v7         3.0  where the newest timestamp of a partition is (KIP-734)
+    DescribeGroups v5      2.4  members of a group, by their instance ids too
+    DescribeLogDirs v2     2.6  bytes of partitions on a broker; needs DESCRIBE on the cluster
 
 The number is the first broker that knows the request. Metadata is asked for with
 ``allow_auto_topic_creation = false`` in all versions: a topic that somebody has deleted must not come back
@@ -56,6 +60,7 @@ _TYPES = {
     "int32": types.Int32,
     "int32s": types.CompactArray(types.Int32),
     "int64": types.Int64,
+    "int64s": types.CompactArray(types.Int64),
     "uuid": Uuid,
     "text": types.CompactString("utf-8"),
     "texts": types.CompactArray(types.CompactString("utf-8")),
@@ -107,7 +112,10 @@ class FlexibleRequest(Request[RequestStruct]):  # type: ignore[misc]  # aiokafka
 
 
 class MetadataRequest(FlexibleRequest):
-    """Asks where the topics of these names are, and which they are; None: all there are."""
+    """Asks where the topics of these names are, and which they are; None: all there are.
+
+    With ``operations`` also what this principal may do with them, and with the cluster.
+    """
 
     API_KEY, VERSION = 3, 10
     ASKS = """
@@ -125,9 +133,9 @@ class MetadataRequest(FlexibleRequest):
     """
     OLDER = (MetadataRequest_v4, MetadataRequest_v5)
 
-    def __init__(self, topics: Sequence[str] | None) -> None:
+    def __init__(self, topics: Sequence[str] | None, *, operations: bool = False) -> None:
         wanted = None if topics is None else [(UNKNOWN_ID, topic, NO_TAGS) for topic in topics]
-        super().__init__(wanted, False, False, False)
+        super().__init__(wanted, False, operations, operations)
         self._topics = topics
 
     @override
@@ -215,6 +223,75 @@ class DescribeTransactionsRequest(FlexibleRequest):
         states[error_code:int16 transactional_id:text state:text timeout_ms:int32 start_time_ms:int64
             producer_id:int64 producer_epoch:int16 topics[topic:text partitions:int32s]]
     """
+
+
+class ListTransactionsRequest(FlexibleRequest):
+    """Asks a broker which transactional ids it coordinates, of those with one of these producer ids."""
+
+    API_KEY, VERSION = 66, 0
+    ASKS = "state_filters:texts producer_id_filters:int64s"
+    ANSWER = """
+        throttle_time_ms:int32 error_code:int16 unknown_state_filters:texts
+        states[transactional_id:text producer_id:int64 state:text]
+    """
+
+    def __init__(self, producer_ids: Sequence[int]) -> None:
+        super().__init__([], list(producer_ids))
+
+
+class DescribeGroupRequest(FlexibleRequest):
+    """Asks the coordinator who is in a group, and what this principal may do with it."""
+
+    API_KEY, VERSION = 15, 5
+    ASKS = "groups:texts include_authorized_operations:bool"
+    ANSWER = """
+        throttle_time_ms:int32
+        groups[error_code:int16 group_id:text state:text protocol_type:text protocol:text
+            members[member_id:text group_instance_id:text client_id:text client_host:text metadata:bytes
+                assignment:bytes]
+            authorized_operations:int32]
+    """
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__([group_id], True)
+
+
+class NewestTimestampRequest(FlexibleRequest):
+    """Asks the leader of partitions which timestamp is the highest in each, by number of the topic's."""
+
+    API_KEY, VERSION = 2, 7
+    ASKS = """
+        replica_id:int32 isolation_level:int8
+        topics[topic:text partitions[partition:int32 current_leader_epoch:int32 timestamp:int64]]
+    """
+    ANSWER = """
+        throttle_time_ms:int32
+        topics[topic:text
+            partitions[partition:int32 error_code:int16 timestamp:int64 offset:int64 leader_epoch:int32]]
+    """
+    _MAX_TIMESTAMP = -3
+
+    def __init__(self, topics: Sequence[tuple[str, Sequence[int]]]) -> None:
+        wanted = [
+            (topic, [(number, -1, self._MAX_TIMESTAMP, NO_TAGS) for number in numbers], NO_TAGS)
+            for topic, numbers in topics
+        ]
+        super().__init__(-1, 0, wanted)
+
+
+class DescribeLogDirsRequest(FlexibleRequest):
+    """Asks a broker how large its copies of partitions are."""
+
+    API_KEY, VERSION = 35, 2
+    ASKS = "topics[topic:text partitions:int32s]"
+    ANSWER = """
+        throttle_time_ms:int32
+        folders[error_code:int16 path:text
+            topics[topic:text partitions[partition:int32 size:int64 offset_lag:int64 is_future:bool]]]
+    """
+
+    def __init__(self, topics: Sequence[tuple[str, Sequence[int]]]) -> None:
+        super().__init__([(topic, list(numbers), NO_TAGS) for topic, numbers in topics])
 
 
 class DescribeProducersRequest(FlexibleRequest):

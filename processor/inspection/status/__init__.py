@@ -1,0 +1,1 @@
+"""Shows what an application is doing, by what the brokers say of it: with workers or without."""

@@ -1,0 +1,307 @@
+"""Asks brokers how an application stands. It joins no group, commits nothing and fences nobody.
+
+Each look has connections of its own, so that it sees the leaders of now, and that no broker answers. What one
+question does not answer is left unknown, with a note; the others are asked all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from processor.errors import RebuildError, SeqmarkError, StopError
+from processor.inspection.status.facts import (
+    ApplicationProgress,
+    HopProgress,
+    PartitionProgress,
+    PipelineProgress,
+    QuarantineLook,
+)
+from processor.inspection.status.local import WorkerReading, local_bytes, worker_reading
+from processor.inspection.status.quarantine import QuarantineReader
+from processor.kafka.client import TopicPartition, open_client
+from processor.kafka.group.description import GroupDescription, describe_group
+from processor.kafka.offsets import Bounds, bounds, committed, newest_timestamps
+from processor.kafka.options import client_options
+from processor.kafka.topics.ensure import UnreachableError, ensure
+from processor.kafka.topics.plan import changelog_topic, positions_topic, topics_of
+from processor.kafka.topics.sizes import topic_bytes
+from processor.kafka.transactions.listing import OpenTransaction, open_transactions
+from processor.pipeline.hops import FirstHop, hops_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from processor.kafka.client import Client
+    from processor.kafka.topics.plan import ClusterPlan
+    from processor.pipeline.hops import Hop
+    from schemas.config import Pipeline, Settings
+
+CLIENT_ID = "seqmark-status"
+ASK_S = 5.0
+"""For each question; a partition that does not answer with the others is asked once more, by itself."""
+ALONE_S = 1.0
+CHECK_EVERY_S = 30.0
+"""Settings of topics are compared no more often than that, while they are watched."""
+RATE_OVER_S = 1.0
+"""A worker commits ten times per second: over less, a rate says little."""
+
+_BY_POSITIONS = "since the look before"
+
+
+@dataclass(slots=True)
+class _Answers:
+    """What brokers have said in one look; what they did not say is missing."""
+
+    at_ms: int = field(default_factory=lambda: int(time.time() * 1000))
+    group: GroupDescription | None = None
+    partitions: list[TopicPartition] = field(default_factory=list)
+    """Of the sources."""
+    bounds: dict[TopicPartition, Bounds] = field(default_factory=dict)
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
+    newest: dict[TopicPartition, int] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    open: list[OpenTransaction] = field(default_factory=list)
+    quarantines: dict[str, QuarantineLook] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+class StatusInspector:
+    """Looks at some pipelines of a config, once or again and again."""
+
+    def __init__(self, settings: Settings, pipelines: Sequence[Pipeline]) -> None:
+        self._settings = settings
+        self._pipelines = list(pipelines)
+        self._hops = {each.name: hops_of(settings, each) for each in pipelines}
+        self._options = client_options(settings.kafka)
+        self._quarantines = QuarantineReader(self._options)
+        self._plan: ClusterPlan | None = None
+        self._planned_at_s: float | None = None
+        self._refusal = ""
+        self._before: tuple[float, Mapping[TopicPartition, int]] | None = None
+
+    async def look(self) -> ApplicationProgress:
+        """Return how the application stands now.
+
+        Raises:
+            ConfigError: Files of certificates or keys are wrong.
+        """
+        try:
+            await self._check_topics()
+            async with open_client(self._settings.kafka, CLIENT_ID, self._topics()) as client:
+                answers = await self._ask(client)
+        except StopError as error:
+            self._planned_at_s = None
+            return self._progress(_Answers(), unreachable=self._refusal or str(error))
+        rates, measured_by = await self._rates(answers)
+        return self._progress(answers, rates, measured_by)
+
+    # ------------------------------------------------------------------ what is asked
+
+    async def _check_topics(self) -> None:
+        """Compare the topics' settings with what they should be.
+
+        Raises:
+            UnreachableError: No broker answers.
+        """
+        now_s = time.monotonic()
+        if self._planned_at_s is not None and now_s - self._planned_at_s < CHECK_EVERY_S:
+            return
+        self._plan, self._refusal = None, ""
+        try:
+            self._plan = await ensure(self._settings, create=False)
+        except UnreachableError:
+            raise
+        except StopError as error:
+            self._refusal = str(error)
+        self._planned_at_s = now_s
+
+    async def _ask(self, client: Client) -> _Answers:
+        answers = _Answers()
+        application = self._settings.worker.application_id
+        try:
+            answers.group = await describe_group(client, application, ASK_S)
+        except (StopError, RebuildError) as error:
+            answers.notes.append(str(error))
+        answers.partitions = sources = self._partitions(client, {hop.source for hop in self._all_hops()})
+        await asyncio.gather(*(self._ask_bounds(client, topic, answers) for topic in self._topics()))
+        if sources:
+            try:
+                answers.committed = await committed(client, application, sources, ASK_S)
+            except RebuildError as error:
+                answers.notes.append(str(error))
+        states = self._partitions(client, set(map(self._changelog, self._all_hops())))
+        answers.newest = await newest_timestamps(client, states)
+        answers.sizes = await topic_bytes(client, states) if states else {}
+        held = [tp for tp, limit in answers.bounds.items() if limit.stable < limit.end]
+        if held:
+            answers.open, problems = await open_transactions(client, held)
+            answers.notes += dict.fromkeys(problems)
+        for topic in {each.quarantine for each in self._pipelines} - {None}:
+            await self._ask_quarantine(client, str(topic), answers)
+        return answers
+
+    async def _ask_bounds(self, client: Client, topic: str, answers: _Answers) -> None:
+        """Ask the leaders of a topic's partitions for their bounds, all at once or else one by one."""
+        wanted = self._partitions(client, {topic})
+        led = [tp for tp in wanted if client.leader(tp) is not None]
+        if len(led) < len(wanted):
+            missing = sorted(tp.partition for tp in set(wanted) - set(led))
+            answers.notes.append(f"{topic}: {_numbers(missing)} without a leader")
+        try:
+            answers.bounds |= await bounds(client, led, ASK_S) if led else {}
+        except RebuildError:
+            alone = (bounds(client, [tp], ALONE_S) for tp in led)
+            for found in await asyncio.gather(*alone, return_exceptions=True):
+                if isinstance(found, RebuildError):
+                    answers.notes.append(str(found))
+                elif isinstance(found, BaseException):
+                    raise found from None
+                else:
+                    answers.bounds |= found
+
+    async def _ask_quarantine(self, client: Client, topic: str, answers: _Answers) -> None:
+        limits = {tp: limit for tp, limit in answers.bounds.items() if tp.topic == topic}
+        try:
+            if limits:
+                answers.quarantines[topic] = await self._quarantines.look(client, limits, answers.at_ms)
+        except SeqmarkError as error:
+            answers.notes.append(f"quarantine {topic}: {error}")
+
+    async def _rates(self, answers: _Answers) -> tuple[dict[str, float], str]:
+        """Return the records per second of hops, by the positions of the look before, or by a worker here."""
+        now_s, before = time.monotonic(), self._before
+        self._before = now_s, answers.committed
+        if before is not None:
+            then_s, positions = before
+            return _moved(self._all_hops(), positions, answers.committed, now_s - then_s), _BY_POSITIONS
+        first = await self._reading(answers)
+        if first is None:
+            return {}, ""
+        await asyncio.sleep(RATE_OVER_S)
+        second = await self._reading(answers)
+        seconds = time.monotonic() - now_s
+        if second is None:
+            return {}, ""
+        rates = {
+            hop: max(0, records - first.records.get(hop, 0)) / seconds
+            for hop, records in second.records.items()
+        }
+        return rates, f"the worker at {first.address}"
+
+    async def _reading(self, answers: _Answers) -> WorkerReading | None:
+        return await worker_reading(self._settings, answers.group, {hop.name for hop in self._all_hops()})
+
+    # ------------------------------------------------------------------ what comes of it
+
+    def _progress(
+        self,
+        answers: _Answers,
+        rates: Mapping[str, float] | None = None,
+        measured_by: str = "",
+        unreachable: str = "",
+    ) -> ApplicationProgress:
+        refused = [f"the settings of topics were not compared: {self._refusal}"] if self._refusal else []
+        return ApplicationProgress(
+            self._settings.worker.application_id,
+            answers.at_ms,
+            [self._pipeline(each, answers, rates or {}, measured_by) for each in self._pipelines],
+            answers.group,
+            [] if unreachable else [*refused, *answers.notes],
+            unreachable,
+        )
+
+    def _pipeline(
+        self, pipeline: Pipeline, answers: _Answers, rates: Mapping[str, float], measured_by: str
+    ) -> PipelineProgress:
+        hops = [
+            replace(
+                self._hop(hop, answers),
+                records_per_s=rates.get(hop.name),
+                measured_by=measured_by if hop.name in rates else "",
+            )
+            for hop in self._hops[pipeline.name]
+        ]
+        topics = {pipeline.source, *(topic for _, topic in topics_of(self._settings, pipeline))}
+        found = PipelineProgress(
+            pipeline,
+            hops,
+            [each for each in answers.open if each.partition.topic in topics],
+            answers.quarantines.get(pipeline.quarantine or "", QuarantineLook()),
+        )
+        if self._plan is None:
+            return found
+        return replace(
+            found,
+            missing=[plan.topic for plan in self._plan.missing if plan.topic in topics],
+            problems=[each for each in self._plan.problems if each.key in topics],
+            warnings=[each for each in self._plan.warnings if each.key in topics],
+        )
+
+    def _hop(self, hop: Hop, answers: _Answers) -> HopProgress:
+        changelog = self._changelog(hop)
+        partitions = sorted(tp for tp in answers.partitions if tp.topic == hop.source)
+        return HopProgress(
+            hop.name,
+            hop.source,
+            [self._partition(tp, changelog, answers) for tp in partitions],
+            changelog,
+            answers.sizes.get(changelog),
+            local_bytes(self._settings, hop.name),
+        )
+
+    @staticmethod
+    def _partition(tp: TopicPartition, changelog: str, answers: _Answers) -> PartitionProgress:
+        limit = answers.bounds.get(tp)
+        member = None if answers.group is None else answers.group.assignee(tp)
+        return PartitionProgress(
+            tp.partition,
+            None if member is None else member.name,
+            answers.committed.get(tp),
+            None if limit is None else limit.start,
+            None if limit is None else limit.stable,
+            None if limit is None else limit.end,
+            answers.newest.get(TopicPartition(changelog, tp.partition)),
+        )
+
+    def _changelog(self, hop: Hop) -> str:
+        if isinstance(hop, FirstHop):
+            return positions_topic(self._settings, hop.pipeline.name)
+        return changelog_topic(self._settings, hop.pipeline)
+
+    def _all_hops(self) -> list[Hop]:
+        return [hop for hops in self._hops.values() for hop in hops]
+
+    def _topics(self) -> list[str]:
+        """Return all topics of the pipelines, each once."""
+        found = dict.fromkeys(each.source for each in self._pipelines)
+        for each in self._pipelines:
+            found |= dict.fromkeys(topic for _, topic in topics_of(self._settings, each))
+        return list(found)
+
+    @staticmethod
+    def _partitions(client: Client, topics: Collection[str]) -> list[TopicPartition]:
+        return [
+            TopicPartition(topic, number) for topic in sorted(topics) for number in client.partitions(topic)
+        ]
+
+
+def _moved(
+    hops: Iterable[Hop],
+    then: Mapping[TopicPartition, int],
+    now: Mapping[TopicPartition, int],
+    seconds: float,
+) -> dict[str, float]:
+    """Return how many offsets per second each hop's positions have moved."""
+    rates = {}
+    for hop in hops:
+        both = [tp for tp in now if tp.topic == hop.source and tp in then]
+        if both:
+            rates[hop.name] = sum(max(0, now[tp] - then[tp]) for tp in both) / max(seconds, 1e-9)
+    return rates
+
+
+def _numbers(partitions: Sequence[int]) -> str:
+    return f"partition{'' if len(partitions) == 1 else 's'} {', '.join(map(str, partitions))}"

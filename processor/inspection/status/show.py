@@ -1,0 +1,224 @@
+"""Draws what is known of an application for people: a sentence per pipeline, then tables.
+
+What nothing is known of has no table. Tables of many partitions show those that are worst.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group as Stack
+from rich.table import Table as Grid
+from rich.text import Text
+
+from processor.inspection.status.say import Level, age_s, sentence
+from processor.ops.status_text import count, duration, short, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from rich.console import RenderableType
+
+    from processor.errors import Problem
+    from processor.inspection.status.facts import (
+        ApplicationProgress,
+        HopProgress,
+        PartitionProgress,
+        PipelineProgress,
+    )
+    from processor.kafka.transactions.listing import OpenTransaction
+
+MOST_PARTITIONS = 32
+"""Of a hop, in the table; `--json` has them all."""
+STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
+
+
+def drawn(application: ApplicationProgress) -> Stack:
+    """Return all of it, to be printed at once."""
+    return Stack(*_parts(application))
+
+
+def _parts(application: ApplicationProgress) -> Iterator[RenderableType]:
+    for pipeline in application.pipelines:
+        said = sentence(pipeline, application)
+        yield Text(said.text, style=STYLES[said.level])
+    hops = [hop for pipeline in application.pipelines for hop in pipeline.hops]
+    yield from _workers(application, hops)
+    yield from _partitions(application, hops)
+    yield from _states(hops)
+    yield from _transactions(application)
+    yield from _quarantines(application)
+    yield from _topics(application.pipelines)
+    for note in application.notes:
+        yield Text(f"not known: {note}", style=STYLES[Level.WARNING])
+
+
+def _workers(application: ApplicationProgress, hops: Sequence[HopProgress]) -> Iterator[RenderableType]:
+    group = application.group
+    if group is None:
+        return
+    rows = [
+        (
+            member.short,
+            member.name,
+            member.host,
+            "; ".join(
+                f"{hop.name} {_list(member.slots_of(hop.source))}"
+                for hop in hops
+                if member.slots_of(hop.source)
+            )
+            or "stands by",
+            str(len(member.assigned)),
+        )
+        for member in group.members
+    ]
+    words = f"group {group.group_id}: {group.state}, {count(len(rows), 'member')}"
+    yield Text(words, style="dim")
+    if rows:
+        yield _grid(("worker", "member", "host", "slots", "partitions"), rows, right=(4,))
+
+
+def _partitions(application: ApplicationProgress, hops: Iterable[HopProgress]) -> Iterator[RenderableType]:
+    members = application.group.members if application.group is not None else ()
+    names = {member.name: member.short for member in members}
+    rows: list[tuple[str, ...]] = []
+    left = 0
+    for hop in hops:
+        shown = worst(hop.partitions)
+        left += len(hop.partitions) - len(shown)
+        rows += [
+            (
+                hop.name,
+                str(each.number),
+                "nobody" if each.worker is None else names[each.worker],
+                _number(each.position),
+                _number(each.stable),
+                _number(each.end),
+                _number(each.lag),
+                _number(each.lag_to_end),
+                _ago(each.committed_ms, application.at_ms),
+            )
+            for each in shown
+        ]
+    if rows:
+        titles = (
+            "pipeline",
+            "partition",
+            "worker",
+            "position",
+            "last stable",
+            "end",
+            "lag",
+            "lag to end",
+            "commit",
+        )
+        yield _grid(titles, rows, right=(1, 3, 4, 5, 6, 7), marked={"nobody"})
+    if left:
+        yield Text(f"and {count(left, 'partition')} more; --json has them all", style="dim")
+
+
+def worst(partitions: Sequence[PartitionProgress]) -> list[PartitionProgress]:
+    """Return at most `MOST_PARTITIONS`, by number: first those that nobody has, then those furthest behind."""
+    if len(partitions) <= MOST_PARTITIONS:
+        return list(partitions)
+    by_need = sorted(partitions, key=lambda each: (each.worker is not None, -(each.lag_to_end or 0)))
+    return sorted(by_need[:MOST_PARTITIONS], key=lambda each: each.number)
+
+
+def _states(hops: Iterable[HopProgress]) -> Iterator[RenderableType]:
+    rows = [
+        (
+            hop.name,
+            hop.changelog,
+            "-" if hop.changelog_bytes is None else size(hop.changelog_bytes),
+            " + ".join(map(size, hop.local_bytes)) or "-",
+            "-" if hop.records_per_s is None else f"{short(hop.records_per_s)} ({hop.measured_by})",
+        )
+        for hop in hops
+    ]
+    yield _grid(("pipeline", "changelog", "its size", "state on this machine", "records/s"), rows, right=(2, 3))
+
+
+def _transactions(application: ApplicationProgress) -> Iterator[RenderableType]:
+    rows = [
+        (
+            pipeline.pipeline.name,
+            f"{each.partition.topic}:{each.partition.partition}",
+            str(each.first_offset),
+            each.transactional_id or f"not known, producer {each.producer_id}",
+            _since(each, application.at_ms),
+            each.state or "-",
+        )
+        for pipeline in application.pipelines
+        for each in pipeline.open
+    ]
+    if rows:
+        titles = ("pipeline", "open transaction in", "from offset", "transactional id", "open for", "state")
+        yield _grid(titles, rows, right=(2,))
+
+
+def _quarantines(application: ApplicationProgress) -> Iterator[RenderableType]:
+    rows = [
+        (
+            pipeline.pipeline.name,
+            tally.code,
+            f"{tally.recent:,}",
+            f"{tally.older:,}",
+            f"{tally.example.topic}:{tally.example.partition}:{tally.example.offset}",
+            tally.example.source,
+            tally.example.detail,
+        )
+        for pipeline in application.pipelines
+        for tally in pipeline.quarantine.tallies
+    ]
+    if rows:
+        titles = ("pipeline", "quarantined", "last hour", "before", "newest", "its source", "detail")
+        yield _grid(titles, rows, right=(2, 3))
+
+
+def _topics(pipelines: Iterable[PipelineProgress]) -> Iterator[RenderableType]:
+    for pipeline in pipelines:
+        yield from _problems(pipeline.problems, Level.PROBLEM)
+        yield from _problems(pipeline.warnings, Level.WARNING)
+        if pipeline.missing:
+            yield Text(f"not made yet: {', '.join(pipeline.missing)}", style="dim")
+
+
+def _problems(problems: Iterable[Problem], level: Level) -> Iterator[RenderableType]:
+    for problem in problems:
+        yield Text(f"{level}: {problem}", style=STYLES[level])
+
+
+def _grid(
+    titles: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    right: Iterable[int],
+    marked: frozenset[str] | set[str] = frozenset(),
+) -> Grid:
+    """Return a table; columns in ``right`` hold numbers, rows with a word of ``marked`` are a problem."""
+    numbers = set(right)
+    grid = Grid()
+    for index, title in enumerate(titles):
+        grid.add_column(title, justify="right" if index in numbers else "left", overflow="fold")
+    for row in rows:
+        style = STYLES[Level.PROBLEM] if marked & set(row) else ""
+        # As text: brackets in a detail are no markup.
+        grid.add_row(*map(Text, row), style=style)
+    return grid
+
+
+def _since(transaction: OpenTransaction, now_ms: int) -> str:
+    age = age_s(transaction, now_ms)
+    return "-" if age is None else duration(age)
+
+
+def _ago(at_ms: int | None, now_ms: int) -> str:
+    return "-" if at_ms is None else f"{duration(max(0.0, (now_ms - at_ms) / 1000))} ago"
+
+
+def _number(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+def _list(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
