@@ -11,27 +11,40 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
-PROPERTIES = (
-    "property/judges/test_watermark_model.py",
-    "property/judges/test_scopes_model.py",
-    "property/engine/test_extract_model.py",
-    "property/wire/test_batches.py",
-    "property/wire/test_lz4.py",
-    "property/verify/test_certificate.py",
-    "property/engine/test_insert_id_model.py",
-    "property/wire/test_repartition.py",
-    "property/engine/test_bulk_restore.py",
-    "unit/engine/test_ids.py",
-    "unit/engine/test_new_ids.py",
-    "unit/wire/test_collision_edits.py",
-    "unit/engine/test_id_block.py",
-    "unit/engine/test_json_scan.py",  # test_json_differential.py does the same by itself, with guarded bytes
-)
+PROPERTIES = {
+    "watermarks": (
+        "property/judges/test_watermark_model.py",
+        "property/judges/test_scopes_model.py",
+        "property/verify/test_certificate.py",
+    ),
+    "reading": (
+        "property/engine/test_extract_model.py",
+        "unit/engine/test_ids.py",
+        "unit/engine/test_new_ids.py",
+        # test_json_differential.py does the same by itself, with guarded bytes.
+        "unit/engine/test_json_scan.py",
+    ),
+    "wire": (
+        "property/wire/test_batches.py",
+        "property/wire/test_lz4.py",
+        "property/wire/test_repartition.py",
+        "unit/wire/test_collision_edits.py",
+    ),
+    "ids": (
+        "property/engine/test_insert_id_model.py",
+        "property/engine/test_bulk_restore.py",
+        "unit/engine/test_id_block.py",
+    ),
+}
 
 
-def test_the_properties_of_the_kernels_hold_as_plain_python_too() -> None:
-    files = [f"tests/{name}" for name in PROPERTIES]
+@pytest.mark.drawn("kernels")
+@pytest.mark.parametrize("kernels", PROPERTIES)
+def test_the_properties_of_the_kernels_hold_as_plain_python_too(kernels: str) -> None:
+    files = [f"tests/{name}" for name in PROPERTIES[kernels]]
     # Integers wrap in both; plain numpy warns of it, which is no mistake here.
     # Limits and transactions are not decided in kernels, and slow without compiling, as many checksums are.
     options = [
