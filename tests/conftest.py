@@ -11,9 +11,19 @@ from tests.support.kafka.cluster import cluster, running_cluster
 from tests.support.spark_sink.postgres import database, own_postgres, postgres
 from tests.support.spark_sink.spark import end_jvm
 from tests.support.suite import extent
+from tests.support.suite.browser import chromium
 from tests.support.suite.schedule import Schedule, long_first, where_time_went
 
-__all__ = ["broker", "cluster", "database", "own_broker", "own_postgres", "postgres", "running_cluster"]
+__all__ = [
+    "broker",
+    "chromium",
+    "cluster",
+    "database",
+    "own_broker",
+    "own_postgres",
+    "postgres",
+    "running_cluster",
+]
 
 # A JVM of the tests, broker or Spark, lives for minutes: what the second compiler would make faster is over
 # before it is done. A broker takes half the CPU seconds without it.

@@ -1,6 +1,7 @@
 """Renders the report as one HTML file that needs nothing else: no script, no network, pictures inside.
 
-The sum first, then the picture, then the numbers; each picture has its text and its table.
+The sum first, then the picture, then the numbers; each picture has its text and its table. Phones get narrow
+pictures, and tables that scroll in their own box; who prefers it dark gets it dark.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from processor.inspection.report.flows import flow_section
 from processor.inspection.report.markup import Html, element
 from processor.inspection.report.sinks import sink_section
+from processor.inspection.report.svg import dark_colours
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +65,7 @@ def render(report: ReportPage) -> str:
         Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
         Html(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'),
         element("title", f"Seqmark: {report.application}"),
-        element("style", Html(_STYLE.read_text(encoding="utf-8"))),
+        element("style", Html(_STYLE.read_text(encoding="utf-8") + dark_colours("".join(body)))),
     ]
     return f'<!doctype html>\n<html lang="en">\n{element("head", *head)}\n{element("body", *body)}\n</html>\n'
 

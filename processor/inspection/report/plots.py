@@ -8,17 +8,16 @@ stacked is hatched as well, so that it differs in black and white. Every number 
 from __future__ import annotations
 
 import io
-import re
-from contextlib import contextmanager
 from datetime import UTC
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from processor.inspection.report.hours import HOUR_MS, Fate
+from processor.inspection.report.svg import for_page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -40,12 +39,22 @@ _DROPPED = {
 _GROUPS = ("#00568c", "#b03a00", "#007a59", "#9c4a7d", "#8a6100", "#444444")
 # The same hues, light enough for what is hatched over them.
 _BANDS = ("#8db8d6", "#e0a080", "#86c3ac", "#d3a6c3", "#d8c07a", "#b5b5b5")
-_HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "oo")
+_HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----")
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
 _COLLIDED = {Fate.CLEAN: "#0072b2", Fate.QUARANTINED: "#8a3a6b"}
 """Lines of collisions, by where they are."""
-_WIDTH = 10.5
 _KEPT = {"Date": None, "Creator": None, "Format": None, "Type": None}
+
+
+class _Paper(NamedTuple):
+    """What a picture is drawn for; the page shows one of the two drawings, by the width of the window."""
+
+    kind: str
+    width_in: float
+
+
+# In CSS a point of the narrow one is about a pixel of a phone: its text can be read there.
+_PAPERS = (_Paper("wide", 10.5), _Paper("narrow", 4.5))
 
 
 def draw_flow(flow: Flow, name: str) -> str:
@@ -54,14 +63,17 @@ def draw_flow(flow: Flow, name: str) -> str:
     The flow has at least one hour; ``name`` is unique in the page, of letters, digits and `-`.
     """
     hours = flow.hours[-MOST_HOURS:]
-    with _figure(name, 5.6, (3, 2)) as (figure, (above, below)):
-        at = _numbers([hour * HOUR_MS for hour in (*hours, hours[-1] + 1)])
+    at = _numbers([hour * HOUR_MS for hour in (*hours, hours[-1] + 1)])
+
+    def draw(both: Any) -> None:
+        above, below = both
         _above(above, at, flow, hours)
         _below(below, at, flow, hours)
-        for axes in (above, below):
+        for axes in both:
             _tidy(axes)
             _legend(axes)
-        return _svg(figure, name)
+
+    return _drawn(name, 5.6, draw, (3, 2))
 
 
 def draw_series(
@@ -75,8 +87,9 @@ def draw_series(
         series: Label and values, float64[windows] with NaN where there is none, of at most six groups.
         name: See `draw_flow`.
     """
-    with _figure(name, 3.0) as (figure, axes):
-        at = _numbers(starts_ms)
+    at = _numbers(starts_ms)
+
+    def draw(axes: Any) -> None:
         for place, (label, values) in enumerate(series):
             style = {"color": _GROUPS[place], "linestyle": _DASHES[place], "label": _plain(label)}
             marker = "o" if len(starts_ms) < 60 else None
@@ -85,7 +98,8 @@ def draw_series(
         if all((each >= 0).all() for each in finite):
             axes.set_ylim(bottom=0)
         _label(axes, what, "start of the window (UTC)", [label for label, _ in series])
-        return _svg(figure, name)
+
+    return _drawn(name, 3.0, draw)
 
 
 def draw_stack(
@@ -99,18 +113,21 @@ def draw_stack(
         series: Label and values, float64[windows], none below 0, of at most six groups.
         name: See `draw_flow`.
     """
-    with _figure(name, 3.4) as (figure, axes):
-        at, ground = _numbers(edges_ms), np.zeros(len(edges_ms) - 1)
+    at = _numbers(edges_ms)
+
+    def draw(axes: Any) -> None:
+        ground = np.zeros(len(edges_ms) - 1)
         for place, (label, values) in enumerate(series):
             ground = _band(axes, at, ground, values, _BANDS[place], _HATCHES[place], _plain(label))
         axes.set_ylim(0, max(float(ground.max()), 1e-9) * 1.08)
         _label(axes, what, "window (UTC)", [label for label, _ in series])
-        return _svg(figure, name)
+
+    return _drawn(name, 3.4, draw)
 
 
 def _label(axes: Any, what: str, along: str, labels: Sequence[str]) -> None:
     axes.set_ylabel(_plain(what))
-    axes.set_xlabel(along)
+    axes.set_xlabel(along, loc="left")
     _tidy(axes)
     if len(labels) > 1 or labels[0]:
         _legend(axes)
@@ -149,7 +166,7 @@ def _below(axes: Any, at: Any, flow: Flow, hours: Sequence[int]) -> None:
         most = max(most, int(counts.max()))
     axes.set_ylim(0, max(most, 1) * 1.08)
     axes.set_ylabel("kept out per hour")
-    axes.set_xlabel("time of the records (UTC)")
+    axes.set_xlabel("time of the records (UTC)", loc="left")
 
 
 def _band(axes: Any, at: Any, ground: Any, values: Any, colour: str, hatch: str, label: str) -> Any:
@@ -159,8 +176,8 @@ def _band(axes: Any, at: Any, ground: Any, values: Any, colour: str, hatch: str,
     return ground + values
 
 
-@contextmanager
-def _figure(name: str, height: float, ratios: Sequence[int] = (1,)) -> Iterator[Any]:
+def _drawn(name: str, height_in: float, draw: Callable[[Any], None], ratios: Sequence[int] = (1,)) -> str:
+    """Return what ``draw`` draws into the axes that it is given, once for each paper."""
     # Late: it takes a second, and a worker never draws. Agg needs no display.
     import matplotlib as mpl  # noqa: PLC0415 - see above
 
@@ -179,30 +196,21 @@ def _figure(name: str, height: float, ratios: Sequence[int] = (1,)) -> Iterator[
         "hatch.linewidth": 0.6,
         "text.parse_math": False,
     }
+    made = []
     with mpl.rc_context(style):
-        size = (_WIDTH, height)
-        figure, axes = plt.subplots(
-            len(ratios), 1, figsize=size, sharex=True, height_ratios=ratios, layout="constrained"
-        )
-        try:
-            yield figure, axes
-        finally:
-            plt.close(figure)
-
-
-def _svg(figure: Any, name: str) -> str:
-    """Return the figure as an ``svg`` element whose ids no other picture of the page has."""
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata=_KEPT, transparent=True)
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, count=1, flags=re.DOTALL)
-    text = re.sub(r'\bid="', f'id="{name}-', text)
-    text = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", text)
-    # The page scales it, and says beside it what it is.
-    head, rest = text.split(">", 1)
-    head = re.sub(r' (?:width|height)="[^"]*"', "", head)
-    return f'{head} aria-hidden="true">{rest}'
+        for paper in _PAPERS:
+            size = (paper.width_in, height_in)
+            figure, axes = plt.subplots(
+                len(ratios), 1, figsize=size, sharex=True, height_ratios=ratios, layout="constrained"
+            )
+            buffer = io.StringIO()
+            try:
+                draw(axes)
+                figure.savefig(buffer, format="svg", metadata=_KEPT, transparent=True)
+            finally:
+                plt.close(figure)
+            made.append(for_page(buffer.getvalue(), f"{name}-{paper.kind}", paper.kind))
+    return "".join(made)
 
 
 def _numbers(times_ms: Sequence[int]) -> Any:
@@ -218,8 +226,12 @@ def _plain(text: str) -> str:
 
 
 def _legend(axes: Any) -> None:
-    if axes.get_legend_handles_labels()[1]:
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=6, frameon=False, borderpad=0.1)
+    labels = axes.get_legend_handles_labels()[1]
+    if labels:
+        # A letter takes about 7 of the 72 points of an inch, the sign before it as much as five letters.
+        columns = int(axes.figure.get_figwidth() * 72 / 7 // (max(map(len, labels)) + 5))
+        style = {"ncols": min(max(columns, 1), 6), "frameon": False, "borderpad": 0.1}
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), **style)
 
 
 def _tidy(axes: Any) -> None:
@@ -230,7 +242,9 @@ def _tidy(axes: Any) -> None:
     axes.grid(axis="y", color=_GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.6g}"))
-    locator = AutoDateLocator(tz=UTC, minticks=3, maxticks=9)  # type: ignore[no-untyped-call]  # likewise
+    wide = axes.figure.get_figwidth() > 6
+    least, most = (3, 9) if wide else (2, 5)  # 48 hours have 5 steps of 12, matplotlib's longest of hours
+    locator = AutoDateLocator(tz=UTC, minticks=least, maxticks=most)  # type: ignore[no-untyped-call]  # likewise
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]  # likewise
     axes.margins(x=0.01)

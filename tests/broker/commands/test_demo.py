@@ -68,6 +68,7 @@ def test_everything_agrees_and_again_on_the_same_broker(broker: Broker, tmp_path
         page = (tmp_path / "report.html").read_text()
         assert "It adds up" in page
         assert "Aggregate hourly" in page
+        assert len(page.encode()) < 300_000
         # The files of the last run stay, of no other.
         assert [each.name for each in tmp_path.iterdir() if re.fullmatch(r"demo-.{13}", each.name)] == [
             told["files"].split("/")[-2]
