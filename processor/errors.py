@@ -38,15 +38,41 @@ class SeqmarkError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a config a problem stands, in the words of who wrote it."""
+
+    path: str
+    """Dotted path with names: ``pipelines.orders.dedup.window``; by number where there is no name."""
+    element: str = ""
+    """Name of the pipeline or aggregate; empty: it is in none, or that has none."""
+    file: str = ""
+    line: int | None = None
+    variable: str = ""
+    """The environment variable that gave the value; empty: the file did."""
+
+    def __str__(self) -> str:
+        line = "" if self.line is None else f":{self.line}"
+        given = f"environment variable {self.variable}" if self.variable else f"{self.file}{line}"
+        return f"{self.element} ({given})" if self.element and given else self.element or given
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """One thing that is wrong: where it stands and what would be right."""
 
     key: str
-    """Dotted path in the config (``pipelines.0.dedup.sequence.format``) or a topic's name."""
+    """Dotted path in the config (``pipelines.0.dedup.sequence.format``), an option or a topic's name."""
     message: str
+    place: Place | None = None
+    """Where it stands, for people; None: the key says it."""
+
+    @property
+    def where(self) -> str:
+        """The place, and the key as people know it."""
+        return self.key if self.place is None else ": ".join(filter(None, (str(self.place), self.place.path)))
 
     def __str__(self) -> str:
-        return f"{self.key}: {self.message}" if self.key else self.message
+        return f"{self.where}: {self.message}" if self.where else self.message
 
 
 class ConfigError(SeqmarkError):

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 _SECTIONS = {
     "setup": {
-        "check": "Say everything that is wrong with a config and its topics.",
+        "check": "Say everything that is wrong with a config and all that it names.",
         "topics": "Create the topics that are missing; name those that are wrong.",
+        "config": "Print the JSON schema of the config file, for editors.",
     },
     "run": {
         "worker": "Run the stream worker.",

@@ -7,6 +7,7 @@ whole, so that it can be searched.
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,13 +17,22 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from processor.errors import ConfigError
+from processor.errors import ConfigError, Problem
 from processor.ops.status_text import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from processor.errors import Problem, SeqmarkError
+    from processor.errors import SeqmarkError
+
+_CONFIG = "seqmark.config"
+"""Where a call of a command notes its config file, for messages to name places in it."""
+
+
+def _note_config(ctx: click.Context, _: click.Parameter, path: Path) -> Path:
+    ctx.meta[_CONFIG] = path
+    return path
+
 
 # Not exists=True: a file that is missing is reported as every other problem of the config.
 config_option = click.option(
@@ -30,6 +40,7 @@ config_option = click.option(
     "--config",
     "config",
     type=click.Path(path_type=Path),
+    callback=_note_config,
     required=True,
     metavar="FILE",
     help="The config file (TOML); SEQMARK_... variables override its keys.",
@@ -38,7 +49,11 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON obj
 
 # Wide enough for a topic's name of the longest kind (249) beside its other columns.
 _WIDE = 320
-STYLES = {"problem": "bold red", "warning": "yellow", "info": "dim"}
+STYLES = {"problem": "bold red", "warning": "yellow", "info": "dim", "ok": "green"}
+LEVELS = tuple(STYLES)
+"""From what stops to what is right; programs are told of all but the last."""
+_MARKS = {"problem": "error", "warning": "warning", "info": "note", "ok": "ok"}
+CONFIG_WRONG = "in the config, nothing was started:"
 
 
 def people(*, stderr: bool = True) -> Console:
@@ -54,30 +69,75 @@ def say(text: str, style: str = "") -> None:
     people().print(Text(text, style=style), soft_wrap=True)
 
 
-def report_problems(problems: Sequence[Problem], level: str, *, as_json: bool) -> None:
-    """Give programs a line per problem, or tell people how many there are and then each; nothing where none."""
-    if as_json:
-        for problem in problems:
-            result(key=problem.key, level=level, message=problem.message)
-    elif problems:
-        say(f"{'to know' if level == 'info' else count(len(problems), level)}:", STYLES[level])
-        say_problems(problems, level)
+def placed(problems: Iterable[Problem]) -> list[Problem]:
+    """Return problems with the places of their keys in the config that this call is about."""
+    ctx = click.get_current_context(silent=True)
+    path = ctx.meta.get(_CONFIG) if ctx else None
+    if path is None:
+        return list(problems)
+    # pydantic is slow to import, and most calls go well.
+    from processor.config.load import located  # noqa: PLC0415 - see above
+
+    return located(problems, path)
+
+
+def problem_line(problem: Problem, level: str = "problem") -> Text:
+    """Return a problem as a line for people: place, key, and what would be right."""
+    line = Text(problem.where, style=STYLES[level])
+    return line.append(f": {problem.message}" if problem.where else problem.message, style="default")
+
+
+def problem_fields(problem: Problem, level: str) -> dict[str, Any]:
+    """Return a problem as fields for programs; those of a place that is not known are null."""
+    place = problem.place
+    return {
+        "key": problem.key,
+        "level": level,
+        "message": problem.message,
+        "path": place and place.path,
+        "name": (place and place.element) or None,
+        "file": place and place.file,
+        "line": place and place.line,
+        "variable": (place and place.variable) or None,
+    }
+
+
+def list_problems(problems: Iterable[Problem], level: str, *, as_json: bool) -> None:
+    """Give problems as the result of a command: a marked line each for people, an object for programs."""
+    out = people(stderr=False)
+    for problem in placed(problems):
+        if not as_json:
+            mark = Text(f"{_MARKS[level]:<8}", style=STYLES[level])
+            out.print(mark.append_text(problem_line(problem, level)), soft_wrap=True)
+        elif level != "ok":
+            result(**problem_fields(problem, level))
+
+
+def repeat_on_stderr(problems: Sequence[Problem], heading: str) -> None:
+    """Tell whoever reads the errors of a command alone why it failed; nothing where nothing is wrong.
+
+    On a terminal, where both come together, the heading does.
+    """
+    if not problems:
+        return
+    say(heading, STYLES["problem"])
+    if not (sys.stdout.isatty() and sys.stderr.isatty()):
+        say_problems(problems)
 
 
 def say_problems(problems: Iterable[Problem], level: str = "problem") -> None:
-    """Tell people what is wrong, a line each, the key first."""
+    """Tell people what is wrong, a line each, place and key first."""
     console = people()
-    for problem in problems:
-        line = Text("  ")
-        line.append(problem.key, style=STYLES[level])
-        line.append(f": {problem.message}" if problem.key else problem.message)
-        console.print(line, soft_wrap=True)
+    for problem in placed(problems):
+        console.print(Text("  ").append_text(problem_line(problem, level)), soft_wrap=True)
 
 
 def say_error(error: SeqmarkError) -> None:
     """Tell people what ended a command."""
     if isinstance(error, ConfigError):
-        say(f"{count(len(error.problems), 'problem')} in the config, nothing was started:", "bold red")
+        options = all(problem.key.startswith("-") for problem in error.problems)
+        where = "on the command line, nothing was started:" if options else CONFIG_WRONG
+        say(f"{count(len(error.problems), 'problem')} {where}", STYLES["problem"])
         say_problems(error.problems)
     else:
         say(f"seqmark: {error}", "bold red")

@@ -74,8 +74,7 @@ def overlay(written: Mapping[str, Any], given: list[Variable]) -> tuple[dict[str
         try:
             _put(raw, variable)
         except ValueError as error:
-            message = f"{error} (environment variable {variable.name})"
-            problems.append(Problem(".".join(map(str, variable.path)), message))
+            problems.append(Problem(".".join(map(str, variable.path)), str(error)))
     return raw, problems
 
 

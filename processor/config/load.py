@@ -1,79 +1,136 @@
 """Reads the settings of this process, and names everything that is wrong with them.
 
 File and environment are read as one: the environment overrides the file key by key, lists by index, and
-what comes out is checked once, by the models of `schemas.config`. Invariant: a message names keys and what
-would be right, never a value; a value may be a secret, even where none belongs.
+what comes out is checked once, by the models of `schemas.config`. Invariant: a message names place and key,
+what was given unless it may be a secret (`processor.config.echo`), and what would be right.
 """
 
 from __future__ import annotations
 
-import difflib
 import os
-import tomllib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from typing_extensions import override
 
-from processor.config.environment import OTHERWISE, Variable, overlay, variables
+from processor.config.echo import Echo
+from processor.config.environment import overlay, variables
+from processor.config.lines import key_lines
+from processor.config.meant import by_declared_names, unexpanded
+from processor.config.messages import message, suggestion
+from processor.config.places import KeyPlaces
+from processor.config.toml_file import read_toml
 from processor.errors import ConfigError, Problem
 from schemas.config import InsertIdDedup, Settings
-from schemas.config.reference import ConfigPath, declared, place, variants
+from schemas.config.reference import ConfigPath, place
 from schemas.event import sink_faults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from pydantic.fields import FieldInfo
 
+    from processor.config.lines import KeyPath
+
 _LATER = "is not available in this version yet"
-# pydantic's error type -> what would be right; {...} are taken from the error's context.
-_RIGHT = {
-    "literal_error": "must be {expected}",
-    "union_tag_invalid": "must be one of {expected_tags}",
-    "greater_than_equal": "must be at least {ge}",
-    "greater_than": "must be greater than {gt}",
-    "less_than_equal": "must be at most {le}",
-    "less_than": "must be less than {lt}",
-    "too_short": "must have at least {min_length} element",
-    "int_parsing": "must be a whole number",
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "int_parsing_size": "must be a whole number of fewer digits",
-    "float_parsing": "must be a number",
-    "float_type": "must be a number",
-    "bool_parsing": "must be true or false",
-    "bool_type": "must be true or false",
-    "string_type": "must be a string",
-    "path_type": "must be a string: a path",
-    "list_type": "must be a list",
-    "dict_type": "must be a table",
-    "model_type": "must be a table",
-    "model_attributes_type": "must be a table",
-}
+_EXPANDS_NOTHING = "has a variable in it, and Seqmark does not expand variables: "
+_OF_VARIABLES = "the environment variable has to hold the value itself"
+_OF_FILES = "leave the key out, and set the environment variable that overrides it: "
 
 
 def load(path: Path, environ: Mapping[str, str] = os.environ) -> Settings:
     """Read a config file, with the environment laid over it.
 
     Raises:
-        ConfigError: With every problem at once, each with its dotted key and, where the value came from
-            there, the environment variable. Values are never repeated.
+        ConfigError: With every problem at once, each with its place: line or environment variable, and the
+            name of the pipeline or aggregate that it is in.
     """
-    written, twice = _by_declared_names(_read(path))
-    given, problems = variables(environ)
-    problems += twice
-    raw, more = overlay(written, given)
-    problems += more
+    config = _Given(path, environ)
+    problems = config.problems
     try:
-        settings = _both(raw)()
+        settings = _both(config.tables)()
         if not problems:
             return settings
     except ValidationError as error:
-        problems += _problems(error, given)
-    raise ConfigError(list(dict.fromkeys(problems)))
+        problems += config.problems_of(error)
+    raise ConfigError(sorted(dict.fromkeys(problems), key=_order))
+
+
+def located(problems: Iterable[Problem], path: Path, environ: Mapping[str, str] = os.environ) -> list[Problem]:
+    """Return problems that were found after a config was read, with the places of their keys in it."""
+    try:
+        places = _Given(path, environ).places
+    except ConfigError:
+        return list(problems)
+    return [places.located(problem) for problem in problems]
+
+
+class _Given:
+    """What a file and the environment say, before it is checked.
+
+    Raises:
+        ConfigError: The file cannot be read.
+    """
+
+    def __init__(self, path: Path, environ: Mapping[str, str]) -> None:
+        written, text = read_toml(path)
+        declared, called, renamed = by_declared_names(written)
+        given, unknown = variables(environ)
+        self.tables, unplaced = overlay(declared, given)
+        self.places = KeyPlaces(str(path), key_lines(text), self.tables, given, called)
+        self._echo = Echo(self.tables, environ)
+        problems = [replace(each, place=self.places.place((each.key,))) for each in renamed]
+        problems += [*unknown, *map(self.places.located, unplaced)]
+        self._unexpanded = {
+            where: _EXPANDS_NOTHING + (_OF_VARIABLES if self.places.place(where).variable else _OF_FILES + name)
+            for where, name in unexpanded(self.tables)
+        }
+        problems += [self._problem(where, text) for where, text in self._unexpanded.items()]
+        self.problems: list[Problem] = problems
+
+    def problems_of(self, error: ValidationError) -> Iterator[Problem]:
+        """Yield what the models refuse; what follows from another mistake is left out."""
+        found = list(map(_Refused, error.errors(include_url=False, include_input=False)))
+        # A key by a wrong name is not missing as well, nor needed by another.
+        meant = {(*each.at.path[:-1], suggestion(each.at)) for each in found if each.kind == "extra_forbidden"}
+        for each in found:
+            path = each.at.path
+            if path in self._unexpanded or (path in meant and self._echo.value(path) is None):
+                continue
+            yield self._problem(
+                path, message(each.kind, each.text, each.context, each.at, self._echo), each.kind
+            )
+
+    def _problem(self, path: KeyPath, text: str, kind: str = "") -> Problem:
+        text = self.places.by_name(text)
+        # What an unknown key is for nobody knows: it may be a secret.
+        shown = None if kind in {"extra_forbidden", "missing"} else self._echo.shown(path)
+        if shown is not None and not (shown.startswith('"') and shown in text):
+            text = f"{text.rstrip('.')}; given: {shown}"
+        return Problem(".".join(map(str, path)), text, self.places.place(path))
+
+
+def _order(problem: Problem) -> float:
+    """As the file has them; first what has no line."""
+    return (problem.place and problem.place.line) or 0
+
+
+class _Refused:
+    """One error of pydantic's."""
+
+    def __init__(self, details: Any) -> None:
+        self.kind = str(details["type"])
+        self.text = str(details["msg"])
+        self.context: dict[str, Any] = details.get("ctx", {})
+        self.at = place(details["loc"])
+        if self.kind in {"union_tag_invalid", "union_tag_not_found"}:
+            # The error is the table's; what is wrong is the key that chooses its form.
+            # pydantic calls it 'mode', or 'from_' | 'from' where the key is a word of Python.
+            key = str(self.context["discriminator"]).split("|")[-1].strip(" '")
+            self.at = ConfigPath((*self.at.path, key), self.at.parents)
 
 
 def require_provable(settings: Settings, names: Collection[str]) -> None:
@@ -172,69 +229,3 @@ def _both(raw: dict[str, Any]) -> Callable[[], Settings]:
 
     # The fields are given by the source, not by the caller.
     return cast("Callable[[], Settings]", FileAndEnvironment)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_bytes().decode())
-    except FileNotFoundError:
-        message = "there is no such file"
-    except OSError as error:
-        message = f"cannot be read: {error.strerror}"
-    except UnicodeDecodeError as error:
-        message = f"is not UTF-8 at byte {error.start}: save it as UTF-8"
-    except tomllib.TOMLDecodeError as error:
-        # tomllib's text ends in "(at line 3, column 7)" and shows single characters and keys, no values.
-        message = f"is not valid TOML: {error}"
-    raise ConfigError([Problem(str(path), message)])
-
-
-def _by_declared_names(written: dict[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the tables by the names that are declared, and those that are written by both."""
-    twice = [
-        Problem(other, f"is another name of {name}, which is there too: write all of them by one")
-        for other, name in OTHERWISE.items()
-        if other in written and name in written
-    ]
-    return {OTHERWISE.get(name, name): table for name, table in written.items()}, twice
-
-
-def _problems(error: ValidationError, given: list[Variable]) -> Iterator[Problem]:
-    for details in error.errors(include_url=False, include_input=False):
-        context: dict[str, Any] = details.get("ctx", {})
-        kind, at = details["type"], place(details["loc"])
-        path = at.path
-        if kind in {"union_tag_invalid", "union_tag_not_found"}:
-            # The error is the table's; what is wrong is the key that chooses its form.
-            # pydantic calls it 'mode', or 'from_' | 'from' where the key is a word of Python.
-            path = (*path, str(context["discriminator"]).split("|")[-1].strip(" '"))
-        message = _message(kind, str(details["msg"]), context, at)
-        yield Problem(".".join(map(str, path)), message + _origin(path, given))
-
-
-def _message(kind: str, text: str, context: Mapping[str, Any], at: ConfigPath) -> str:
-    key = str(at.path[-1])
-    if kind == "missing":
-        return f"is missing: {at.description()}"
-    if kind == "extra_forbidden":
-        others = sorted(OTHERWISE) if len(at.path) == 1 else []
-        return f"is not a known key; {nearest(key, at.known_keys() + others)}"
-    if kind == "union_tag_not_found":
-        tags = " or ".join(f'"{tag}"' for each in declared(at.path) for tag in variants(each))
-        return f"is missing: {tags}, it says which keys belong here"
-    if kind == "list_type" and key in Settings.model_fields:
-        return f"must be a list of tables: write [[{key}]]"
-    return _RIGHT[kind].format(**context).replace("'", '"') if kind in _RIGHT else text
-
-
-def nearest(key: str, known: list[str]) -> str:
-    """Return a suggestion: the known key that looks most like this one, or all that are known."""
-    close = difflib.get_close_matches(key, known, n=1)
-    return f"did you mean {close[0]}?" if close else f"known here: {', '.join(known)}"
-
-
-def _origin(path: tuple[str | int, ...], given: list[Variable]) -> str:
-    names = [
-        each.name for each in given if each.path[: len(path)] == path or path[: len(each.path)] == each.path
-    ]
-    return f" (environment variable {', '.join(names)})" if names else ""

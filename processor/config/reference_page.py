@@ -40,6 +40,35 @@ problem with its key and what would be right.
 - **Unknown keys and variables** are errors that name the nearest known one.
 - **Durations** are a whole number and a unit: `s`, `m`, `h` or `d`.
 - **Secrets** are never printed or logged. Put them in the environment rather than in the file.
+- **Variables in values** (`"${HOST}"`) are not expanded: set the environment variable of the key instead.
+
+## What check looks at
+
+`seqmark check -c FILE` prints a line for each thing that it has looked at (`ok`, `note`, `warning`, `error`):
+the file, the models and checkpoints of aggregates, the state folder and by which rules its states were made,
+and, where brokers answer, the topics, their settings and the states in the changelogs. A mistake in the file
+comes with its place and with what was given, but for secrets:
+
+```
+error   clicks (my.toml:25): pipelines.clicks.dedup.mode: must be one of "watermark", "insert-id"; given: "id"
+```
+
+With `--json` each is an object with `level` (`problem`, `warning`, `info`), `key` (lists by number, as in
+variables), `message`, `path` (lists by name), `name`, `file`, `line` and `variable`. Where no broker answers
+a warning says what was not checked; with `--require-broker` that is an error, with exit code 1.
+
+## In an editor
+
+`seqmark config schema > seqmark.schema.json` writes a JSON schema of this file. Editors with
+[Taplo](https://taplo.tamasfe.dev), such as VS Code with *Even Better TOML*, then complete keys, explain them
+and mark wrong ones in a file that begins with this line:
+
+```toml
+#:schema ./seqmark.schema.json
+```
+
+The schema knows each key alone. What keys have to do with each other, and with the cluster, `seqmark check`
+says.
 """
 
 _SECTIONS = {

@@ -113,6 +113,25 @@ def declared(path: Sequence[str | int]) -> list[Any]:
     return found
 
 
+def choices(path: Sequence[str | int]) -> list[str]:
+    """Return the few words that a key takes, tags of tables included; none: it takes others."""
+    members = [each for annotation in declared(path) for each in _members(annotation)]
+    if not all(get_origin(each) is Literal for each in members):
+        return []
+    return list(dict.fromkeys(str(value) for each in members for value in get_args(each)))
+
+
+def holds_secret(annotation: Any) -> bool:
+    """Return whether values of this type are secrets, or have one in them."""
+    for each in _members(annotation):
+        inner = (
+            [field.annotation for field in each.model_fields.values()] if _is_model(each) else get_args(each)
+        )
+        if each is SecretStr or any(map(holds_secret, inner)):
+            return True
+    return False
+
+
 def is_single(annotation: Any) -> bool:
     """Return whether a value of this type is one word, not a table or a list."""
     return not any(_is_model(each) or get_origin(each) in {list, dict} for each in _members(annotation))
@@ -126,6 +145,21 @@ def is_list(annotation: Any) -> bool:
 def keys() -> Iterator[Key]:
     """Yield every key that has a value of its own, in the order of declaration."""
     yield from _keys(Settings, (), "")
+
+
+def has_elements(path: Sequence[str | int]) -> bool:
+    """Return whether a key takes a list of tables."""
+    return any(variants(_below(annotation, 0)) for annotation in declared(path) if is_list(annotation))
+
+
+def tag_key(model: type[BaseModel]) -> str:
+    """Return the key by whose value a form of a table is chosen."""
+    return _tag(model)[0]
+
+
+def key_names() -> set[str]:
+    """Return the last step of each key whose value is no secret, and of tables that can hold none."""
+    return {key.path[-1] for key in keys() if key.type != _TYPE_WORDS[SecretStr]}
 
 
 def _keys(model: type[BaseModel], path: tuple[str, ...], variant: str) -> Iterator[Key]:

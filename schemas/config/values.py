@@ -129,18 +129,35 @@ def _size(value: Any) -> Any:
     raise wrong('must be a whole number and a unit, MB or GB, such as "900MB" or "4GB"')
 
 
-class SizeMark:
+class FormMark:
+    """Stands in a field's metadata: the form of its text, for the JSON schema; the field has its own check."""
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self._pattern = pattern
+
+    def __get_pydantic_json_schema__(self, _: Any, __: Any) -> dict[str, Any]:
+        """Return what stands in the schema, whatever the type that is made of the text."""
+        return {"type": "string", "pattern": f"^(?:{self._pattern.pattern})$"}
+
+
+class SizeMark(FormMark):
     """Stands in a field's metadata: its integer is bytes, written with a unit."""
 
+    def __init__(self) -> None:
+        super().__init__(_SIZE)
 
-class DurationMark:
+
+class DurationMark(FormMark):
     """Stands in a field's metadata: its integer is milliseconds, written with a unit."""
+
+    def __init__(self) -> None:
+        super().__init__(_DURATION)
 
 
 WholeNumber = Annotated[int, BeforeValidator(_whole_number)]
-Name = Annotated[str, AfterValidator(_name)]
-Topic = Annotated[str, AfterValidator(_topic)]
-Pointer = Annotated[str, AfterValidator(_pointer)]
+Name = Annotated[str, AfterValidator(_name), FormMark(_NAME)]
+Topic = Annotated[str, AfterValidator(_topic), FormMark(_TOPIC)]
+Pointer = Annotated[str, AfterValidator(_pointer), FormMark(_POINTER)]
 Text = Annotated[str, AfterValidator(_text)]
 Servers = Annotated[str, AfterValidator(_servers)]
 SizeBytes = Annotated[int, BeforeValidator(_size), AfterValidator(_positive_size), SizeMark()]

@@ -16,7 +16,7 @@ batch is judged by its own, `spark_sink.side_output`), the trigger, and where th
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from processor.errors import StopError
 from schemas.config.sinks import aggregate_call, interval_text
@@ -33,6 +33,19 @@ if TYPE_CHECKING:
 NAME = "seqmark.json"
 VERSION = 1
 _AGGREGATES = "aggregates"
+
+
+class TextFolder(Protocol):
+    """A folder with texts in it: through Spark, or of this machine."""
+
+    @property
+    def folder(self) -> str:
+        """Its path."""
+        ...
+
+    def read(self, name: str) -> str | None:
+        """Return a file's text; None where there is no such file."""
+        ...
 
 
 class Definition(NamedTuple):
@@ -84,7 +97,7 @@ def differences(was: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     return [f"{key} was {was.get(key, nothing)}, is {now.get(key, nothing)}" for key in changed]
 
 
-def read_definition(files: Files) -> Definition | None:
+def read_definition(files: TextFolder) -> Definition | None:
     """Return what stands beside a checkpoint; None: nothing, as builds before this file left it.
 
     Raises:

@@ -102,7 +102,10 @@ def test_a_spark_that_does_not_start_is_told_in_a_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(["--name", "nope"], "there is no sink nope; in this config: hourly"), (["--conf", "x"], "KEY=VALUE")],
+    [
+        (["--name", "nope"], "there is no aggregate nope; in this config: hourly"),
+        (["--conf", "x"], "KEY=VALUE"),
+    ],
 )
 def test_a_wrong_command_line_is_refused(tmp_path: Path, arguments: list[str], said: str) -> None:
     file = tmp_path / "config.toml"

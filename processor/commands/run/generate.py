@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 from pydantic import TypeAdapter, ValidationError
 
+from processor.commands.chosen import no_such
 from processor.commands.console import bar, config_option, json_option, result, say
 from processor.config.load import load
 from processor.errors import ConfigError, Problem
@@ -188,9 +189,7 @@ def _index(settings: Settings, name: str | None) -> int:
         return names.index(name)
     if name is None and len(names) == 1:
         return 0
-    known = ", ".join(names) or "none"
-    wrong = "name one" if name is None else f"there is no pipeline {name}"
-    raise ConfigError([Problem("--pipeline", f"{wrong}; in this config: {known}")])
+    raise no_such("--pipeline", "pipeline", name, names)
 
 
 def _require_scopes(pipeline: Pipeline, key: str, scopes: int | None) -> None:

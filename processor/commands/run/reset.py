@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from processor.commands.chosen import no_such
 from processor.commands.console import bar, config_option, json_option, result, say
-from processor.config.load import load, nearest, require_pipelines, require_unrouted
-from processor.errors import ConfigError, Problem
+from processor.config.load import load, require_pipelines, require_unrouted
 from processor.ops import logs
 from processor.ops.status_text import count
 from processor.reset.decide import ResetState, ToEarliest, ToOffsets, ToTime
@@ -128,7 +128,7 @@ def _target(*, to_earliest: bool, to_time: int | None, to_offsets: tuple[tuple[i
 def _pipeline(settings: Settings, name: str) -> Pipeline:
     known = {pipeline.name: pipeline for pipeline in settings.pipelines}
     if name not in known:
-        raise ConfigError([Problem("--pipeline", f"there is no pipeline {name}; {nearest(name, list(known))}")])
+        raise no_such("--pipeline", "pipeline", name, list(known))
     return known[name]
 
 

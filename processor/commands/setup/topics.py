@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING
 import click
 from rich.table import Table
 
-from processor.commands.console import config_option, json_option, people, report_problems, result
+from processor.commands.console import (
+    config_option,
+    json_option,
+    list_problems,
+    people,
+    repeat_on_stderr,
+    result,
+)
 from processor.config.load import load
 from processor.errors import EXIT_DONE, EXIT_FAILED
+from processor.ops.status_text import count
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +53,9 @@ def topics(ctx: click.Context, config: Path, *, as_json: bool) -> None:
         table.columns[3].justify = "right"
         for row in rows:
             table.add_row(*map(str, row), style=_STATE_STYLES[row[-1]])
-        people().print(table)
-    report_problems(report.problems, "problem", as_json=as_json)
-    report_problems(report.warnings, "warning", as_json=as_json)
+        people(stderr=False).print(table)
+    list_problems(report.problems, "problem", as_json=as_json)
+    list_problems(report.warnings, "warning", as_json=as_json)
+    if not as_json:
+        repeat_on_stderr(report.problems, f"{count(len(report.problems), 'problem')}:")
     ctx.exit(EXIT_FAILED if report.problems else EXIT_DONE)

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from processor.commands.chosen import no_such
 from processor.commands.console import config_option, people, say
 from processor.config.load import load, require_sinks
 from processor.errors import EXIT_DONE, ConfigError, Problem
@@ -119,8 +120,7 @@ def _choose(settings: Settings, names: Sequence[str]) -> list[Sink]:
     if not known:
         raise ConfigError([Problem("sinks", "there is none: add a [[sinks]] table")])
     if unknown := [name for name in names if name not in known]:
-        told = f"in this config: {', '.join(known)}"
-        raise ConfigError([Problem("--name", f"there is no sink {name}; {told}") for name in unknown])
+        raise no_such("--name", "aggregate", unknown[0], known)
     return [each for each in settings.sinks if not names or each.name in names]
 
 

@@ -7,6 +7,8 @@ translated here; the cause is kept.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import time
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -78,7 +80,9 @@ async def ensure(settings: Settings, *, create: bool) -> ClusterPlan:
         # A source that is another pipeline's sink need not be there yet.
         sources = {each.source for each in settings.pipelines}
         sources -= {each.sink for each in settings.pipelines}
-        made = plan(settings, await _described(admin, wanted, sources, _SETTLE_S))
+        view = await _described(admin, wanted, sources, _SETTLE_S)
+        others = [] if sources <= view.keys() else await topic_names(admin)
+        made = plan(settings, view, others)
         absent = {topic.topic: topic for topic in made.topics if not topic.exists}
         if create and absent:
             created = await _create(admin, absent.values())
@@ -136,6 +140,16 @@ async def describe(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> Cluster
         for topic, partitions in found.items()
         if topic in configs
     }
+
+
+async def topic_names(admin: AIOKafkaAdminClient) -> list[str]:
+    """Return the names of all topics that this principal may look at.
+
+    Raises:
+        KafkaError: The broker does not say.
+    """
+    async with asyncio.timeout(_CALL_S):
+        return [str(name) for name in await admin.list_topics()]
 
 
 async def _answered(admin: AIOKafkaAdminClient, request: Any) -> Any:
@@ -216,10 +230,11 @@ async def _described(
 async def _refused(kafka: Kafka) -> StopError:
     """Tell an address where nothing listens from a broker that does not want us: aiokafka says the same."""
     addresses = kafka.bootstrap_servers.split(",")
-    if not any(await asyncio.gather(*map(_listens, addresses))):
-        return UnreachableError(
-            f"no broker at {kafka.bootstrap_servers}: is it running, and is kafka.bootstrap_servers right?"
-        )
+    found = await asyncio.gather(*map(_knock, addresses))
+    if all(found):
+        why = "; ".join(f"{address} {each}" for address, each in zip(addresses, found, strict=True))
+        text = f"no broker at {kafka.bootstrap_servers}: is it running, and is kafka.bootstrap_servers right?"
+        return UnreachableError(f"{text} ({why})")
     return StopError(
         f"{kafka.bootstrap_servers} listens, but speaks no Kafka with security_protocol "
         f"{kafka.security_protocol} or refuses the credentials: compare kafka.security_protocol, "
@@ -227,18 +242,23 @@ async def _refused(kafka: Kafka) -> StopError:
     )
 
 
-async def _listens(address: str) -> bool:
+async def _knock(address: str) -> str | None:
+    """Say why nobody can be reached at an address; None: somebody listens."""
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(_KNOCK_S):
             _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-    except (OSError, TimeoutError):
-        return False
+    except socket.gaierror:
+        return "does not resolve: no host of this name is known here"
+    except TimeoutError:
+        return "does not answer"
+    except OSError as error:
+        return f"cannot be connected to: {os.strerror(error.errno) if error.errno else error}"
     writer.close()
     with suppress(OSError, TimeoutError):
         async with asyncio.timeout(_KNOCK_S):
             await writer.wait_closed()
-    return True
+    return None
 
 
 def _translated(error: Exception, kafka: Kafka) -> SeqmarkError:

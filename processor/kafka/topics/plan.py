@@ -8,11 +8,12 @@ become one. Settings of a topic that is still to be made follow its source.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from processor.config.near import near
 from processor.errors import Problem, StopError
 
 if TYPE_CHECKING:
@@ -192,16 +193,20 @@ def names(settings: Settings) -> list[str]:
     return list(found)
 
 
-def plan(settings: Settings, cluster: ClusterView) -> ClusterPlan:
-    """Compare what the pipelines need with what the cluster has."""
+def plan(settings: Settings, cluster: ClusterView, others: Collection[str] = ()) -> ClusterPlan:
+    """Compare what the pipelines need with what the cluster has.
+
+    Args:
+        settings: The config.
+        cluster: Its topics, as far as they are there.
+        others: Names of all topics there: a source that is missing may be one of them, misspelt.
+    """
     made = ClusterPlan()
     planned: dict[str, TopicView] = dict(cluster)
     for pipeline in _upstream_first(settings.pipelines):
         source = planned.get(pipeline.source)
         if source is None:
-            # Its partition count is the producer's to decide.
-            message = f"the source of pipeline {pipeline.name} does not exist: create it first"
-            made.problems.append(Problem(pipeline.source, message))
+            made.problems.append(Problem(pipeline.source, _no_source(settings, pipeline, others)))
             continue
         if pipeline.source in cluster:
             made.topics.append(_as_is(pipeline.source, Purpose.SOURCE, pipeline, source))
@@ -224,6 +229,18 @@ def plan(settings: Settings, cluster: ClusterView) -> ClusterPlan:
             if topic in cluster:
                 made.topics.append(_as_is(topic, purpose, pipeline, there))
     return made
+
+
+def _no_source(settings: Settings, pipeline: Pipeline, others: Collection[str]) -> str:
+    # Its partition count is the producer's to decide.
+    text = f"the source of pipeline {pipeline.name} does not exist: create it first"
+    if meant := near(pipeline.source, others):
+        text += f", or did you mean {meant}?"
+    return (
+        f"{text}; `kafka-topics.sh --bootstrap-server {settings.kafka.bootstrap_servers} --create --topic "
+        f"{pipeline.source} --partitions 4` creates it, `seqmark generate -c FILE --pipeline {pipeline.name} "
+        "--records 100000` creates it with a test stream in it"
+    )
 
 
 def wanted_configs(purpose: Purpose, pipeline: Pipeline, source: TopicView) -> dict[str, str]:
@@ -285,12 +302,25 @@ def _problems(wanted: TopicPlan, pipeline: Pipeline, source: TopicView, there: T
 def _state_at_risk(wanted: TopicPlan, there: TopicView) -> Iterator[str]:
     right = wanted.configs["cleanup.policy"]
     policy = there.configs.get("cleanup.policy", "delete")
-    if policy != right:
+    if policy != right and wanted.purpose is Purpose.CHANGELOG and _made_for(there, policy):
+        yield (
+            f"cleanup.policy is {policy}, as it is made for the other mode: where dedup.mode was changed over "
+            "this state, set it back, or begin without memory under another worker.application_id (see "
+            "'Beginning anew' in docs/operations.md). Where it was not, cleanup.policy must be "
+            f"{right}, or state is deleted"
+        )
+    elif policy != right:
         yield f"cleanup.policy is {policy}: must be {right}, or state is deleted"
     elif right == "delete":
         for key in ("retention.ms", "retention.bytes"):
             if there.configs.get(key, "-1") != "-1":
                 yield f"{key} is {there.configs[key]}: must be -1, or state is deleted"
+
+
+def _made_for(there: TopicView, policy: str) -> bool:
+    """Whether a changelog has a policy and a retention that Seqmark makes one with, of either mode."""
+    kept = all(there.configs.get(key) == "-1" for key in ("retention.ms", "retention.bytes"))
+    return kept and policy in {"compact", "delete"}
 
 
 def _warnings(wanted: TopicPlan, source: TopicView, there: TopicView) -> Iterator[str]:

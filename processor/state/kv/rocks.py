@@ -14,9 +14,19 @@ from __future__ import annotations
 import logging
 import shutil
 from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, ReadOptions, WriteBatch
+from rocksdict import (
+    AccessType,
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+)
 from typing_extensions import override
 
 from processor.paths import PRIVATE_FOLDER
@@ -183,6 +193,30 @@ class RocksStore(Store):
             except Exception as error:  # noqa: BLE001 - rocksdict raises plain Exception
                 # What could not be written was said when it was tried, and is in the changelog.
                 log.warning("closing %s: %s", self._folder, error)
+
+
+def peek(folder: Path, key: bytes) -> bytes | None:
+    """Return one value of a store that may be in use, as it was written last; None: there is none.
+
+    Takes no lock and writes nothing into the folder.
+
+    Raises:
+        StoreError: It cannot be read.
+    """
+    with TemporaryDirectory() as logs, _translating(folder):
+        options = Options(raw_mode=True)
+        options.set_db_log_dir(logs)  # otherwise RocksDB writes its log beside the data
+        db = Rdict(
+            str(folder),
+            options,
+            column_families={_LATE_FAMILY: Options(raw_mode=True)},
+            access_type=AccessType.read_only(),
+        )
+        try:
+            value: bytes | None = db.get(key)
+        finally:
+            db.close()
+        return value
 
 
 def open_store(folder: Path) -> tuple[RocksStore, str | None]:

@@ -134,6 +134,7 @@ def test_a_rate_is_not_exceeded_and_the_result_is_told_to_programs(case: Case) -
     ("arguments", "said"),
     [
         (("--pipeline", "other"), "there is no pipeline other; in this config: clicks"),
+        (("--pipeline", "click"), "there is no pipeline click; did you mean clicks? In this config: clicks"),
         (("--duplicates", "0.95"), "0.95 is not in the range"),
         (("--start", "yesterday"), "is not a time such as"),
     ],
@@ -227,12 +228,15 @@ def test_what_a_truth_of_ids_rests_on_is_said(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--scopes", "5"), '--scopes: is for a pipeline with scopes; pipelines.0.dedup.mode is "insert-id"'),
+        (
+            ("--scopes", "5"),
+            '--scopes: is for a pipeline with scopes; pipelines.clicks.dedup.mode is "insert-id"',
+        ),
         (
             ("--start", "2999-01-01"),
-            "--start: the stream would end more than pipelines.0.dedup.max_ahead (5m) ahead",
+            "--start: the stream would end more than pipelines.clicks.dedup.max_ahead (5m) ahead",
         ),
-        (("--collisions", "0.01"), "--collisions: is for a pipeline with pipelines.0.dedup.fingerprint"),
+        (("--collisions", "0.01"), "--collisions: is for a pipeline with pipelines.clicks.dedup.fingerprint"),
         (("--span", "7 days"), "'7 days' must be a whole number and a unit"),
         (("--span", "0h"), "'0h' must be longer than 0"),
     ],

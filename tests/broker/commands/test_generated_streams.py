@@ -117,7 +117,7 @@ def test_a_definition_that_no_record_can_carry_is_refused_before_a_topic_is_made
     config = replace(config, pipelines=(replace(pipeline, source="never.made"),))
     ended = generate(config)
     assert ended.exit_code == 2
-    assert "pipelines.0.dedup.sequence.pointer: /page/number leads into page" in ended.stderr
+    assert f"pipelines.{pipeline.name}.dedup.sequence.pointer: /page/number leads into page" in ended.stderr
     create_topic(broker.bootstrap_servers, "never.made")  # it would exist already
 
 

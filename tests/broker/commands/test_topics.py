@@ -168,7 +168,7 @@ def test_looking_creates_nothing(case: Case) -> None:
     case.make("source")
     result = case.seqmark("check")
     assert result.exit_code == 0
-    assert "the worker will create it with 3 partitions" in result.stderr
+    assert "the worker will create it with 3 partitions" in result.stdout
     assert set(case.cluster()) == {case.names["source"]}
 
 

@@ -294,7 +294,7 @@ def test_what_does_not_know_routes_yet_refuses_them_by_name(
     config = config_of(broker, tmp_path)
     done = forks.run(command, "-c", str(config.write()), *more, folder=tmp_path)
     assert done.returncode == 2
-    assert f"pipelines.0.dedup.route: {command} of a pipeline with route" in done.stderr
+    assert f"pipelines.p.dedup.route: {command} of a pipeline with route" in done.stderr
 
 
 def test_records_from_the_future_are_believed_as_far_as_allowed_and_the_state_is_read_again(

@@ -88,9 +88,9 @@ def test_the_next_index_adds_an_element(file: Path) -> None:
 
 
 def test_an_index_beyond_the_next_is_an_error(file: Path) -> None:
-    message = refused(file, {"SEQMARK_PIPELINES__7__NAME": "b"})["pipelines.7.name"]
-    assert "next index is 1" in message
-    assert "SEQMARK_PIPELINES__7__NAME" in message
+    with pytest.raises(ConfigError, match="next index is 1") as caught:
+        load(file, {"SEQMARK_PIPELINES__7__NAME": "b"})
+    assert "environment variable SEQMARK_PIPELINES__7__NAME: pipelines.7.name: " in str(caught.value)
 
 
 def test_an_empty_variable_takes_an_optional_key_away(file: Path) -> None:
@@ -125,11 +125,13 @@ def test_all_problems_are_said_at_once_wherever_they_come_from(file: Path) -> No
             "SEQMARK_PIPELINES__0__DEDUP__SEQUENCE__FROM": "heather",
         },
     )
-    assert found["worker.guarantee"] == 'must be "exactly_once" or "at_least_once"'
-    assert found["worker.slots"] == ("must be a whole number (environment variable SEQMARK_WORKER__SLOTS)")
-    assert "same topic as pipelines.0.source" in found["pipelines.0.sink"]
+    assert found["worker.guarantee"] == 'must be "exactly_once" or "at_least_once"; given: "twice"'
+    assert found["worker.slots"] == 'must be a whole number; given: "many"'
+    assert "same topic as pipelines.clicks.source" in found["pipelines.0.sink"]
     assert "SEQMARK_NONSENSE" in found
-    assert 'must be one of "header", "value"' in found["pipelines.0.dedup.sequence.from"]
+    assert found["pipelines.0.dedup.sequence.from"] == (
+        'must be one of "header", "value"; did you mean "header"?; given: "heather"'
+    )
 
 
 @pytest.mark.parametrize(
@@ -147,11 +149,23 @@ def test_a_syntax_error_names_file_line_and_column(file: Path, text: str, where:
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     absent = tmp_path / "absent.toml"
-    latin = tmp_path / "latin.toml"
-    latin.write_bytes("# Grün".encode("latin-1"))
-    assert refused(absent) == {str(absent): "there is no such file"}
-    assert "UTF-8" in refused(latin)[str(latin)]
-    assert "cannot be read" in refused(tmp_path)[str(tmp_path)]
+    assert refused(absent) == {str(absent): "there is no such file: `seqmark init` writes one"}
+    latin, wide, orders = (tmp_path / f"{name}.toml" for name in ("latin", "wide", "orders"))
+    latin.write_bytes("# one\n# Grün".encode("latin-1"))
+    wide.write_bytes("[kafka]".encode("utf-16"))
+    orders.touch()
+    near, elsewhere = tmp_path / "order.toml", tmp_path / "x.toml"
+    assert refused(near) == {str(near): f"there is no such file; did you mean {orders}?"}
+    listed = "there is no such file; there are latin.toml, orders.toml, wide.toml"
+    assert refused(elsewhere) == {str(elsewhere): listed}
+    assert refused(latin) == {str(latin): "is not UTF-8 at byte 10, in line 2: save it as UTF-8"}
+    assert refused(wide) == {str(wide): "is UTF-16: save it as UTF-8"}
+    assert "cannot be read: it is a folder; name a file in it" in refused(tmp_path)[str(tmp_path)]
+
+
+def test_a_file_may_begin_with_a_mark_of_its_order_of_bytes(file: Path) -> None:
+    file.write_text(CLICKS, encoding="utf-8-sig")
+    assert load(file, {}).worker.application_id == "clicks"
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_its_folder_and_variables_are_its_own(tmp_path: Path, *, fresh: bool) ->
     again = forks.run(*asked, folder=tmp_path, fresh=fresh)
     for refused, told in (wrong, True), (again, False):
         assert refused.returncode == 2
-        assert "pipelines.0.dedup.mode" in refused.stderr
+        assert "p (my.toml:12): pipelines.p.dedup.mode: must be" in refused.stderr
         assert ("SEQMARK_WORKER__WEB_PORT" in refused.stderr) is told
 
 

@@ -1,0 +1,1 @@
+"""What `seqmark check` looks at: folders, states, checkpoints, topics."""

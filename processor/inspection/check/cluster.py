@@ -1,0 +1,99 @@
+"""Looks at the cluster: whether it can be reached, the topics of the pipelines, and those of the aggregates."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from processor.config.near import near
+from processor.errors import Problem, SeqmarkError
+from processor.kafka.topics.ensure import UnreachableError, connected, ensure, topic_names
+from processor.ops.status_text import count
+from processor.reset.changed import changed
+
+if TYPE_CHECKING:
+    from processor.inspection.check.findings import Findings
+    from processor.kafka.topics.plan import ClusterPlan
+    from schemas.config import Settings
+
+KEY = "kafka.bootstrap_servers"
+
+
+def check_cluster(settings: Settings, found: Findings, *, require_broker: bool) -> ClusterPlan | None:
+    """Look at the cluster, if it can be reached.
+
+    Args:
+        settings: The config.
+        found: What is found is added to it.
+        require_broker: Brokers that cannot be reached are a problem, and not a warning.
+
+    Returns:
+        What should be there and what is; None: nobody answers.
+
+    Raises:
+        StopError: The broker refused the connection or a look, or is too old.
+        ConfigError: Files of certificates or keys are wrong.
+    """
+    try:
+        plan, names = asyncio.run(_look(settings))
+    except UnreachableError as error:
+        what = "the topics were not checked, nor what the changelogs hold"
+        into = found.problems if require_broker else found.warnings
+        into.append(Problem(KEY, f"{what}: {error}"))
+        return None
+    found.fine(KEY, f"brokers answer at {settings.kafka.bootstrap_servers}")
+    _pipelines(settings, plan, found)
+    _aggregates(settings, plan, names, found)
+    if not found.problems:
+        _changelogs(settings, found)
+    return plan
+
+
+async def _look(settings: Settings) -> tuple[ClusterPlan, list[str]]:
+    plan = await ensure(settings, create=False)
+    if not settings.sinks:
+        return plan, []
+    async with connected(settings.kafka) as admin:
+        return plan, await topic_names(admin)
+
+
+def _pipelines(settings: Settings, plan: ClusterPlan, found: Findings) -> None:
+    found.problems.extend(plan.problems)
+    found.warnings.extend(plan.warnings)
+    for each in plan.missing:
+        what = f"{each.purpose} of pipeline {each.pipeline} does not exist"
+        if settings.worker.create_topics:
+            found.note(
+                each.topic, f"{what}; the worker will create it with {count(each.partitions, 'partition')}"
+            )
+        else:
+            message = f"{what}: create it with `seqmark topics`, or set worker.create_topics"
+            found.problems.append(Problem(each.topic, message))
+    said = {problem.key for problem in (*plan.problems, *plan.warnings)}
+    for each in plan.topics:
+        if each.exists and each.topic not in said:
+            parts = count(each.partitions, "partition")
+            found.fine(each.topic, f"{each.purpose} of pipeline {each.pipeline}, {parts}")
+
+
+def _aggregates(settings: Settings, plan: ClusterPlan, names: list[str], found: Findings) -> None:
+    """Warn of topics that no pipeline writes and that are not there."""
+    written = {topic for pipeline in settings.pipelines for topic in pipeline.outputs}
+    there = {*names, *(each.topic for each in plan.topics if each.exists)}
+    for index, sink in enumerate(settings.sinks):
+        key = f"sinks.{index}.topic"
+        if sink.topic in there:
+            found.fine(key, f"{sink.topic} is there")
+        elif sink.topic not in written:
+            meant = near(sink.topic, sorted(written)) or near(sink.topic, names)
+            hint = f"did you mean {meant}?" if meant else "no record will come: name the sink of a pipeline"
+            found.warn(key, f"no pipeline of this config writes {sink.topic}, and it does not exist; {hint}")
+
+
+def _changelogs(settings: Settings, found: Findings) -> None:
+    """Warn of each pipeline whose state was made by other rules than its config has now."""
+    try:
+        for problem in asyncio.run(changed(settings)):
+            found.warn(problem.key, problem.message)
+    except SeqmarkError as error:
+        found.warn(KEY, f"the changelogs were not looked at: {error}")
