@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.text import Text
 
 from processor.broker.embedded import EmbeddedBroker
-from tests.support.kafka.topics import until
+from tests.support.kafka.topics import create_topic, until
 from tests.support.suite.terminal import OnTerminal
 
 if TYPE_CHECKING:
@@ -105,6 +105,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, EmbeddedBroker() as broker:
         config = Path(folder) / "shop.toml"
         config.write_text(_CONFIG.format(bootstrap=broker.bootstrap_servers))
+        for source in ("clicks.raw", "orders.raw"):
+            create_topic(broker.bootstrap_servers, source, 4)
         with _streams(config):
             frame = _frame_of_a_worker(config)
         _draw(frame, IMAGES / "worker.svg")
@@ -149,14 +151,14 @@ def _streams(config: Path) -> Iterator[None]:
 
 
 def _frame_of_a_worker(config: Path) -> str:
-    """Return what a terminal shows when both pipelines have dropped ten thousand records."""
+    """Return what a terminal shows when both pipelines have dropped thousands of records."""
     with OnTerminal(_call("worker", config), config.parent, _environment(), COLUMNS) as terminal:
 
         def busy() -> bool:
             rows = re.findall(r"^(?:clicks|orders) .*", terminal.screen.text, re.MULTILINE)
-            return len(rows) == 2 and all(re.search(r"\b[12]\d,\d{3} +[45]\.\d %", row) for row in rows)
+            return len(rows) == 2 and all(re.search(r"\dk \d\.\d %", row) for row in rows)
 
-        until(busy, "both pipelines at work", 300)
+        until(busy, "both pipelines at work", 60)
         frame = terminal.frames[-1]
         terminal.process.terminate()
         terminal.ended()
@@ -178,7 +180,7 @@ def _photograph(page: Path, file: Path) -> None:
     """Take the head of a page as a browser of a desk shows it."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        shown = browser.new_page(viewport={"width": 1100, "height": 900})
+        shown = browser.new_page(viewport={"width": 1100, "height": 815})
         shown.goto(page.as_uri())
         shown.screenshot(path=file)
         browser.close()
