@@ -15,7 +15,7 @@ import yaml
 from processor.config.load import load, require_pipelines, require_sinks
 from schemas.config import ParquetOutput, PostgresOutput, Settings
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 COMPOSE = ROOT / "docker-compose.yml"
 DEPLOY = ROOT / "deploy"
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
