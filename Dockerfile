@@ -13,7 +13,9 @@ COPY requirements.lock ./
 RUN awk '/^[a-z]/ { keep = /^setuptools==/ } keep' requirements.lock > /tmp/build.lock \
     && pip install --require-hashes -r /tmp/build.lock \
     && pip install --require-hashes --no-build-isolation --use-pep517 -r requirements.lock
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md LICENSE NOTICE ./
+COPY packing packing
+COPY seqmark seqmark
 COPY schemas schemas
 COPY processor processor
 COPY spark_sink spark_sink
@@ -38,7 +40,7 @@ COPY --from=build /opt/seqmark /opt/seqmark
 WORKDIR /var/lib/seqmark
 # Compiled here, so that a worker is ready in seconds and not in a minute. By root, and closed to everybody's
 # writing: code that is run is taken from nobody else, whatever user the container is started as.
-RUN python -m processor.pipeline.warm && chmod -R go=rX /var/cache/seqmark
+RUN python -m seqmark.processor.pipeline.warm && chmod -R go=rX /var/cache/seqmark
 USER seqmark
 VOLUME /var/lib/seqmark
 STOPSIGNAL SIGTERM
@@ -52,7 +54,7 @@ RUN apt-get update \
     && apt-get install -y --no-install-recommends openjdk-17-jre-headless \
     && rm -rf /var/lib/apt/lists/*
 # Kafka's connector comes into the image here, so that a start asks no server for it. By root, as the kernels.
-RUN python -c "from spark_sink.session import connector_jars; connector_jars(print)" \
+RUN python -c "from seqmark.spark_sink.session import connector_jars; connector_jars(print)" \
     && chmod -R go=rX /var/cache/seqmark
 USER seqmark
 EXPOSE 6067

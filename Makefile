@@ -18,7 +18,7 @@ UV ?= uv
 STAMP := $(VENV)/.made-$(shell { cat requirements.lock pyproject.toml 2>/dev/null; echo "$(CURDIR)"; } | cksum | tr " " "-")
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test prove check bench format docs lock clean
+.PHONY: help venv demo test prove check bench format docs lock jars dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
@@ -73,6 +73,12 @@ lock: ## write requirements.lock and that of the benchmark (needs uv; UPGRADE=--
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile benchmarks/peers/requirements.in --quiet \
 		--universal --python-version 3.11 --generate-hashes $(UPGRADE) \
 		--no-emit-index-url --no-emit-find-links --output-file benchmarks/peers/requirements.lock
+
+jars: $(STAMP) ## write the list of the embedded broker's jars, with their hashes, after Ivy
+	$(BIN)/python -m packing.kafka_jars
+
+dist: $(STAMP) ## build wheel and sdist into dist/
+	$(BIN)/python -m hatchling build
 
 clean: ## remove what was made here: environment, caches, state under var/
 	rm -rf $(VENV) var build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \

@@ -4,6 +4,7 @@ Errors are named for the reaction, not for the place they come from::
 
     SeqmarkError
     ├── ConfigError         refuse: nothing is started, exit 2, all problems at once
+    ├── MissingExtraError   refuse: a package is not installed, exit 2, says which extra brings it
     ├── StopError           stop: commit what came before, exit 1, say what to do
     │   └── BrokerError     stop: the embedded broker or its Java cannot run
     ├── RebuildError        rebuild: drop overlay and producer, fence, restore, go on
@@ -83,6 +84,12 @@ class ConfigError(SeqmarkError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class MissingExtraError(SeqmarkError):
+    """What was asked for needs packages that an extra brings; the message is the command that installs it."""
+
+    exit_code = EXIT_CONFIG
 
 
 class StopError(SeqmarkError):

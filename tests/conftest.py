@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.kafka.broker import broker, own_broker
+from tests.support.kafka.broker import broker, own_broker, seqmark_broker
 from tests.support.kafka.cluster import cluster, running_cluster
 from tests.support.spark_sink.postgres import database, own_postgres, postgres
 from tests.support.spark_sink.spark import end_jvm
@@ -23,6 +23,7 @@ __all__ = [
     "own_postgres",
     "postgres",
     "running_cluster",
+    "seqmark_broker",
 ]
 
 # A JVM of the tests, broker or Spark, lives for minutes: what the second compiler would make faster is over

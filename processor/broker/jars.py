@@ -1,8 +1,9 @@
 """Fetches the jars, on a machine without Maven.
 
-The Ivy jar that PySpark carries fetches them from Maven Central once. A set lies in a folder of its
-own, ``<cache>/jars/<name>-<revisions>``, with a manifest ``jars.json``. The folder appears by one
-rename, so it is whole or not there; a lock keeps two processes from fetching side by side.
+The Ivy jar that PySpark carries fetches them from Maven Central once. Without PySpark the broker's are fetched
+by a list with their hashes (`processor.broker.locked_jars`). A set lies in a folder of its own,
+``<cache>/jars/<name>-<revisions>``, with a manifest ``jars.json``. The folder appears by one rename, so it is
+whole or not there; a lock keeps two processes from fetching side by side.
 
 Jars are run, and what Ivy has or is told decides which: nothing is taken from a folder that others can
 write to, or could have (`processor.paths`).
@@ -27,8 +28,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from processor.broker.java import find_java
-from processor.errors import BrokerError
-from processor.paths import OTHERS, cache_dir, distrust, make_private
+from processor.broker.locked_jars import UnreachableJarError, download, locked, mirror
+from processor.errors import BrokerError, MissingExtraError
+from processor.ops.extras import install
+from processor.paths import OTHERS, PRIVATE_FOLDER, cache_dir, distrust, make_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -66,7 +69,7 @@ def resolve(
     """Return the jars of these Maven coordinates with all that they need at run time, sorted.
 
     What the cache holds whole is returned at once: no Java, no network. Otherwise Ivy fetches it,
-    which needs both and takes up to a minute.
+    which needs both and takes up to a minute; or, without PySpark, the list that is kept of it.
 
     Args:
         coordinates: ``group:artifact:revision`` each.
@@ -77,6 +80,7 @@ def resolve(
     Raises:
         BrokerError: There is no suitable Java, the jars are not reachable, or the cache cannot be
             written, or can be by others; says what to do.
+        MissingExtraError: There is no PySpark, and no list is kept of these coordinates.
     """
     modules = [_split(coordinate, 3) for coordinate in coordinates]
     excluded = [_split(pattern, 2) for pattern in exclude]
@@ -95,14 +99,17 @@ def resolve(
             say(f"fetching the jars of {name}, once (up to a minute): {', '.join(coordinates)}")
             with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder.parent) as made:
                 work = Path(made)
-                (work / "ivy.xml").write_text(_ivy_file(modules, excluded), encoding="utf-8")
-                _run_ivy(work, name, folder, say)
+                if (ivy := _ivy_jar()) is not None:
+                    (work / "ivy.xml").write_text(_ivy_file(modules, excluded), encoding="utf-8")
+                    _run_ivy(ivy, work, name, folder, say)
+                else:
+                    _download(coordinates, work, name, folder, say)
                 _publish(work / "jars", folder, wanted)
     except OSError as exc:
         raise BrokerError(_cannot_write(exc, folder)) from exc
     jars = _cached(folder, wanted)
     if not jars:
-        raise BrokerError(f"Ivy fetched no jar for {', '.join(coordinates)} into {folder}.")
+        raise BrokerError(f"no jar was fetched for {', '.join(coordinates)} into {folder}.")
     return jars
 
 
@@ -162,8 +169,25 @@ def _ivy_file(modules: list[list[str]], excluded: list[list[str]]) -> str:
     return "\n".join(lines)
 
 
-def _run_ivy(work: Path, name: str, folder: Path, say: Callable[[str], None]) -> None:
-    own_settings = cache_dir() / "ivysettings.xml"
+def _own_settings() -> Path:
+    return cache_dir() / "ivysettings.xml"
+
+
+def _download(
+    coordinates: Sequence[str], work: Path, name: str, folder: Path, say: Callable[[str], None]
+) -> None:
+    jars = locked(coordinates)
+    if not jars:
+        raise MissingExtraError(f"fetching {', '.join(coordinates)} {install(['spark'])}")
+    (work / "jars").mkdir(mode=PRIVATE_FOLDER)
+    try:
+        download(jars, mirror(_own_settings()), work / "jars", say)
+    except UnreachableJarError as error:
+        raise BrokerError(_unreachable(str(error), name, folder)) from error
+
+
+def _run_ivy(ivy: Path, work: Path, name: str, folder: Path, say: Callable[[str], None]) -> None:
+    own_settings = _own_settings()
     settings = own_settings if own_settings.is_file() else work / "ivysettings.xml"
     if settings != own_settings:
         settings.write_text(_SETTINGS, encoding="utf-8")
@@ -173,7 +197,7 @@ def _run_ivy(work: Path, name: str, folder: Path, say: Callable[[str], None]) ->
         "-Xmx256m",
         *_proxy_flags(),
         f"-Divy.default.ivy.user.dir={ivy_cache}",  # otherwise a folder in the user's home
-        *("-jar", _ivy_jar(), "-settings", settings, "-cache", ivy_cache),
+        *("-jar", ivy, "-settings", settings, "-cache", ivy_cache),
         *("-ivy", "ivy.xml", "-types", "jar", "bundle"),
         # Relative, for Ivy takes brackets in a path for a pattern.
         *("-retrieve", "jars/[artifact]-[revision](-[classifier]).[ext]"),
@@ -213,16 +237,13 @@ def _publish(fetched: Path, folder: Path, wanted: dict[str, list[str]]) -> None:
     fetched.rename(folder)
 
 
-def _ivy_jar() -> Path:
+def _ivy_jar() -> Path | None:
     # Found, not imported: PySpark starts slowly, and only the Spark side may depend on its code.
     spec = importlib.util.find_spec("pyspark")
     for place in (spec and spec.submodule_search_locations) or ():
         for jar in sorted((Path(place) / "jars").glob("ivy-*.jar")):
             return jar
-    raise BrokerError(
-        "the installed PySpark carries no jars/ivy-*.jar, which fetches the broker's jars; "
-        "install pyspark from its wheel on PyPI (make demo and make test do)."
-    )
+    return None
 
 
 def _proxy_flags() -> list[str]:
@@ -248,14 +269,18 @@ def _cannot_fetch(said: list[str], name: str, folder: Path) -> str:
     lines = [line.strip() for line in said if _UNREACHABLE.search(line)]
     if lines:
         # The last one tells enough: the rest are the same for other files.
-        return (
-            f"the jars of {name} are not in the cache and cannot be fetched: {lines[-1]}\n"
-            "Do one of these: run this command once with the network at hand (HTTPS_PROXY is "
-            f"honoured); copy the folder {folder} from a machine where it ran; or name your mirror "
-            f"in an Ivy settings file {cache_dir() / 'ivysettings.xml'}."
-        )
+        return _unreachable(lines[-1], name, folder)
     tail = "\n".join(f"  {line}" for line in said[-15:] if line.strip())
     return f"Ivy cannot resolve the jars of {name}:\n{tail}"
+
+
+def _unreachable(why: str, name: str, folder: Path) -> str:
+    return (
+        f"the jars of {name} are not in the cache and cannot be fetched: {why}\n"
+        "Do one of these: run this command once with the network at hand (HTTPS_PROXY is "
+        f"honoured); copy the folder {folder} from a machine where it ran; or name your mirror "
+        f"in an Ivy settings file {_own_settings()}."
+    )
 
 
 def _cannot_write(exc: OSError, folder: Path) -> str:

@@ -57,7 +57,7 @@ async def drain(plan: DemoPlan, records: int, progress: Callable[[int], None]) -
     began = time.monotonic()
     with plan.worker_log.open("wb") as log:
         worker = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "processor", "worker", "-c", str(plan.config), "--drain"),
+            *(sys.executable, "-m", "seqmark", "worker", "-c", str(plan.config), "--drain"),
             env=dict(plan.environ),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=log,
@@ -118,7 +118,7 @@ def certify(plan: DemoPlan) -> DemoCertificate:
         StopError: Nothing was certified; quotes what it said.
     """
     done = subprocess.run(  # noqa: S603 - our own interpreter, no shell
-        (sys.executable, "-m", "processor", "verify", "-c", str(plan.config)),
+        (sys.executable, "-m", "seqmark", "verify", "-c", str(plan.config)),
         env=dict(plan.environ),
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -60,7 +60,8 @@ class DemoSummary:
     """All that the demo has to say at its end; ``differences`` are those of the records and of the report."""
 
     lines: list[SummaryLine]
-    aggregated: Aggregated
+    aggregated: Aggregated | None
+    """None where there is no Spark."""
     differences: list[str]
     certificate: DemoCertificate
     drained: Drained
@@ -77,7 +78,7 @@ class DemoSummary:
     @property
     def wrong(self) -> list[str]:
         """All differences, those of the aggregate too."""
-        return [*self.differences, *self.aggregated.differences]
+        return [*self.differences, *(self.aggregated.differences if self.aggregated else [])]
 
     @property
     def rate(self) -> float:
@@ -95,22 +96,31 @@ class DemoSummary:
             "ok": self.ok,
             "records": self.records,
             "counts": {line.what: {"found": line.found, "truth": line.truth} for line in self.lines},
-            "hours": {hour.name: _hour(hour) for hour in self.aggregated.hours},
-            "aggregate": {
-                "rows": len(self.aggregated.found),
-                "truth": len(self.aggregated.truth),
-                "agree": self.aggregated.agree,
-                "late": self.aggregated.late,
-                "bad": self.aggregated.bad,
-            },
+            **_aggregate(self.aggregated),
             "worker_seconds": round(self.drained.seconds, 3),
             "records_per_second": round(self.rate),
-            "spark_seconds": round(self.aggregated.seconds, 3),
             "differences": self.wrong,
             "certificate": self.certificate.ok,
             "receipts": [each.told for each in self.receipts if each.kind in COPIES],
             "collisions": [each.told for each in self.receipts if each.kind not in COPIES],
         }
+
+
+def _aggregate(found: Aggregated | None) -> dict[str, Any]:
+    """Return what is told of the aggregate; without Spark there is none."""
+    if found is None:
+        return {"hours": {}, "aggregate": None, "spark_seconds": None}
+    return {
+        "hours": {hour.name: _hour(hour) for hour in found.hours},
+        "aggregate": {
+            "rows": len(found.found),
+            "truth": len(found.truth),
+            "agree": found.agree,
+            "late": found.late,
+            "bad": found.bad,
+        },
+        "spark_seconds": round(found.seconds, 3),
+    }
 
 
 def _hour(hour: Hour) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import gc
 import logging
 import signal
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 from processor.errors import SeqmarkError, StopError
@@ -121,8 +122,9 @@ class Application:
             SeqmarkError: What ended it.
         """
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.worker.end)
+        if threading.current_thread() is threading.main_thread():  # others get no signals
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self.worker.end)
         await self._start()
         try:
             await self.worker.wait()

@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from schemas import events
 from schemas.event.derive import Derivation
 from schemas.event.types import FieldType, ObjectType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_EXAMPLE = "schemas.events"
+"""The module of the examples' models: ours, where the user has none of this name."""
 _NAME = re.compile(r"(?P<module>[A-Za-z_][\w.]*):(?P<name>[A-Za-z_]\w*)")
 
 
@@ -46,7 +49,8 @@ class EventModel:
         """Import a model and derive its fields.
 
         Modules are looked for where Python looks, and last in the working folder, which a program that was
-        installed would not search.
+        installed would not search. The examples' `schemas.events` is ours where the user has none: a wheel has
+        our modules below ``seqmark``, and leaves ``schemas`` to him.
 
         Args:
             name: ``MODULE:CLASS``.
@@ -111,7 +115,7 @@ def _imported(name: str) -> type[BaseModel]:
     if folder not in sys.path:
         sys.path.append(folder)
     try:
-        module: Any = importlib.import_module(match["module"])
+        module = _module(match["module"])
     except Exception as error:  # a module of the user's own may raise anything
         raise EventModelError([_unimportable(match["module"], error)]) from error
     model = getattr(module, match["name"], None)
@@ -124,9 +128,22 @@ def _imported(name: str) -> type[BaseModel]:
     return found
 
 
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if name == _EXAMPLE and _is_missing(name, error):
+            return events
+        raise
+
+
+def _is_missing(module: str, error: Exception) -> bool:
+    """Say whether it is the module itself that is not there, or a package that it is in."""
+    return isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
+
+
 def _unimportable(module: str, error: Exception) -> str:
-    missing = isinstance(error, ModuleNotFoundError) and error.name is not None
-    if missing and f"{module}.".startswith(f"{error.name}."):  # type: ignore[attr-defined]  # looked at above
+    if _is_missing(module, error):
         return f"there is no module {module}: install it, or put its folder on PYTHONPATH"
     return f"{module} cannot be imported: {type(error).__name__}: {error}"
 

@@ -14,7 +14,9 @@ import click
 from processor.commands.console import bar, config_option, json_option, result, say
 from processor.config.load import load, require_sinks
 from processor.errors import EXIT_DONE, EXIT_FAILED, ConfigError, Problem, StopError
+from processor.ops.extras import require
 from processor.ops.status_text import count
+from schemas.config import PostgresOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +47,9 @@ def report(ctx: click.Context, config: Path, *, output: Path, as_json: bool) -> 
     if not settings.pipelines and not settings.sinks:
         raise ConfigError([Problem("pipelines", "there is neither a pipeline nor a sink to report on")])
     require_sinks(settings)
+    postgres = any(isinstance(each.output, PostgresOutput) for each in settings.sinks)
+    spark = ["spark", *(["postgres"] if postgres else [])] if settings.sinks else []
+    require("seqmark report", "report", *spark)
     made = write_report(settings, config.name, output)
     if as_json:
         for flow in made.flows:

@@ -10,7 +10,7 @@ import logging
 import os
 import shutil
 import signal
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,10 +21,13 @@ from processor.commands.console import bar, json_option, people, result, say
 from processor.commands.look.report import write_report
 from processor.demo.plan import make_plan
 from processor.errors import EXIT_DONE, EXIT_FAILED
+from processor.ops.extras import install, missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from processor.demo.aggregate import Aggregated
+    from processor.demo.census import Census
     from processor.demo.plan import DemoPlan, Mode
     from processor.demo.run import DemoRun
     from processor.demo.summary import DemoSummary
@@ -68,7 +71,8 @@ def demo(
     """Show the whole way: raw topic, worker, clean topic, aggregate, certificate, report, against the truth.
 
     In mode insert-id some of the receipts are shown too, in mode fingerprint also what Spark would have missed
-    had collisions been dropped as duplicates.
+    had collisions been dropped as duplicates. What needs an extra that is not installed, Spark's aggregate or
+    picture and report, is left out, which is said.
     """
     # What libraries log on their way to an error is in the error; py4j logs every Ctrl-C with its stack.
     logging.getLogger().addHandler(logging.NullHandler())
@@ -84,18 +88,20 @@ def demo(
         finally:
             shutil.rmtree(plan.state_dir, ignore_errors=True)  # a copy of what is in the changelog
         summary = _go_on(plan, done, records, signals)
-    _draw(plan, done, summary)
+    drawn = not missing("report")
+    if drawn:
+        _draw(plan, done, summary)
     if as_json:
         result(
             mode=plan.mode,
             **summary.fields(),
             config=str(plan.config),
             truth_file=str(plan.truth),
-            files=str(plan.files),
-            picture=str(plan.picture),
-            report=str(plan.report),
+            files=str(plan.files) if summary.aggregated else None,
+            picture=str(plan.picture) if drawn else None,
+            report=str(plan.report) if drawn else None,
         )
-    _tell(plan, summary)
+    _tell(plan, summary, drawn=drawn)
     ctx.exit(EXIT_DONE if summary.ok else EXIT_FAILED)
 
 
@@ -148,10 +154,8 @@ class _Signals:
 
 
 def _go_on(plan: DemoPlan, done: DemoRun, records: int, signals: _Signals) -> DemoSummary:
-    """Let Spark aggregate the clean topic, and ask for certificate and report."""
-    from processor.demo.census import true_census  # noqa: PLC0415 - as above
+    """Let Spark aggregate the clean topic, ask for certificate and report; leave out what is not installed."""
     from processor.demo.processes import certify  # noqa: PLC0415 - as above
-    from processor.demo.sinks import aggregate, spark, take_census  # noqa: PLC0415 - as above
     from processor.demo.summary import (  # noqa: PLC0415 - as above
         DemoSummary,
         census_lines,
@@ -160,23 +164,18 @@ def _go_on(plan: DemoPlan, done: DemoRun, records: int, signals: _Signals) -> De
     )
 
     differences = [text for part in done.checked for text in part.outcome.differences]
-    lines, census = count_lines(done.checked, done.truths), None
-    say("4. Spark aggregates the clean topic by hour and campaign (seqmark sink --available-now)")
-    with spark(say):
-        signals.listen()
-        signals.check()
-        aggregated = aggregate(plan, done.stream, say, signals.told)
-        signals.check()
-        say(f"   done in {aggregated.seconds:.1f} s; the files: {plan.files}")
-        if plan.mode == "fingerprint":
-            census = take_census(plan)
-            lines += census_lines(census, true_census(done.stream))
-            signals.check()
-            say(f"   and has counted {census.users:,} users of {census.events:,} events")
+    lines = count_lines(done.checked, done.truths)
+    aggregated = census = None
+    with ExitStack() as held:  # one Spark for its own step and for the report
+        if _has("spark", "4. left out: Spark's aggregate by hour and campaign"):
+            aggregated, census = _with_spark(plan, done, signals, held)
+            if census is not None:
+                lines += census_lines(*census)
         say("5. the certificate (seqmark verify)")
         certificate = certify(plan)
-        say("6. the report (seqmark report)")
-        differences += _report(plan)
+        if _has("report", "6. left out: picture and report"):
+            say("6. the report (seqmark report)")
+            differences += _report(plan, aggregates=aggregated is not None)
         signals.check()
     return DemoSummary(
         lines=lines,
@@ -186,13 +185,43 @@ def _go_on(plan: DemoPlan, done: DemoRun, records: int, signals: _Signals) -> De
         drained=done.drained,
         records=records,
         receipts=() if plan.mode == "watermark" else examples(done.checked),
-        census=census,
+        census=None if census is None else census[0],
     )
 
 
-def _report(plan: DemoPlan) -> list[str]:
-    """Write the page; return what is wrong with it."""
-    made = write_report(plan.settings, plan.config.name, plan.report)
+def _has(extra: str, otherwise: str) -> bool:
+    """Say whether an extra is installed; where it is not tell people what is left out, and how to get it."""
+    if lacking := missing(extra):
+        say(f"{otherwise}, which {install(lacking)}", "yellow")
+    return not lacking
+
+
+def _with_spark(
+    plan: DemoPlan, done: DemoRun, signals: _Signals, held: ExitStack
+) -> tuple[Aggregated, tuple[Census, Census] | None]:
+    """Return the aggregate, and in mode fingerprint what Spark has counted beside what is there."""
+    from processor.demo.census import true_census  # noqa: PLC0415 - as above
+    from processor.demo.sinks import aggregate, spark, take_census  # noqa: PLC0415 - as above
+
+    say("4. Spark aggregates the clean topic by hour and campaign (seqmark aggregate --available-now)")
+    held.enter_context(spark(say))
+    signals.listen()
+    signals.check()
+    aggregated = aggregate(plan, done.stream, say, signals.told)
+    signals.check()
+    say(f"   done in {aggregated.seconds:.1f} s; the files: {plan.files}")
+    if plan.mode != "fingerprint":
+        return aggregated, None
+    census = take_census(plan)
+    signals.check()
+    say(f"   and has counted {census.users:,} users of {census.events:,} events")
+    return aggregated, (census, true_census(done.stream))
+
+
+def _report(plan: DemoPlan, *, aggregates: bool) -> list[str]:
+    """Write the page, where nothing aggregates without that; return what is wrong with it."""
+    settings = plan.settings if aggregates else plan.settings.model_copy(update={"sinks": []})
+    made = write_report(settings, plan.config.name, plan.report)
     wrong = list(made.problems)
     if unexplained := sum(abs(flow.unexplained) for flow in made.flows):
         wrong.append(f"{unexplained:,} records of the source are in no other topic, or too many there")
@@ -206,7 +235,7 @@ def _draw(plan: DemoPlan, done: DemoRun, summary: DemoSummary) -> None:
     draw(done.checked, plan.picture, title, summary.census)
 
 
-def _tell(plan: DemoPlan, summary: DemoSummary) -> None:
+def _tell(plan: DemoPlan, summary: DemoSummary, *, drawn: bool) -> None:
     from processor.demo import tables  # noqa: PLC0415 - as above
 
     out = people()
@@ -224,17 +253,19 @@ def _tell(plan: DemoPlan, summary: DemoSummary) -> None:
         rate += f"; about {summary.working_rate:,.0f} from its first commit on"
     say(f"throughput: {rate}")
     out.print()
-    out.print(tables.hours_table(summary.aggregated))
-    for line in tables.aggregate_told(summary.aggregated, plan.settings.sinks[0].watermark):
-        say(line)
-    out.print()
+    if summary.aggregated is not None:
+        out.print(tables.hours_table(summary.aggregated))
+        for line in tables.aggregate_told(summary.aggregated, plan.settings.sinks[0].watermark):
+            say(line)
+        out.print()
     # As it was printed: its table would be broken by another width.
     out.print(summary.certificate.text, highlight=False, markup=False, soft_wrap=True)
     out.print()
     for difference in summary.wrong:
         say(f"WRONG: {difference}", "bold red")
-    say(f"raw against clean over event time: {plan.picture}")
-    say(f"the report, for a browser: {plan.report}")
+    if drawn:
+        say(f"raw against clean over event time: {plan.picture}")
+        say(f"the report, for a browser: {plan.report}")
     if summary.ok:
         say("everything agrees with the truth", "bold green")
     else:

@@ -17,6 +17,8 @@ from processor.commands.chosen import no_such
 from processor.commands.console import config_option, people, say
 from processor.config.load import load, require_sinks
 from processor.errors import EXIT_DONE, ConfigError, Problem
+from processor.ops.extras import require
+from schemas.config import PostgresOutput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,6 +79,8 @@ def aggregate(  # noqa: PLR0913 - one argument per option
     settings = load(config)
     chosen = _choose(settings, names)
     require_sinks(settings)
+    postgres = any(isinstance(each.output, PostgresOutput) for each in chosen)
+    require("seqmark aggregate", "spark", *(["postgres"] if postgres else []))
     # Spark is slow to import: a config that is wrong is said at once.
     from spark_sink.job import SinkJob, SinkOptions  # noqa: PLC0415 - see above
 

@@ -43,7 +43,7 @@ def main() -> None:
     ours = [
         name
         for name in sys.modules
-        if name.partition(".")[0] in {"processor", "schemas", "spark_sink", "tests"}
+        if name.partition(".")[0] in {"processor", "schemas", "spark_sink", "seqmark", "tests"}
     ]
     assert not ours, f"imported before the fork: {ours}"
     for line in sys.stdin:

@@ -34,6 +34,7 @@ COPIED = (
     "processor",
     "schemas",
     "spark_sink",
+    "seqmark",
     "tests",
     "examples",
     "deploy",

@@ -1,30 +1,27 @@
 """Gives the tests their broker: one for the whole run, and one of its own for a test that kills it.
 
-`broker` follows the contract's rules: SEQMARK_KAFKA__BOOTSTRAP_SERVERS, then SEQMARK_BROKER=testcontainers,
-then an embedded one. Its topics are shared by the run, so a test names its own.
+`broker` is what `seqmark.testing` gives everybody. It follows the contract's rules: the one that
+SEQMARK_KAFKA__BOOTSTRAP_SERVERS names, then SEQMARK_BROKER=testcontainers, then an embedded one. Its topics are
+shared by the run, so a test names its own.
 """
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from processor.broker.embedded import EmbeddedBroker, find_broker
+from processor.broker.embedded import EmbeddedBroker
+from seqmark.testing import Broker, seqmark_broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+__all__ = ["UNVERIFIED", "Broker", "OwnBroker", "broker", "own_broker", "seqmark_broker"]
+
 UNVERIFIED = {"transaction.partition.verification.enable": "false"}
 """Of a broker that takes batches into transactions without asking the coordinator, as before Kafka 3.6."""
-
-
-class Broker(NamedTuple):
-    """A broker that a test may use but not stop."""
-
-    bootstrap_servers: str
 
 
 class OwnBroker(Protocol):
@@ -35,10 +32,9 @@ class OwnBroker(Protocol):
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[Broker]:
+def broker(seqmark_broker: Broker) -> Broker:
     """Give the broker of the whole run."""
-    with find_broker(os.environ.get("SEQMARK_KAFKA__BOOTSTRAP_SERVERS")) as servers:
-        yield Broker(servers)
+    return seqmark_broker
 
 
 @pytest.fixture

@@ -2,8 +2,9 @@
 
 A unit of work runs in one process: the tests of a file, since they share what a module's fixtures make; all
 tests of ``tests/spark``, since a Spark takes the most memory and gets quicker the longer it lives; all of
-``tests/cluster``, which share three brokers; and in ``tests/crash`` each test by itself, where only the broker
-is shared. Long units come first, so that at the end there are short ones for whoever is free.
+``tests/cluster``, which share three brokers, and of ``tests/install``, which share a wheel; and in
+``tests/crash`` each test by itself, where only the broker is shared. Long units come first, so that at the end
+there are short ones for whoever is free.
 
 pytest-xdist's own groups are of no use here: 3.8 writes them into an attribute that pytest 9.2 does not read.
 """
@@ -24,11 +25,12 @@ LONG = (
     "tests/cluster/",
     "tests/crash/",
     "tests/postgres/",
+    "tests/install/",
     "tests/broker/",
 )
 """From the longest on, by the table in tests/README.md; everything else takes seconds. In a fresh clone the
 demo compiles the kernels, with the most patience, while the others are busy with Spark."""
-FOLDERS = ("tests/spark/", "tests/cluster/")
+FOLDERS = ("tests/spark/", "tests/cluster/", "tests/install/")
 """Each is one unit."""
 TOGETHER = ("tests/crash/planted/test_planted_mistakes.py",)
 """Files of ``tests/crash`` whose tests share something after all."""

@@ -1,0 +1,1 @@
+"""Packs Seqmark for those who install it; nothing here is installed."""
