@@ -36,12 +36,18 @@ def config_schema() -> dict[str, Any]:
 
 
 def _plain(made: Any) -> Any:
-    """Return a schema without titles, which repeat the keys, and with bounds by their names in JSON schema."""
+    """Return a schema without titles, which repeat the keys, and with bounds by their names in JSON schema.
+
+    Secrets are required of nobody: they belong in the environment.
+    """
     if isinstance(made, list):
         return [_plain(each) for each in made]
     if not isinstance(made, dict):
         return made
     kept = {key: each for key, each in made.items() if key != "title" or not isinstance(each, str)}
+    if "required" in kept and "properties" in kept:
+        secret = {key for key, each in kept["properties"].items() if each.get("writeOnly")}
+        kept["required"] = [key for key in kept["required"] if key not in secret]
     return {_BOUNDS.get(key, key): _plain(each) for key, each in kept.items()}
 
 

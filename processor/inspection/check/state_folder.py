@@ -50,7 +50,7 @@ def _usable(folder: Path, found: Findings) -> bool:
         found.warn(KEY, f"{there} is no folder: name another one")
         return False
     user = f"user {os.geteuid()}"
-    if not os.access(there, os.W_OK | os.X_OK):
+    if not os.access(there, os.W_OK | os.X_OK, effective_ids=True):
         made = "is not writable" if there == folder.absolute() else f"cannot be made: {there} is not writable"
         owner = there.stat().st_uid
         found.warn(

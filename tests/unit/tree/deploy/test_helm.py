@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from jsonschema import Draft7Validator  # type: ignore[import-untyped]  # ships none
+from jsonschema import Draft7Validator
 
 from processor.config.load import load, require_pipelines
 from processor.worker.app import STOP_S
