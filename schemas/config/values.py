@@ -16,6 +16,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _DURATION = re.compile(r"([0-9]+)(s|m|h|d)", re.ASCII)
 _POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]/]+):([0-9]{1,5})", re.ASCII)
+_ENDPOINT = re.compile(r"https?://[^\s/@?#]+(?:/[^\s@?#]*)?")
 _SIZE = re.compile(r"([0-9]{1,6})(MB|GB)", re.ASCII)
 _UNIT_BYTES = {"MB": 1_000_000, "GB": 1_000_000_000}
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -115,6 +116,13 @@ def _servers(value: str) -> str:
     return ",".join(address.strip() for address in value.split(","))
 
 
+def _endpoint(value: str) -> str:
+    if not _ENDPOINT.fullmatch(value):
+        # A user in it would be a secret that is logged with the address.
+        raise wrong('must be an address such as "http://collector:4318", with neither user nor query')
+    return value
+
+
 def duration_text(value_ms: int) -> str:
     """Return a duration as the config file writes it: 300000 is ``5m``, 0 is ``0s``."""
     for unit in ("d", "h", "m"):
@@ -160,6 +168,7 @@ Topic = Annotated[str, AfterValidator(_topic), FormMark(_TOPIC)]
 Pointer = Annotated[str, AfterValidator(_pointer), FormMark(_POINTER)]
 Text = Annotated[str, AfterValidator(_text)]
 Servers = Annotated[str, AfterValidator(_servers)]
+Endpoint = Annotated[str, AfterValidator(_endpoint), FormMark(_ENDPOINT)]
 SizeBytes = Annotated[int, BeforeValidator(_size), AfterValidator(_positive_size), SizeMark()]
 DurationMs = Annotated[int, BeforeValidator(_duration), AfterValidator(_positive), DurationMark()]
 DurationOrNoneMs = Annotated[int, BeforeValidator(_duration), DurationMark()]

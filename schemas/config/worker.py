@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.config.values import ConfigTable, Name, SizeBytes, Text, WholeNumber
+from schemas.config.values import ConfigTable, Endpoint, Name, SizeBytes, Text, WholeNumber
 
 Milliseconds = Annotated[WholeNumber, Field(ge=1)]
 
@@ -69,6 +69,12 @@ class WorkerOptions(ConfigTable):
     )
     web_port: Annotated[WholeNumber, Field(ge=0, le=65_535)] = Field(
         default=6066, description="Port of the same; 0: none."
+    )
+    otel_endpoint: Endpoint | None = Field(
+        default=None,
+        description="Base address of an OpenTelemetry collector, such as http://collector:4318, that the "
+        "metrics are pushed to by OTLP over HTTP; needs the extra otel. "
+        "Not set: as OTEL_EXPORTER_OTLP_ENDPOINT says.",
     )
     log_format: Literal["text", "json"] = Field(
         default="text", description="Lines for people, or one JSON object per line."

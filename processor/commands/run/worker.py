@@ -19,6 +19,7 @@ from processor.config.load import load, require_pipelines
 from processor.errors import EXIT_DONE, SeqmarkError
 from processor.ops import logs
 from processor.ops.memory_limit import few_arenas
+from processor.ops.push import pushed, require_push
 from processor.state.home import keep_to_ourselves
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def worker(config: Path, *, drain: bool) -> None:
     allow_open_files()
     settings = load(config)
     require_pipelines(settings)
+    require_push(settings.worker)
     keep_to_ourselves(settings.worker.state_dir)
     few_arenas()
     asyncio.run(_run(settings, drain=drain))
@@ -99,5 +101,5 @@ async def _work(settings: Settings, *, drain: bool) -> None:
     say_problems(report.warnings, "warning")
     report.require(growing=True)
     metrics = Metrics()
-    async with live.shown(settings, metrics, drain=drain):
+    async with pushed(settings.worker, metrics), live.shown(settings, metrics, drain=drain):
         await run_worker(settings, metrics, drain=drain)
