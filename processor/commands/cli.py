@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _SECTIONS = {
     "setup": {
         "check": "Say everything that is wrong with a config and all that it names.",
+        "doctor": "Try what the brokers allow, and table what is missing.",
         "topics": "Create the topics that are missing; name those that are wrong.",
         "config": "Print the JSON schema of the config file, for editors.",
     },

@@ -121,13 +121,15 @@ class StatusInspector:
     async def _ask(self, client: Client) -> _Answers:
         answers = _Answers()
         application = self._settings.worker.application_id
+        allowed = True
         try:
             answers.group = await describe_group(client, application, ASK_S)
         except (StopError, RebuildError) as error:
             answers.notes.append(str(error))
+            allowed = isinstance(error, RebuildError)
         answers.partitions = sources = self._partitions(client, {hop.source for hop in self._all_hops()})
         await asyncio.gather(*(self._ask_bounds(client, topic, answers) for topic in self._topics()))
-        if sources:
+        if sources and allowed:
             try:
                 answers.committed = await committed(client, application, sources, ASK_S)
             except RebuildError as error:

@@ -78,6 +78,8 @@ async def read_spans(
     """
     seen: list[tuple[TopicPartition, Seen]] = []
     left = {tp: stop for tp, (start, stop) in spans.items() if start < stop}
+    if not left:
+        return seen
     consumer = AIOKafkaConsumer(
         **options,
         isolation_level="read_committed",

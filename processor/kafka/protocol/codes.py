@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from processor.kafka.protocol.internals import for_code
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class KafkaCode(IntEnum):
@@ -33,6 +37,7 @@ class KafkaCode(IntEnum):
     GROUP_AUTHORIZATION_FAILED = 30
     CLUSTER_AUTHORIZATION_FAILED = 31
     INVALID_TIMESTAMP = 32
+    ILLEGAL_SASL_STATE = 34
     UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
     DUPLICATE_SEQUENCE_NUMBER = 46
@@ -44,6 +49,7 @@ class KafkaCode(IntEnum):
     TRANSACTION_COORDINATOR_FENCED = 52
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     KAFKA_STORAGE_ERROR = 56
+    SASL_AUTHENTICATION_FAILED = 58
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
     UNSUPPORTED_COMPRESSION_TYPE = 76
@@ -54,6 +60,28 @@ class KafkaCode(IntEnum):
     UNKNOWN_TOPIC_ID = 100
     INCONSISTENT_TOPIC_ID = 103
     TRANSACTIONAL_ID_NOT_FOUND = 105
+
+
+class Operation(IntEnum):
+    """What a principal may do with something: numbers of bits in ``authorized_operations`` (KIP-430)."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    DESCRIBE_CONFIGS = 10
+    IDEMPOTENT_WRITE = 12
+
+
+NOT_TOLD = -(2**31)
+"""The bits where a broker does not say what is allowed."""
+
+
+def lacking(bits: int, wanted: Iterable[Operation]) -> list[Operation]:
+    """Return what is not allowed of what is wanted; nothing where the broker does not say."""
+    return [] if bits == NOT_TOLD else [each for each in wanted if not bits >> each & 1]
 
 
 def error_name(code: int) -> str:

@@ -58,6 +58,11 @@ class Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka is untyp
         self._answered = asyncio.Event()
         """Set when no request waits for an answer, or when the connection has ended."""
 
+    @property
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        """By API key: the lowest and the highest version that the broker knows, once it is connected."""
+        return dict(self._versions)
+
     @override
     def _handle_frame(self, resp: bytes) -> None:
         super()._handle_frame(resp)

@@ -31,7 +31,12 @@ from aiokafka.errors import (
     StaleMetadata,
     for_code,
 )
-from aiokafka.protocol.admin import DeleteRecordsRequest, DescribeGroupsRequest, SaslAuthenticateRequest
+from aiokafka.protocol.admin import (
+    DeleteRecordsRequest,
+    DescribeGroupsRequest,
+    SaslAuthenticateRequest,
+    SaslHandShakeRequest,
+)
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.fetch import FetchRequest

@@ -190,15 +190,30 @@ async def _configs(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> dict[st
     return found
 
 
+async def refused_creations(kafka: Kafka, wanted: Iterable[TopicPlan]) -> list[tuple[str, str]]:
+    """Ask the broker whether it would create topics, and create none; returns what it refuses, and why.
+
+    Raises:
+        StopError: It does not answer.
+    """
+    async with connected(kafka) as admin, asyncio.timeout(_CALL_S):
+        return list(refusals(await admin.create_topics(_new(wanted), _CREATE_MS, validate_only=True)))
+
+
+def _new(wanted: Iterable[TopicPlan]) -> list[NewTopic]:
+    return [
+        NewTopic(t.topic, t.partitions, t.replication_factor, topic_configs=dict(t.configs)) for t in wanted
+    ]
+
+
 async def _create(admin: AIOKafkaAdminClient, wanted: Iterable[TopicPlan]) -> set[str]:
     """Create topics; returns those that this call made and not another worker's.
 
     Raises:
         StopError: With every topic that the broker refused, and why.
     """
-    new = [NewTopic(t.topic, t.partitions, t.replication_factor, topic_configs=dict(t.configs)) for t in wanted]
     async with asyncio.timeout(_CALL_S):
-        response = await admin.create_topics(new, timeout_ms=_CREATE_MS)
+        response = await admin.create_topics(_new(wanted), timeout_ms=_CREATE_MS)
     created = {topic for topic, code, *_ in response.topic_errors if code == 0}
     if refused := [f"{topic}: {why}" for topic, why in refusals(response)]:
         made = f" Created before: {', '.join(sorted(created))}." if created else ""

@@ -1,8 +1,9 @@
 """Gives a broker that asks who one is, and what one may: SASL and ACLs.
 
 Beside its plain listener, where everybody may do everything (the tests), it has two for the users `FIRST` and
-`SECOND`: at one of them a session ends after a few seconds. What no ACL speaks of is allowed to all; `only` and
-`anybody` set ACLs on a topic or a group.
+`SECOND`: at one of them a session ends after a few seconds. Another plain one sends clients on to `LOST`, as a
+container does that names itself by what only its own network knows. What no ACL speaks of is allowed to all;
+`only` and `anybody` set ACLs on a topic or a group.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
 
 FIRST, SECOND = "first", "second"
 SESSION_MS = 4000
+LOST = "broker.invalid:9092"
 _LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 _ANY_HOST = "*"
 
 
 class Guarded(NamedTuple):
-    """A broker with three doors."""
+    """A broker with four doors."""
 
     bootstrap_servers: str
     """The plain one, for tests."""
@@ -41,6 +43,8 @@ class Guarded(NamedTuple):
     """That of the users."""
     short_servers: str
     """That of the users, with sessions of `SESSION_MS`."""
+    lost_servers: str
+    """The plain one that names itself `LOST`."""
 
     def env(self, user: str, *, short: bool = False) -> Mapping[str, str]:
         """Return what makes a worker that user."""
@@ -52,10 +56,12 @@ class Guarded(NamedTuple):
             "SEQMARK_KAFKA__SASL_PLAIN_PASSWORD": f"{user}-secret",
         }
 
-    def only(self, kind: ResourceType, name: str, *users: str) -> None:
-        """Allow a topic or a group to these users alone."""
+    def only(
+        self, kind: ResourceType, name: str, *users: str, operation: AclOperation = AclOperation.ALL
+    ) -> None:
+        """Allow something with a topic or a group to these users alone."""
         self.anybody(kind, name)
-        rules = [_binding(kind, name, user) for user in users or ("nobody",)]
+        rules = [_binding(kind, name, user, operation) for user in users or ("nobody",)]
         client = admin(self.bootstrap_servers)
         for done in client.create_acls(rules).values():
             done.result(CALL_S)
@@ -70,23 +76,23 @@ class Guarded(NamedTuple):
             done.result(CALL_S)
 
 
-def _binding(kind: ResourceType, name: str, user: str) -> AclBinding:
+def _binding(kind: ResourceType, name: str, user: str, operation: AclOperation) -> AclBinding:
     who = f"User:{user}"
     allow = AclPermissionType.ALLOW
-    return AclBinding(kind, name, ResourcePatternType.LITERAL, who, _ANY_HOST, AclOperation.ALL, allow)
+    return AclBinding(kind, name, ResourcePatternType.LITERAL, who, _ANY_HOST, operation, allow)
 
 
 @contextmanager
 def guarded_broker() -> Iterator[Guarded]:
     """Start one; it is stopped at the end."""
-    ports, door, short = Ports(0), free_port(), free_port()
+    ports, door, short, lost = Ports(0), free_port(), free_port(), free_port()
     users = " ".join(f'user_{user}="{user}-secret"' for user in (FIRST, SECOND))
     plain = f"PLAINTEXT://{HOST}:{ports.broker},GUARDED://{HOST}:{door},SHORT://{HOST}:{short}"
     overrides = {
-        "listeners": f"{plain},CONTROLLER://{HOST}:{ports.controller}",
-        "advertised.listeners": plain,
+        "listeners": f"{plain},LOST://{HOST}:{lost},CONTROLLER://{HOST}:{ports.controller}",
+        "advertised.listeners": f"{plain},LOST://{LOST}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
-        "GUARDED:SASL_PLAINTEXT,SHORT:SASL_PLAINTEXT",
+        "GUARDED:SASL_PLAINTEXT,SHORT:SASL_PLAINTEXT,LOST:PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.guarded.plain.sasl.jaas.config": f"{_LOGIN} {users};",
         "listener.name.short.plain.sasl.jaas.config": f"{_LOGIN} {users};",
@@ -96,4 +102,4 @@ def guarded_broker() -> Iterator[Guarded]:
         "allow.everyone.if.no.acl.found": "true",
     }
     with EmbeddedBroker(ports=ports, overrides=overrides) as broker:
-        yield Guarded(broker.bootstrap_servers, f"{HOST}:{door}", f"{HOST}:{short}")
+        yield Guarded(broker.bootstrap_servers, f"{HOST}:{door}", f"{HOST}:{short}", f"{HOST}:{lost}")

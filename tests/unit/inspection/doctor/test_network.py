@@ -1,0 +1,106 @@
+"""What is wrong with TLS is told apart: no TLS at all, an unknown authority, another name, a date."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from processor.inspection.doctor.network import Way, judge_versions
+from processor.inspection.doctor.rows import Trial, TrialOutcome, Trials
+from processor.kafka.options import client_options
+from schemas.config import Kafka
+from tests.support.kafka.certificates import Authority
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOST = "localhost"
+OLD, LATE = "20200102000000Z", "20990101000000Z"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+def steps(presented: tuple[Path, Path] | None, trusted: Path | None) -> dict[str, Trial]:
+    """Go the way to a listener that speaks no Kafka, with this certificate; return its rows by step."""
+
+    async def go() -> Trials:
+        context = None
+        if presented is not None:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(*presented)
+        server = await asyncio.start_server(lambda _, writer: writer.close(), HOST, 0, ssl=context)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            kafka = Kafka(bootstrap_servers=f"{HOST}:{port}", security_protocol="SSL", ssl_cafile=trusted)
+            trials = Trials()
+            await Way(kafka, client_options(kafka), HOST, port).go(trials, "broker", only=True)
+            return trials
+
+    return {row.tried.partition(":")[0]: row for row in asyncio.run(go()).rows}
+
+
+def test_a_listener_without_tls_is_named_as_such_and_nothing_is_tried_behind_it(authority: Authority) -> None:
+    found = steps(None, authority.certificate)
+
+    assert found["connection"].outcome is TrialOutcome.OK
+    assert "speaks no TLS" in found["TLS"].says
+    assert "kafka.security_protocol" in found["TLS"].advice
+    assert {found[step].says for step in ("Kafka's versions", "credentials")} == {"TLS failed"}
+
+
+@pytest.mark.parametrize(
+    ("host", "until", "says"),
+    [
+        (HOST, OLD, "has expired"),
+        ("broker.example", LATE, f"is for another name than {HOST}"),
+    ],
+)
+def test_a_certificate_that_is_wrong_says_how(authority: Authority, host: str, until: str, says: str) -> None:
+    found = steps(authority.sign(host, until), authority.certificate)["TLS"]
+
+    assert (found.outcome, says in found.says) == (TrialOutcome.PROBLEM, True)
+
+
+def test_an_authority_that_is_not_known_names_the_key_to_set(authority: Authority) -> None:
+    found = steps(authority.sign(HOST, LATE), None)["TLS"]
+
+    assert "authority is not known here" in found.says
+    assert "kafka.ssl_cafile" in found.advice
+
+
+def test_a_certificate_that_ends_soon_is_a_warning_and_the_way_goes_on(authority: Authority) -> None:
+    soon = (datetime.now(UTC) + timedelta(days=3)).strftime("%Y%m%d%H%M%SZ")
+
+    found = steps(authority.sign(HOST, soon), authority.certificate)
+
+    assert found["TLS"].outcome is TrialOutcome.WARNING
+    assert "the certificate ends in " in found["TLS"].says
+    assert "speaks no Kafka" in found["Kafka's versions"].says
+
+
+@pytest.mark.parametrize(
+    ("versions", "exactly_once", "outcome"),
+    [
+        ({65: (0, 0), 1: (4, 17)}, True, TrialOutcome.OK),
+        ({65: (0, 0), 1: (0, 12)}, True, TrialOutcome.OK),
+        ({3: (0, 9)}, True, TrialOutcome.PROBLEM),
+        ({3: (0, 9)}, False, TrialOutcome.WARNING),
+    ],
+)
+def test_a_broker_that_is_too_old_is_a_problem_for_exactly_once(
+    versions: dict[int, tuple[int, int]],
+    exactly_once: bool,  # noqa: FBT001 - a parameter of the test
+    outcome: TrialOutcome,
+) -> None:
+    trials = Trials()
+
+    judge_versions(trials, versions, exactly_once=exactly_once)
+
+    assert [row.outcome for row in trials.rows] == [outcome]
