@@ -33,6 +33,7 @@ EXAMPLES, DECISIONS = "examples.md", "decisions/index.md"
 
 _FENCE = re.compile(r"^( *)```.*?^\1```[ ]*$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^)\s]+)\)")
+_ITEM = re.compile(r" *(?:[-*]|\d+\.) ")
 _anchor = slugify(case="lower")
 
 
@@ -66,7 +67,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Lead links to pages of the site, everywhere but in blocks of code."""
+    """Lead links to pages of the site, and let lists follow a paragraph; leave blocks of code as they are."""
     source = page.file.src_uri
     of_root = {made: name for name, made in PAGES.items()}
     folder = posixpath.dirname(of_root.get(source, f"docs/{source}"))
@@ -84,9 +85,24 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
     written, at = [], 0
     for fence in _FENCE.finditer(markdown):
-        written += [_LINK.sub(leads, markdown[at : fence.start()]), fence[0]]
+        written += [_parted(_LINK.sub(leads, markdown[at : fence.start()])), fence[0]]
         at = fence.end()
-    return "".join([*written, _LINK.sub(leads, markdown[at:])])
+    return "".join([*written, _parted(_LINK.sub(leads, markdown[at:]))])
+
+
+def _parted(text: str) -> str:
+    """Put an empty line before a list that begins right below a paragraph: a forge needs none."""
+    lines: list[str] = []
+    in_paragraph = False
+    for line in text.split("\n"):
+        if in_paragraph and _ITEM.match(line):
+            lines.append("")
+        if not line.strip() or _ITEM.match(line):
+            in_paragraph = False
+        elif not lines or not lines[-1].strip():
+            in_paragraph = True
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def _page_of(path: str) -> str | None:

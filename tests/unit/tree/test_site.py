@@ -72,6 +72,12 @@ def test_an_inner_list_is_nested(site: Path) -> None:
     assert "By timestamps" in inner
 
 
+def test_a_list_right_below_a_paragraph_is_a_list(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        assert not re.findall(r"<p>[^<]*\n *- ", page.read_text()), page.name
+    assert "Rejected.</strong></p>\n<ul>" in (site / "decisions/0005-state-lags-kafka.html").read_text()
+
+
 def test_a_page_loads_nothing_from_another_host(site: Path) -> None:
     """Links may lead anywhere; what a browser fetches to show a page is the site's own."""
     for page in site.rglob("*.html"):
