@@ -115,7 +115,10 @@ def _launch(master: str, memory: str, jvm_flags: str, say: Callable[[str], None]
     """Return the settings that a JVM is started with."""
     jars = connector_jars(say)
     # Spark's scripts look at JAVA_HOME and PATH only, and take whatever is there.
-    os.environ["JAVA_HOME"] = str(find_java().home)
+    java = find_java()
+    if java.note:
+        say(java.note)
+    os.environ["JAVA_HOME"] = str(java.home)
     return {
         "spark.master": master,
         "spark.jars": ",".join(str(jar) for jar in jars),

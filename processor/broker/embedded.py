@@ -132,6 +132,8 @@ class EmbeddedBroker:
         if self.alive:
             return
         java = find_java()
+        if java.note:
+            self._say(java.note)
         jars = resolve(KAFKA_JARS, "kafka", say=self._say)
         class_path = os.pathsep.join(str(jar) for jar in jars)
         try:

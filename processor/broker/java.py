@@ -31,10 +31,15 @@ _ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java runtime that was started once and told its version."""
+    """A Java runtime that was started once and told its version.
+
+    Attributes:
+        note: What ``JAVA_HOME`` or ``PATH`` names and why that was not taken, for people; empty: it was.
+    """
 
     path: Path
     major: int
+    note: str = ""
 
     @property
     def home(self) -> Path:
@@ -49,9 +54,13 @@ def find_java() -> Java:
         BrokerError: There is none; names what was found instead and what to do.
     """
     rejected: list[str] = []
-    home = os.environ.get("JAVA_HOME")
+    home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
+    named = {Path(home) / "bin" / "java" if home else None, Path(on_path) if on_path else None}
+    # Of those that somebody has named: he has to know that another one is taken.
+    passed_over: list[str] = []
     if home and not (Path(home) / "bin" / "java").is_file():
         rejected.append(f"JAVA_HOME is {home}, which holds no bin/java")
+        passed_over.append(rejected[-1])
     for path in _candidates():
         major = _major(path)
         if major is None:
@@ -61,10 +70,18 @@ def find_java() -> Java:
         elif major > NEWEST:
             rejected.append(f"{path} is Java {major}, too new")
         else:
-            return Java(path, major)
+            return Java(path, major, _note(passed_over, path, major))
+        if path in named:
+            passed_over.append(rejected[-1])
     if rejected:
         raise BrokerError(f"no Java from {OLDEST} to {NEWEST}: {'; '.join(rejected)}. {_ADVICE}.")
     raise BrokerError(f"no Java found by JAVA_HOME, on PATH or in the usual folders. {_ADVICE}.")
+
+
+def _note(passed_over: list[str], path: Path, major: int) -> str:
+    if not passed_over:
+        return ""
+    return f"{'; '.join(passed_over)}: taking {path} (Java {major}); {OLDEST} to {NEWEST} can be used"
 
 
 def _candidates() -> list[Path]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
-import orjson
-
+from processor.state.definition import definition_of
 from schemas.config.dedup import DedupTable
 
 if TYPE_CHECKING:
@@ -77,8 +75,7 @@ class Mode(ABC, Generic[D]):
 
     def definition(self) -> bytes:
         """Return 16 bytes that change when the meaning of the stored state changes."""
-        canonical = orjson.dumps(self.meaning(), option=orjson.OPT_SORT_KEYS)
-        return hashlib.blake2b(canonical, digest_size=16, person=b"seqmark").digest()
+        return definition_of(self.meaning())
 
     def meaning(self) -> dict[str, Any]:
         """Return what the stored state is bound to, as JSON: another one makes the state foreign."""

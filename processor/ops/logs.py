@@ -13,6 +13,9 @@ from typing_extensions import override
 QUIET = ("aiokafka", "faust", "mode", "numba", "asyncio", "aiohttp.access")
 """Libraries that talk at info level about what operators cannot use; their warnings are kept."""
 
+ANSWERED = ("aiokafka", "aiokafka.conn", "aiokafka.cluster")
+"""What they say of a connection that failed comes before a message of ours that says it better."""
+
 SPARING_S = 10.0
 """A client retries ten times per second; one line in ten seconds says the same."""
 
@@ -40,13 +43,14 @@ class JsonFormatter(logging.Formatter):
 class Sparing(logging.Filter):
     """Lets a message of Kafka's clients through once in so many seconds: a broker that is away is one event.
 
-    Other messages always pass. Messages are told apart by their template, so that "Unable connect to
-    node %s" counts as one whatever the node.
+    What ours say as well (`ANSWERED`) passes with ``debug`` only; other messages always pass. Messages are told
+    apart by their template, so that "Unable connect to node %s" counts as one whatever the node.
     """
 
-    def __init__(self, every_s: float) -> None:
+    def __init__(self, every_s: float, *, debug: bool = False) -> None:
         super().__init__()
         self._every_s = every_s
+        self._debug = debug
         self._last: dict[tuple[str, str], float] = {}
 
     @override
@@ -55,6 +59,8 @@ class Sparing(logging.Filter):
             (*QUIET, "processor.kafka.fetch", "processor.kafka.protocol.connections")
         ):
             return True
+        if record.name in ANSWERED and not self._debug:
+            return False
         if "GroupCoordinatorNotAvailableError" in record.getMessage():
             return False  # a fresh broker makes its offsets topic; aiokafka asks again
         key = (record.name, str(record.msg))
@@ -72,7 +78,7 @@ def set_up(form: Literal["text", "json"], level: str) -> None:
         handler.setFormatter(JsonFormatter())
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
-    handler.addFilter(Sparing(SPARING_S))
+    handler.addFilter(Sparing(SPARING_S, debug=level == "debug"))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 
 CHUNK_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 COMMIT_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 10.0)
+
+
+class Doing(NamedTuple):
+    """What a worker does before it can be ready, for people."""
+
+    text: str
+    done: int = 0
+    total: int = 0
+    """Parts; 0: nobody can say how many there are."""
 
 
 class Metrics:
@@ -125,6 +134,10 @@ class Metrics:
         self.begun: dict[tuple[str, str], tuple[int, int]] = {}
         """Position and last stable offset that each partition had when it was assigned. No series: only
         `processor.ops.status` has a use for it."""
+        self.notes: dict[str, str] = {}
+        """By pipeline, what whoever looks at the table must not miss. No series either."""
+        self.doing = Doing("starting")
+        """What the worker does before it asks for partitions; no text: it has done all of it."""
         self.ready = gauge("seqmark_ready", "1 while everything assigned is restored.")
         self.build = Info("seqmark_build", "The version of Seqmark.", registry=registry)
         try:

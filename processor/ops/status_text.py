@@ -10,6 +10,7 @@ from processor.ops.status import KEEPS_UP_S, VERDICTS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from processor.ops.metrics import Doing
     from processor.ops.status import Reading, StatusLine
 
 _WORDS = {
@@ -63,6 +64,14 @@ def fields(line: StatusLine) -> dict[str, Any]:
     }
 
 
+def doing(now: Doing) -> str:
+    """Return what a worker does before it is ready, with a bar where it is known how far it is."""
+    if not now.total:
+        return now.text
+    full = _BAR_CELLS * now.done // now.total
+    return f"{now.text}  {'━' * full}{'─' * (_BAR_CELLS - full)}  {now.done} of {now.total}"
+
+
 def totals(ended: tuple[float, Mapping[str, Reading]]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield for each pipeline a text and fields about the whole run, from `Status.end`."""
     seconds, readings = ended
@@ -74,6 +83,7 @@ def totals(ended: tuple[float, Mapping[str, Reading]]) -> Iterator[tuple[str, di
         )
 
 
+_BAR_CELLS = 24
 TITLES = (
     "pipeline",
     "state",

@@ -13,7 +13,7 @@ asks a `HopKind` what differs:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from typing_extensions import override
@@ -74,6 +74,11 @@ class HopKind:
     def definition(self) -> bytes:
         """16 bytes that change when the meaning of its stored state changes."""
         return mode_of(self.hop.pipeline).definition()
+
+    @property
+    def meaning(self) -> dict[str, Any]:
+        """What the definition is made of; empty where nobody keeps it."""
+        return mode_of(self.hop.pipeline).meaning()
 
     @property
     def judged_by(self) -> str:
@@ -161,6 +166,11 @@ class FirstHopKind(HopKind):
     @override
     def definition(self) -> bytes:
         return route_definition(self._hop, self._topics.internal_partitions)
+
+    @property
+    @override
+    def meaning(self) -> dict[str, Any]:
+        return {}
 
     @property
     @override

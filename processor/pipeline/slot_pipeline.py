@@ -35,6 +35,7 @@ from processor.engine.batch.columns import BASE_OFFSET, CRC
 from processor.engine.verdict import Fault, Verdict
 from processor.errors import RebuildError, StopError
 from processor.ops.fault_points import CommitStep, reached
+from processor.pipeline.first_records import explained
 from processor.pipeline.piece import PieceWork
 from processor.pipeline.turns import ChunkSteps, Mark, Turns
 from processor.state.kv.store import CorruptStoreError
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.ops.metrics import Metrics
+    from processor.pipeline.first_records import FirstRecords
     from processor.pipeline.hop_kinds import HopKind
     from processor.pipeline.piece import PieceOutcome
     from processor.pipeline.ports import OpenPartition, TransactionOutput
@@ -69,7 +71,12 @@ class SlotPipeline:
             (`processor.wire.generation`).
         clock: Monotonic seconds; for latencies only, never for judging.
         turns: One for all that share a decoder and an encoder; None: nobody does.
+
+    Attributes:
+        first: Told of each piece until it has seen enough; None: nobody wants to know.
     """
+
+    first: FirstRecords | None = None
 
     def __init__(
         self,
@@ -165,6 +172,10 @@ class SlotPipeline:
         """Work on a piece, and note it as taken in; awaits nothing."""
         committed = not any(each.moved for each in self.partitions.values())
         made = self._work.outcome(partition.number, partition.judge, piece, committed=committed)
+        if made.stop is not None:
+            made.stop = explained(self._kind, partition.judge, piece, made)
+        if self.first is not None and not self.first.saw(self._kind, partition, piece, made):
+            self.first = None
         partition.counts += made.verdicts
         partition.faults += made.faults
         self._taken += int(made.verdicts.sum())

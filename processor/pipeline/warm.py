@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -53,14 +54,34 @@ if TYPE_CHECKING:
 
 _HOUR_MS = 3_600_000
 MANY = max(PIECE_ROWS, LEAST_IDS) + 8
+PARTS = 7
+"""Of the work on a hop, as it is shown: a chunk each in most."""
 
 
-def warm(modes: Collection[str] = tuple(MODES)) -> None:
-    """Compile the kernels that pipelines of these modes use; those of ids take about 20 s to compile."""
+def warm(
+    modes: Collection[str] = tuple(MODES), progress: Callable[[int, int], None] = lambda _done, _total: None
+) -> None:
+    """Compile the kernels that pipelines of these modes use; those of ids take about 20 s to compile.
+
+    ``progress`` is called after each part of the work with how many are done, and how many there are.
+    """
     if not COMPILES:
         return
     with disarmed(), _silent("processor.state.restore"):
-        asyncio.run(_work([dedup for mode in MODES if mode in modes for dedup in MODES[mode].examples]))
+        dedups = [dedup for mode in MODES if mode in modes for dedup in MODES[mode].examples]
+        asyncio.run(_work(dedups, progress))
+
+
+def compiled() -> int:
+    """Return how many kernels this process has compiled so far, rather than loaded."""
+    kernels = {
+        id(value): value
+        for name, module in list(sys.modules.items())
+        if name.startswith("processor.engine")
+        for value in list(vars(module).values())
+        if hasattr(value, "stats") and hasattr(value, "py_func")
+    }
+    return sum(sum(list(kernel.stats.cache_misses.values())) for kernel in kernels.values())
 
 
 @contextmanager
@@ -79,7 +100,7 @@ def _silent(name: str) -> Iterator[None]:
         logger.removeFilter(elsewhere)
 
 
-async def _work(dedups: list[dict[str, Any]]) -> None:
+async def _work(dedups: list[dict[str, Any]], progress: Callable[[int, int], None]) -> None:
     """Work on the same records by each of these configs."""
     sides = "source", "sink", "duplicates", "quarantine"
     pipelines = [
@@ -99,8 +120,10 @@ async def _work(dedups: list[dict[str, Any]]) -> None:
     records, metrics = _records(), Metrics()
     for pipeline in settings.pipelines:
         await topics.send(pipeline.source, 0, records)
-    for hop in hops(settings):
-        await _hop(kind_of(settings, hop, view), topics, metrics)
+    some = hops(settings)
+    for number, hop in enumerate(some):
+        async for share in _hop(kind_of(settings, hop, view), topics, metrics):
+            progress(int((number + share) * PARTS), len(some) * PARTS)
     for chunk in topics.chunks(settings.pipelines[0].source):
         _compare(chunk)
 
@@ -131,8 +154,11 @@ def _records() -> list[EncodedBatch]:
     ]
 
 
-async def _hop(kind: HopKind, topics: _Memory, metrics: Metrics) -> None:
-    """Work on a hop's source; restore twice on the way, from the local state and from the changelog."""
+async def _hop(kind: HopKind, topics: _Memory, metrics: Metrics) -> AsyncIterator[float]:
+    """Work on a hop's source; restore twice on the way, from the local state and from the changelog.
+
+    Yields after each chunk the share that is done.
+    """
     chunks = topics.chunks(kind.topics.source)
     local = MemoryStore()
     for store, some in ((local, chunks[:-2]), (local, chunks[-2:-1]), (MemoryStore(), chunks[-1:])):
@@ -140,6 +166,7 @@ async def _hop(kind: HopKind, topics: _Memory, metrics: Metrics) -> None:
         for chunk in some:
             await slot.take(chunk)
             await slot.finish()
+            yield (chunks.index(chunk) + 1) / len(chunks)
 
 
 def _compare(chunk: Chunk) -> None:

@@ -16,10 +16,14 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+from aiohttp.web import SockSite  # of Faust's own web server
+
 from processor.errors import SeqmarkError, StopError
 from processor.kafka.client import KafkaError
+from processor.ops.metrics import Doing
+from processor.ops.web_port import listen
 from processor.pipeline.hops import hops
-from processor.pipeline.warm import warm
+from processor.worker.compiling import compile_kernels
 from processor.worker.worker import Worker
 
 with contextlib.ExitStack() as _restored:
@@ -31,7 +35,8 @@ with contextlib.ExitStack() as _restored:
     from faust.web.base import BlueprintManager
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable
+    import socket
+    from collections.abc import AsyncIterable, Sequence
 
     from processor.ops.metrics import Metrics
     from processor.worker.slot_work import Event
@@ -50,11 +55,26 @@ class _NoKafka(BootStrategy):  # type: ignore[misc]  # faust is untyped
     enable_kafka = False
 
 
-class Application:
-    """The Faust app around one `Worker`, whose arguments it takes."""
+class _Sites:
+    """What Faust's web server serves: sockets that listen already."""
 
-    def __init__(self, settings: Settings, metrics: Metrics, *, drain: bool = False) -> None:
+    def __init__(self, runner: Any, sockets: Sequence[socket.socket]) -> None:
+        self._sites = [SockSite(runner, each) for each in sockets]
+
+    async def start(self) -> None:
+        """Answer from here on."""
+        for site in self._sites:
+            await site.start()
+
+
+class Application:
+    """The Faust app around one `Worker`, whose arguments it takes; its web server serves ``sockets``."""
+
+    def __init__(
+        self, settings: Settings, metrics: Metrics, sockets: Sequence[socket.socket], *, drain: bool = False
+    ) -> None:
         self._settings = settings
+        self._stopped = False
         self.metrics = metrics
         worker = settings.worker
         self._faust = faust.App(
@@ -65,14 +85,13 @@ class Application:
             datadir=str(worker.state_dir / worker.application_id / "faust"),
             autodiscover=False,
             topic_disable_leader=True,
-            web_enabled=worker.web_port != 0,
-            web_host=worker.web_host,
-            web_bind=worker.web_host,
-            web_port=worker.web_port or None,
+            web_enabled=bool(sockets),
         )
         self._faust.boot_strategy = _NoKafka(self._faust)
         # Faust's own pages show its tables, routes and settings, which are not ours.
-        self._faust.web.blueprints = BlueprintManager()
+        web = self._faust.web
+        web.blueprints = BlueprintManager()
+        web._create_site = lambda: _Sites(web._runner, sockets)  # noqa: SLF001 - it would bind a port itself
         self._channels: dict[tuple[str, int], Any] = {}
         for hop in hops(settings):
             for slot in range(worker.slots):
@@ -115,59 +134,85 @@ class Application:
         for path, view in (("/health", health), ("/ready", ready), ("/metrics", metrics)):
             page(path, name=f"seqmark{path}")(view)
 
+    async def serve(self) -> None:
+        """Answer at the web server: alive, and not ready yet."""
+        await self._faust.start()
+        self._faust.flow_control.resume()
+
     async def run(self) -> None:
         """Run until asked to stop, drained, or something cannot go on.
 
         Raises:
             SeqmarkError: What ended it.
         """
+        # Before anything is assigned: nothing is compiled inside a commit.
+        await compile_kernels({pipeline.dedup.mode for pipeline in self._settings.pipelines}, self.metrics)
+        # What the libraries have made stays until the end. Each full collection would walk through all of it,
+        # for about 50 ms in which no record moves.
+        gc.collect()
+        gc.freeze()
         loop = asyncio.get_running_loop()
         if threading.current_thread() is threading.main_thread():  # others get no signals
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self.worker.end)
-        await self._start()
+        self.metrics.doing = Doing("")
         try:
+            await self._join()
             await self.worker.wait()
         finally:
             log.info("stopping")
-            try:
-                async with asyncio.timeout(STOP_S):
-                    await self.worker.stop()
-                    await self._faust.stop()
-            except TimeoutError:
-                log.warning("not everything could be given up in %s s", STOP_S)
+            await self.stop()
 
-    async def _start(self) -> None:
-        worker = self._settings.worker
-        try:
-            await self._faust.start()
-        except OSError as error:
-            raise StopError(
-                f"web server at {worker.web_host}:{worker.web_port}: {error.strerror or error}; set "
-                "worker.web_port to a free port, or to 0 for none"
-            ) from error
-        self._faust.flow_control.resume()
+    async def _join(self) -> None:
         try:
             await self.worker.start()
         except KafkaError as error:
             raise StopError(f"the consumer group cannot be joined: {error!r}") from error
 
+    async def stop(self) -> None:
+        """Give everything up, within `STOP_S`; once."""
+        if self._stopped:
+            return
+        self._stopped = True
+        try:
+            async with asyncio.timeout(STOP_S):
+                await self.worker.stop()
+                await self._faust.stop()
+        except TimeoutError:
+            log.warning("not everything could be given up in %s s", STOP_S)
 
-async def run_worker(settings: Settings, metrics: Metrics, *, drain: bool = False) -> None:
+
+async def run_worker(
+    settings: Settings,
+    metrics: Metrics,
+    *,
+    drain: bool = False,
+    sockets: Sequence[socket.socket] | None = None,
+    around: contextlib.AbstractAsyncContextManager[None] | None = None,
+) -> None:
     """Run a worker in this process until it ends, counting in ``metrics``.
+
+    Args:
+        settings: Checked already.
+        metrics: Of this worker alone.
+        drain: End once everything assigned is committed up to where it ended when it was assigned.
+        sockets: From `processor.ops.web_port.listen`; None: it listens itself.
+        around: Is entered when the web server answers, before anything else is done; the worker runs in it. Not
+            given: the topics are right already.
 
     Raises:
         SeqmarkError: It could not go on.
     """
-    # Before anything is assigned: nothing is compiled inside a commit.
-    await asyncio.to_thread(warm, {pipeline.dedup.mode for pipeline in settings.pipelines})
-    # What the libraries have made stays until the end. Each full collection would walk through all of it, for
-    # about 50 ms in which no record moves.
-    gc.collect()
-    gc.freeze()
     try:
-        application = Application(settings, metrics, drain=drain)
-        await application.run()
+        application = Application(
+            settings, metrics, listen(settings.worker) if sockets is None else sockets, drain=drain
+        )
+        await application.serve()
+        try:
+            async with around or contextlib.nullcontext():
+                await application.run()
+        finally:
+            await application.stop()
     except SeqmarkError:
         raise
     except Exception as error:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from processor.kafka.topics.ensure import is_compacted, look
+from processor.pipeline.first_records import FirstRecords
 from processor.pipeline.hop_kinds import kind_of
 from processor.pipeline.turns import Turns
 from processor.wire.decode import Decoder
@@ -50,6 +51,8 @@ class Context:
     decoder: Decoder = field(default_factory=Decoder)
     encoder: Encoder = field(default_factory=Encoder)
     turns: Turns = field(default_factory=Turns)
+    first: dict[str, FirstRecords] = field(default_factory=dict)
+    """By hop, what became of the first records."""
     _restoring: set[StateLog] = field(default_factory=set)
     _looked: asyncio.Task[ClusterView] | None = None
 
@@ -74,6 +77,12 @@ class Context:
             yield
         finally:
             self._restoring.discard(state)
+
+    def first_records(self, hop: Hop) -> FirstRecords:
+        """Return what is told of the first records of a hop."""
+        if hop.name not in self.first:
+            self.first[hop.name] = FirstRecords(hop.pipeline, self.metrics)
+        return self.first[hop.name]
 
     def look_again(self) -> None:
         """Ask the broker at the next `work`: at an assignment, and when a slot is rebuilt."""

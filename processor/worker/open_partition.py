@@ -22,6 +22,7 @@ from processor.kafka.source_identity import check_same_source
 from processor.pipeline.ports import OpenPartition, new_position
 from processor.state.belonging import named, refusal, require_own
 from processor.state.changelog import last_position, read_head
+from processor.state.definition import changes_since, note_definition
 from processor.state.kv.rocks import open_store
 from processor.state.kv.store import CorruptStoreError
 from processor.state.restore import restore
@@ -104,6 +105,8 @@ class PartitionOpener:
             started, beginning = (position, ()) if position else await self._first_position(tp, limits)
             started = self._of_now(started)
             self._check_definition(tp, started)
+            if self._work.meaning:
+                note_definition(folder.parent, self._work.meaning)
             if position is not None:
                 self._require_same_topics(tp, position)
             # Not before: under a mark there must be no state that was read as something else than it is.
@@ -275,9 +278,17 @@ class PartitionOpener:
     def _check_definition(self, tp: TopicPartition, position: Position) -> None:
         if position.definition != self._meaning:
             again = self._work.reset("--to-earliest")
+            changed = self._changed(tp, position)
             raise StopError(
                 f"pipeline {self._name}: its dedup definition differs from the one that its state of "
-                f"{tp.topic}:{tp.partition} was made with ({self._work.judged_by}). State of one definition "
-                "means nothing under another: set the definition back, or rebuild the state: "
+                f"{tp.topic}:{tp.partition} was made with ({changed or self._work.judged_by}). State of one "
+                "definition means nothing under another: set the definition back, or rebuild the state: "
                 f"{again}; see 'Reprocessing' and 'Beginning anew' in docs/operations.md."
             )
+
+    def _changed(self, tp: TopicPartition, position: Position) -> str:
+        """Say what of the definition was changed, where this host knows; a first hop's is not kept."""
+        if not self._work.meaning:
+            return ""
+        folder = self._context.home.partition(self._name, tp.partition).parent
+        return changes_since(folder, position.definition, self._work.meaning)

@@ -120,6 +120,7 @@ class OpenSlot:
             context.metrics,
             turns=context.turns,
         )
+        pipeline.first = context.first_records(self.kind.hop)
         opener = PartitionOpener(context, self._id, self.kind, self.client, self._fenced)
         limits = await bounds(self.client, [TopicPartition(topics.source, number) for number in self._numbers])
         if self.kind.upstream is None:

@@ -36,6 +36,7 @@ IDLE_LOOK_S = 1.0
 IDLE_S = 5.0
 """A rebalance in good order takes less; a fresh broker makes its offsets topic in less, too."""
 IDLE_AGAIN_S = 60.0
+FIRST_LOOK_S = 1.0
 
 
 def _unseen(topics: list[str]) -> str:
@@ -126,6 +127,7 @@ class Worker:
         self._tasks += [
             asyncio.create_task(self._watch_group(self._membership), name="group"),
             asyncio.create_task(self._say_why_idle(self._membership), name="idle"),
+            asyncio.create_task(self._watch_first(self._context), name="first records"),
         ]
 
     async def _watch_group(self, membership: Membership) -> None:
@@ -155,6 +157,13 @@ class Worker:
                 said_at = now
             said = why
 
+    async def _watch_first(self, context: Context) -> None:
+        """Have judged by the first records of each pipeline once nothing more comes."""
+        while True:
+            await asyncio.sleep(FIRST_LOOK_S)
+            for first in context.first.values():
+                first.look()
+
     def _waiting_bytes(self) -> int:
         return 0 if self._context is None else self._context.waiting_bytes()
 
@@ -177,6 +186,8 @@ class Worker:
         for task in self._tasks:
             task.cancel()
         await self.revoked()
+        for first in self._context.first.values() if self._context is not None else ():
+            first.end()
         if self._membership is not None:
             await self._membership.leave()
         self._home.release()
@@ -235,7 +246,7 @@ class Worker:
         if self.ready:
             return ""
         if not self._assigned or self._membership is None:
-            return self._group_says or "the group is rebalancing"
+            return self._metrics.doing.text or self._group_says or "the group is rebalancing"
         if unseen := self._membership.unseen():
             return _unseen(unseen)
         return "; ".join(sorted(f"{run.name}: {run.reason}" for run in self._runs.values() if not run.ready))

@@ -13,7 +13,7 @@ import click
 from pydantic import TypeAdapter, ValidationError
 
 from processor.commands.chosen import no_such
-from processor.commands.console import bar, config_option, json_option, result, say
+from processor.commands.console import STYLES, bar, config_option, json_option, result, say
 from processor.config.load import load
 from processor.errors import ConfigError, Problem
 from schemas.config.values import DurationMs, duration_text
@@ -222,11 +222,39 @@ async def _generate(
 
     check_supported(pipeline.dedup, key, options.collisions)  # before a topic is made
     partitions = await open_source(kafka, pipeline.source, options.partitions)
+    if before := await _held(kafka, pipeline.source, partitions):
+        say(f"warning: {_again(pipeline, before)}", STYLES["warning"])
     stream = make_stream(pipeline.dedup, replace(options, partitions=partitions), key)
     began = time.monotonic()
     with bar(f"producing into {pipeline.source}", options.records) as advance:
         truths = await produce(kafka, pipeline.source, stream, sending, advance)
     return truths, time.monotonic() - began
+
+
+async def _held(kafka: Kafka, topic: str, partitions: int) -> int:
+    """Return how many offsets of a topic are retained."""
+    from processor.kafka.client import TopicPartition, open_client  # noqa: PLC0415 - as above
+    from processor.kafka.offsets import bounds  # noqa: PLC0415 - as above
+
+    async with open_client(kafka, "seqmark-generate", [topic]) as client:
+        found = await bounds(client, [TopicPartition(topic, number) for number in range(partitions)])
+    return sum(limits.end - limits.start for limits in found.values())
+
+
+def _again(pipeline: Pipeline, records: int) -> str:
+    """Say what becomes of a stream behind another one."""
+    there = f"{pipeline.source} holds {records:,} records already"
+    if pipeline.id_dedup is not None:
+        return (
+            f"{there}. If they were made with the same --seed, the ids of this stream are theirs: most of it "
+            "will be duplicates, and its truth does not hold. Take another --seed"
+        )
+    return (
+        f"{there}, and the sequences of this stream begin where those of every generated stream do: if such a "
+        "stream is there, nearly all of this one will be late, and its truth does not hold. For a new one take "
+        "another source topic, or delete this one and begin the pipeline anew ('Beginning anew' in "
+        "docs/operations.md)"
+    )
 
 
 def _holds(pipeline: Pipeline, options: StreamOptions) -> list[str]:

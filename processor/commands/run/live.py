@@ -15,10 +15,11 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+import click
 from rich.live import Live
 from rich.text import Text
 
-from processor.commands.console import people
+from processor.commands.console import people, result
 from processor.ops import logs, status_text
 from processor.ops.memory_limit import resident_bytes
 from processor.ops.status import Status
@@ -50,7 +51,7 @@ _wanted: list[int] = []
 
 @contextlib.asynccontextmanager
 async def shown(settings: Settings, metrics: Metrics, *, drain: bool) -> AsyncIterator[None]:
-    """Show the status of the worker that the block runs, and what it has done when it has ended."""
+    """Show the status of the worker that the block runs; at its end what it has done, on stdout: its result."""
     console = people()
     # Not by the console alone: FORCE_COLOR makes it take a pipe for a terminal.
     live = sys.stderr.isatty() and console.is_terminal and not console.is_dumb_terminal
@@ -60,15 +61,25 @@ async def shown(settings: Settings, metrics: Metrics, *, drain: bool) -> AsyncIt
     said = Status(metrics, names, time.monotonic(), window_s, drain=drain)
     try:
         if live:
-            with _Screen(console, said, settings) as screen:
+            with _Screen(console, said, settings, metrics) as screen:
                 async with _repeated(REFRESH_S, screen.draw):
                     yield
         else:
             async with _repeated(LINES_S, lambda: _say(said)):
                 yield
     finally:
+        # Not before it has begun: there is no result then, and what went wrong is said next.
+        if not metrics.doing.text:
+            _end(said, as_json=settings.worker.log_format == "json")
+
+
+def _end(said: Status, *, as_json: bool) -> None:
+    with contextlib.suppress(OSError):  # nobody reads it any more
         for text, fields in status_text.totals(said.end(time.monotonic())):
-            log.info("%s", text, extra={"fields": fields})
+            if as_json:
+                result(**fields)
+            else:
+                click.echo(text)
 
 
 def end(code: int) -> None:
@@ -144,9 +155,10 @@ class _Above:
 class _Screen:
     """The table on a terminal; a context manager."""
 
-    def __init__(self, console: Console, said: Status, settings: Settings) -> None:
+    def __init__(self, console: Console, said: Status, settings: Settings, metrics: Metrics) -> None:
         self._console = console
         self._said = said
+        self._metrics = metrics
         self._worker = settings.worker
         self._live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False)
         self._stream: Any = None
@@ -191,4 +203,8 @@ class _Screen:
         picture.append(f"\n{titles}", style="dim")
         for row in rows:
             picture.append(f"\n{row}")
+        if self._metrics.doing.text:
+            picture.append(f"\n{status_text.doing(self._metrics.doing)}", style="cyan")
+        for pipeline, note in self._metrics.notes.items():
+            picture.append(f"\n{pipeline}: {note}", style="bold yellow")
         return picture

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import resource
 import signal
 import sys
-from contextlib import suppress
+import time
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Never
 
 import click
@@ -20,12 +22,22 @@ from processor.errors import EXIT_DONE, SeqmarkError
 from processor.ops import logs
 from processor.ops.memory_limit import few_arenas
 from processor.ops.push import pushed, require_push
+from processor.ops.web_port import listen
 from processor.state.home import keep_to_ourselves
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from processor.kafka.topics.plan import ClusterPlan
+    from processor.ops.metrics import Metrics
     from schemas.config import Settings
+
+log = logging.getLogger(__name__)
+
+UNRESOLVED_S = 2.0
+"""Between two tries: the name of a container that is just starting is known a moment later."""
+UNRESOLVED_SAY_S = 30.0
 
 
 @click.command()
@@ -91,15 +103,44 @@ async def _run(settings: Settings, *, drain: bool) -> Never:
 
 
 async def _work(settings: Settings, *, drain: bool) -> None:
+    logs.set_up(settings.worker.log_format, settings.worker.log_level)
+    # Before the imports: who asks for /health meanwhile waits for them, and is not refused.
+    sockets = listen(settings.worker)
     # The client of the broker, numba and faust are slow to import: a config that is wrong is said at once.
-    from processor.kafka.topics.ensure import ensure  # noqa: PLC0415 - see above
     from processor.ops.metrics import Metrics  # noqa: PLC0415 - see above
     from processor.worker.app import run_worker  # noqa: PLC0415 - see above
 
-    logs.set_up(settings.worker.log_format, settings.worker.log_level)
-    report = await ensure(settings, create=settings.worker.create_topics)
+    metrics = Metrics()
+    around = _shown(settings, metrics, drain=drain)
+    await run_worker(settings, metrics, drain=drain, sockets=sockets, around=around)
+
+
+@asynccontextmanager
+async def _shown(settings: Settings, metrics: Metrics, *, drain: bool) -> AsyncIterator[None]:
+    """Make the topics right, then show what the worker does that the block runs."""
+    from processor.ops.metrics import Doing  # noqa: PLC0415 - as above
+
+    metrics.doing = Doing(f"looking at the topics at {settings.kafka.bootstrap_servers}")
+    report = await _topics(settings, metrics)
     say_problems(report.warnings, "warning")
     report.require(growing=True)
-    metrics = Metrics()
     async with pushed(settings.worker, metrics), live.shown(settings, metrics, drain=drain):
-        await run_worker(settings, metrics, drain=drain)
+        yield
+
+
+async def _topics(settings: Settings, metrics: Metrics) -> ClusterPlan:
+    """Return the topics; waits while no host of the brokers has an address, and says so."""
+    from processor.kafka.topics.ensure import UnresolvedError, ensure  # noqa: PLC0415 - as above
+    from processor.ops.metrics import Doing  # noqa: PLC0415 - as above
+
+    said_s = -math.inf
+    while True:
+        try:
+            return await ensure(settings, create=settings.worker.create_topics)
+        except UnresolvedError as error:
+            metrics.doing = Doing(str(error))
+            if time.monotonic() - said_s >= UNRESOLVED_SAY_S:
+                said_s = time.monotonic()
+                text = "%s Retrying; this is said again every %.0f s"
+                log.error(text, error, UNRESOLVED_SAY_S)  # noqa: TRY400 - where it was raised says nothing
+            await asyncio.sleep(UNRESOLVED_S)

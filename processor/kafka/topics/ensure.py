@@ -7,10 +7,11 @@ translated here; the cause is kept.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -25,8 +26,10 @@ from aiokafka.errors import (
     for_code,
 )
 from aiokafka.protocol.metadata import MetadataRequest
+from typing_extensions import override
 
 from processor.errors import RebuildError, SeqmarkError, StopError
+from processor.kafka.addresses import cannot_resolve, host_of, unresolved
 from processor.kafka.options import client_options
 from processor.kafka.protocol.requests import DescribeTransactionsRequest
 from processor.kafka.topics.plan import (
@@ -57,10 +60,27 @@ _SETTLE_S = 1
 _CREATE_MS = 20_000
 _KNOCK_S = 2
 _POLL_S = 0.05
+_HEARD_CHARACTERS = 300
 
 
 class UnreachableError(StopError):
     """Nothing answers at any of the addresses."""
+
+
+class UnresolvedError(StopError):
+    """None of the addresses has a host that anybody here knows."""
+
+
+class _Heard(logging.Handler):
+    """Keeps what aiokafka logs: its errors do not say why a broker was given up."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
 
 
 async def ensure(settings: Settings, *, create: bool) -> ClusterPlan:
@@ -70,6 +90,7 @@ async def ensure(settings: Settings, *, create: bool) -> ClusterPlan:
 
     Raises:
         UnreachableError: No broker answers.
+        UnresolvedError: No host has an address.
         StopError: The broker refused the connection, a look or a creation, or is too old.
         ConfigError: Files of certificates or keys are wrong.
     """
@@ -97,13 +118,16 @@ async def connected(kafka: Kafka) -> AsyncIterator[AIOKafkaAdminClient]:
     admin = AIOKafkaAdminClient(
         **client_options(kafka), client_id="seqmark-topics", request_timeout_ms=_CONNECT_S * 1000
     )
+    heard = _Heard()
     try:
         try:
             # Each address may take the whole time to connect.
-            async with asyncio.timeout(_CONNECT_S * len(kafka.bootstrap_servers.split(",")) + 5):
-                await admin.start()
+            limit_s = _CONNECT_S * len(kafka.bootstrap_servers.split(",")) + 5
+            with _listening(heard):
+                async with asyncio.timeout(limit_s):
+                    await admin.start()
         except (KafkaError, TimeoutError) as error:
-            raise await _refused(kafka) from error
+            raise await _refused(kafka, heard.texts) from error
         try:
             yield admin
         except (KafkaError, TimeoutError) as error:
@@ -112,6 +136,16 @@ async def connected(kafka: Kafka) -> AsyncIterator[AIOKafkaAdminClient]:
         with suppress(Exception):
             async with asyncio.timeout(_KNOCK_S):
                 await admin.close()
+
+
+@contextmanager
+def _listening(heard: _Heard) -> Iterator[None]:
+    logger = logging.getLogger("aiokafka")
+    logger.addHandler(heard)
+    try:
+        yield
+    finally:
+        logger.removeHandler(heard)
 
 
 async def describe(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> ClusterView:
@@ -242,27 +276,34 @@ async def _described(
         await asyncio.sleep(_POLL_S)
 
 
-async def _refused(kafka: Kafka) -> StopError:
-    """Tell an address where nothing listens from a broker that does not want us: aiokafka says the same."""
-    addresses = kafka.bootstrap_servers.split(",")
+async def _refused(kafka: Kafka, heard: list[str]) -> StopError:
+    """Tell a name that nobody knows, an address where nothing listens, and a broker that does not want us.
+
+    aiokafka says the same of all; ``heard`` is what it has logged.
+    """
+    servers = kafka.bootstrap_servers
+    addresses = servers.split(",")
+    unknown = await unresolved(servers)
+    if unknown and {host_of(address) for address in addresses} <= set(unknown):
+        return UnresolvedError(cannot_resolve(unknown, servers))
     found = await asyncio.gather(*map(_knock, addresses))
     if all(found):
         why = "; ".join(f"{address} {each}" for address, each in zip(addresses, found, strict=True))
-        text = f"no broker at {kafka.bootstrap_servers}: is it running, and is kafka.bootstrap_servers right?"
+        text = f"no broker at {servers}: is it running, and is kafka.bootstrap_servers right?"
         return UnreachableError(f"{text} ({why})")
+    why = f" ({heard[-1][:_HEARD_CHARACTERS]})" if heard else ""
     return StopError(
-        f"{kafka.bootstrap_servers} listens, but speaks no Kafka with security_protocol "
-        f"{kafka.security_protocol} or refuses the credentials: compare kafka.security_protocol, "
+        f"{servers} listens, but speaks no Kafka with security_protocol "
+        f"{kafka.security_protocol} or refuses the credentials{why}: compare kafka.security_protocol, "
         "kafka.sasl_* and kafka.ssl_* with the listener's settings"
     )
 
 
 async def _knock(address: str) -> str | None:
     """Say why nobody can be reached at an address; None: somebody listens."""
-    host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(_KNOCK_S):
-            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            _, writer = await asyncio.open_connection(host_of(address), int(address.rpartition(":")[2]))
     except socket.gaierror:
         return "does not resolve: no host of this name is known here"
     except TimeoutError:

@@ -60,6 +60,8 @@ class Purpose(StrEnum):
 
 INTERNAL = frozenset({Purpose.CHANGELOG, Purpose.REPARTITION, Purpose.POSITIONS})
 """Topics that belong to the application and hold what it cannot do without."""
+_MODES = {"compact": "watermark", "delete": "insert-id"}
+"""By the cleanup policy of a changelog, whose state it holds."""
 _LARGER = frozenset({Purpose.DUPLICATES, Purpose.QUARANTINE, Purpose.REPARTITION})
 """Their records have a receipt, a reason, or where they came from beside what the source's have."""
 _LIKE_SINK = frozenset({Purpose.DUPLICATES, Purpose.CHANGELOG, Purpose.REPARTITION})
@@ -232,14 +234,15 @@ def plan(settings: Settings, cluster: ClusterView, others: Collection[str] = ())
 
 
 def _no_source(settings: Settings, pipeline: Pipeline, others: Collection[str]) -> str:
-    # Its partition count is the producer's to decide.
+    """Say how a source is made: its partition count is the producer's to decide."""
     text = f"the source of pipeline {pipeline.name} does not exist: create it first"
     if meant := near(pipeline.source, others):
         text += f", or did you mean {meant}?"
+    secured = "" if settings.kafka.security_protocol == "PLAINTEXT" else " --command-config client.properties"
     return (
-        f"{text}; `kafka-topics.sh --bootstrap-server {settings.kafka.bootstrap_servers} --create --topic "
-        f"{pipeline.source} --partitions 4` creates it, `seqmark generate -c FILE --pipeline {pipeline.name} "
-        "--records 100000` creates it with a test stream in it"
+        f"{text}; `kafka-topics.sh --bootstrap-server {settings.kafka.bootstrap_servers}{secured} --create "
+        f"--topic {pipeline.source} --partitions 4` creates it, `seqmark generate -c FILE --pipeline "
+        f"{pipeline.name} --records 100000` creates it with a test stream in it"
     )
 
 
@@ -296,18 +299,20 @@ def _problems(wanted: TopicPlan, pipeline: Pipeline, source: TopicView, there: T
                 "records that the source took would be refused"
             )
     if wanted.purpose in INTERNAL:
-        yield from _state_at_risk(wanted, there)
+        yield from _state_at_risk(wanted, pipeline, there)
 
 
-def _state_at_risk(wanted: TopicPlan, there: TopicView) -> Iterator[str]:
+def _state_at_risk(wanted: TopicPlan, pipeline: Pipeline, there: TopicView) -> Iterator[str]:
     right = wanted.configs["cleanup.policy"]
     policy = there.configs.get("cleanup.policy", "delete")
     if policy != right and wanted.purpose is Purpose.CHANGELOG and _made_for(there, policy):
+        was, now = _MODES[policy], pipeline.dedup.mode
         yield (
-            f"cleanup.policy is {policy}, as it is made for the other mode: where dedup.mode was changed over "
-            "this state, set it back, or begin without memory under another worker.application_id (see "
-            "'Beginning anew' in docs/operations.md). Where it was not, cleanup.policy must be "
-            f"{right}, or state is deleted"
+            f"holds the state of mode {was} (cleanup.policy is {policy}), and the pipeline has mode {now} now: "
+            f"where dedup.mode was changed from {was} to {now} over this state, set it back, or give the "
+            "pipeline another name and begin with an empty state, for a state of one mode means nothing under "
+            "another (see 'Changes' and 'Beginning anew' in docs/operations.md). Where it was not, "
+            f"cleanup.policy must be {right}, or state is deleted"
         )
     elif policy != right:
         yield f"cleanup.policy is {policy}: must be {right}, or state is deleted"

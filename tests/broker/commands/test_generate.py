@@ -115,6 +115,16 @@ def test_offsets_are_right_in_a_topic_that_was_not_empty(case: Case) -> None:
     assert found(case.read()[-500:]) == case.expected(StreamOptions(1_000, 0.05, 0, 2, START_MS))[500:]
 
 
+def test_a_second_stream_in_a_source_is_warned_of_before_it_is_made(case: Case) -> None:
+    assert "warning" not in case.generate("--records", "1000").stderr
+    again = case.generate("--records", "1000")
+    assert again.exit_code == 0
+    assert f"warning: {case.topic} holds 1,000 records already" in again.stderr
+    assert "nearly all of this one will be late" in again.stderr
+    case.define('mode = "insert-id"\nid = [{ from = "key" }, { from = "header", name = "id" }]\nwindow = "1d"')
+    assert "Take another --seed" in case.generate("--records", "1000").stderr
+
+
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_every_compression_carries_the_same_records(case: Case, compression: str) -> None:
     ended = case.generate("--records", "3000", "--compression", compression)

@@ -184,9 +184,13 @@ def test_missing_topics_are_problems_where_the_worker_may_not_create_them(case: 
 
 @pytest.mark.parametrize("command", ["check", "topics"])
 def test_a_missing_source_is_a_problem(case: Case, command: str) -> None:
+    near = case.names["near"] = f"{case.names['source']}s"
+    case.make("near")
     result = case.seqmark(command)
     assert result.exit_code == 1
-    assert f"{case.names['source']}: the source of pipeline clicks does not exist" in result.stderr
+    missing = f"{case.names['source']}: the source of pipeline clicks does not exist: create it first, or did"
+    assert missing in result.stderr
+    assert near in result.stderr.partition(missing)[2].partition("?")[0]
 
 
 def test_the_sink_takes_what_a_source_without_limits_took(case: Case) -> None:

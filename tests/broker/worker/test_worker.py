@@ -220,8 +220,10 @@ def test_a_web_port_that_is_taken_is_said_with_what_to_do(broker: Broker, tmp_pa
         ended = run_drain(config.but(web_port=port))
 
     assert ended.code == 1
-    assert f"web server at 127.0.0.1:{port}" in ended.stderr
-    assert "worker.web_port" in ended.stderr
+    (line,) = ended.stderr.splitlines()
+    assert f"web server at 127.0.0.1:{port}: address already in use; nothing was started" in line
+    assert "worker.web_port" in line
+    assert ended.stdout == ""
 
 
 def test_a_json_log_has_one_object_a_line(broker: Broker, tmp_path: Path) -> None:

@@ -215,6 +215,7 @@ class Ended:
 
     code: int
     stderr: str
+    stdout: str
 
 
 class Worker:
@@ -245,6 +246,11 @@ class Worker:
     def stderr(self) -> str:
         """What it has said until now."""
         return self._log.read_text()
+
+    @property
+    def stdout(self) -> str:
+        """Its result; there is none until it has ended."""
+        return self._log.with_suffix(".out").read_text()
 
     @property
     def paused(self) -> bool:
@@ -339,7 +345,8 @@ def start_worker(
         variables["SEQMARK_WORKER__WEB_PORT"] = str(port)
     command = ["worker", "-c", str(path), *(["--drain"] if drain else [])]
     log = path.with_suffix(".log")
-    process = forks.start(*command, folder=config.folder, stdout=log, env=variables, fresh=fresh)
+    out = path.with_suffix(".out")
+    process = forks.start(*command, folder=config.folder, stdout=out, stderr=log, env=variables, fresh=fresh)
     return Worker(process, log, port)
 
 
@@ -348,4 +355,4 @@ def run_drain(
 ) -> Ended:
     """Run ``seqmark worker --drain`` to its end."""
     with start_worker(config, env=env, drain=True) as worker:
-        return Ended(worker.wait(timeout_s), worker.stderr)
+        return Ended(worker.wait(timeout_s), worker.stderr, worker.stdout)

@@ -71,3 +71,23 @@ def test_a_java_that_does_not_run_is_passed_over(tmp_path: Path) -> None:
     broken.path.write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(BrokerError, match="does not tell its version"):
         find_java()
+
+
+def test_a_java_that_was_named_and_not_taken_is_said_with_the_one_that_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    too_old = FakeJava(tmp_path / "home", "11.0.2")
+    monkeypatch.setenv("JAVA_HOME", str(too_old.home))
+    too_new = FakeJava(tmp_path / "path", "25")
+    FakeJava(tmp_path / "usual" / "jdk-11", "11.0.2")
+    fits = FakeJava(tmp_path / "usual" / "jdk-17")
+
+    note = find_java().note
+
+    assert f"{too_old.path} is Java 11, too old; {too_new.path} is Java 25, too new: taking {fits.path}" in note
+    assert "jdk-11" not in note
+
+
+def test_nothing_is_said_of_a_java_that_is_the_one_that_was_named(tmp_path: Path) -> None:
+    FakeJava(tmp_path / "path")
+    assert find_java().note == ""

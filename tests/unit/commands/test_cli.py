@@ -231,6 +231,14 @@ def test_topics_without_a_broker_fails_and_says_where_it_looked() -> None:
     assert "no broker at 127.0.0.1:9" in result.stderr
 
 
+@pytest.mark.parametrize("command", [["check"], ["topics"], ["verify"], ["generate", "--records", "1"]])
+def test_a_host_that_nobody_knows_fails_and_is_named(command: list[str]) -> None:
+    nowhere = {"SEQMARK_KAFKA__BOOTSTRAP_SERVERS": "no-such-host.invalid:9092"}
+    result = seqmark(*command, "-c", CLICKS, env=nowhere)
+    assert result.exit_code == 1
+    assert "cannot resolve host no-such-host.invalid of kafka.bootstrap_servers" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("command", "code", "said"),
     [("worker", 0, ""), ("aggregate", 0, ""), ("verify", 1, "verify was interrupted: nothing is proved")],

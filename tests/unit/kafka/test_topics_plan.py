@@ -294,3 +294,33 @@ def test_a_source_with_more_partitions_than_a_place_tells_apart_cannot_be_routed
     }
     (problem,) = plan(ROUTED, cluster).problems
     assert "at most 65536" in problem.message
+
+
+def test_a_source_that_is_missing_is_said_with_how_to_make_it_and_names_that_are_near() -> None:
+    (problem,) = plan(settings(), {}, ["click.raw", "clicks.raw2", "payments"]).problems
+    assert problem.key == "clicks.raw"
+    missing = "the source of pipeline clicks does not exist: create it first, or did you mean"
+    assert problem.message.startswith(missing)
+    assert "clicks.raw2" in problem.message
+    assert "payments" not in problem.message
+    assert "--create --topic clicks.raw --partitions" in problem.message
+    assert "seqmark generate -c FILE --pipeline clicks" in problem.message
+
+
+def test_without_names_that_are_near_none_is_proposed() -> None:
+    (problem,) = plan(settings(), {}, ["payments"]).problems
+    assert "did you mean" not in problem.message
+
+
+@pytest.mark.parametrize(
+    ("config", "policy", "was", "now"),
+    [(settings(), "delete", "insert-id", "watermark"), (insert_id(), "compact", "watermark", "insert-id")],
+)
+def test_a_changelog_of_the_other_mode_is_said_to_be_that(
+    config: Settings, policy: str, was: str, now: str
+) -> None:
+    view = like_source(cleanup_policy=policy, retention_ms="-1")
+    (problem,) = plan(config, complete(changelog=view)).problems
+    assert f"holds the state of mode {was} (cleanup.policy is {policy})" in problem.message
+    assert f"and the pipeline has mode {now} now" in problem.message
+    assert "give the pipeline another name" in problem.message

@@ -10,7 +10,12 @@ from processor.ops.logs import SPARING_S, Sparing
 
 
 @pytest.mark.parametrize(
-    "name", ["aiokafka.client", "processor.kafka.fetch", "processor.kafka.protocol.connections"]
+    "name",
+    [
+        "aiokafka.consumer.group_coordinator",
+        "processor.kafka.fetch",
+        "processor.kafka.protocol.connections",
+    ],
 )
 def test_a_message_that_a_client_repeats_passes_once_in_a_while(name: str) -> None:
     sparing = Sparing(SPARING_S)
@@ -33,3 +38,11 @@ def test_what_a_worker_says_itself_always_passes() -> None:
     )
 
     assert [sparing.filter(record) for _ in range(3)] == [True] * 3
+
+
+@pytest.mark.parametrize("name", ["aiokafka", "aiokafka.conn", "aiokafka.cluster"])
+def test_what_a_client_says_before_our_own_message_is_for_debugging(name: str) -> None:
+    record = logging.LogRecord(name, logging.ERROR, "", 0, 'Unable connect to "%s:%s": %s', ("h", 1, ""), None)
+
+    assert not Sparing(SPARING_S).filter(record)
+    assert Sparing(SPARING_S, debug=True).filter(record)

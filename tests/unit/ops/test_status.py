@@ -11,7 +11,7 @@ import pytest
 
 from processor.ops import status_text
 from processor.ops.logs import JsonFormatter
-from processor.ops.metrics import Metrics
+from processor.ops.metrics import Doing, Metrics
 from processor.ops.status import Status
 
 if TYPE_CHECKING:
@@ -297,3 +297,8 @@ def test_a_line_of_json_has_the_fields_beside_the_message() -> None:
     record = logging.makeLogRecord({"name": "n", "levelname": "INFO", "msg": "text", **extra})
     line = json.loads(JsonFormatter().format(record))
     assert (line["message"], line["pipeline"], line["records"]) == ("text", "p", 5)
+
+
+def test_what_is_done_before_the_start_has_a_bar_where_its_length_is_known() -> None:
+    assert status_text.doing(Doing("looking at the topics")) == "looking at the topics"
+    assert status_text.doing(Doing("compiling", 7, 28)) == f"compiling  {'━' * 6}{'─' * 18}  7 of 28"

@@ -1,0 +1,51 @@
+"""Compiles the kernels before a worker takes anything in, and says so where that takes long.
+
+Once per machine and version it takes up to a minute, which looks like a worker that hangs; afterwards kernels
+are loaded, within a second or two. It is done in a thread: the event loop answers `/health` meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from processor.ops.metrics import Doing
+from processor.ops.status_text import duration
+from processor.pipeline.warm import compiled, warm
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from processor.ops.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 0.5
+SAY_S = 10.0
+
+
+async def compile_kernels(modes: Collection[str], metrics: Metrics) -> None:
+    """Compile or load the kernels of these modes; ``metrics.doing`` and the log say how far it is."""
+    before, began_s, said_s = compiled(), time.monotonic(), -SAY_S
+    parts = [(0, 0)]
+    metrics.doing = Doing("loading kernels")
+    work = asyncio.ensure_future(asyncio.to_thread(warm, modes, lambda *part: parts.append(part)))
+    while not (await asyncio.wait([work], timeout=LOOK_S))[0]:
+        done, total = parts[-1]
+        if not (kernels := compiled() - before):
+            continue
+        metrics.doing = Doing("compiling kernels for this machine, once", done, total)
+        if (now_s := time.monotonic() - began_s) - said_s >= SAY_S:
+            said_s = now_s
+            log.info(
+                "compiling kernels for this machine, once, which takes up to a minute: %s%s compiled in %s",
+                f"part {done} of {total}, " if total else "",
+                kernels,
+                duration(now_s),
+            )
+    work.result()
+    if kernels := compiled() - before:
+        took = duration(time.monotonic() - began_s)
+        log.info("%s kernels compiled in %s; the next start loads them", kernels, took)
