@@ -1,28 +1,45 @@
 # Two images from one file. The worker (the last stage, what `docker build -t seqmark .` makes):
 # `docker run seqmark worker -c /etc/seqmark/clicks.toml`. The Spark job: `docker build --target spark .`.
+# docs/deploy.md says what is in them, and what can be set when they are built.
 #
-# Stages, so that the build tools stay out of the images. There is no Java in the worker's: it needs none.
-# "bookworm" by name: it is the Debian that has Java 17.
+# "bookworm" by name: it is the Debian that has Java 17. Name a digest for a build that is the same tomorrow.
+ARG PYTHON=python:3.11-slim-bookworm
 
-FROM python:3.11-slim-bookworm AS build
+# Builds the wheel, and has pip for the stages after it; nothing of it is in an image.
+FROM ${PYTHON} AS tools
 WORKDIR /src
-RUN python -m venv /opt/seqmark
-ENV PATH=/opt/seqmark/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-COPY requirements.lock ./
-# setuptools first, by its hash: pyspark ships as source and is built with it (see the Makefile).
-RUN awk '/^[a-z]/ { keep = /^setuptools==/ } keep' requirements.lock > /tmp/build.lock \
-    && pip install --require-hashes -r /tmp/build.lock \
-    && pip install --require-hashes --no-build-isolation --use-pep517 -r requirements.lock
-COPY pyproject.toml README.md LICENSE NOTICE ./
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+COPY pyproject.toml requirements.lock README.md LICENSE NOTICE ./
 COPY packing packing
+RUN python -m packing.locked hatchling > /tmp/tools.lock \
+    && pip install --require-hashes -r /tmp/tools.lock
 COPY seqmark seqmark
 COPY schemas schemas
 COPY processor processor
 COPY spark_sink spark_sink
-RUN pip install --no-deps --no-build-isolation .
+RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheels .
 
 
-FROM python:3.11-slim-bookworm AS runtime
+# What the worker needs, each file by its hash, in an environment without pip.
+FROM tools AS build
+ARG EXTRAS=""
+RUN python -m venv --without-pip /opt/seqmark \
+    && python -m packing.locked "seqmark[$EXTRAS]" > /tmp/worker.lock \
+    && pip --python /opt/seqmark/bin/python install --require-hashes -r /tmp/worker.lock \
+    && pip --python /opt/seqmark/bin/python install --no-deps /wheels/*.whl
+
+
+# The same with Spark. pyspark ships as source: what builds it is taken away again.
+FROM build AS spark-build
+RUN python -m packing.locked setuptools > /tmp/setuptools.lock \
+    && python -m packing.locked "seqmark[spark,postgres,report]" > /tmp/spark.lock \
+    && pip --python /opt/seqmark/bin/python install --require-hashes -r /tmp/setuptools.lock \
+    && pip --python /opt/seqmark/bin/python install --require-hashes --no-build-isolation --use-pep517 \
+        -r /tmp/spark.lock \
+    && pip --python /opt/seqmark/bin/python uninstall --yes setuptools
+
+
+FROM ${PYTHON} AS runtime
 # "generic": kernels compiled on the machine that builds the image must run on the one that starts it.
 # A fleet of equal machines may build with its own name (--build-arg NUMBA_CPU=skylake).
 ARG NUMBA_CPU=generic
@@ -35,13 +52,13 @@ ENV PATH=/opt/seqmark/bin:$PATH \
 RUN groupadd --system --gid 10001 seqmark \
     && useradd --system --uid 10001 --gid seqmark --no-create-home --shell /usr/sbin/nologin seqmark \
     && install -d -m 700 -o seqmark -g seqmark /var/lib/seqmark \
-    && install -d -o seqmark -g seqmark /etc/seqmark
+    && install -d /etc/seqmark
 COPY --from=build /opt/seqmark /opt/seqmark
 WORKDIR /var/lib/seqmark
 # Compiled here, so that a worker is ready in seconds and not in a minute. By root, and closed to everybody's
 # writing: code that is run is taken from nobody else, whatever user the container is started as.
 RUN python -m seqmark.processor.pipeline.warm && chmod -R go=rX /var/cache/seqmark
-USER seqmark
+USER 10001:10001
 VOLUME /var/lib/seqmark
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["seqmark"]
@@ -53,10 +70,11 @@ USER root
 RUN apt-get update \
     && apt-get install -y --no-install-recommends openjdk-17-jre-headless \
     && rm -rf /var/lib/apt/lists/*
+COPY --from=spark-build /opt/seqmark /opt/seqmark
 # Kafka's connector comes into the image here, so that a start asks no server for it. By root, as the kernels.
 RUN python -c "from seqmark.spark_sink.session import connector_jars; connector_jars(print)" \
     && chmod -R go=rX /var/cache/seqmark
-USER seqmark
+USER 10001:10001
 EXPOSE 6067
 
 
