@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _SECTIONS = {
     "setup": {
+        "init": "Look at a topic, and write a config for it.",
         "check": "Say everything that is wrong with a config and all that it names.",
         "doctor": "Try what the brokers allow, and table what is missing.",
         "topics": "Create the topics that are missing; name those that are wrong.",

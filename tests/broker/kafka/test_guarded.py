@@ -7,8 +7,10 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka.admin import ResourceType
 
+from processor.commands.cli import main
 from tests.support.kafka.guarded import FIRST, SECOND, SESSION_MS, Guarded, guarded_broker
 from tests.support.kafka.topics import sequences
 from tests.support.worker.process import (
@@ -58,6 +60,24 @@ def test_nothing_is_called_done_or_ready_while_the_groups_leader_does_not_see_th
             assert drain.wait() == 0, drain.stderr
 
     assert sequences(read_topic(guarded.bootstrap_servers, config.sink)) == [1, 2]
+
+
+def test_a_topic_is_looked_at_with_the_security_that_the_environment_gives(
+    guarded: Guarded, tmp_path: Path
+) -> None:
+    config = new_config(guarded.bootstrap_servers, tmp_path)
+    produce(guarded.bootstrap_servers, config.source, [new(number) for number in range(60)])
+    env = guarded.env(FIRST)
+    servers = env["SEQMARK_KAFKA__BOOTSTRAP_SERVERS"]
+
+    done = CliRunner().invoke(main, ["init", "--bootstrap", servers, "--topic", config.source], env=env)
+
+    assert done.exit_code == 0, done.stderr
+    assert 'security_protocol = "SASL_PLAINTEXT"' in done.stdout
+    assert env["SEQMARK_KAFKA__SASL_PLAIN_PASSWORD"] not in done.output
+    path = tmp_path / "written.toml"
+    path.write_text(done.stdout)
+    assert CliRunner().invoke(main, ["check", "-c", str(path)], env=env).exit_code == 0
 
 
 def drained_by_first(guarded: Guarded, config: WorkerConfig) -> Ended:

@@ -1,0 +1,1 @@
+"""What ``seqmark init`` proposes for a topic, from a sample of its records."""

@@ -1,0 +1,182 @@
+"""Finds numbers that a producer counts up: per partition, per key, or per value of a header.
+
+A number that is not above the highest of its group so far is explained by a resend if it stood in a record with
+the same value before, or lies below all of the group's sample. Any other would be a new record that a watermark
+drops: a number like that is not proposed, or with a reorder window that holds it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from processor.inspection.proposal.member_names import names_sequence
+from processor.inspection.proposal.observed import KEY, Kind, Leaf, ObservedRecord, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LEAST_STEPS = 10
+"""Numbers that follow another in their group: fewer rise by chance."""
+_DECIMAL = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+_MOST = 2**63 - 1
+_NEAR_MS = 400 * 86_400_000
+"""Events of a topic may be a year older than their records. Records without a time have none near."""
+_PER_MS = (0.001, 1, 1_000, 1_000_000)
+"""Seconds to nanoseconds, as units that a time may have."""
+_MOST_LATE = 0.1
+_MOST_WINDOW = 65_536
+_MOST_GROUPS = 0.5
+"""Groups per record: above it most have one number, which says nothing."""
+
+
+class NumberFormat(NamedTuple):
+    """How a number stands at a place; ``name`` as the config has it, None: a JSON integer."""
+
+    name: str | None
+
+
+class Rise(NamedTuple):
+    """How numbers rise within groups.
+
+    Attributes:
+        format: How they are written.
+        scope: As the config has it.
+        steps: Numbers that follow another in their group.
+        ones: Those that are one above the highest before.
+        copies: Those that were explained by resends.
+        late: Those that came after a higher one, and were not seen before.
+        reach: How far below the highest the furthest of those was.
+        named: Whether the place is called as a sequence is.
+    """
+
+    format: NumberFormat
+    scope: str
+    steps: int
+    ones: int
+    copies: int
+    late: int
+    reach: int
+    named: bool
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether nearly every number is one above the one before."""
+        return self.ones >= 0.9 * max(self.steps - self.copies - self.late, 1)
+
+    @property
+    def reorder_window(self) -> int:
+        """What holds the late ones four times over, a power of two; 0: none is late."""
+        return min(1 << (4 * self.reach - 1).bit_length(), _MOST_WINDOW) if self.reach else 0
+
+
+def rise(records: Sequence[ObservedRecord], place: Place, scopes: Sequence[Place]) -> Rise | None:
+    """Return how the numbers at a place rise in the first scope in which they do; None: in none.
+
+    Args:
+        records: The sample; those of a partition in the order of their offsets.
+        place: Where the numbers stand.
+        scopes: Headers and the key, as groups within a partition.
+    """
+    format_ = _format(records, place)
+    if format_ is None:
+        return None
+    numbers = {index: _number(record.leaves[place], format_) for index, record in enumerate(records)
+               if place in record.leaves}  # fmt: skip
+    if _are_times(records, numbers):
+        return None
+    named = names_sequence(place.name)
+    late: Rise | None = None
+    for scope in (None, *(each for each in scopes if each != place)):
+        found = _rise(records, numbers, scope, format_, named=named)
+        if found is not None and not found.late:
+            return found
+        late = late or found
+    return late
+
+
+def _rise(
+    records: Sequence[ObservedRecord],
+    numbers: dict[int, int],
+    scope: Place | None,
+    format_: NumberFormat,
+    *,
+    named: bool,
+) -> Rise | None:
+    first: dict[object, int] = {}
+    highest: dict[object, int] = {}
+    seen: dict[tuple[object, int], ObservedRecord] = {}
+    steps = ones = copies = late = reach = 0
+    for index, number in numbers.items():
+        record = records[index]
+        if scope is not None and scope not in record.leaves:
+            return None
+        group = record.partition, None if scope is None else record.leaves[scope]
+        before = highest.get(group)
+        original = seen.setdefault((group, number), record)
+        highest[group] = number if before is None else max(before, number)
+        if before is None:
+            first[group] = number
+            continue
+        steps += 1
+        if number > before:
+            ones += number == before + 1
+        elif original is not record:
+            if original.lasting != record.lasting:
+                return None
+            copies += 1
+        elif number < first[group]:
+            copies += 1  # of a record from before the sample
+        else:
+            late += 1
+            reach = max(reach, before - number)
+    risen = steps - copies - late
+    if risen < LEAST_STEPS or len(first) > _MOST_GROUPS * len(numbers) or risen < steps / 2:
+        return None
+    # Late ones may be another producer's: only a number that is counted one by one tells.
+    if late and (not named or late > _MOST_LATE * steps or 4 * reach > _MOST_WINDOW):
+        return None
+    return Rise(format_, _scope_name(scope), steps, ones, copies, late, reach, named)
+
+
+def _scope_name(scope: Place | None) -> str:
+    if scope is None:
+        return "partition"
+    return "key" if scope == KEY else f"header:{scope.name}"
+
+
+def _format(records: Sequence[ObservedRecord], place: Place) -> NumberFormat | None:
+    """Return how all of a place's contents are numbers; None: they are not."""
+    leaves = [record.leaves[place] for record in records if place in record.leaves]
+    if place == KEY or not leaves:
+        return None
+    if place.source == "value" and all(leaf.kind is Kind.INTEGER for leaf in leaves):
+        return NumberFormat(None) if all(abs(int(leaf.text)) <= _MOST for leaf in leaves) else None
+    if any(leaf.kind is not Kind.STRING for leaf in leaves):
+        return None
+    texts = [leaf.text if isinstance(leaf.text, str) else leaf.text.decode("latin-1") for leaf in leaves]
+    if all(_DECIMAL.fullmatch(text) and abs(int(text)) <= _MOST for text in texts):
+        return NumberFormat("text")
+    widths = {len(leaf.text) for leaf in leaves}
+    if place.source == "header" and widths in ({8}, {4}):
+        return NumberFormat("int64" if widths == {8} else "int32")
+    return None
+
+
+def _number(leaf: Leaf, format_: NumberFormat) -> int:
+    if format_.name in {"int64", "int32"} and isinstance(leaf.text, bytes):
+        return int.from_bytes(leaf.text, "big", signed=True)
+    return int(leaf.text)
+
+
+def _are_times(records: Sequence[ObservedRecord], numbers: dict[int, int]) -> bool:
+    """Whether the numbers are times about those of their records, in one of the usual units."""
+    for per_ms in _PER_MS:
+        near = sum(
+            abs(number / per_ms - records[index].timestamp_ms) < _NEAR_MS
+            for index, number in numbers.items()
+            if records[index].timestamp_ms > _NEAR_MS
+        )
+        if near > 0.9 * len(numbers):
+            return True
+    return False
