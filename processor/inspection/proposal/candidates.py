@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
-    from processor.inspection.proposal.observed import Kind, Leaf, ObservedRecord, Place
+    from processor.inspection.proposal.observed import Kind, Leaf, ObservedRecord, RecordPart
 
 MOST_PLACES = 200
 """Looked at of a topic; those that most records have."""
@@ -41,7 +41,7 @@ class Candidate:
         longest: Characters or bytes of the longest content.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[RecordPart, ...]
     records: int
     kinds: Counter[Kind] = field(default_factory=Counter)
     present: int = 0
@@ -68,7 +68,7 @@ class Candidate:
         return " + ".join(map(str, self.places))
 
 
-def places_of(records: Sequence[ObservedRecord]) -> list[Place]:
+def places_of(records: Sequence[ObservedRecord]) -> list[RecordPart]:
     """Return the places that most records have, as they come in a record."""
     counted = Counter(place for record in records for place in record.leaves)
     order = {place: index for index, place in enumerate(counted)}
@@ -76,7 +76,7 @@ def places_of(records: Sequence[ObservedRecord]) -> list[Place]:
     return sorted(common, key=order.__getitem__)
 
 
-def candidate(records: Sequence[ObservedRecord], *places: Place) -> Candidate:
+def candidate(records: Sequence[ObservedRecord], *places: RecordPart) -> Candidate:
     """Count how records differ at some places together."""
     found = Candidate(places, len(records))
     seen: dict[tuple[Leaf, ...], dict[Hashable, ObservedRecord]] = {}

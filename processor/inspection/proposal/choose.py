@@ -25,7 +25,7 @@ from processor.inspection.proposal.member_names import (
     names_subject,
     names_time,
 )
-from processor.inspection.proposal.observed import KEY, Kind, ObservedRecord, Place
+from processor.inspection.proposal.observed import KEY, Kind, ObservedRecord, RecordPart
 from processor.inspection.proposal.rising import Rise, rise
 from processor.inspection.proposal.toml_text import toml_text
 from processor.ops.status_text import count, duration
@@ -74,7 +74,7 @@ class Proposal:
     hints: list[tuple[str, str]]
     notes: list[str]
     candidates: list[Candidate]
-    rises: dict[Place, Rise]
+    rises: dict[RecordPart, Rise]
 
 
 @dataclass
@@ -83,7 +83,7 @@ class _Sample:
 
     records: Sequence[ObservedRecord]
     candidates: list[Candidate] = field(default_factory=list)
-    rises: dict[Place, Rise] = field(default_factory=dict)
+    rises: dict[RecordPart, Rise] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -224,7 +224,7 @@ def _is_time(sample: _Sample, each: Candidate) -> bool:
     return all(map(_TIME_TEXT.fullmatch, _texts(sample, place)))
 
 
-def _texts(sample: _Sample, place: Place) -> Iterator[str]:
+def _texts(sample: _Sample, place: RecordPart) -> Iterator[str]:
     """Yield what stands at a place in the first records, as text."""
     for record in sample.records[:FEW]:
         if place in record.leaves:
@@ -344,7 +344,7 @@ def _parts(chosen: Candidate) -> list[dict[str, Any]]:
     return [_part(place) for place in chosen.places]
 
 
-def _part(place: Place) -> dict[str, Any]:
+def _part(place: RecordPart) -> dict[str, Any]:
     if place == KEY:
         return {"from": "key"}
     return {"from": place.source, "name" if place.source == "header" else "pointer": place.name}

@@ -44,7 +44,7 @@ class Leaf(NamedTuple):
     text: str | bytes
 
 
-class Place(NamedTuple):
+class RecordPart(NamedTuple):
     """Where something stands in a record; ``name`` is a header's, a JSON pointer, or empty for the key."""
 
     source: str
@@ -55,7 +55,7 @@ class Place(NamedTuple):
         return self.name if self.source == "value" else f"{self.source} {self.name}".rstrip()
 
 
-KEY = Place("key", "")
+KEY = RecordPart("key", "")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class ObservedRecord:
     partition: int
     timestamp_ms: int
     clock_ms: int
-    leaves: Mapping[Place, Leaf]
+    leaves: Mapping[RecordPart, Leaf]
     content: Hashable
     is_json: bool
     is_null: bool
@@ -99,12 +99,12 @@ def _observed(record: TopicRecord, clocks: dict[int, int]) -> ObservedRecord:
     leaves = {KEY: Leaf(Kind.STRING, record.key)} if record.key is not None else {}
     # Of several headers of one name the last counts, also where it has no value.
     for name, content in dict(record.headers).items():
-        place = Place("header", name if isinstance(name, str) else name.decode(errors="replace"))
+        place = RecordPart("header", name if isinstance(name, str) else name.decode(errors="replace"))
         if content is not None and place.name.strip() and place.name.isprintable():
             leaves[place] = Leaf(Kind.STRING, content)
     value = _parsed(record.value)
     members = [] if value is None else list(islice(_members(value, "", 0), MOST_LEAVES + 1))
-    leaves |= {Place("value", member.pointer): member.leaf for member in members if member.named}
+    leaves |= {RecordPart("value", member.pointer): member.leaf for member in members if member.named}
     content_: Hashable = record.value
     if value is not None and len(members) <= MOST_LEAVES:
         content_ = frozenset((member.pointer, member.leaf) for member in members)

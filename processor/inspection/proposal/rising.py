@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from processor.inspection.proposal.member_names import names_sequence
-from processor.inspection.proposal.observed import KEY, Kind, Leaf, ObservedRecord, Place
+from processor.inspection.proposal.observed import KEY, Kind, Leaf, ObservedRecord, RecordPart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +70,7 @@ class Rise(NamedTuple):
         return min(1 << (4 * self.reach - 1).bit_length(), _MOST_WINDOW) if self.reach else 0
 
 
-def rise(records: Sequence[ObservedRecord], place: Place, scopes: Sequence[Place]) -> Rise | None:
+def rise(records: Sequence[ObservedRecord], place: RecordPart, scopes: Sequence[RecordPart]) -> Rise | None:
     """Return how the numbers at a place rise in the first scope in which they do; None: in none.
 
     Args:
@@ -98,7 +98,7 @@ def rise(records: Sequence[ObservedRecord], place: Place, scopes: Sequence[Place
 def _rise(
     records: Sequence[ObservedRecord],
     numbers: dict[int, int],
-    scope: Place | None,
+    scope: RecordPart | None,
     format_: NumberFormat,
     *,
     named: bool,
@@ -139,13 +139,13 @@ def _rise(
     return Rise(format_, _scope_name(scope), steps, ones, copies, late, reach, named)
 
 
-def _scope_name(scope: Place | None) -> str:
+def _scope_name(scope: RecordPart | None) -> str:
     if scope is None:
         return "partition"
     return "key" if scope == KEY else f"header:{scope.name}"
 
 
-def _format(records: Sequence[ObservedRecord], place: Place) -> NumberFormat | None:
+def _format(records: Sequence[ObservedRecord], place: RecordPart) -> NumberFormat | None:
     """Return how all of a place's contents are numbers; None: they are not."""
     leaves = [record.leaves[place] for record in records if place in record.leaves]
     if place == KEY or not leaves:

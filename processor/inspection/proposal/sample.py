@@ -5,12 +5,12 @@ The newest of a partition are consecutive, so that a copy is likely to be there 
 
 from __future__ import annotations
 
-import difflib
 from collections import deque
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from processor.config.near import nearest
 from processor.errors import RebuildError, StopError
 from processor.inspection.go_on import NoteAndGoOn
 from processor.inspection.topic_records import TopicRecord, records
@@ -63,7 +63,8 @@ async def take_sample(kafka: Kafka, topic: str, most: int, others: Collection[st
         found = await describe(admin, [topic, *others])
         if topic not in found:
             there = [name for name in await admin.list_topics() if not name.startswith("__")]
-            raise StopError(f"there is no topic {topic} at {kafka.bootstrap_servers}{_instead(topic, there)}")
+            instead = nearest(topic, there) if there else "the cluster has no topics yet"
+            raise StopError(f"there is no topic {topic} at {kafka.bootstrap_servers}: {instead}")
     sample = TopicSample(found[topic].partitions, frozenset(found) - {topic})
     async with open_client(kafka, "seqmark-init", [topic]) as client:
         try:
@@ -76,16 +77,6 @@ async def take_sample(kafka: Kafka, topic: str, most: int, others: Collection[st
         behind = f" but {count(hidden, 'offset')} behind an open transaction" if hidden else ""
         raise StopError(f"{topic} has no records{behind}: {why}")
     return sample
-
-
-def _instead(topic: str, there: Collection[str]) -> str:
-    if not there:
-        return ": the cluster has no topics yet"
-    near = difflib.get_close_matches(topic, there, n=3)
-    if near:
-        return f": did you mean {' or '.join(near)}?"
-    listed = sorted(there)[:10]
-    return f"; there are {', '.join(listed)}{', ...' if len(there) > len(listed) else ''}"
 
 
 async def _read(client: Client, topic: str, most: int, sample: TopicSample) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from processor.config.near import nearest
 from processor.kafka.topics.plan import INTERNAL, Purpose, topics_of
 
 if TYPE_CHECKING:
@@ -54,9 +54,7 @@ def topic_fault(settings: Settings, name: str) -> str | None:
     readable |= dict.fromkeys(_aggregated(settings))
     if name in readable:
         return None
-    near = difflib.get_close_matches(name, readable, n=3, cutoff=0.5)
-    meant = f"did you mean {' or '.join(near)}? " if near else ""
-    return f"{name} is no topic of this config; {meant}It has {', '.join(readable)}"
+    return f"{name} is no topic of this config; {nearest(name, readable)}"
 
 
 def _uses(settings: Settings) -> Iterator[tuple[Purpose, str, Pipeline]]:
