@@ -22,7 +22,7 @@ _REMEDIES = (
     _Remedy(
         r"may have been (?:lost|missed)|KAFKA_DATA_LOSS|OffsetOutOfRange|CANNOT_FETCH|isn't in the range",
         "retention (or a deletion) has removed records from {topic} before they were read, or the topic was "
-        "made anew. Counting on would leave them out silently. To go on without them: seqmark sink "
+        "made anew. Counting on would leave them out silently. To go on without them: seqmark aggregate "
         "--accept-loss; to count what is there from the beginning: remove output, checkpoint and aside folder",
     ),
     _Remedy(
@@ -31,12 +31,12 @@ _REMEDIES = (
     ),
     _Remedy(
         r"CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|ConcurrentModification",
-        "another process writes the same checkpoint; a sink runs once at a time",
+        "another process writes the same checkpoint; an aggregate runs once at a time",
     ),
     _Remedy(
         r"STATE_STORE_\w*SCHEMA_NOT_COMPATIBLE|STREAMING_STATEFUL_OPERATOR_NOT_MATCH|STATE_STORE_INVALID",
         "the aggregate was changed, and the state of the old one does not fit. Aggregates, windows and groups "
-        "of a sink stay; give the new one another name, output and checkpoint",
+        "of an aggregate stay; give the new one another name, output and checkpoint",
     ),
     _Remedy(
         r"No space left on device|DiskErrorException|[Dd]isk quota",
@@ -56,14 +56,14 @@ _TRACE = re.compile(r"\n\s*at |\n\nDriver stacktrace|\n=== Streaming Query ===|\
 
 
 def explain(name: str, topic: str, error: BaseException) -> StopError:
-    """Return what ended the query of sink ``name``, with what to do."""
+    """Return what ended the query of aggregate ``name``, with what to do."""
     text = str(error)
     message = raised_in_batch(text)
     if message is None:
         # Of a task that failed the text only says that it did; why stands in the causes.
         meaning = _meaning(text) or _meaning(_causes(error)) or _UNKNOWN
         message = meaning.format(topic=topic) + f". Spark says: {_first(text)}"
-    return StopError(message if message.startswith(f"sink {name}") else f"sink {name}: {message}")
+    return StopError(message if message.startswith(f"aggregate {name}") else f"aggregate {name}: {message}")
 
 
 def _meaning(text: str) -> str:

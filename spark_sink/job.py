@@ -1,11 +1,11 @@
-"""Runs the sinks of a config: one query per sink, several in one process, until they end or are stopped.
+"""Runs the aggregates of a config, a query each, several in one process, until they end or are stopped.
 
-The steps of a start, one sink after the other: 1. the checkpoint's lock; 2. what it has counted is compared
-with the config, and its topic with the one that is there; 3. what was left to be written aside, which also
-finds a checkpoint that is gone; 4. the output is prepared; 5. what is counted is written down, and the query
-starts. After the last query has ended: 6. what is still to be written aside (with `available_now`), 7. Spark
-stops. Where one query fails the others are stopped, and the process ends with its error: an operator sees a
-process that is down, not a sink that is quiet.
+The steps of a start, one aggregate after the other: 1. the checkpoint's lock; 2. what it has counted is
+compared with the config, and its topic with the one that is there; 3. what was left to be written aside, which
+also finds a checkpoint that is gone; 4. the output is prepared; 5. what is counted is written down, and the
+query starts. After the last query has ended: 6. what is still to be written aside (with `available_now`), 7.
+Spark stops. Where one query fails the others are stopped, and the process ends with its error: an operator sees
+a process that is down, not an aggregate that is quiet.
 
 Signals and Spark's threads talk to the main thread by one queue, whose `put` may be called from a handler.
 """
@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as sql
 
 from processor.errors import SeqmarkError, StopError
-from schemas.config import interval_ms
+from schemas.config.values import duration_words
 from schemas.event import EventModel, aggregate_columns
 from spark_sink.failures import explain
 from spark_sink.files import Files
@@ -94,13 +94,13 @@ class Audience(Protocol):
         ...
 
     def progress(self, totals: Mapping[str, Totals]) -> None:
-        """Show how far the sinks are; called after each batch, from Spark's threads."""
+        """Show how far the aggregates are; called after each batch, from Spark's threads."""
         ...
 
 
 @dataclass(slots=True)
 class _Running:
-    """One sink's query and what belongs to it."""
+    """One aggregate's query and what belongs to it."""
 
     sink: Sink
     aside: SideOutput
@@ -109,7 +109,7 @@ class _Running:
 
 
 class SinkJob:
-    """The queries of some sinks, in this process."""
+    """The queries of some aggregates, in this process."""
 
     def __init__(
         self, settings: Settings, sinks: Sequence[Sink], options: SinkOptions, audience: Audience
@@ -157,7 +157,7 @@ class SinkJob:
                 open_things.callback(self.metrics.serve(self._options.metrics_host, self._options.metrics_port))
             spark = open_things.enter_context(
                 spark_session(
-                    "seqmark-sink",
+                    "seqmark-aggregate",
                     master=self._options.master,
                     memory=self._options.memory,
                     settings={**settings, **self._options.conf},
@@ -268,7 +268,7 @@ class SinkJob:
     def _bound(self, sink: Sink, topic: SourceTopic) -> int | None:
         """Return how many records a batch may have; None: all there are.
 
-        Spark's watermark is that of the newest event of all partitions, and moves after a batch. A batch that
+        Spark's event-time watermark is that of the newest event of all partitions, and moves after a batch. One
         is cut takes of each partition a part by the number of its records, not by their times: what is left of
         one would come after a watermark that another has moved. So a backlog is one batch, in which nothing is
         late.
@@ -279,7 +279,8 @@ class SinkJob:
             return limit
         self._audience.say(
             f"{sink.name}: max_offsets_per_trigger is not used: {sink.topic} has {partitions} partitions, and "
-            f"a batch reads all there is, or events of one would be too late for the watermark of another"
+            f"a batch reads all there is, or events of one would be too late for the event-time watermark of "
+            f"another"
         )
         return None
 
@@ -293,8 +294,7 @@ class SinkJob:
             batch_records=bound,
             accept_loss=self._options.accept_loss,
         )
-        limit = interval_ms(sink.max_ahead)
-        observed = judged(records, sink, model, max_ahead_ms=limit).observe(
+        observed = judged(records, sink, model, max_ahead_ms=sink.max_ahead).observe(
             OBSERVED, sql.count_if(sql.col(BAD).isNotNull()).alias("bad")
         )
         rows = aggregate(right(observed), sink, model)
@@ -306,7 +306,7 @@ class SinkJob:
         writer = writer.option("checkpointLocation", sink.checkpoint)
         if self._options.available_now:
             return writer.trigger(availableNow=True)
-        return writer.trigger(processingTime=sink.trigger)
+        return writer.trigger(processingTime=duration_words(sink.trigger))
 
     # ------------------------------------------------------------------ while they run
 
@@ -326,7 +326,7 @@ class SinkJob:
         except (PySparkException, Py4JError) as error:
             self._news.put(explain(progress.sink, self._topics[progress.sink], error))
         except Exception as error:  # noqa: BLE001 - see above: it would be lost
-            self._news.put(StopError(f"sink {progress.sink}: {type(error).__name__}: {error}"))
+            self._news.put(StopError(f"aggregate {progress.sink}: {type(error).__name__}: {error}"))
 
     def _follow(self) -> None:
         """Wait until all have ended, or somebody asks to stop; raise what one of them failed with."""

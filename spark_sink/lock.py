@@ -1,4 +1,4 @@
-"""Locks a sink's checkpoint, so that one sink never runs twice.
+"""Locks an aggregate's checkpoint, so that one aggregate never runs twice.
 
 Two queries on one checkpoint would write the same batches side by side. The JVM holds the lock, not Python:
 when Python is killed its JVM may still be at work for a moment, and the lock is free only when that has
@@ -56,7 +56,8 @@ def _wait_for(channel: Any, path: str, name: str) -> None:
     while not _locked(channel):
         if time.monotonic() > deadline:
             raise StopError(
-                f"sink {name}: another process runs on its checkpoint {path}; a sink runs once at a time"
+                f"aggregate {name}: another process runs on its checkpoint {path}; an aggregate runs once at a "
+                f"time"
             )
         asking.wait(_ASK_S)
 

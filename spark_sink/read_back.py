@@ -1,4 +1,4 @@
-"""Reads back what the sinks have written and the worker has passed on, for the report and the demo.
+"""Reads back what the aggregates have written and the worker has passed on, for the report and the demo.
 
 One Spark for all of them, started only if an output needs it: Parquet is read by Spark's own log of finished
 batches, a topic by the newest record of each key. A table of PostgreSQL is asked in its own SQL. What cannot be
@@ -18,7 +18,8 @@ from pyspark.sql.types import StructField, StructType
 
 from processor.errors import SeqmarkError, StopError
 from schemas.config import ConsoleOutput, KafkaOutput, ParquetOutput, PostgresOutput
-from schemas.config.sinks import output_column
+from schemas.config.aggregates import output_column
+from schemas.config.values import duration_words
 from schemas.event import EventModel, EventModelError, aggregate_columns
 from spark_sink.query.sources import read_topic
 from spark_sink.session import spark_session
@@ -42,7 +43,7 @@ MOST_ROWS = 10_000
 
 
 def read_sinks(settings: Settings, *, say: Callable[[str], None] = lambda _: None) -> list[SinkPart]:
-    """Return a part for each sink of the config, in its order; never raises for one that cannot be read."""
+    """Return a part for each aggregate of the config, in order; never raises for one that cannot be read."""
     with ExitStack() as open_:
         opened: list[SparkSession] = []
 
@@ -51,7 +52,7 @@ def read_sinks(settings: Settings, *, say: Callable[[str], None] = lambda _: Non
                 opened.append(open_.enter_context(spark_session("seqmark-report", say=say)))
             return opened[0]
 
-        return [_part(settings.kafka, sink, spark, say) for sink in settings.sinks]
+        return [_part(settings.kafka, sink, spark, say) for sink in settings.aggregates]
 
 
 def read_rows(
@@ -73,9 +74,9 @@ def read_rows(
             values = ordered.selectExpr(*times, *(f"`{name}`" for name in (*names, *sink.aggregates)))
             found = values.limit(MOST_ROWS + 1).collect()
     except (PySparkException, Py4JError) as error:
-        raise StopError(f"sink {sink.name}: Spark cannot read its output: {_reason(error)}") from error
+        raise StopError(f"aggregate {sink.name}: Spark cannot read its output: {_reason(error)}") from error
     if len(found) > MOST_ROWS:
-        raise StopError(f"sink {sink.name}: its output has more than {MOST_ROWS:,} rows")
+        raise StopError(f"aggregate {sink.name}: its output has more than {MOST_ROWS:,} rows")
     middle = 2 + len(names)
     return [SummaryRow(row[0], row[1], tuple(row[2:middle]), tuple(row[middle:])) for row in found]
 
@@ -102,18 +103,18 @@ def count_topic(kafka: Kafka, topic: str, columns: Sequence[str], counts: Sequen
 
 
 def window_words(sink: Sink) -> str:
-    """Say how a sink's windows are cut."""
+    """Say how an aggregate's windows are cut."""
     if sink.session_gap is not None:
-        words = f"sessions that end after {sink.session_gap} of silence"
-    elif sink.slide is not None:
-        words = f"windows of {sink.window}, one each {sink.slide}"
+        words = f"sessions that end after {duration_words(sink.session_gap)} of silence"
     else:
-        words = f"windows of {sink.window}"
-    return f"{words}, events up to {sink.watermark} late"
+        words = f"windows of {duration_words(sink.window or 0)}"
+    if sink.slide is not None:
+        words += f", one each {duration_words(sink.slide)}"
+    return f"{words}, events up to {duration_words(sink.watermark)} late"
 
 
 def output_words(sink: Sink) -> str:
-    """Say where a sink writes, without secrets."""
+    """Say where an aggregate writes, without secrets."""
     match sink.output:
         case ParquetOutput(path=path):
             return f"Parquet files in {path}"
@@ -127,7 +128,7 @@ def output_words(sink: Sink) -> str:
 
 def _finality(sink: Sink) -> str:
     """Say which windows are there, and whether they may still change."""
-    passed = f"when its end is {sink.watermark} behind the newest event"
+    passed = f"when its end is {duration_words(sink.watermark)} behind the newest event"
     if isinstance(sink.output, ParquetOutput) or sink.session_gap is not None:
         return f"A window is written once, {passed}: what is here is final, and open windows are not here yet."
     return f"The newest windows may still change: a window is final {passed}."

@@ -31,7 +31,6 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as sql
 
 from processor.errors import StopError
-from schemas.config import interval_ms
 from spark_sink.failures import explain
 from spark_sink.files import Files
 from spark_sink.query.checkpoint import Checkpoint, PlannedBatch
@@ -83,7 +82,7 @@ class SideOutput:
     Args:
         spark: The session.
         kafka: How the cluster is reached.
-        sink: The query's sink.
+        sink: The query's aggregate.
         model: The events' model.
         accept_loss: Whether the query goes on where retention has removed records.
         audience: Hears what was written aside.
@@ -110,7 +109,7 @@ class SideOutput:
         self._query: str | None = None
         self._seen = -1
         self._repeated = -1
-        self._max_ahead_ms = interval_ms(sink.max_ahead)
+        self._max_ahead_ms = sink.max_ahead
         self._inherited_ms: int | None = self._max_ahead_ms
         # Between Spark's reports and the start of the query: both write the state.
         self._noting = threading.Lock()
@@ -140,7 +139,7 @@ class SideOutput:
         if self._query is not None and known != self._query:
             found = f"is now that of query {known}" if known else "is gone"
             raise StopError(
-                f"sink {self._sink.name}: its checkpoint {self._sink.checkpoint} {found}, but query "
+                f"aggregate {self._sink.name}: its checkpoint {self._sink.checkpoint} {found}, but query "
                 f"{self._query} has written its output up to batch {self._seen}. Starting anew would count "
                 f"again what is there. Put the checkpoint back; or, to begin anew from the topic's first "
                 f"record, remove the output, {self._sink.checkpoint} and {self._sink.aside_path}"
@@ -276,7 +275,8 @@ class SideOutput:
         if why.late and not written.late and not self._accept_loss:
             # Never seen; it would mean that Spark's rule is not the one that is applied here.
             raise StopError(
-                f"sink {self._sink.name}: Spark dropped late rows in batch {number} that cannot be found again"
+                f"aggregate {self._sink.name}: Spark dropped late rows in batch {number} that cannot be found "
+                f"again"
             )
         self._files.remove(name)
         self._audience.wrote(written)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from schemas.config.sinks import aggregate_call, output_column
+from schemas.config.aggregates import aggregate_call, output_column
 from spark_sink.summary import MOST_GROUPS, MOST_WINDOWS, Group, SinkSummary, SummaryRow
 
 if TYPE_CHECKING:

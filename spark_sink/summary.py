@@ -1,4 +1,4 @@
-"""The summary of a sink's output: newest windows of its largest groups, and counts of all.
+"""The summary of an aggregate's output: newest windows of its largest groups, and counts of all.
 
 Bounded, however large the output is. Without pyspark, so that who draws it need not have it.
 """
@@ -51,7 +51,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class SinkSummary:
-    """A sink's output, summed up.
+    """An aggregate's output, summed up.
 
     Attributes:
         group_by: Names of its columns.
@@ -80,10 +80,10 @@ class SinkSummary:
 
 @dataclass(frozen=True, slots=True)
 class SinkPart:
-    """One sink in the report.
+    """One aggregate in the report.
 
     Attributes:
-        name: Name of the sink.
+        name: Name of the aggregate.
         topic: Topic that it reads.
         window: How its windows are cut, in words.
         output: Where it writes, in words without secrets.

@@ -2,7 +2,7 @@
 
 Two ways over the same input, each from cold processes to the end of the topic:
 
-- Seqmark + Spark: ``seqmark worker --drain``, then ``seqmark sink --available-now`` on the clean topic;
+- Seqmark + Spark: ``seqmark worker --drain``, then ``seqmark aggregate --available-now`` on the clean topic;
 - Spark alone: one query on the raw topic with `dropDuplicatesWithinWatermark` (`spark_alone`).
 
 Same parsing, windows, watermark, batches, output, partitions, memory and state store. CPU seconds are those of
@@ -57,7 +57,7 @@ mode = "watermark"
 sequence = {{ from = "header", name = "seq", format = "int64" }}
 """
 SINK = """
-[[sinks]]
+[[aggregates]]
 name = "{sink}"
 topic = "bench-spark.clean"
 event = "schemas.events:ClickEvent"

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sql
 
 from processor.config.load import load
-from schemas.config import interval_ms
 from schemas.event import EventModel, aggregate_columns
 from spark_sink.outputs import open_output
 from spark_sink.outputs.output import OutputPlace
@@ -51,7 +50,7 @@ SETTINGS = {
 def main(config: Path, name: str, port: int) -> None:
     """Run it."""
     settings = load(config)
-    (sink,) = (each for each in settings.sinks if each.name == name)
+    (sink,) = (each for each in settings.aggregates if each.name == name)
     model = EventModel.load(sink.event)
     metrics, ended = SinkMetrics(), threading.Event()
     metrics.open(name)
@@ -74,7 +73,7 @@ def deduplicated(spark: SparkSession, settings: Settings, sink: Sink, model: Eve
     """Return the aggregate of a raw topic's events, each counted once."""
     topic, limit = settings.pipelines[0].source, sink.max_offsets_per_trigger
     records = stream_topic(spark, settings.kafka, topic, batch_records=limit, accept_loss=False)
-    judged_rows = judged(records, sink, model, max_ahead_ms=interval_ms(sink.max_ahead))
+    judged_rows = judged(records, sink, model, max_ahead_ms=sink.max_ahead)
     events = right(judged_rows).withColumn(ID, sql.col(f"event.{ID}"))
     once = events.withWatermark(TIME, sink.watermark).dropDuplicatesWithinWatermark([ID])
     # The sink's own aggregate sets the watermark again, which Spark refuses behind another stateful step.

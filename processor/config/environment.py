@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 # Read by tests, demo and the fault points, not by the config.
 _RESERVED_PREFIXES = (f"{ENV_PREFIX}TEST_", f"{ENV_PREFIX}FAULT_")
 _RESERVED_NAMES = (f"{ENV_PREFIX}BROKER",)
-OTHERWISE = {"aggregates": "sinks"}
-"""Tables that have two names: the one that may be written, and the one that is declared."""
+OTHERWISE = {"sinks": "aggregates"}
+"""Tables that have two names: the one that may be written too, and the one that is declared."""
 
 
 @dataclass(frozen=True, slots=True)

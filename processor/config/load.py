@@ -25,7 +25,7 @@ from processor.config.toml_file import read_toml
 from processor.errors import ConfigError, Problem
 from schemas.config import InsertIdDedup, Settings
 from schemas.config.reference import ConfigPath, place
-from schemas.event import sink_faults
+from schemas.event import aggregate_faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -110,7 +110,7 @@ class _Given:
         shown = None if kind in {"extra_forbidden", "missing"} else self._echo.shown(path)
         if shown is not None and not (shown.startswith('"') and shown in text):
             text = f"{text.rstrip('.')}; given: {shown}"
-        return Problem(".".join(map(str, path)), text, self.places.place(path))
+        return Problem(self.places.key(path), text, self.places.place(path))
 
 
 def _order(problem: Problem) -> float:
@@ -178,13 +178,13 @@ def _refuse(problems: list[Problem]) -> None:
         raise ConfigError(problems)
 
 
-def require_sinks(settings: Settings) -> None:
-    """Refuse sinks that do not fit their event models; imports those models.
+def require_aggregates(settings: Settings) -> None:
+    """Refuse aggregates that do not fit their event models; imports those models.
 
     Raises:
         ConfigError: With everything that does not fit.
     """
-    _refuse([Problem(key, message) for key, message in sink_faults(settings)])
+    _refuse([Problem(key, message) for key, message in aggregate_faults(settings)])
 
 
 def require_pipelines(settings: Settings) -> None:

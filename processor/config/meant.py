@@ -24,9 +24,9 @@ _VARIABLE = re.compile(r"\$\{[A-Za-z_][^}]*\}|\$[A-Za-z_][A-Za-z0-9_]*|%[A-Za-z_
 _PLACES = (
     ("kafka",),
     ("worker", "state_dir"),
-    ("sinks", "output"),
-    ("sinks", "checkpoint"),
-    ("sinks", "aside"),
+    ("aggregates", "output"),
+    ("aggregates", "checkpoint"),
+    ("aggregates", "aside"),
 )
 
 

@@ -58,13 +58,21 @@ class KeyPlaces:
         line = None if variable else self._line(path)
         return Place(".".join(map(str, named)), element, self._file, line, variable)
 
+    def key(self, path: KeyPath) -> str:
+        """Return a dotted key, below a table that has two names by the one that the file has."""
+        table, *below = path
+        called = self._written.get(str(table))
+        return ".".join(map(str, (called if called in OTHERWISE else table, *below)))
+
     def located(self, problem: Problem) -> Problem:
         """Return a problem that speaks of elements by their names, and one of a config key with its place."""
         if problem.place is not None:
             return problem
         path = self._path(problem.key)
-        place = self.place(path) if declared(path) else None
-        return replace(problem, message=self.by_name(problem.message), place=place)
+        message = self.by_name(problem.message)
+        if not declared(path):
+            return replace(problem, message=message)
+        return replace(problem, key=self.key(path), message=message, place=self.place(path))
 
     def by_name(self, text: str) -> str:
         """Call the elements that a message speaks of by their names."""

@@ -38,7 +38,8 @@ problem with its key and what would be right.
   that need not be set.
 - **Reserved** and not read as config: `SEQMARK_TEST_*`, `SEQMARK_FAULT_*`, `SEQMARK_BROKER`.
 - **Unknown keys and variables** are errors that name the nearest known one.
-- **Durations** are a whole number and a unit: `s`, `m`, `h` or `d`.
+- **Durations** are a whole number and a unit, `s`, `m`, `h` or `d`: `90s`, `5m`, `1h`, `7d`. Every key that
+  takes one reads words too: `1 hour`, `30 minutes`, `1 week`.
 - **Secrets** are never printed or logged. Put them in the environment rather than in the file.
 - **Variables in values** (`"${HOST}"`) are not expanded: set the environment variable of the key instead.
 
@@ -77,8 +78,8 @@ _SECTIONS = {
     "[[pipelines]]": "From one source topic to one clean topic. Every topic has one role, but the sink of a "
     "pipeline may be the source of the next, and pipelines may share receipts and quarantine.",
     "[pipelines.dedup]": "By what records are judged. `mode` says which of the keys there are.",
-    "[[sinks]]": "What Spark makes of a clean topic. `[[aggregates]]` is another name of the same table, in "
-    "variables too.",
+    "[[aggregates]]": "What Spark makes of a clean topic. `[[sinks]]` is an older name of the same table, and "
+    "`SEQMARK_SINKS__…` of its variables; one file has one of the two.",
 }
 
 

@@ -28,7 +28,7 @@ ID_MEMBER = "event_id"
 """Of a click: its id, in the modes ``insert-id`` and ``fingerprint``."""
 
 # The demo's config says these itself; a value meant for another config must not redirect it.
-_NOT_INHERITED = ("SEQMARK_WORKER__", "SEQMARK_PIPELINES__", "SEQMARK_SINKS__")
+_NOT_INHERITED = ("SEQMARK_WORKER__", "SEQMARK_PIPELINES__", "SEQMARK_AGGREGATES__", "SEQMARK_SINKS__")
 
 _CONFIG = """\
 # Written by `seqmark demo`; the other commands take it too while the demo's broker is there.
@@ -50,7 +50,7 @@ quarantine = {quarantine}
 [pipelines.dedup]
 {dedup}
 
-[[sinks]]                        # an hour is written once, when no click can come for it any more
+[[aggregates]]                   # an hour is written once, when no click can come for it any more
 name = "hourly"
 topic = {sink}
 event = "schemas.events:ClickEvent"

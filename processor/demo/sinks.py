@@ -1,4 +1,4 @@
-"""Runs the job of ``seqmark sink --available-now`` in this process.
+"""Runs the job of ``seqmark aggregate --available-now`` in this process.
 
 A JVM takes seconds to start. Here one JVM runs the job, reads its output back and serves the report.
 """
@@ -15,7 +15,6 @@ from processor.demo.census import Census
 from processor.demo.collisions import ORIGINAL_ID
 from processor.demo.plan import ID_MEMBER
 from processor.errors import StopError
-from schemas.config.sinks import interval_ms
 from spark_sink.job import SinkJob, SinkOptions
 from spark_sink.read_back import count_topic, read_rows
 from spark_sink.session import spark_session
@@ -78,7 +77,7 @@ def aggregate(
     say: Callable[[str], None],
     stoppable: Callable[[Callable[[], None]], AbstractContextManager[None]],
 ) -> Aggregated:
-    """Run the sink over what is in the clean topic now, and put what it has written beside the truth.
+    """Run the aggregate over what is in the clean topic now, and put what it has written beside the truth.
 
     ``stoppable`` is given what asks the job to end; a block in which that is called when the demo is to end.
 
@@ -87,14 +86,14 @@ def aggregate(
     """
     began = time.monotonic()
     settings = plan.settings
-    (sink,) = settings.sinks
+    (sink,) = settings.aggregates
     options = SinkOptions(master=_MASTER, available_now=True)
-    job = SinkJob(settings, settings.sinks, options, _Listener(say))
+    job = SinkJob(settings, settings.aggregates, options, _Listener(say))
     with stoppable(job.stop):
         job.run()
     seconds = time.monotonic() - began
     whole, totals = true_rows(stream), job.totals[sink.name]
-    done = closed(whole, newest_ms(stream), interval_ms(sink.watermark))
+    done = closed(whole, newest_ms(stream), sink.watermark)
     still = {key: row for key, row in whole.items() if key not in done}
     found = [_row(row) for row in read_rows(settings, sink)]
     return Aggregated(found, done, still, totals.late, totals.bad, seconds)

@@ -92,8 +92,8 @@ class Metrics:
             "For how long the source's last stable offset has stood still before an open transaction; 0: none.",
         )
         self.position = per_partition("seqmark_position", "Committed source position.")
-        self.watermark = per_partition("seqmark_watermark", "Last sequence that passed.")
-        self.scopes = per_partition("seqmark_scopes", "Scopes with a watermark of their own.")
+        self.watermark = per_partition("seqmark_watermark", "Sequence watermark: the last that passed.")
+        self.scopes = per_partition("seqmark_scopes", "Scopes with a sequence watermark of their own.")
         self.ids = per_partition(
             "seqmark_ids", "Ids in the index, including expired ones that are not swept yet."
         )

@@ -7,6 +7,17 @@ they are read: a `Settings` that exists is valid as a whole, cross-field rules i
 
 from __future__ import annotations
 
+from schemas.config.aggregates import (
+    AggregateCall,
+    ConsoleOutput,
+    KafkaOutput,
+    Output,
+    ParquetOutput,
+    PostgresOutput,
+    Sink,
+    aggregate_call,
+    output_column,
+)
 from schemas.config.dedup import (
     BloomOptions,
     ContentId,
@@ -26,18 +37,6 @@ from schemas.config.dedup import (
 from schemas.config.kafka import Kafka
 from schemas.config.pipeline import Pipeline
 from schemas.config.settings import Settings
-from schemas.config.sinks import (
-    AggregateCall,
-    ConsoleOutput,
-    KafkaOutput,
-    Output,
-    ParquetOutput,
-    PostgresOutput,
-    Sink,
-    aggregate_call,
-    interval_ms,
-    output_column,
-)
 from schemas.config.worker import WorkerOptions
 
 __all__ = [
@@ -67,6 +66,5 @@ __all__ = [
     "WatermarkDedup",
     "WorkerOptions",
     "aggregate_call",
-    "interval_ms",
     "output_column",
 ]

@@ -93,7 +93,7 @@ class WatermarkDedup(DedupTable):
     # 65,536 bits are 8 KiB of state per scope: what one changed scope costs in the changelog.
     reorder_window: Annotated[WholeNumber, Field(ge=0, le=65_536)] = Field(
         default=0,
-        description="How many sequence numbers below the watermark are remembered one by one, so "
+        description="How many sequence numbers below the sequence watermark are remembered one by one, so "
         "that a late record that was never seen passes; 0: strict.",
     )
 

@@ -12,12 +12,12 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from schemas.config.aggregate_rules import aggregate_violations
+from schemas.config.aggregates import Sink
 from schemas.config.dedup import MOST_VALUE_PARTS, BloomOptions, Fingerprint, InsertIdDedup, Rename
 from schemas.config.fingerprint_rules import fingerprint_violations, uncounted_violation
 from schemas.config.kafka import Kafka
 from schemas.config.pipeline import Pipeline
-from schemas.config.sink_rules import sink_violations
-from schemas.config.sinks import Sink
 from schemas.config.values import TOPIC_MAX_LENGTH, duration_text
 from schemas.config.worker import WorkerOptions
 
@@ -44,14 +44,14 @@ def violations(raw: Mapping[str, Any]) -> Iterator[Violation]:
     yield from _kafka(_right(Kafka, raw.get("kafka")), _table(raw.get("kafka")))
     yield from _worker(worker)
     pipelines = [_right(Pipeline, each) for each in _tables(raw.get("pipelines"))]
-    sinks = [_right(Sink, each) for each in _tables(raw.get("sinks"))]
-    if not raw.get("pipelines") and not raw.get("sinks"):
-        yield ("pipelines",), "at least one [[pipelines]] or [[sinks]] is needed"
+    aggregates = [_right(Sink, each) for each in _tables(raw.get("aggregates"))]
+    if not raw.get("pipelines") and not raw.get("aggregates"):
+        yield ("pipelines",), "at least one [[pipelines]] or [[aggregates]] is needed"
     yield from _unique("pipelines", "name", pipelines)
-    yield from _unique("sinks", "name", sinks)
+    yield from _unique("aggregates", "name", aggregates)
     # Two queries on one checkpoint destroy each other's progress.
-    yield from _unique("sinks", "checkpoint", sinks)
-    yield from sink_violations(sinks, _tables(raw.get("sinks")), pipelines)
+    yield from _unique("aggregates", "checkpoint", aggregates)
+    yield from aggregate_violations(aggregates, _tables(raw.get("aggregates")), pipelines)
     yield from _topics(list(_uses(pipelines)))
     yield from _loops(pipelines)
     yield from _internal(worker, pipelines)

@@ -6,10 +6,10 @@ from typing import Any, Self
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from schemas.config.aggregates import Sink
 from schemas.config.kafka import Kafka
 from schemas.config.pipeline import Pipeline
 from schemas.config.rules import violations
-from schemas.config.sinks import Sink
 from schemas.config.values import ConfigTable, wrong
 from schemas.config.worker import WorkerOptions
 
@@ -22,7 +22,7 @@ class Settings(ConfigTable):
     pipelines: list[Pipeline] = Field(
         default_factory=list, description="What is made clean, from where to where."
     )
-    sinks: list[Sink] = Field(default_factory=list, description="What Spark makes of the clean topics.")
+    aggregates: list[Sink] = Field(default_factory=list, description="What Spark makes of the clean topics.")
 
     @model_validator(mode="wrap")
     @classmethod

@@ -13,13 +13,20 @@ from pydantic_core import PydanticCustomError
 TOPIC_MAX_LENGTH = 249
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
-_DURATION = re.compile(r"([0-9]+)(s|m|h|d)", re.ASCII)
+_DURATION = re.compile(r"([0-9]+)(?:(s|m|h|d)| (second|minute|hour|day|week)s?)", re.ASCII)
 _POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]/]+):([0-9]{1,5})", re.ASCII)
 _ENDPOINT = re.compile(r"https?://[^\s/@?#]+(?:/[^\s@?#]*)?")
 _SIZE = re.compile(r"([0-9]{1,6})(MB|GB)", re.ASCII)
 _UNIT_BYTES = {"MB": 1_000_000, "GB": 1_000_000_000}
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_WORD_MS = {
+    "second": _UNIT_MS["s"],
+    "minute": _UNIT_MS["m"],
+    "hour": _UNIT_MS["h"],
+    "day": _UNIT_MS["d"],
+    "week": 7 * _UNIT_MS["d"],
+}
 _MOST_DURATION = "999999999d"
 # 8.6e16 ms: a time and two of them stay below the 9.2e18 of 64 bits. No number of more digits is less.
 _MOST_DURATION_MS = 999_999_999 * _UNIT_MS["d"]
@@ -69,11 +76,14 @@ def _topic(value: str) -> str:
 
 def _duration(value: Any) -> Any:
     if not isinstance(value, str) or not (match := _DURATION.fullmatch(value.strip())):
-        raise wrong('must be a whole number and a unit, s m h or d, such as "90s" or "7d"')
-    digits = match[1].lstrip("0")
-    if len(digits) > _MOST_DIGITS or int(digits or "0") * _UNIT_MS[match[2]] > _MOST_DURATION_MS:
+        raise wrong(
+            'must be a whole number and a unit: s, m, h or d, such as "90s" or "7d", or a word, such as '
+            '"1 hour" or "30 minutes"'
+        )
+    digits, unit_ms = match[1].lstrip("0"), _UNIT_MS[match[2]] if match[2] else _WORD_MS[match[3]]
+    if len(digits) > _MOST_DIGITS or int(digits or "0") * unit_ms > _MOST_DURATION_MS:
         raise wrong(f'is too long: must be at most "{_MOST_DURATION}"')
-    return int(digits or "0") * _UNIT_MS[match[2]]
+    return int(digits or "0") * unit_ms
 
 
 def _positive(value: int) -> int:
@@ -129,6 +139,16 @@ def duration_text(value_ms: int) -> str:
         if value_ms and value_ms % _UNIT_MS[unit] == 0:
             return f"{value_ms // _UNIT_MS[unit]}{unit}"
     return f"{value_ms // 1000}s"
+
+
+def duration_words(value_ms: int) -> str:
+    """Return a duration in words, in its largest unit, as people and Spark read it: 3600000 is ``1 hour``."""
+    unit, unit_ms = "second", _WORD_MS["second"]
+    for longer, longer_ms in _WORD_MS.items():
+        if value_ms and value_ms % longer_ms == 0:
+            unit, unit_ms = longer, longer_ms
+    number = value_ms // unit_ms
+    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
 
 
 def _size(value: Any) -> Any:

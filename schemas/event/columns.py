@@ -1,11 +1,11 @@
-"""Lists the columns of a sink's output, with their types."""
+"""Lists the columns of an aggregate's output, with their types."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from schemas.config.sink_rules import WINDOW_COLUMNS
-from schemas.config.sinks import AggregateCall, aggregate_call, output_column
+from schemas.config.aggregate_rules import WINDOW_COLUMNS
+from schemas.config.aggregates import AggregateCall, aggregate_call, output_column
 from schemas.event.types import DecimalType, FieldType, FloatType, IntType, TimestampType
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ class Column(NamedTuple):
 
 
 def aggregate_columns(sink: Sink, model: EventModel) -> list[Column]:
-    """Return the columns of a sink's rows: the window, the groups, the aggregates, in the config's order.
+    """Return the columns of an aggregate's rows: the window, the groups, the aggregates, in the config's order.
 
     Raises:
-        ValueError: A column is not in the model; `sink_faults` says so beforehand, with every other fault.
+        ValueError: A column is not in the model; `aggregate_faults` says so beforehand, with every other fault.
     """
     columns = [Column(name, TimestampType(), nullable=False) for name in WINDOW_COLUMNS]
     for path in sink.group_by:

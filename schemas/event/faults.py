@@ -1,11 +1,11 @@
-"""Finds columns of a sink that its event does not have, and aggregates that do not fit them."""
+"""Finds columns of an aggregate that its event does not have, and aggregates that do not fit them."""
 
 from __future__ import annotations
 
 import difflib
 from typing import TYPE_CHECKING
 
-from schemas.config.sinks import AggregateCall, aggregate_call
+from schemas.config.aggregates import AggregateCall, aggregate_call
 from schemas.event.model import EventModel, EventModelError
 from schemas.event.types import (
     BoolType,
@@ -39,12 +39,13 @@ _ACCEPTED: dict[str, tuple[tuple[type[FieldType], ...], str]] = {
 }
 
 
-def sink_faults(settings: Settings) -> list[Fault]:
-    """Return everything in which the sinks and their models do not fit, without starting Spark.
+def aggregate_faults(settings: Settings) -> list[Fault]:
+    """Return everything in which the aggregates and their models do not fit, without starting Spark.
 
     Imports the models: code of the user's runs.
     """
-    return [fault for index, sink in enumerate(settings.sinks) for fault in _sink(f"sinks.{index}", sink)]
+    each = enumerate(settings.aggregates)
+    return [fault for index, sink in each for fault in _sink(f"aggregates.{index}", sink)]
 
 
 def _sink(key: str, sink: Sink) -> Iterator[Fault]:

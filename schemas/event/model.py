@@ -1,4 +1,4 @@
-"""Loads the pydantic model that a sink names for the values of its topic.
+"""Loads the pydantic model that an aggregate names for the values of its topic.
 
 Reads the model's core schema, which pydantic documents, and not its annotations: aliases, generics, unions and
 constrained types have been resolved there. Invariant: a type that is derived here reads everything that the

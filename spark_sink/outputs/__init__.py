@@ -1,4 +1,4 @@
-"""Outputs of aggregates, a module for each kind; `open_output` gives the one that a sink names."""
+"""Outputs of aggregates, a module for each kind; `open_output` gives the one that an aggregate names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def open_output(place: OutputPlace) -> SinkOutput:
-    """Return the output that the sink's config names.
+    """Return the output that the aggregate's config names.
 
     Raises:
         StopError: What it needs is not installed.
@@ -34,4 +34,4 @@ def open_output(place: OutputPlace) -> SinkOutput:
         from spark_sink.outputs.postgres.output import PostgresTable  # noqa: PLC0415 - see above
 
         return PostgresTable(place)
-    raise StopError(f"sink {place.sink.name}: there is no output of kind {kind} in this version")
+    raise StopError(f"aggregate {place.sink.name}: there is no output of kind {kind} in this version")

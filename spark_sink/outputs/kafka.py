@@ -93,7 +93,7 @@ class CompactedTopic:
         except Py4JJavaError as error:
             cause = error.java_exception.getMessage()
             raise StopError(
-                f"sink {self._place.sink.name}: topic {self._topic} cannot be checked or created: {cause}"
+                f"aggregate {self._place.sink.name}: topic {self._topic} cannot be checked or created: {cause}"
             ) from None
         finally:
             admin.close()
@@ -108,14 +108,14 @@ class CompactedTopic:
         done = Checkpoint(self._place.spark, self._place.sink.checkpoint).committed()
         if done >= 0:
             raise StopError(
-                f"sink {self._place.sink.name}: topic {self._topic} is gone, but its checkpoint has counted up "
-                f"to batch {done}: windows that are closed would never come again. To begin anew, remove "
-                f"checkpoint and aside folder"
+                f"aggregate {self._place.sink.name}: topic {self._topic} is gone, but its checkpoint has "
+                f"counted up to batch {done}: windows that are closed would never come again. To begin anew, "
+                f"remove checkpoint and aside folder"
             )
         if not self._place.create_topics:
             raise StopError(
-                f"sink {self._place.sink.name}: topic {self._topic} is missing and worker.create_topics is "
-                f"false; create it with cleanup.policy=compact"
+                f"aggregate {self._place.sink.name}: topic {self._topic} is missing and worker.create_topics "
+                f"is false; create it with cleanup.policy=compact"
             )
         source = self._place.sink.topic
         asked = jvm.java.util.Collections.singletonList(source)

@@ -30,7 +30,7 @@ class StoppedError(StopError):
 
 
 class SinkOutput(Protocol):
-    """Where the aggregates of one sink go."""
+    """Where the aggregates of one aggregate go."""
 
     @property
     def mode(self) -> Mode:

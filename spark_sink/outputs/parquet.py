@@ -62,17 +62,18 @@ class ParquetFiles:
         clash = [column.name for column in columns if column.name == DATE]
         if clash:
             raise StopError(
-                f"sink {self._name}: {DATE} names the folders of its files; give the column another name"
+                f"aggregate {self._name}: {DATE} names the folders of its files; give the column another name"
             )
         if self._checkpoint.committed() >= 0:
             self._require_all_there()
         if self._files.exists() and not self._files.exists(LOG) and self._files.names():
             raise StopError(
-                f"sink {self._name}: {self.path} holds files that no sink has written; name an empty folder"
+                f"aggregate {self._name}: {self.path} holds files that no aggregate has written; name an empty "
+                f"folder"
             )
         if self._files.numbers(LOG) and self._checkpoint.query() is None:
             raise StopError(
-                f"sink {self._name}: {self.path} was written by a query whose checkpoint is gone "
+                f"aggregate {self._name}: {self.path} was written by a query whose checkpoint is gone "
                 f"({self._checkpoint.path}). Put it back; or, to begin anew, remove {self.path}"
             )
 
@@ -97,8 +98,8 @@ class ParquetFiles:
         else:
             return
         raise StopError(
-            f"sink {self._name}: {what}. {meaning} Put back what belongs together; or, to begin anew, remove "
-            f"output, checkpoint and aside folder"
+            f"aggregate {self._name}: {what}. {meaning} Put back what belongs together; or, to begin anew, "
+            f"remove output, checkpoint and aside folder"
         )
 
     def _lost(self) -> str:

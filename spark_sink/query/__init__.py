@@ -1,1 +1,1 @@
-"""One query per sink: from the clean topic to the aggregate, with its checkpoint."""
+"""One query per aggregate: from the clean topic to the aggregate, with its checkpoint."""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
 
-from schemas.config.sinks import aggregate_call, output_column
+from schemas.config.aggregates import aggregate_call, output_column
+from schemas.config.values import duration_words
 from schemas.event import aggregate_columns
 from spark_sink.values.schema import spark_type
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from schemas.event import EventModel
 
 TIME = "seqmark_time"
-"""Column of the events' time; the watermark belongs to it."""
+"""Column of the events' time; the event-time watermark belongs to it."""
 _WINDOW = "seqmark_window"
 _FIELD = "field:"
 """Before a path, so that no field is mistaken for a column of ours."""
@@ -43,10 +44,11 @@ def window_column(sink: Sink, time: Column) -> Column:
     joined, from the event's time to ``session_gap`` after it.
     """
     if sink.session_gap is not None:
-        return sql.session_window(time, sink.session_gap)
+        return sql.session_window(time, duration_words(sink.session_gap))
     if sink.window is None:
-        raise ValueError(f"sink {sink.name} has neither window nor session_gap")
-    return sql.window(time, sink.window, sink.slide)
+        raise ValueError(f"aggregate {sink.name} has neither window nor session_gap")
+    slide = None if sink.slide is None else duration_words(sink.slide)
+    return sql.window(time, duration_words(sink.window), slide)
 
 
 def aggregate(events: DataFrame, sink: Sink, model: EventModel) -> DataFrame:
@@ -70,7 +72,7 @@ def aggregate(events: DataFrame, sink: Sink, model: EventModel) -> DataFrame:
     groups = [_field(path) for path in sink.group_by]
     rows = (
         events.select(TIME, *(path_column(path).alias(_FIELD + path) for path in used))
-        .withWatermark(TIME, sink.watermark)
+        .withWatermark(TIME, duration_words(sink.watermark))
         .groupBy(window_column(sink, sql.col(TIME)).alias(_WINDOW), *groups)
         .agg(*made)
     )

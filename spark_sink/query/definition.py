@@ -1,4 +1,4 @@
-"""Says beside a checkpoint what its state means, and refuses a sink that means something else by now.
+"""Says beside a checkpoint what its state means, and refuses an aggregate that means something else by now.
 
 Spark compares the names and types of its state's columns, and no more: a sum of another field over the same
 checkpoint would go on where the old one stood. So what was counted stands in a file of its own:
@@ -8,9 +8,9 @@ checkpoint would go on where the old one stood. So what was counted stands in a 
 `KEY` is that of the config, `TEXT` its value with the types of the fields that are used, in one form: intervals
 in the largest unit. It is written before the first batch, and compared at each start after that.
 
-Not part of it, because the numbers that are there stay right: the watermark (Spark's own never goes back, so
-that what is closed stays closed), fields that the sink does not use, how a field is checked, `max_ahead` (each
-batch is judged by its own, `spark_sink.side_output`), the trigger, and where the output lies.
+Not part of it, because the numbers that are there stay right: the event-time watermark (Spark's own never goes
+back, so that what is closed stays closed), fields that the aggregate does not use, how a field is checked,
+`max_ahead` (each batch is judged by its own, `spark_sink.side_output`), the trigger, and where the output lies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import json
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from processor.errors import StopError
-from schemas.config.sinks import aggregate_call, interval_text
+from schemas.config.aggregates import aggregate_call
+from schemas.config.values import duration_words
 from schemas.event import describe
 
 if TYPE_CHECKING:
@@ -57,10 +58,10 @@ class Definition(NamedTuple):
 
 
 def meaning(sink: Sink, model: EventModel) -> dict[str, str]:
-    """Return what the numbers of a sink mean, by key of the config.
+    """Return what the numbers of an aggregate mean, by key of the config.
 
     Raises:
-        ValueError: A field is not in the model; `schemas.event.sink_faults` says so beforehand.
+        ValueError: A field is not in the model; `schemas.event.aggregate_faults` says so beforehand.
     """
 
     def typed(path: str) -> str:
@@ -71,11 +72,11 @@ def meaning(sink: Sink, model: EventModel) -> dict[str, str]:
 
     means = {"topic": sink.topic, "time_field": typed(sink.time_field)}
     if sink.session_gap is not None:
-        means["session_gap"] = interval_text(sink.session_gap)
+        means["session_gap"] = duration_words(sink.session_gap)
     if sink.window is not None:
-        means["window"] = interval_text(sink.window)
+        means["window"] = duration_words(sink.window)
         # Windows that follow one another slide by their width.
-        means["slide"] = interval_text(sink.slide or sink.window)
+        means["slide"] = duration_words(sink.slide or sink.window)
     # The order counts in both: it is that of the state's columns.
     means["group_by"] = ", ".join(map(typed, sink.group_by)) or "nothing"
     means[_AGGREGATES] = ", ".join(sink.aggregates)
@@ -128,7 +129,7 @@ def write_definition(files: Files, written: Definition) -> None:
 def require_same(
     sink: Sink, means: Mapping[str, str], written: Definition | None, checkpoint: Checkpoint
 ) -> None:
-    """Refuse a sink whose checkpoint has counted something else.
+    """Refuse an aggregate whose checkpoint has counted something else.
 
     For a checkpoint without the file only the topic is compared here; Spark compares groups and types.
 
@@ -142,7 +143,7 @@ def require_same(
         found = [] if topic in {None, sink.topic} else differences({"topic": str(topic)}, {"topic": sink.topic})
     if found:
         raise StopError(
-            f"sink {sink.name}: its checkpoint {sink.checkpoint} has counted something else than the config "
-            f"says now: {'; '.join(found)}. Going on would mix both in one row. Set it back; or, to count anew "
-            f"from the topic's first record, name a new checkpoint and a new output"
+            f"aggregate {sink.name}: its checkpoint {sink.checkpoint} has counted something else than the "
+            f"config says now: {'; '.join(found)}. Going on would mix both in one row. Set it back; or, to "
+            f"count anew from the topic's first record, name a new checkpoint and a new output"
         )

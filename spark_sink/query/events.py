@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
 
-from schemas.config.sinks import interval_ms
 from spark_sink.query.aggregate import TIME, path_column, window_column
 from spark_sink.values.parse import parse
 
@@ -79,7 +78,7 @@ def late_events(judged_records: DataFrame, sink: Sink, watermark_ms: int) -> Dat
 
     Args:
         judged_records: The records of one batch, as `judged` returns them.
-        sink: The sink, for its windows.
+        sink: The aggregate, for its windows.
         watermark_ms: The watermark by which the batch's rows were late.
 
     Returns:
@@ -91,7 +90,7 @@ def late_events(judged_records: DataFrame, sink: Sink, watermark_ms: int) -> Dat
     events = right(judged_records).select(*_as_text(), sql.col(TIME).alias("event_time"))
     if sink.session_gap is not None:
         # What Spark calls a session before it joins those that overlap.
-        end = sql.timestamp_micros(sql.unix_micros("event_time") + interval_ms(sink.session_gap) * 1000)
+        end = sql.timestamp_micros(sql.unix_micros("event_time") + sink.session_gap * 1000)
         window = sql.struct(sql.col("event_time").alias("start"), end.alias("end"))
     else:
         window = window_column(sink, sql.col("event_time"))

@@ -35,7 +35,7 @@ class Progress:
     """One batch of one query, when it is done.
 
     Attributes:
-        sink: Name of the sink.
+        sink: Name of the aggregate.
         batch: Number of the batch.
         input_rows: Records it read.
         input_rate: Records per second since the batch before.
@@ -92,7 +92,7 @@ def _finite(rate: float | str | None) -> float:
 
 
 class SinkMetrics:
-    """All metrics of the process, by sink, in a registry of their own."""
+    """All metrics of the process, by aggregate, in a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -117,7 +117,7 @@ class SinkMetrics:
         self.bad = counter("bad_rows", "Records that are no events, written aside since the process started.")
 
     def open(self, sink: str) -> None:
-        """Show a sink before its first batch: a series that is missing raises no alert."""
+        """Show an aggregate before its first batch: a series that is missing raises no alert."""
         for counter in (self.rows, self.late, self.bad):
             counter.labels(sink)
         for gauge in (self.state_rows, self.state_bytes, self.state_disk_bytes, self.watermark):
@@ -160,7 +160,7 @@ class SinkMetrics:
 
 @dataclass(slots=True)
 class Totals:
-    """What a sink's query has done since it was started."""
+    """What an aggregate's query has done since it was started."""
 
     batches: int = 0
     rows: int = 0

@@ -35,7 +35,7 @@ class TopicNow(NamedTuple):
 
 
 class SourceTopic:
-    """The topic that a sink reads; asked by a client of its own, which is closed at exit."""
+    """The topic that an aggregate reads; asked by a client of its own, which is closed at exit."""
 
     def __init__(self, spark: SparkSession, kafka: Kafka, sink: Sink) -> None:
         self._sink = sink.name
@@ -89,16 +89,16 @@ class SourceTopic:
         found, number = self.now()
         if partitions is not None and number > partitions:
             raise StopError(
-                f"sink {self._sink}: topic {self.name} has {number} partitions now, and "
+                f"aggregate {self._sink}: topic {self.name} has {number} partitions now, and "
                 f"max_offsets_per_trigger bounds the batches of a single one only. Nothing is lost: start "
                 f"again, and all that is there is one batch"
             )
         if is_another(known, found):
             raise StopError(
-                f"sink {self._sink}: topic {self.name} was deleted and made anew: the sink has read the one "
-                f"with the id {known}, now it is {found}. Going on at the old offsets would leave out its "
-                f"beginning. To go on with all that it holds, beside what is counted already: seqmark sink "
-                f"--accept-loss; to count anew: remove output, checkpoint and aside folder"
+                f"aggregate {self._sink}: topic {self.name} was deleted and made anew: the aggregate has read "
+                f"the one with the id {known}, now it is {found}. Going on at the old offsets would leave out "
+                f"its beginning. To go on with all that it holds, beside what is counted already: seqmark "
+                f"aggregate --accept-loss; to count anew: remove output, checkpoint and aside folder"
             )
 
     def _answer(self, ask: Callable[[], Any]) -> Any:
@@ -110,7 +110,7 @@ class SourceTopic:
                 said = f"topic {self.name} does not exist: the worker or `seqmark topics` creates it"
             else:
                 said = f"the broker does not answer for topic {self.name}; start again when it does ({text})"
-            raise StopError(f"sink {self._sink}: {said}") from None
+            raise StopError(f"aggregate {self._sink}: {said}") from None
 
 
 def is_another(known: str | None, found: str | None) -> bool:

@@ -58,7 +58,7 @@ def spark_type(kind: FieldType) -> spark.DataType:
 
 
 def output_schema(columns: Sequence[Column]) -> spark.StructType:
-    """Return the schema of a sink's rows, from `schemas.event.aggregate_columns`."""
+    """Return the schema of an aggregate's rows, from `schemas.event.aggregate_columns`."""
     return spark.StructType(
         [spark.StructField(each.name, spark_type(each.type), nullable=each.nullable) for each in columns]
     )

@@ -55,7 +55,7 @@ bootstrap_servers = "{bootstrap}"
 [worker]
 application_id = "{topic}"
 
-[[sinks]]
+[[aggregates]]
 name = "hourly"
 topic = "{topic}"
 event = "schemas.events:ClickEvent"
@@ -135,7 +135,7 @@ class Clicks:
 
 
 class Driver:
-    """``seqmark sink`` in a group of processes of its own, JVM included."""
+    """``seqmark aggregate`` in a group of processes of its own, JVM included."""
 
     def __init__(self, folder: Path, clicks: Clicks, url: str, *options: str) -> None:
         self.commits = folder / "checkpoint" / "commits"
@@ -144,11 +144,11 @@ class Driver:
             CONFIG.format(bootstrap=clicks.bootstrap, topic=clicks.topic, checkpoint=folder / "checkpoint")
         )
         self.log = folder / "log"
-        extra = {"SEQMARK_SINKS__0__OUTPUT__URL": url, "JAVA_TOOL_OPTIONS": SHORT}
+        extra = {"SEQMARK_AGGREGATES__0__OUTPUT__URL": url, "JAVA_TOOL_OPTIONS": SHORT}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "processor", "sink", "-c", str(config)),
+                    *(sys.executable, "-m", "processor", "aggregate", "-c", str(config)),
                     *("--master", "local[2]", "--memory", "700m", *options),
                 ],
                 stdin=subprocess.DEVNULL,

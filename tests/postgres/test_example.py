@@ -56,9 +56,9 @@ def test_the_example_writes_a_topic_into_a_table_once(broker: Broker, database: 
     create_topic(broker.bootstrap_servers, topic, 1)
     variables = {
         "SEQMARK_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers,
-        "SEQMARK_SINKS__0__TOPIC": topic,
-        "SEQMARK_SINKS__0__CHECKPOINT": str(tmp_path / "checkpoint"),
-        "SEQMARK_SINKS__0__OUTPUT__URL": database,
+        "SEQMARK_AGGREGATES__0__TOPIC": topic,
+        "SEQMARK_AGGREGATES__0__CHECKPOINT": str(tmp_path / "checkpoint"),
+        "SEQMARK_AGGREGATES__0__OUTPUT__URL": database,
     }
     asked = "SELECT campaign, events, revenue::text, users FROM hourly ORDER BY campaign"
     first = [click(1, "a", "0.10"), click(2, "a", "0.20"), click(3, "b", "1.00")]

@@ -237,7 +237,7 @@ def test_a_failure_of_the_works_own_goes_through_and_leaves_nothing(database: st
 def test_a_url_that_cannot_be_read_is_refused_without_being_told(url: str) -> None:
     with pytest.raises(ConfigError) as refused:
         server(url, [])
-    assert refused.value.problems[0].key == "sinks.hourly.output.url"
+    assert refused.value.problems[0].key == "aggregates.hourly.output.url"
     assert "geheim" not in everything_of(refused.value)
 
 

@@ -86,7 +86,7 @@ def test_batches_of_a_single_partition_are_bounded_until_there_is_another(
     output = {"kind": "console"}
     declared = sink(tmp_path, topic, "shown", output, window="1 week", max_offsets_per_trigger=BATCH)
 
-    with pytest.raises(StopError, match=f"sink shown: topic {topic} has 2 partitions now"):
+    with pytest.raises(StopError, match=f"aggregate shown: topic {topic} has 2 partitions now"):
         run(settings(bootstrap, declared))
 
     assert seen == [BATCH, 2 * BATCH]

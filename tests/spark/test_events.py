@@ -37,7 +37,9 @@ def test_what_is_further_ahead_of_its_record_than_allowed_is_no_event(
         for number, ahead in enumerate(aheads)
     ]
     records = spark.createDataFrame(rows, "offset int, value binary, timestamp timestamp")
-    (clicks,) = settings("127.0.0.1:9", sink(tmp_path, "t", "s", {"kind": "console"}, window="1 hour")).sinks
+    (clicks,) = settings(
+        "127.0.0.1:9", sink(tmp_path, "t", "s", {"kind": "console"}, window="1 hour")
+    ).aggregates
     model = EventModel.load(clicks.event)
 
     limited = judged(records, clicks, model, max_ahead_ms=3_600_000).orderBy("offset").collect()
@@ -51,7 +53,7 @@ def test_a_new_limit_is_noted_before_a_batch_is_judged_by_it(spark: SparkSession
     (clicks,) = settings(
         "127.0.0.1:9",
         sink(tmp_path, "t", "s", {"kind": "console"}, window="1 hour", max_ahead="1 minute"),
-    ).sinks
+    ).aggregates
     checkpoint, aside = tmp_path / "checkpoint-s", tmp_path / "checkpoint-s-aside"
     plan = 'v1\n{"batchWatermarkMs": 0}\n{"t": {"0": 1}}'
     for path, text in {

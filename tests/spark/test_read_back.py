@@ -82,11 +82,11 @@ def settings(output: dict[str, str], bootstrap: str = "127.0.0.1:9", **sink: Any
     }
     kafka = {"bootstrap_servers": bootstrap}
     worker = {"application_id": "a", "state_dir": "unused"}
-    return Settings.model_validate({"kafka": kafka, "worker": worker, "sinks": [declared]})
+    return Settings.model_validate({"kafka": kafka, "worker": worker, "aggregates": [declared]})
 
 
 def frame(spark: SparkSession, made: list[Made]) -> DataFrame:
-    sink = settings({"kind": "console"}).sinks[0]
+    sink = settings({"kind": "console"}).aggregates[0]
     schema = output_schema(aggregate_columns(sink, EventModel.load(sink.event)))
     for column in schema.fields:
         column.nullable = True  # what a sink writes may be older than its model
@@ -153,7 +153,7 @@ def test_parquet_files_are_read_as_the_log_names_them(spark: SparkSession, tmp_p
     (part,) = read_sinks(config)
 
     check(part, made)
-    check_rows(read_rows(config, config.sinks[0]), made)
+    check_rows(read_rows(config, config.aggregates[0]), made)
     assert "what is here is final, and open windows are not here yet" in part.notes[0]
 
 
@@ -172,7 +172,7 @@ def test_of_a_topic_the_newest_row_of_each_key_counts(spark: SparkSession, broke
     (part,) = read_sinks(config)
 
     check(part, made)
-    check_rows(read_rows(config, config.sinks[0]), made)
+    check_rows(read_rows(config, config.aggregates[0]), made)
     assert "The newest windows may still change" in part.notes[0]
 
 
@@ -184,14 +184,16 @@ def test_an_output_is_not_read_as_a_whole_where_it_is_large_or_broken(
     config = settings({"kind": "parquet", "path": str(path)})
 
     none = settings({"kind": "parquet", "path": str(tmp_path / "none")})
-    assert read_rows(none, none.sinks[0]) == []
+    assert read_rows(none, none.aggregates[0]) == []
     monkeypatch.setattr(read_back, "MOST_ROWS", WINDOWS * GROUPS - 1)
-    with pytest.raises(StopError, match="sink hourly: its output has more than 2,399 rows"):
-        read_rows(config, config.sinks[0])
+    with pytest.raises(StopError, match="aggregate hourly: its output has more than 2,399 rows"):
+        read_rows(config, config.aggregates[0])
     for file in path.rglob("*.parquet"):
         file.write_bytes(b"no parquet")
-    with pytest.raises(StopError, match=r"sink hourly: Spark cannot read its output: .* is not a Parquet file"):
-        read_rows(config, config.sinks[0])
+    with pytest.raises(
+        StopError, match=r"aggregate hourly: Spark cannot read its output: .* is not a Parquet file"
+    ):
+        read_rows(config, config.aggregates[0])
 
 
 @pytest.mark.usefixtures("spark")
@@ -220,7 +222,7 @@ def test_what_cannot_be_read_is_a_problem_of_its_part_only(spark: SparkSession, 
         file.write_bytes(b"no parquet")
     broken = settings({"kind": "parquet", "path": str(path)})
     console = settings({"kind": "console"}, name="look")
-    config = broken.model_copy(update={"sinks": [*broken.sinks, *console.sinks]})
+    config = broken.model_copy(update={"aggregates": [*broken.aggregates, *console.aggregates]})
 
     first, second = read_sinks(config)
 
@@ -233,6 +235,6 @@ def test_what_cannot_be_read_is_a_problem_of_its_part_only(spark: SparkSession, 
 
 def test_where_a_sink_writes_is_told_without_its_secret() -> None:
     url = "postgresql://seqmark:s3cret@db/x"
-    sink = settings({"kind": "postgres", "url": url, "table": "hourly"}).sinks[0]
+    sink = settings({"kind": "postgres", "url": url, "table": "hourly"}).aggregates[0]
 
     assert output_words(sink) == "PostgreSQL table hourly"

@@ -1,4 +1,4 @@
-"""Does ``seqmark sink`` do what its page says, as a process: run on, grow with its topic, tell, stop?"""
+"""Does ``seqmark aggregate`` do what its page says, as a process: run on, grow with its topic, tell, stop?"""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_sink_that_does_not_fit_its_events_is_refused_before_spark_starts(
     wrong = sink(tmp_path, "clean", "hourly", {"kind": "console"}, window="1 hour") | change
     file.write_text(toml(tables("127.0.0.1:9", wrong)))
 
-    result = CliRunner().invoke(main, ["sink", "-c", str(file)])
+    result = CliRunner().invoke(main, ["aggregate", "-c", str(file)])
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr

@@ -79,7 +79,7 @@ def test_a_disk_that_fills_ends_it_with_a_word_and_nothing_is_lost_or_counted_tw
         for left in ROOM:
             disk.fill(left)
             with pytest.raises(
-                StopError, match=r"^sink files: a disk is full\. Nothing is counted twice: make room"
+                StopError, match=r"^aggregate files: a disk is full\. Nothing is counted twice: make room"
             ):
                 run(config)
         disk.free()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.config.load import load, require_sinks
+from processor.config.load import load, require_aggregates
 from tests.support.kafka.topics import create_topic, read_topic, unique
 from tests.support.spark_sink.job import ROOT, run
 from tests.support.spark_sink.sinks import START, Click, send
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from tests.support.kafka.broker import Broker
 
-SINKS = ROOT / "examples" / "sinks.toml"
+AGGREGATES = ROOT / "examples" / "aggregates.toml"
 
 
 def test_the_example_fits_its_events() -> None:
-    require_sinks(load(SINKS, {}))
+    require_aggregates(load(AGGREGATES, {}))
 
 
 @pytest.mark.broker
@@ -43,14 +43,14 @@ def test_each_output_of_the_example_gets_its_rows(
     send(broker.bootstrap_servers, topic, clicks, 1)
     here = {
         "SEQMARK_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers,
-        "SEQMARK_SINKS__1__OUTPUT__TOPIC": moving,
+        "SEQMARK_AGGREGATES__1__OUTPUT__TOPIC": moving,
     }
     for number in range(3):
-        here[f"SEQMARK_SINKS__{number}__TOPIC"] = topic
-        here[f"SEQMARK_SINKS__{number}__CHECKPOINT"] = str(tmp_path / f"checkpoint-{number}")
-    here["SEQMARK_SINKS__0__OUTPUT__PATH"] = str(tmp_path / "hourly")
+        here[f"SEQMARK_AGGREGATES__{number}__TOPIC"] = topic
+        here[f"SEQMARK_AGGREGATES__{number}__CHECKPOINT"] = str(tmp_path / f"checkpoint-{number}")
+    here["SEQMARK_AGGREGATES__0__OUTPUT__PATH"] = str(tmp_path / "hourly")
 
-    run(load(SINKS, here))
+    run(load(AGGREGATES, here))
 
     assert {file.parent.name for file in tmp_path.glob("hourly/*/*.parquet")} == {"window_date=2026-01-05"}
     newest = {

@@ -147,7 +147,7 @@ def test_a_checkpoint_that_is_gone_is_said_before_anything_is_counted_twice(
 @pytest.mark.usefixtures("spark")
 def test_a_topic_that_does_not_exist_is_named(broker: Broker, tmp_path: Path) -> None:
     topic = unique("missing")
-    with pytest.raises(StopError, match=f"sink files: topic {topic} does not exist"):
+    with pytest.raises(StopError, match=f"aggregate files: topic {topic} does not exist"):
         run(to_files(broker, tmp_path, topic))
 
 
@@ -157,7 +157,7 @@ def test_files_of_somebody_else_are_not_mixed_with_ours(broker: Broker, tmp_path
     create_topic(broker.bootstrap_servers, topic)
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "theirs.parquet").write_bytes(b"x")
-    with pytest.raises(StopError, match="holds files that no sink has written"):
+    with pytest.raises(StopError, match="holds files that no aggregate has written"):
         run(to_files(broker, tmp_path, topic))
 
 
@@ -166,7 +166,7 @@ def test_a_sink_runs_once_at_a_time(
 ) -> None:
     monkeypatch.setattr(lock, "WAIT_S", 0.0)
     config = to_files(broker, tmp_path, unique("any"))
-    checkpoint = config.sinks[0].checkpoint
+    checkpoint = config.aggregates[0].checkpoint
     with (
         checkpoint_lock(spark, checkpoint, "files"),
         pytest.raises(StopError, match="another process runs on its checkpoint"),
@@ -257,7 +257,7 @@ def test_a_topic_made_anew_is_refused_and_read_from_its_beginning_only_when_aske
     sending(broker, topic, 10, 15)
 
     with pytest.raises(
-        StopError, match=f"sink files: topic {topic} was deleted and made anew: .*--accept-loss"
+        StopError, match=f"aggregate files: topic {topic} was deleted and made anew: .*--accept-loss"
     ):
         run(config)
     run(config, accept_loss=True)
@@ -283,7 +283,7 @@ def test_a_topic_made_anew_in_the_middle_of_a_batch_keeps_it_from_the_commit_log
     monkeypatch.setattr(console.Terminal, "_print", made_anew)
     config = settings(bootstrap, sink(tmp_path, topic, "shown", {"kind": "console"}, window="1 hour"))
 
-    with pytest.raises(StopError, match=rf"^sink shown: topic {topic} was deleted and made anew.*folder$"):
+    with pytest.raises(StopError, match=rf"^aggregate shown: topic {topic} was deleted and made anew.*folder$"):
         run(config)
     assert not list((tmp_path / "checkpoint-shown" / "commits").glob("[0-9]*"))
 

@@ -107,7 +107,7 @@ def config(folder: Path, bootstrap: str, topic: str, out: str) -> Settings:
         {
             "kafka": {"bootstrap_servers": bootstrap},
             "worker": {"application_id": "test"},
-            "sinks": [
+            "aggregates": [
                 sink(
                     "files",
                     window="1 hour",
@@ -328,7 +328,7 @@ def test_what_a_crash_has_left_to_do_is_written_at_the_next_start_over_what_is_t
     (folder / "_seqmark" / ".state.json.crc").unlink(missing_ok=True)
     shutil.rmtree(folder / "bad")
     # A limit that has been changed since is not that of a batch of before.
-    sink = ran.settings.sinks[0].model_copy(update={"max_ahead": "2 hours"})
+    sink = ran.settings.aggregates[0].model_copy(update={"max_ahead": 7_200_000})
     counts: list[Written] = []
     audience = SideOutputAudience(lambda _: None, counts.append, lambda _: None)
 

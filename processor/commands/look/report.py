@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from processor.commands.console import bar, config_option, json_option, result, say
-from processor.config.load import load, require_sinks
+from processor.config.load import load, require_aggregates
 from processor.errors import EXIT_DONE, EXIT_FAILED, ConfigError, Problem, StopError
 from processor.ops.extras import require
 from processor.ops.status_text import count
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 def report(ctx: click.Context, config: Path, *, output: Path, as_json: bool) -> None:
     """Write one HTML page with plots: raw, clean and dropped by the hour, and the aggregates.
 
-    Reads the topics of all pipelines, and what the sinks have written; Spark starts only where a sink's output
-    needs it. Exit code 1: something could not be read; the page says what, and has the rest.
+    Reads the topics of all pipelines, and what the aggregates have written; Spark starts only where the output
+    of one needs it. Exit code 1: something could not be read; the page says what, and has the rest.
     """
     settings = load(config)
-    if not settings.pipelines and not settings.sinks:
-        raise ConfigError([Problem("pipelines", "there is neither a pipeline nor a sink to report on")])
-    require_sinks(settings)
-    postgres = any(isinstance(each.output, PostgresOutput) for each in settings.sinks)
-    spark = ["spark", *(["postgres"] if postgres else [])] if settings.sinks else []
+    if not settings.pipelines and not settings.aggregates:
+        raise ConfigError([Problem("pipelines", "there is neither a pipeline nor an aggregate to report on")])
+    require_aggregates(settings)
+    postgres = any(isinstance(each.output, PostgresOutput) for each in settings.aggregates)
+    spark = ["spark", *(["postgres"] if postgres else [])] if settings.aggregates else []
     require("seqmark report", "report", *spark)
     made = write_report(settings, config.name, output)
     if as_json:
@@ -110,7 +110,7 @@ def _read(settings: Settings) -> list[Flow]:
 
 
 def _sinks(settings: Settings) -> Sequence[SinkPart]:
-    if not settings.sinks:
+    if not settings.aggregates:
         return ()
     from spark_sink.read_back import read_sinks  # noqa: PLC0415 - as above
 

@@ -22,6 +22,7 @@ from processor.commands.look.report import write_report
 from processor.demo.plan import make_plan
 from processor.errors import EXIT_DONE, EXIT_FAILED
 from processor.ops.extras import install, missing
+from schemas.config.values import duration_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -220,7 +221,7 @@ def _with_spark(
 
 def _report(plan: DemoPlan, *, aggregates: bool) -> list[str]:
     """Write the page, where nothing aggregates without that; return what is wrong with it."""
-    settings = plan.settings if aggregates else plan.settings.model_copy(update={"sinks": []})
+    settings = plan.settings if aggregates else plan.settings.model_copy(update={"aggregates": []})
     made = write_report(settings, plan.config.name, plan.report)
     wrong = list(made.problems)
     if unexplained := sum(abs(flow.unexplained) for flow in made.flows):
@@ -255,7 +256,9 @@ def _tell(plan: DemoPlan, summary: DemoSummary, *, drawn: bool) -> None:
     out.print()
     if summary.aggregated is not None:
         out.print(tables.hours_table(summary.aggregated))
-        for line in tables.aggregate_told(summary.aggregated, plan.settings.sinks[0].watermark):
+        for line in tables.aggregate_told(
+            summary.aggregated, duration_words(plan.settings.aggregates[0].watermark)
+        ):
             say(line)
         out.print()
     # As it was printed: its table would be broken by another width.

@@ -15,7 +15,7 @@ from processor.commands.console import (
     repeat_on_stderr,
     say,
 )
-from processor.config.load import load, require_sinks
+from processor.config.load import load, require_aggregates
 from processor.errors import EXIT_CONFIG, EXIT_DONE, EXIT_FAILED, ConfigError, Problem, StopError
 from processor.inspection.check.findings import Findings
 from processor.ops.status_text import count
@@ -61,7 +61,7 @@ def _look(config: Path, found: Findings, *, require_broker: bool) -> int:
     """Put what there is to say into ``found``; return the exit code."""
     try:
         settings = load(config)
-        require_sinks(settings)
+        require_aggregates(settings)
         found.fine(str(config), f"names {_counted(settings)}, and every key is right")
         # The client of the broker and numba are slow to import: a config that is wrong is said at once.
         from processor.inspection.check.checkpoints import check_checkpoints  # noqa: PLC0415 - see above
@@ -83,7 +83,7 @@ def _look(config: Path, found: Findings, *, require_broker: bool) -> int:
 
 
 def _counted(settings: Settings) -> str:
-    parts = (len(settings.pipelines), "pipeline"), (len(settings.sinks), "aggregate")
+    parts = (len(settings.pipelines), "pipeline"), (len(settings.aggregates), "aggregate")
     return " and ".join(count(number, what) for number, what in parts if number)
 
 

@@ -1,4 +1,4 @@
-"""``seqmark aggregate`` runs the Spark job, one query per sink, until it is stopped or all is done."""
+"""``seqmark aggregate`` runs the Spark job, one query per aggregate, until it is stopped or all is done."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.text import Text
 
 from processor.commands.chosen import no_such
 from processor.commands.console import config_option, people, say
-from processor.config.load import load, require_sinks
+from processor.config.load import load, require_aggregates
 from processor.errors import EXIT_DONE, ConfigError, Problem
 from processor.ops.extras import require
 from schemas.config import PostgresOutput
@@ -34,7 +34,7 @@ _LINE_S = 10.0
 @click.command()
 @config_option
 @click.option(
-    "--name", "names", multiple=True, metavar="N", help="Only this sink; may be given again. Not set: all."
+    "--name", "names", multiple=True, metavar="N", help="Only this aggregate; may be given again. Not set: all."
 )
 @click.option("--available-now", is_flag=True, help="Stop when all that is in the topics now is done.")
 @click.option("--master", default="local[*]", metavar="M", help="Where Spark runs.")
@@ -68,7 +68,7 @@ def aggregate(  # noqa: PLR0913 - one argument per option
     metrics_host: str,
     accept_loss: bool,
 ) -> None:
-    """Aggregate the clean topics, as [[sinks]] (or [[aggregates]]) says.
+    """Aggregate the clean topics, as [[aggregates]] says.
 
     SIGTERM and SIGINT stop it with exit 0; the batch that it is in comes again at the next start, and is not
     counted twice. Where one query fails all are stopped, and the exit code is 1.
@@ -78,7 +78,7 @@ def aggregate(  # noqa: PLR0913 - one argument per option
         signal.signal(number, _end)
     settings = load(config)
     chosen = _choose(settings, names)
-    require_sinks(settings)
+    require_aggregates(settings)
     postgres = any(isinstance(each.output, PostgresOutput) for each in chosen)
     require("seqmark aggregate", "spark", *(["postgres"] if postgres else []))
     # Spark is slow to import: a config that is wrong is said at once.
@@ -120,12 +120,12 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _choose(settings: Settings, names: Sequence[str]) -> list[Sink]:
-    known = [each.name for each in settings.sinks]
+    known = [each.name for each in settings.aggregates]
     if not known:
-        raise ConfigError([Problem("sinks", "there is none: add a [[sinks]] table")])
+        raise ConfigError([Problem("aggregates", "there is none: add an [[aggregates]] table")])
     if unknown := [name for name in names if name not in known]:
         raise no_such("--name", "aggregate", unknown[0], known)
-    return [each for each in settings.sinks if not names or each.name in names]
+    return [each for each in settings.aggregates if not names or each.name in names]
 
 
 class _SinkTerminal:
@@ -149,7 +149,7 @@ class _SinkTerminal:
             say(text)
 
     def progress(self, totals: Mapping[str, Totals]) -> None:
-        """Show how far the sinks are."""
+        """Show how far the aggregates are."""
         if self._live.console.is_terminal:
             self._live.start()  # once
             self._live.update(_table(totals), refresh=True)
@@ -170,7 +170,8 @@ def _line(totals: Totals) -> str:
 
 def _table(totals: Mapping[str, Totals]) -> Table:
     table = Table(
-        "sink", "batch", "records", "in/s", "done/s", "batch s", "state rows", "watermark", "late", "bad"
+        *("aggregate", "batch", "records", "in/s", "done/s", "batch s", "state rows"),
+        *("event-time watermark", "late", "bad"),
     )
     for column in table.columns[1:]:
         column.justify = "right"

@@ -36,8 +36,8 @@ class _LocalFolder:
 
 def check_checkpoints(settings: Settings, found: Findings) -> None:
     """Look at the checkpoints of aggregates whose models have been found to fit."""
-    for index, sink in enumerate(settings.sinks):
-        _checkpoint(f"sinks.{index}.checkpoint", sink, found)
+    for index, sink in enumerate(settings.aggregates):
+        _checkpoint(f"aggregates.{index}.checkpoint", sink, found)
 
 
 def _checkpoint(key: str, sink: Sink, found: Findings) -> None:

@@ -51,7 +51,7 @@ def check_cluster(settings: Settings, found: Findings, *, require_broker: bool) 
 
 async def _look(settings: Settings) -> tuple[ClusterPlan, list[str]]:
     plan = await ensure(settings, create=False)
-    if not settings.sinks:
+    if not settings.aggregates:
         return plan, []
     async with connected(settings.kafka) as admin:
         return plan, await topic_names(admin)
@@ -80,8 +80,8 @@ def _aggregates(settings: Settings, plan: ClusterPlan, names: list[str], found: 
     """Warn of topics that no pipeline writes and that are not there."""
     written = {topic for pipeline in settings.pipelines for topic in pipeline.outputs}
     there = {*names, *(each.topic for each in plan.topics if each.exists)}
-    for index, sink in enumerate(settings.sinks):
-        key = f"sinks.{index}.topic"
+    for index, sink in enumerate(settings.aggregates):
+        key = f"aggregates.{index}.topic"
         if sink.topic in there:
             found.fine(key, f"{sink.topic} is there")
         elif sink.topic not in written:

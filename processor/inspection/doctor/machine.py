@@ -53,7 +53,7 @@ def _try_java(settings: Settings, trials: Trials) -> None:
     try:
         java = find_java()
     except BrokerError as error:
-        if settings.sinks:
+        if settings.aggregates:
             trials.problem(PART, tried, str(error), "install a JDK 17 or 21, or set JAVA_HOME")
         else:
             trials.ok(PART, tried, f"{error} A worker needs none")
@@ -65,7 +65,7 @@ def _try_extras(settings: Settings, trials: Trials) -> None:
     missing = [extra for extra, module in EXTRAS.items() if find_spec(module) is None]
     installed = [extra for extra in EXTRAS if extra not in missing]
     tried, says = "optional extras", f"installed: {', '.join(installed) or 'none'}"
-    if "spark" in missing and settings.sinks:
+    if "spark" in missing and settings.aggregates:
         advice = f"pip install 'seqmark[{','.join(missing)}]'"
         trials.problem(PART, tried, f"{says}; the config's aggregates need spark", advice)
     else:

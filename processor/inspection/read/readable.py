@@ -66,7 +66,7 @@ def _uses(settings: Settings) -> Iterator[tuple[Purpose, str, Pipeline]]:
 
 def _aggregated(settings: Settings) -> Iterator[str]:
     """Yield the topics that Spark reads and writes."""
-    for sink in settings.sinks:
+    for sink in settings.aggregates:
         yield sink.topic
         if sink.output.kind == "kafka":
             yield sink.output.topic

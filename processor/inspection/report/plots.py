@@ -1,4 +1,4 @@
-"""Draws the counts as SVG text for a page: a pipeline's hours, and a sink's aggregates.
+"""Draws the counts as SVG text for a page: a pipeline's hours, and an aggregate's columns.
 
 A colour says what a person should make of it: greys and sand are ordinary resends, neither good nor bad, purple
 is to be looked at. Those of groups are from the palette of Okabe and Ito, dark enough for white paper. What is

@@ -1,4 +1,4 @@
-"""Writes the section of a sink: what its output holds, drawn over its windows, and the same as numbers."""
+"""Writes the section of an aggregate: what its output holds, drawn over its windows and as numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def sink_section(name: str, sink: SinkPart) -> Html:
-    """Return the section of one sink; ``name`` is its anchor."""
+    """Return the section of one aggregate; ``name`` is its anchor."""
     parts = [
         element("h2", "Aggregate ", element("code", sink.name)),
         element("p", element("code", sink.topic), f" \u2192 {sink.output} \u00b7 {sink.window}", class_="soft"),
@@ -32,7 +32,8 @@ def sink_section(name: str, sink: SinkPart) -> Html:
 
 def _summary(name: str, sink: SinkPart, summary: SinkSummary) -> list[Html]:
     if summary.first_ms is None or summary.last_ms is None:
-        return [element("p", "There is no row yet: a window is written when the watermark has passed its end.")]
+        said = "There is no row yet: a window is written when the event-time watermark has passed its end."
+        return [element("p", said)]
     grouped = bool(summary.group_by)
     tiles = [(summary.rows, "rows"), (summary.windows, "windows")]
     if grouped:
@@ -69,7 +70,7 @@ def _groups_table(sink: SinkPart, summary: SinkSummary, everything: Group) -> Ht
 
 def _picture(name: str, sink: SinkPart, summary: SinkSummary, place: int, what: str) -> list[Html]:
     starts = sorted({row.start_ms for row in summary.shown})
-    # By name: a group has the same colour in the pictures of all aggregates, and of sinks with the same groups.
+    # By name: a group has the same colour in all pictures, also of other aggregates with the same groups.
     groups = sorted((group.group for group in summary.largest), key=label)
     edges = _steps(summary, starts, place)
     if edges:

@@ -98,20 +98,21 @@ def _is_next(connection: Connection, target: Target, batch: Batch, *, lock: bool
 def _apart(target: Target, batch: Batch, query: str, last: int) -> str:
     """Say how checkpoint and table are apart, and what to do."""
     name = f"{target.schema}.{target.name}"
-    begin = f"sink {batch.sink}: batch {batch.number} is not written to {name}: "
+    begin = f"aggregate {batch.sink}: batch {batch.number} is not written to {name}: "
     anew = (
-        f"stop the sink, delete its checkpoint, empty {name}, and delete the row of '{target.name}' from "
+        f"stop the aggregate, delete its checkpoint, empty {name}, and delete the row of '{target.name}' from "
         f"{target.schema}.seqmark_progress; the topic is then read from its beginning"
     )
     if query != batch.query:
         return begin + (
             f"it holds {last + 1} batches of another query ({query}; this one is {batch.query}). The "
-            f"checkpoint was deleted or is another sink's. Bring the old checkpoint back, or begin anew: {anew}"
+            f"checkpoint was deleted or is another aggregate's. Bring the old checkpoint back, or begin "
+            f"anew: {anew}"
         )
     if batch.number < last:
         return begin + (
-            f"it holds batch {last} already. Either another process runs this sink, and nothing is to be done, "
-            f"or the checkpoint was set back. Bring the newest checkpoint back, or begin anew: {anew}"
+            f"it holds batch {last} already. Either another process runs this aggregate, and nothing is to be "
+            f"done, or the checkpoint was set back. Bring the newest checkpoint back, or begin anew: {anew}"
         )
     return begin + (
         f"it lacks the batches from {last + 1} on. The database was set back, or table or progress were made "

@@ -71,7 +71,7 @@ class PostgresTable:
         try:
             self._schema, self._table = split_name(output.table)
         except ValueError as error:
-            raise ConfigError([Problem(f"sinks.{sink.name}.output.table", str(error))]) from None
+            raise ConfigError([Problem(f"aggregates.{sink.name}.output.table", str(error))]) from None
         self._server = Server(output.url, sink.name, place.say, stopping=place.stopping)
         self._target: Target | None = None
 
@@ -94,7 +94,7 @@ class PostgresTable:
         long = [field.name for field in fields if len(field.name.encode()) > LONGEST_NAME_BYTES]
         if long:
             limit = f"is too long for a column of PostgreSQL, which takes {LONGEST_NAME_BYTES} bytes"
-            raise ConfigError([Problem(f"sinks.{self._sink}", f"{name} {limit}") for name in long])
+            raise ConfigError([Problem(f"aggregates.{self._sink}", f"{name} {limit}") for name in long])
         self._target = self._server.transact(
             f"table {self._table}",
             lambda connection: ensure(connection, self._schema, self._table, fields),

@@ -92,7 +92,7 @@ class Server:
 
     Args:
         url: What libpq takes: a URL or ``key=value`` words.
-        sink: Name of the sink, for messages and for ``pg_stat_activity``.
+        sink: Name of the aggregate, for messages and for ``pg_stat_activity``.
         say: Called with what takes long, for a person to read.
         stopping: Something is put here when the process is to end: a wait for the database ends then. A
             queue and no event, because a signal's handler may put into one at any time.
@@ -118,7 +118,7 @@ class Server:
         given = _parsed(url.get_secret_value())
         if given is None:
             # Not the reason: libpq quotes the part that it cannot read, which may be the password.
-            raise ConfigError([Problem(f"sinks.{sink}.output.url", _WRONG_URL)])
+            raise ConfigError([Problem(f"aggregates.{sink}.output.url", _WRONG_URL)])
         self._secrets = _forms(url.get_secret_value(), given.get("password"))
         self._conninfo = make_conninfo(
             "", **{"application_name": f"seqmark {sink}", **_DEFAULTS, **given, "client_encoding": "UTF8"}
@@ -145,24 +145,24 @@ class Server:
             if not isinstance(outcome, Failure):
                 if waits:
                     away_s = time.monotonic() - began
-                    self._say(f"sink {self._sink}: PostgreSQL took {what} after {away_s:.0f} s")
+                    self._say(f"aggregate {self._sink}: PostgreSQL took {what} after {away_s:.0f} s")
                 return outcome
             # Raised here, not where it was caught: the cause would carry what libpq said.
             if outcome.reaction == "stop":
-                raise StopError(f"sink {self._sink}: PostgreSQL refuses {what}: {outcome.text}")
+                raise StopError(f"aggregate {self._sink}: PostgreSQL refuses {what}: {outcome.text}")
             if time.monotonic() - began > self._patience_s:
                 raise StopError(
-                    f"sink {self._sink}: PostgreSQL has not taken {what} for {self._patience_s:.0f} s: "
+                    f"aggregate {self._sink}: PostgreSQL has not taken {what} for {self._patience_s:.0f} s: "
                     f"{outcome.text}; nothing of it was written, it comes again at the next start"
                 )
             wait_s = min(FIRST_WAIT_S * 2**waits, LONGEST_WAIT_S)
             waits += 1
             self._say(
-                f"sink {self._sink}: {what} waits for PostgreSQL, next try in {wait_s:g} s: {outcome.text}"
+                f"aggregate {self._sink}: {what} waits for PostgreSQL, next try in {wait_s:g} s: {outcome.text}"
             )
             if self._is_stopped_within(wait_s):
                 raise StoppedError(
-                    f"sink {self._sink}: ended while {what} waited for PostgreSQL; it comes again"
+                    f"aggregate {self._sink}: ended while {what} waited for PostgreSQL; it comes again"
                 )
 
     def _is_stopped_within(self, seconds: float) -> bool:

@@ -12,7 +12,7 @@ from processor.commands.cli import main
 from tests.broker.commands.test_topics import Broker, Case
 
 pytestmark = pytest.mark.broker
-SINKS = (Path(__file__).parents[3] / "examples" / "sinks.toml").read_text(encoding="utf-8")
+AGGREGATES = (Path(__file__).parents[3] / "examples" / "aggregates.toml").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -59,9 +59,9 @@ def test_a_mode_that_was_changed_over_a_changelog_is_not_answered_by_its_policy(
 
 def aggregates(case: Case, tmp_path: Path, topic: str, *words: str) -> Result:
     path = tmp_path / "aggregates.toml"
-    head, _, tables = SINKS.partition("[[sinks]]")
+    head, _, tables = AGGREGATES.partition("[[aggregates]]")
     one = tables.partition("[[")[0].replace('"clicks.clean"', f'"{topic}"')
-    path.write_text(f"{head}[[sinks]]{one}")
+    path.write_text(f"{head}[[aggregates]]{one}")
     env = {key: text for key, text in case.env.items() if "PIPELINES" not in key}
     return CliRunner().invoke(main, ["check", "-c", str(path), *words], env=env)
 
@@ -74,7 +74,7 @@ def test_a_topic_of_aggregates_that_nobody_writes_is_a_warning_with_a_near_one(
     warnings = {line["key"]: line["message"] for line in map(json.loads, ended.stdout.splitlines())}
     assert ended.exit_code == 0
     said = f"writes {case.id}.sinks, and it does not exist; did you mean {case.names['sink']}?"
-    assert said in warnings["sinks.0.topic"]
+    assert said in warnings["aggregates.0.topic"]
     assert "did you mean" not in aggregates(case, tmp_path, case.names["sink"]).stdout
 
 

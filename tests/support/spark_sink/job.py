@@ -1,4 +1,4 @@
-"""How a test runs sinks: in this process, where the test's Spark is, or as a user does, by the command line."""
+"""How a test runs aggregates: in this process, where the test's Spark is, or as a user does, by the command."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Silent:
 
 
 def sink(folder: Path, topic: str, name: str, output: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """Return an element of ``[[sinks]]`` for clicks; ``more`` has its window."""
+    """Return an element of ``[[aggregates]]`` for clicks; ``more`` has its window."""
     return {
         "name": name,
         "topic": topic,
@@ -55,7 +55,7 @@ def sink(folder: Path, topic: str, name: str, output: Mapping[str, Any], **more:
 
 
 def settings(bootstrap: str, *sinks: Mapping[str, Any]) -> Settings:
-    """Return a config with nothing but sinks."""
+    """Return a config with nothing but aggregates."""
     return Settings.model_validate(tables(bootstrap, *sinks))
 
 
@@ -64,19 +64,20 @@ def tables(bootstrap: str, *sinks: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "kafka": {"bootstrap_servers": bootstrap},
         "worker": {"application_id": "test"},
-        "sinks": [dict(each) for each in sinks],
+        "aggregates": [dict(each) for each in sinks],
     }
 
 
 def run(config: Settings, **options: Any) -> SinkJob:
-    """Run all sinks in this process until all that is there now is done."""
-    job = SinkJob(config, config.sinks, SinkOptions(master="local[2]", available_now=True, **options), Silent())
+    """Run all aggregates in this process until all that is there now is done."""
+    how = SinkOptions(master="local[2]", available_now=True, **options)
+    job = SinkJob(config, config.aggregates, how, Silent())
     job.run()
     return job
 
 
 class Process:
-    """``seqmark sink`` in a process group of its own, its JVM included."""
+    """``seqmark aggregate`` in a process group of its own, its JVM included."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
         self._process = process
@@ -113,12 +114,22 @@ class Process:
 
 @contextmanager
 def process(folder: Path, config: Mapping[str, Any], *arguments: str) -> Iterator[Process]:
-    """Start ``seqmark sink`` with a config; what is left of it when the block ends is killed."""
+    """Start ``seqmark aggregate`` with a config; what is left of it when the block ends is killed."""
     file, log = folder / "config.toml", folder / "sink.log"
     file.write_text(toml(config))
     with log.open("ab") as stderr:
         started = subprocess.Popen(
-            [sys.executable, "-m", "processor", "sink", "-c", str(file), "--master", "local[2]", *arguments],
+            [
+                sys.executable,
+                "-m",
+                "processor",
+                "aggregate",
+                "-c",
+                str(file),
+                "--master",
+                "local[2]",
+                *arguments,
+            ],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=stderr,

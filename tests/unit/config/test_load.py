@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from processor.config.load import load, require_pipelines, require_provable
+from processor.config.load import load, located, require_aggregates, require_pipelines, require_provable
 from processor.errors import ConfigError
 from schemas.config import HeaderSource, Settings, WatermarkDedup
 
@@ -251,22 +251,36 @@ def test_what_is_built_is_not_refused(file: Path, environ: dict[str, str]) -> No
     require_pipelines(settings)
 
 
-SINKS = Path(__file__).parents[3] / "examples" / "sinks.toml"
+AGGREGATES = Path(__file__).parents[3] / "examples" / "aggregates.toml"
 
 
-def test_sinks_may_be_called_aggregates_in_file_and_environment_but_not_both(tmp_path: Path) -> None:
-    path, text = tmp_path / "sinks.toml", SINKS.read_text(encoding="utf-8")
-    path.write_text(text.replace("[[sinks]]", "[[aggregates]]"), encoding="utf-8")
+def test_aggregates_may_be_called_sinks_in_file_and_environment_but_not_both(tmp_path: Path) -> None:
+    path, text = tmp_path / "sinks.toml", AGGREGATES.read_text(encoding="utf-8")
+    path.write_text(text.replace("[[aggregates]]", "[[sinks]]"), encoding="utf-8")
 
     named = load(path, {"SEQMARK_AGGREGATES__0__NAME": "named", "SEQMARK_SINKS__1__NAME": "too"})
-    assert [each.name for each in named.sinks[:2]] == ["named", "too"]
-    assert named.sinks[2] == load(SINKS, {}).sinks[2]
+    assert [each.name for each in named.aggregates[:2]] == ["named", "too"]
+    assert named.aggregates[2] == load(AGGREGATES, {}).aggregates[2]
 
-    path.write_text(text.replace("[[sinks]]", "[[aggregates]]", 1), encoding="utf-8")
-    assert "aggregates" in refused(path)
+    path.write_text(text.replace("[[aggregates]]", "[[sinks]]", 1), encoding="utf-8")
+    assert refused(path) == {
+        "sinks": "is another name of aggregates, which is there too: write all of them by one"
+    }
 
-    path.write_text(text.replace("[[sinks]]", "[[aggregate]]"), encoding="utf-8")
+    path.write_text(text.replace("[[aggregates]]", "[[aggregate]]"), encoding="utf-8")
     assert "did you mean aggregates?" in refused(path)["aggregate"]
+
+
+def test_keys_of_aggregates_are_named_as_the_file_has_them(tmp_path: Path) -> None:
+    path, text = tmp_path / "sinks.toml", AGGREGATES.read_text(encoding="utf-8")
+    wrong = text.replace('"var/checkpoints/moving"', '"var/checkpoints/hourly"')
+    path.write_text(wrong.replace("[[aggregates]]", "[[sinks]]"), encoding="utf-8")
+    assert "is the same as sinks.hourly.checkpoint; each needs its own" in refused(path)["sinks.1.checkpoint"]
+
+    path.write_text(text.replace("[[aggregates]]", "[[sinks]]"), encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        require_aggregates(load(path, {"SEQMARK_SINKS__0__TIME_FIELD": "at"}))
+    assert [each.key for each in located(caught.value.problems, path)] == ["sinks.0.time_field"]
 
 
 def test_a_worker_needs_a_pipeline(file: Path) -> None:

@@ -271,8 +271,8 @@ def test_a_table_for_a_list_of_tables_is_one_mistake_and_is_read_on(tmp_path: Pa
     text = HEAD + ORDERS.replace("[[pipelines]]", "[pipeline]").replace("[pipelines.dedup]", "[pipeline.dedup]")
     assert said(tmp_path, text.replace('"7d"', "7")) == (
         "my.toml:7: pipeline: is not a known key; did you mean pipelines? Write [[pipelines]]\n"
-        "orders (my.toml:15): pipeline.orders.dedup.window: must be a whole number and a unit, s m h "
-        'or d, such as "90s" or "7d"; given: 7'
+        "orders (my.toml:15): pipeline.orders.dedup.window: must be a whole number and a unit: s, "
+        'm, h or d, such as "90s" or "7d", or a word, such as "1 hour" or "30 minutes"; given: 7'
     )
 
 
@@ -283,8 +283,8 @@ def test_what_a_variable_gave_is_named_by_the_variable(tmp_path: Path) -> None:
         "Seqmark does not expand variables: the environment variable has to hold the value itself; "
         'given: "$HOME/state"\n'
         "orders (environment variable SEQMARK_PIPELINES__0__DEDUP__WINDOW): "
-        'pipelines.orders.dedup.window: must be a whole number and a unit, s m h or d, such as "90s" '
-        'or "7d"; given: "1y"'
+        'pipelines.orders.dedup.window: must be a whole number and a unit: s, m, h or d, such as "90s" or '
+        '"7d", or a word, such as "1 hour" or "30 minutes"; given: "1y"'
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import ValidationError
@@ -15,6 +15,10 @@ from processor.judges.factory import mode_of
 from schemas.config import InsertIdDedup, Settings, ValueSource, WatermarkDedup
 from schemas.config.dedup import MOST_VALUE_PARTS
 from schemas.config.reference import keys, place
+from schemas.config.values import duration_text, duration_words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROOT = Path(__file__).parents[3]
 CLICKS = (ROOT / "examples" / "clicks.toml").read_text(encoding="utf-8")
@@ -77,7 +81,7 @@ def test_every_part_of_the_contract_is_read() -> None:
     assert isinstance(ids, InsertIdDedup)
     assert (ids.window, ids.max_ahead) == (7 * 86_400_000, 5 * 60_000)
     assert ids.bloom_options.bucket == 86_400_000
-    assert settings.sinks[0].output.kind == "parquet"
+    assert settings.aggregates[0].output.kind == "parquet"
 
 
 def test_the_bloom_table_may_be_left_out() -> None:
@@ -119,11 +123,41 @@ def test_secrets_do_not_show_in_a_printed_config() -> None:
     assert "hunter2" not in f"{settings!r} {settings} {settings.model_dump()}"
 
 
-@pytest.mark.parametrize("text", ["90s", "2m", "1h", "7d"])
-def test_a_duration_is_a_number_and_a_unit(text: str) -> None:
-    dedup = Settings.model_validate(insert_id(window=text)).pipelines[0].dedup
-    assert isinstance(dedup, InsertIdDedup)
-    assert dedup.window == {"90s": 90_000, "2m": 120_000, "1h": 3_600_000, "7d": 604_800_000}[text]
+@pytest.mark.parametrize(
+    ("texts", "length"),
+    [
+        (("90s", "90 seconds"), 90_000),
+        (("2m", "2 minutes", "120 second"), 120_000),
+        (("1h", "1 hour", "60 minutes"), 3_600_000),
+        (("7d", "7 days", "1 week"), 604_800_000),
+    ],
+)
+def test_a_duration_is_a_number_and_a_unit_of_a_letter_or_a_word(texts: Sequence[str], length: int) -> None:
+    for text in texts:
+        settings = Settings.model_validate(insert_id(window=text))
+        dedup = settings.pipelines[0].dedup
+        assert isinstance(dedup, InsertIdDedup)
+        assert dedup.window == length
+
+
+@pytest.mark.parametrize(
+    ("length", "short", "words"),
+    [
+        (0, "0s", "0 seconds"),
+        (1_000, "1s", "1 second"),
+        (5_400_000, "90m", "90 minutes"),
+        (7_200_000, "2h", "2 hours"),
+        (604_800_000, "7d", "1 week"),
+    ],
+)
+def test_a_duration_is_told_shortly_and_in_words_as_both_are_read(length: int, short: str, words: str) -> None:
+    assert (duration_text(length), duration_words(length)) == (short, words)
+
+
+def test_what_is_no_duration_is_told_both_spellings() -> None:
+    told = faults(insert_id(window="7 d"))["pipelines.0.dedup.window"]
+    assert '"7d"' in told
+    assert '"1 hour"' in told
 
 
 @pytest.mark.parametrize("nothing", ["0s", "0d", "00m"])
@@ -308,7 +342,7 @@ def test_rules_between_fields_are_checked_where_other_fields_are_wrong_too() -> 
     }
 
 
-@pytest.mark.parametrize("config", [{}, {"kafka": 3, "worker": [], "pipelines": {}, "sinks": [4]}])
+@pytest.mark.parametrize("config", [{}, {"kafka": 3, "worker": [], "pipelines": {}, "aggregates": [4]}])
 def test_a_file_of_another_shape_is_an_error_not_a_crash(config: dict[str, Any]) -> None:
     assert {"kafka", "worker"} <= set(faults(config))
 
@@ -316,8 +350,8 @@ def test_a_file_of_another_shape_is_an_error_not_a_crash(config: dict[str, Any])
 def test_two_sinks_do_not_share_a_checkpoint() -> None:
     config = raw(COMPLETE)
     daily = {"name": "daily", "output": {"kind": "console"}}
-    config["sinks"].append(config["sinks"][0] | daily)
-    assert set(faults(config)) == {"sinks.1.checkpoint"}
+    config["aggregates"].append(config["aggregates"][0] | daily)
+    assert set(faults(config)) == {"aggregates.1.checkpoint"}
 
 
 def test_every_key_has_a_description_and_a_variable_of_its_own() -> None:

@@ -87,9 +87,9 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 
 def test_a_right_config_is_right_and_tables_may_have_their_other_name() -> None:
     assert faults(BASE) == []
-    sinks = tomllib.loads((ROOT / "examples" / "sinks.toml").read_text())["sinks"]
-    assert faults(BASE | {"sinks": sinks}) == faults(BASE | {"aggregates": sinks}) == []
-    assert faults(BASE | {"sinks": sinks, "aggregates": sinks})
+    tables = tomllib.loads((ROOT / "examples" / "aggregates.toml").read_text())["aggregates"]
+    assert faults(BASE | {"sinks": tables}) == faults(BASE | {"aggregates": tables}) == []
+    assert faults(BASE | {"sinks": tables, "aggregates": tables})
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ class Dearer(ClickEvent):
 
 def means(folder: Path, model: type[ClickEvent] = ClickEvent, **changes: Any) -> dict[str, str]:
     written = sink(folder, "clean", "hourly", {"kind": "console"}, window="1 hour") | changes
-    found: Sink = Settings.model_validate(tables("127.0.0.1:9", written)).sinks[0]
+    found: Sink = Settings.model_validate(tables("127.0.0.1:9", written)).aggregates[0]
     return meaning(found, EventModel.of(model))
 
 

@@ -87,7 +87,7 @@ def test_a_failure_is_told_with_what_to_do_and_without_its_stack(text: str, said
     message = str(
         explain("hourly", "clicks", RuntimeError(f"[STREAM_FAILED] terminated with exception: {text}"))
     )
-    assert message.startswith("sink hourly: ")
+    assert message.startswith("aggregate hourly: ")
     assert said in message
     assert "\n" not in message
 
@@ -98,7 +98,8 @@ def test_what_an_output_raises_in_a_batch_is_told_in_its_own_words() -> None:
         '  File "x.py", line 1\nprocessor.errors.StopError: table t has no column a; add it\n\n SQLSTATE: 39000'
     )
     assert (
-        str(explain("hourly", "clicks", RuntimeError(text))) == "sink hourly: table t has no column a; add it"
+        str(explain("hourly", "clicks", RuntimeError(text)))
+        == "aggregate hourly: table t has no column a; add it"
     )
 
 
@@ -109,5 +110,7 @@ def test_where_only_a_task_failed_the_meaning_is_that_of_its_cause() -> None:
 
     said = str(explain("hourly", "clicks", error))
 
-    assert said.startswith("sink hourly: a disk is full. Nothing is counted twice: make room and start again")
+    assert said.startswith(
+        "aggregate hourly: a disk is full. Nothing is counted twice: make room and start again"
+    )
     assert "Spark says: [TASK_WRITE_FAILED] Task failed while writing rows" in said

@@ -12,7 +12,7 @@ from schemas.config import Settings
 from schemas.event import EventModel
 from spark_sink.query.definition import Definition, meaning, write_definition
 
-SINKS = (Path(__file__).parents[4] / "examples" / "sinks.toml").read_text(encoding="utf-8")
+AGGREGATES = (Path(__file__).parents[4] / "examples" / "aggregates.toml").read_text(encoding="utf-8")
 
 
 class Folder:
@@ -27,14 +27,14 @@ class Folder:
 
 
 def settings(checkpoint: str, **changes: Any) -> Settings:
-    raw = tomllib.loads(SINKS)
-    raw["sinks"] = [raw["sinks"][0] | {"checkpoint": checkpoint} | changes]
+    raw = tomllib.loads(AGGREGATES)
+    raw["aggregates"] = [raw["aggregates"][0] | {"checkpoint": checkpoint} | changes]
     return Settings.model_validate(raw)
 
 
 def counted(config: Settings) -> None:
     """Leave beside the checkpoint what the Spark job leaves there."""
-    (sink,) = config.sinks
+    (sink,) = config.aggregates
     files: Any = Folder(sink.checkpoint.removeprefix("file://"))
     write_definition(files, Definition(meaning(sink, EventModel.load(sink.event)), None))
 
@@ -53,14 +53,14 @@ def test_a_checkpoint_of_the_same_aggregates_is_right(tmp_path: Path) -> None:
     for place in (str(tmp_path / "one"), f"file://{tmp_path / 'two'}"):
         counted(settings(place))
         found = checked(settings(place))
-        assert (found.warnings, [each.key for each in found.right]) == ([], ["sinks.0.checkpoint"])
+        assert (found.warnings, [each.key for each in found.right]) == ([], ["aggregates.0.checkpoint"])
 
 
 def test_what_a_checkpoint_has_counted_otherwise_is_named_with_what_to_do(tmp_path: Path) -> None:
     place = str(tmp_path / "checkpoint")
     counted(settings(place))
     (warning,) = checked(settings(place, topic="other.clean")).warnings
-    assert warning.key == "sinks.0.checkpoint"
+    assert warning.key == "aggregates.0.checkpoint"
     assert "topic was clicks.clean, is other.clean" in warning.message
     assert "name a new checkpoint and a new output" in warning.message
 
@@ -70,4 +70,4 @@ def test_a_checkpoint_that_cannot_be_read_or_is_elsewhere_is_said(tmp_path: Path
     (warning,) = checked(settings(str(tmp_path))).warnings
     assert "cannot be read" in warning.message
     (note,) = checked(settings("s3a://key:hunter2@bucket/checkpoint")).notes
-    assert (note.key, "hunter2" in note.message) == ("sinks.0.checkpoint", False)
+    assert (note.key, "hunter2" in note.message) == ("aggregates.0.checkpoint", False)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from processor.config.load import load, require_pipelines, require_sinks
+from processor.config.load import load, require_aggregates, require_pipelines
 from schemas.config import ParquetOutput, PostgresOutput, Settings
 
 ROOT = Path(__file__).parents[4]
@@ -79,9 +79,9 @@ def test_the_spark_job_reads_what_the_worker_writes_into_the_database_beside_it(
     sink, postgres = services["sink"], services["postgres"]["environment"]
     settings = config_of(sink)
 
-    require_sinks(settings)
-    assert {each.topic for each in settings.sinks} == {config_of(services["worker"]).pipelines[0].sink}
-    output = settings.sinks[0].output
+    require_aggregates(settings)
+    assert {each.topic for each in settings.aggregates} == {config_of(services["worker"]).pipelines[0].sink}
+    output = settings.aggregates[0].output
     assert isinstance(output, PostgresOutput)
     user, password, database = (postgres[f"POSTGRES_{name}"] for name in ("USER", "PASSWORD", "DB"))
     assert output.url.get_secret_value() == f"postgresql://{user}:{password}@postgres:5432/{database}"
@@ -92,8 +92,8 @@ def test_what_the_spark_job_writes_outlives_the_container(services: dict[str, An
 
     assert "sink:/var/lib/seqmark" in services["sink"]["volumes"]
     assert "WORKDIR /var/lib/seqmark\n" in DOCKERFILE
-    paths = [each.checkpoint for each in settings.sinks]
-    paths += [each.output.path for each in settings.sinks if isinstance(each.output, ParquetOutput)]
+    paths = [each.checkpoint for each in settings.aggregates]
+    paths += [each.output.path for each in settings.aggregates if isinstance(each.output, ParquetOutput)]
     assert all(not Path(path).is_absolute() for path in paths)
 
 

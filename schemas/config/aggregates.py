@@ -1,21 +1,31 @@
-"""One sink: the aggregates that Spark makes of a clean topic, and where they go."""
+"""One aggregate: what Spark counts and sums of a clean topic, and where that goes."""
 
 import re
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from schemas.config.values import ConfigTable, Name, Text, Topic, WholeNumber, wrong
+from schemas.config.values import (
+    ConfigTable,
+    DurationMs,
+    DurationOrNoneMs,
+    Name,
+    Text,
+    Topic,
+    WholeNumber,
+    duration_text,
+    wrong,
+)
 
 _MODEL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-_INTERVAL = re.compile(r"([0-9]{1,6}) (second|minute|hour|day|week)s?", re.ASCII)
 _COLUMN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _AGGREGATE = re.compile(
     r"(?P<count>count)|(?:(?P<function>sum|min|max|avg|approx_count_distinct)"
     r"|p(?P<percent>[0-9]{1,3}(?:\.[0-9]{1,6})?)):(?P<column>[^\s:]+)",
     re.ASCII,
 )
-_UNIT_MS = {"second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000}
+# Spark counts microseconds in 64 bits: a time and some of these stay far below 2^63 = 9.2e18 (6e17 each).
+_MOST_SPARK_MS = 999_999 * 7 * 86_400_000
 
 AggregateFunction = Literal["count", "sum", "min", "max", "avg", "approx_count_distinct", "percentile"]
 
@@ -36,16 +46,10 @@ def _model(value: str) -> str:
     return value
 
 
-def _interval(value: str) -> str:
-    if not _INTERVAL.fullmatch(value):
-        raise wrong('must be a number and a unit in words, such as "1 hour" or "30 minutes"')
-    return value
-
-
-def _positive(value: str) -> str:
-    if interval_ms(value) == 0:
-        raise wrong("must be longer than 0")
-    return value
+def _for_spark(value_ms: int) -> int:
+    if value_ms > _MOST_SPARK_MS:
+        raise wrong(f'is too long: must be at most "{duration_text(_MOST_SPARK_MS)}"')
+    return value_ms
 
 
 def _aggregate(value: str) -> str:
@@ -62,24 +66,6 @@ def _column(value: Any) -> Any:
     if not isinstance(value, str) or not _COLUMN.fullmatch(value):
         raise wrong("must be a name of letters, digits and _ that does not begin with a digit")
     return value
-
-
-def interval_ms(interval: str) -> int:
-    """Return the length of an interval such as ``1 hour``, in milliseconds."""
-    match = _INTERVAL.fullmatch(interval)
-    if match is None:
-        raise ValueError(f"not an interval: {interval}")
-    return int(match[1]) * _UNIT_MS[match[2]]
-
-
-def interval_text(interval: str) -> str:
-    """Return an interval in its largest unit: ``60 minutes`` is ``1 hour``."""
-    length = interval_ms(interval)
-    unit, unit_ms = max(
-        ((unit, each) for unit, each in _UNIT_MS.items() if length % each == 0), key=lambda found: found[1]
-    )
-    number = length // unit_ms
-    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
 
 
 def aggregate_call(aggregate: str) -> AggregateCall:
@@ -115,8 +101,8 @@ def output_column(path: str) -> str:
     return path.replace(".", "_")
 
 
-Interval = Annotated[str, AfterValidator(_interval), AfterValidator(_positive)]
-Pause = Annotated[str, AfterValidator(_interval)]
+SparkDurationMs = Annotated[DurationMs, AfterValidator(_for_spark)]
+SparkDurationOrNoneMs = Annotated[DurationOrNoneMs, AfterValidator(_for_spark)]
 Aggregate = Annotated[str, AfterValidator(_aggregate)]
 Column = Annotated[str, AfterValidator(_column)]
 
@@ -155,7 +141,7 @@ Output = ParquetOutput | PostgresOutput | KafkaOutput | ConsoleOutput
 
 
 class Sink(ConfigTable):
-    """An element of ``[[sinks]]``: one Spark query."""
+    """An element of ``[[aggregates]]``: one Spark query."""
 
     name: Name = Field(description="Its name.")
     topic: Topic = Field(description="The clean topic that it reads, read_committed.")
@@ -166,19 +152,22 @@ class Sink(ConfigTable):
     time_field: Text = Field(
         description="The event's field with its time; inside an object: `order.placed_at`."
     )
-    window: Interval | None = Field(
+    window: SparkDurationMs | None = Field(
         default=None,
-        description='Width of an aggregate\'s window, such as "1 hour". Either this or `session_gap`.',
+        description='Width of an aggregate\'s window, such as "1h". Either this or `session_gap`.',
     )
-    slide: Interval | None = Field(
+    slide: SparkDurationMs | None = Field(
         default=None,
         description="How far one window begins after another, so that they overlap; not set: they do not.",
     )
-    session_gap: Interval | None = Field(
+    session_gap: SparkDurationMs | None = Field(
         default=None,
         description="Windows of sessions: one ends when its group was silent for so long.",
     )
-    watermark: Interval = Field(description="How late an event may be; those later still are written aside.")
+    watermark: SparkDurationMs = Field(
+        description="Spark's event-time watermark: how far an event's time may be behind the newest one; those "
+        "that are later still are written aside."
+    )
     group_by: list[Text] = Field(
         default_factory=list,
         description="Columns to group by within a window; one inside an object is `user.country` and becomes "
@@ -189,20 +178,20 @@ class Sink(ConfigTable):
         "and p0 to p100 for approximate percentiles."
     )
     output: Output = Field(discriminator="kind", description="Where the aggregates go.")
-    checkpoint: Text = Field(description="Folder of the query's progress; each sink needs its own.")
+    checkpoint: Text = Field(description="Folder of the query's progress; each aggregate needs its own.")
     max_offsets_per_trigger: Annotated[WholeNumber, Field(ge=1)] | None = Field(
         default=None,
         description="Records of one batch at most, of a topic with one partition; not set: all there are. With "
-        "more partitions a batch reads all there is, or events of one would come too late for the watermark of "
-        "another.",
+        "more partitions a batch reads all there is, or events of one would come too late for the event-time "
+        "watermark of another.",
     )
-    trigger: Pause = Field(
-        default="0 seconds", description='Time between the starts of two batches; "0 seconds": none.'
+    trigger: SparkDurationOrNoneMs = Field(
+        default=0, description='Time between the starts of two batches; "0s": none.'
     )
-    max_ahead: Pause = Field(
-        default="1 hour",
+    max_ahead: SparkDurationOrNoneMs = Field(
+        default=3_600_000,
         description="An event whose time is further than this ahead of its record's Kafka timestamp cannot be "
-        'read: it is written aside as `ahead`, and the watermark does not see it. "0 seconds": never ahead.',
+        'read: it is written aside as `ahead`, and moves no event-time watermark. "0s": never ahead.',
     )
     aside: Text | None = Field(
         default=None,

@@ -9,24 +9,25 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from schemas.config import Settings, Sink, aggregate_call, interval_ms
+from schemas.config import Settings, Sink, aggregate_call
 from schemas.config.reference import place
 
+HOUR_MS = 3_600_000
 COMPLETE = Path(__file__).parents[3] / "examples" / "complete.toml"
 
 
 def with_sinks(*changes: dict[str, Any | None]) -> dict[str, Any]:
     """Return the complete example with a sink for each of these changes; None takes a key away."""
     config = tomllib.loads(COMPLETE.read_text(encoding="utf-8"))
-    first = config["sinks"][0]
-    config["sinks"] = [
+    first = config["aggregates"][0]
+    config["aggregates"] = [
         {key: value for key, value in (first | change).items() if value is not None} for change in changes
     ]
     return config
 
 
 def sink(**changes: Any) -> Sink:
-    return Settings.model_validate(with_sinks(changes)).sinks[0]
+    return Settings.model_validate(with_sinks(changes)).aggregates[0]
 
 
 def faults(*changes: dict[str, Any | None]) -> dict[str, str]:
@@ -43,16 +44,16 @@ def other(**changes: Any) -> dict[str, Any]:
 
 def test_what_is_not_set_has_the_contract_s_default() -> None:
     found = sink()
-    assert (found.window, found.slide, found.session_gap) == ("1 hour", None, None)
-    assert (found.max_offsets_per_trigger, found.trigger) == (None, "0 seconds")
-    assert (found.max_ahead, sink(max_ahead="0 seconds").max_ahead) == ("1 hour", "0 seconds")
+    assert (found.window, found.slide, found.session_gap) == (HOUR_MS, None, None)
+    assert (found.max_offsets_per_trigger, found.trigger) == (None, 0)
+    assert (found.max_ahead, sink(max_ahead="0s").max_ahead) == (HOUR_MS, 0)
     assert found.aside_path == "var/checkpoints/hourly-aside"
     assert sink(aside="elsewhere").aside_path == "elsewhere"
 
 
 def test_windows_may_slide_or_follow_sessions() -> None:
-    assert sink(slide="15 minutes").slide == "15 minutes"
-    assert sink(window=None, session_gap="30 minutes").session_gap == "30 minutes"
+    assert sink(slide="15m").slide == HOUR_MS / 4
+    assert sink(window=None, session_gap="30 minutes").session_gap == HOUR_MS / 2
 
 
 @pytest.mark.parametrize(
@@ -63,9 +64,9 @@ def test_windows_may_slide_or_follow_sessions() -> None:
         ({"window": None, "session_gap": "1 hour", "slide": "1 minute"}, "slide"),
         ({"slide": "61 minutes"}, "slide"),
         ({"window": "0 hours"}, "window"),
-        ({"watermark": "2h"}, "watermark"),
+        ({"watermark": "2 h"}, "watermark"),
         ({"trigger": "soon"}, "trigger"),
-        ({"max_ahead": "1h"}, "max_ahead"),
+        ({"max_ahead": "1.5 hours"}, "max_ahead"),
         ({"max_offsets_per_trigger": 0}, "max_offsets_per_trigger"),
         ({"event": "schemas.events"}, "event"),
         ({"aggregates": {}}, "aggregates"),
@@ -82,7 +83,7 @@ def test_windows_may_slide_or_follow_sessions() -> None:
     ],
 )
 def test_a_sink_s_mistake_is_named(changes: dict[str, Any], key: str) -> None:
-    assert set(faults(changes)) == {f"sinks.0.{key}"}
+    assert set(faults(changes)) == {f"aggregates.0.{key}"}
 
 
 def test_a_name_of_a_column_is_one_that_sql_takes() -> None:
@@ -112,7 +113,7 @@ def test_a_name_of_a_column_is_one_that_sql_takes() -> None:
 def test_two_sinks_write_to_places_of_their_own(
     first: dict[str, Any], second: dict[str, Any], key: str
 ) -> None:
-    assert set(faults(first, second)) == {f"sinks.1.{key}"}
+    assert set(faults(first, second)) == {f"aggregates.1.{key}"}
 
 
 @pytest.mark.parametrize(
@@ -131,6 +132,10 @@ def test_an_aggregate_is_taken_apart(text: str, parts: tuple[str, str, float]) -
     assert aggregate_call(text) == parts
 
 
-@pytest.mark.parametrize(("text", "length"), [("1 hour", 3_600_000), ("30 minutes", 1_800_000), ("0 days", 0)])
-def test_an_interval_has_a_length(text: str, length: int) -> None:
-    assert interval_ms(text) == length
+def test_a_duration_that_spark_cannot_count_by_is_told_the_longest_there_is() -> None:
+    assert sink(watermark="999999 weeks").watermark == sink(watermark="6999993d").watermark
+    assert 'must be at most "6999993d"' in faults({"watermark": "1000000 weeks"})["aggregates.0.watermark"]
+
+
+def test_a_window_that_is_too_short_for_its_slide_is_said_in_the_short_form() -> None:
+    assert "the window (1h)" in faults({"slide": "61 minutes"})["aggregates.0.slide"]

@@ -21,7 +21,7 @@ bootstrap_servers = "127.0.0.1:9"
 [worker]
 application_id = "clicks"
 
-[[sinks]]
+[[aggregates]]
 name = "hourly"
 topic = "clicks.clean"
 event = "{event}"
@@ -63,7 +63,7 @@ def config(tmp_path: Path, **changes: str) -> str:
         "group_by": '"campaign"',
         "aggregate": "sum:amount",
     }
-    path = tmp_path / "sinks.toml"
+    path = tmp_path / "aggregates.toml"
     path.write_text(CONFIG.format(**(right | changes)))
     return str(path)
 
@@ -97,9 +97,9 @@ def test_every_fault_is_said_at_once_with_the_nearest_name(tmp_path: Path) -> No
     wrong = config(tmp_path, time_field="occured_at", group_by='"campain"', aggregate="sum:user_id")
     code, faults = found(wrong)
     assert code == 2
-    assert "did you mean occurred_at?" in faults["sinks.0.time_field"]
-    assert "did you mean campaign?" in faults["sinks.0.group_by.0"]
-    assert "user_id is a string: sum needs a number" in faults["sinks.0.aggregates.made"]
+    assert "did you mean occurred_at?" in faults["aggregates.0.time_field"]
+    assert "did you mean campaign?" in faults["aggregates.0.group_by.0"]
+    assert "user_id is a string: sum needs a number" in faults["aggregates.0.aggregates.made"]
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ def test_a_column_of_the_wrong_kind_is_refused(
 ) -> None:
     right = {"time_field": "at", "group_by": '"user.country"', "aggregate": "sum:price"}
     code, faults = found(config(tmp_path, event=f"{orders}:Order", **(right | changes)))
-    assert (code, list(faults)) == (2, [f"sinks.0.{key}"])
-    assert message in faults[f"sinks.0.{key}"]
+    assert (code, list(faults)) == (2, [f"aggregates.0.{key}"])
+    assert message in faults[f"aggregates.0.{key}"]
 
 
 @pytest.mark.parametrize(
@@ -135,8 +135,8 @@ def test_a_column_of_the_wrong_kind_is_refused(
 )
 def test_a_model_that_is_not_there_is_named(tmp_path: Path, event: str, message: str) -> None:
     code, faults = found(config(tmp_path, event=event))
-    assert (code, list(faults)) == (2, ["sinks.0.event"])
-    assert message in faults["sinks.0.event"]
+    assert (code, list(faults)) == (2, ["aggregates.0.event"])
+    assert message in faults["aggregates.0.event"]
 
 
 def test_a_model_that_cannot_be_read_is_refused_with_every_field(tmp_path: Path, orders: str) -> None:

@@ -1,4 +1,4 @@
-"""Finds values of the sinks that are wrong together.
+"""Finds values of the aggregates that are wrong together.
 
 As in `schemas.config.rules`, which calls this: rules look at right values only, so that a wrong one does not
 hide the others.
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from schemas.config.sinks import (
+from schemas.config.aggregates import (
     KafkaOutput,
     ParquetOutput,
     PostgresOutput,
     default_aside,
-    interval_ms,
     output_column,
 )
+from schemas.config.values import duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,28 +27,28 @@ Where = tuple[str | int, ...]
 Violation = tuple[Where, str]
 
 
-def sink_violations(
+def aggregate_violations(
     sinks: Sequence[Mapping[str, Any]],
     written: Sequence[Mapping[str, Any]],
     pipelines: Sequence[Mapping[str, Any]],
 ) -> Iterator[Violation]:
-    """Yield every broken rule of the sinks.
+    """Yield every broken rule of the aggregates.
 
     Args:
-        sinks: Right values of the sinks.
+        sinks: Right values of the aggregates.
         written: The same as they were written: a key with a wrong value is not a missing one.
         pipelines: Right values of the pipelines.
     """
     for index, (sink, table) in enumerate(zip(sinks, written, strict=True)):
         for where, message in [*_windows(sink, table), *_columns(sink), *_topic(sink, pipelines)]:
-            yield ("sinks", index, *where), message
+            yield ("aggregates", index, *where), message
     yield from _places(sinks)
 
 
 def _windows(sink: Mapping[str, Any], written: Mapping[str, Any]) -> Iterator[Violation]:
     given = [key for key in ("window", "session_gap") if key in written]
     if not given:
-        yield ("window",), 'is missing: write window = "1 hour", or session_gap = "30 minutes" for sessions'
+        yield ("window",), 'is missing: write window = "1h", or session_gap = "30m" for sessions'
     if len(given) == 2:
         yield ("session_gap",), "does not go with window: take one of them"
     if "slide" not in written:
@@ -57,8 +57,9 @@ def _windows(sink: Mapping[str, Any], written: Mapping[str, Any]) -> Iterator[Vi
         yield ("slide",), "needs window; sessions do not slide"
         return
     window, slide = sink.get("window"), sink.get("slide")
-    if window and slide and interval_ms(slide) > interval_ms(window):
-        yield ("slide",), f"must not be longer than the window ({window}): events between two would be lost"
+    if window and slide and slide > window:
+        told = f"the window ({duration_text(window)})"
+        yield ("slide",), f"must not be longer than {told}: events between two would be lost"
 
 
 def _columns(sink: Mapping[str, Any]) -> Iterator[Violation]:
@@ -81,7 +82,7 @@ def _topic(sink: Mapping[str, Any], pipelines: Sequence[Mapping[str, Any]]) -> I
         return
     topic = output.topic
     if topic == sink.get("topic"):
-        yield ("output", "topic"), "must not be the topic that the sink reads"
+        yield ("output", "topic"), "must not be the topic that the aggregate reads"
     for index, pipeline in enumerate(pipelines):
         for role in ("source", "sink", "duplicates", "quarantine"):
             if pipeline.get(role) == topic:
@@ -94,7 +95,7 @@ def _places(sinks: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
     seen: dict[tuple[Any, ...], Where] = {}
     for index, sink in enumerate(sinks):
         for where, place in _written(sink):
-            here = ("sinks", index, *where)
+            here = ("aggregates", index, *where)
             # Checkpoints that are the same have been named as such.
             if place in seen and not seen[place][-1] == where[-1] == "checkpoint":
                 yield here, f"is the same place as {'.'.join(map(str, seen[place]))}; each needs its own"
@@ -102,7 +103,7 @@ def _places(sinks: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
 
 
 def _written(sink: Mapping[str, Any]) -> Iterator[tuple[Where, tuple[Any, ...]]]:
-    """Yield the places that a sink writes to; its checkpoint has a rule of its own."""
+    """Yield the places that an aggregate writes to; its checkpoint has a rule of its own."""
     output = sink.get("output")
     if isinstance(output, ParquetOutput):
         yield ("output", "path"), ("folder", output.path.rstrip("/"))
