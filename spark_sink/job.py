@@ -46,6 +46,7 @@ from spark_sink.query.sources import stream_topic
 from spark_sink.query.topics import SourceTopic, is_another
 from spark_sink.session import spark_session
 from spark_sink.side_output import SideOutput, SideOutputAudience, Why, Written
+from spark_sink.uncounted import FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -91,6 +92,10 @@ class Audience(Protocol):
 
     def say(self, text: str) -> None:
         """Tell of a step."""
+        ...
+
+    def warn(self, text: str) -> None:
+        """Tell of what is most likely wrong, though it stops nothing."""
         ...
 
     def progress(self, totals: Mapping[str, Totals]) -> None:
@@ -188,7 +193,7 @@ class SinkJob:
         try:
             model = EventModel.load(sink.event)
             open_things.enter_context(checkpoint_lock(spark, sink.checkpoint, sink.name))
-            topic = open_things.enter_context(SourceTopic(spark, self._settings.kafka, sink))
+            topic = open_things.enter_context(SourceTopic(spark, self._settings, sink))
             known = self._open_state(spark, sink, model, topic)
             bound = self._bound(sink, topic)
             place = OutputPlace(
@@ -259,7 +264,7 @@ class SinkJob:
             sink,
             model,
             accept_loss=self._options.accept_loss,
-            audience=SideOutputAudience(self._audience.say, wrote, self._news.put),
+            audience=SideOutputAudience(self._audience.say, self._audience.warn, wrote, self._news.put),
         )
         aside.open(forget=forget)
         # Before the query starts: its first batch may be reported before `start` returns.
@@ -315,10 +320,12 @@ class SinkJob:
         try:
             totals = self.totals[progress.sink]
             totals.batches += 1
+            first = totals.rows < FIRST
             totals.rows += progress.input_rows
             totals.last = progress
             self.metrics.take(progress)
-            why = Why(progress.dropped_rows > 0, None if progress.bad is None else progress.bad > 0)
+            bad = None if progress.bad is None else progress.bad > 0
+            why = Why(progress.dropped_rows > 0, bad, totals.rows if first else None)
             self._asides[progress.sink].done(progress.batch, why)
             self._audience.progress(self.totals)
         except SeqmarkError as error:

@@ -36,6 +36,7 @@ from spark_sink.files import Files
 from spark_sink.query.checkpoint import Checkpoint, PlannedBatch
 from spark_sink.query.events import bad_records, judged, late_events, uncounted
 from spark_sink.query.sources import read_range
+from spark_sink.uncounted import hardly_any, why_late, why_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +57,8 @@ class Why(NamedTuple):
     """Whether Spark has dropped rows; None: not known."""
     bad: bool | None
     """Whether it had records that are no events; None: not known."""
+    first: int | None = None
+    """How many records the run has read up to its end, where it has some of the first; None: it has none."""
 
 
 class Written(NamedTuple):
@@ -70,6 +73,8 @@ class SideOutputAudience(NamedTuple):
 
     say: Callable[[str], None]
     """What a person should know."""
+    warn: Callable[[str], None]
+    """What a person has to know: that hardly anything is counted."""
     wrote: Callable[[Written], None]
     """What was written; called from the thread that wrote it."""
     failed: Callable[[StopError], None]
@@ -111,6 +116,8 @@ class SideOutput:
         self._repeated = -1
         self._max_ahead_ms = sink.max_ahead
         self._inherited_ms: int | None = self._max_ahead_ms
+        self._uncounted = Written(0, 0)
+        self._warned = False
         # Between Spark's reports and the start of the query: both write the state.
         self._noting = threading.Lock()
         self._wake = threading.Event()
@@ -262,7 +269,7 @@ class SideOutput:
     def _write(self, number: int) -> None:
         name = f"{_TODO}/{number}.json"
         todo = json.loads(self._files.read(name) or "")
-        batch, why = PlannedBatch.from_json(todo), Why(todo["late"], todo["bad"])
+        batch, why = PlannedBatch.from_json(todo), Why(todo["late"], todo["bad"], todo.get("first"))
         try:
             # Builds before `max_ahead` took down none, and held no event against it.
             written = self._read_again(batch, why, todo.get("max_ahead_ms"))
@@ -294,9 +301,21 @@ class SideOutput:
                 late = self._store(rows, f"late/batch={batch.number}")
             if why.bad is not False:
                 bad = self._store(bad_records(kept), f"bad/batch={batch.number}")
+            if why.first is not None:
+                self._look_at(kept, Written(late, bad), why.first)
         finally:
             kept.unpersist()
         return Written(late, bad)
+
+    def _look_at(self, kept: DataFrame, written: Written, first: int) -> None:
+        """Warn, once, where hardly any of the first records was counted."""
+        late, bad = self._uncounted.late + written.late, self._uncounted.bad + written.bad
+        self._uncounted = Written(late, bad)
+        if self._warned or not hardly_any(first, late + bad):
+            return
+        self._warned = True
+        told = why_late(self._sink, late, first) if late > bad else why_unreadable(kept, self._sink, bad, first)
+        self._audience.warn(f"{self._sink.name}: {told}")
 
     def _store(self, rows: DataFrame, name: str) -> int:
         """Write rows as JSON lines, over what an earlier attempt has left; return how many."""

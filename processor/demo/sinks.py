@@ -56,6 +56,8 @@ class _Listener:
     def say(self, text: str) -> None:
         self._say(f"   {text}")
 
+    warn = say
+
     def progress(self, totals: Mapping[str, Totals]) -> None:
         del totals
 

@@ -7,7 +7,9 @@ model writes as JSON, or says of each value that it cannot; what would need a gu
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import pkgutil
 import re
 import sys
 from dataclasses import dataclass, replace
@@ -22,9 +24,11 @@ from schemas.event.types import FieldType, ObjectType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from types import ModuleType
 
 _EXAMPLE = "schemas.events"
 """The module of the examples' models: ours, where the user has none of this name."""
+_MOST_NAMES = 10
 _NAME = re.compile(r"(?P<module>[A-Za-z_][\w.]*):(?P<name>[A-Za-z_]\w*)")
 
 
@@ -120,10 +124,9 @@ def _imported(name: str) -> type[BaseModel]:
         raise EventModelError([_unimportable(match["module"], error)]) from error
     model = getattr(module, match["name"], None)
     if model is None:
-        known = [key for key, each in vars(module).items() if _is_model(each)]
-        raise EventModelError([f"{match['module']} has no {match['name']}; models in it: {', '.join(known)}"])
+        raise EventModelError([f"{match['module']} has no {match['name']}; {_models(module, match['name'])}"])
     if not _is_model(model):
-        raise EventModelError([f"{name} is no pydantic model"])
+        raise EventModelError([f"{name} is no pydantic model; {_models(module, match['name'])}"])
     found: type[BaseModel] = model
     return found
 
@@ -144,8 +147,27 @@ def _is_missing(module: str, error: Exception) -> bool:
 
 def _unimportable(module: str, error: Exception) -> str:
     if _is_missing(module, error):
-        return f"there is no module {module}: install it, or put its folder on PYTHONPATH"
+        near = _near_module(str(getattr(error, "name", module)))
+        return f"there is no module {module}{near}: install it, or put its folder on PYTHONPATH"
     return f"{module} cannot be imported: {type(error).__name__}: {error}"
+
+
+def _models(module: ModuleType, meant: str) -> str:
+    """Return which model of a module may be meant, or those that there are."""
+    known = [key for key, each in vars(module).items() if _is_model(each)]
+    close = difflib.get_close_matches(meant, known, n=1)
+    some = ", ".join([*known[:_MOST_NAMES], *["…"][: len(known) > _MOST_NAMES]])
+    there = f"models in it: {some}" if known else "there is no model in it"
+    return f"did you mean {close[0]}? {there}" if close else there
+
+
+def _near_module(missing: str) -> str:
+    """Return in words which module may be meant by one that is missing; nothing where none is like it."""
+    package, _, last = missing.rpartition(".")
+    # What is missing is below a package that was found: the import of that went well.
+    places = getattr(sys.modules.get(package), "__path__", None) if package else None
+    close = difflib.get_close_matches(last, [each.name for each in pkgutil.iter_modules(places)], n=1)
+    return f" (did you mean {f'{package}.{close[0]}' if package else close[0]}?)" if close else ""
 
 
 def _is_model(value: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it ships none
 
 from processor.errors import StopError
+from schemas.config.absent import absent_topic
 from spark_sink.query.sources import client_options
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from schemas.config import Kafka, Sink
+    from schemas.config import Settings, Sink
 
 TIMEOUT_S = 60
 """For an answer of the broker: as long as the client itself tries again (`default.api.timeout.ms`)."""
@@ -37,12 +38,13 @@ class TopicNow(NamedTuple):
 class SourceTopic:
     """The topic that an aggregate reads; asked by a client of its own, which is closed at exit."""
 
-    def __init__(self, spark: SparkSession, kafka: Kafka, sink: Sink) -> None:
+    def __init__(self, spark: SparkSession, settings: Settings, sink: Sink) -> None:
         self._sink = sink.name
+        self._pipelines = settings.pipelines
         self.name = sink.topic
         self._jvm: Any = spark._jvm  # noqa: SLF001 - py4j's door to the JVM
         properties = self._jvm.java.util.Properties()
-        for name, value in client_options(kafka).items():
+        for name, value in client_options(settings.kafka).items():
             properties.setProperty(name, value)
         self._admin: Any = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
 
@@ -107,10 +109,18 @@ class SourceTopic:
         except Py4JJavaError as error:
             text = str(error.java_exception.toString())
             if "UnknownTopicOrPartition" in text:
-                said = f"topic {self.name} does not exist: the worker or `seqmark topics` creates it"
+                said = absent_topic(self.name, self._pipelines, self._existing())
             else:
                 said = f"the broker does not answer for topic {self.name}; start again when it does ({text})"
             raise StopError(f"aggregate {self._sink}: {said}") from None
+
+    def _existing(self) -> list[str]:
+        """Return the names of the topics that this user may see; nothing where Kafka does not say."""
+        try:
+            names = self._admin.listTopics().names()
+            return [str(name) for name in names.get(TIMEOUT_S, self._jvm.java.util.concurrent.TimeUnit.SECONDS)]
+        except Py4JJavaError:
+            return []
 
 
 def is_another(known: str | None, found: str | None) -> bool:

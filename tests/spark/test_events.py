@@ -64,7 +64,7 @@ def test_a_new_limit_is_noted_before_a_batch_is_judged_by_it(spark: SparkSession
     }.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    audience = SideOutputAudience(lambda _: None, lambda _: None, lambda _: None)
+    audience = SideOutputAudience(lambda _: None, lambda _: None, lambda _: None, lambda _: None)
     model = EventModel.load(clicks.event)
     opened = SideOutput(
         spark, Kafka(bootstrap_servers="127.0.0.1:9"), clicks, model, accept_loss=False, audience=audience

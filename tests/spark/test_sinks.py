@@ -330,7 +330,7 @@ def test_what_a_crash_has_left_to_do_is_written_at_the_next_start_over_what_is_t
     # A limit that has been changed since is not that of a batch of before.
     sink = ran.settings.aggregates[0].model_copy(update={"max_ahead": 7_200_000})
     counts: list[Written] = []
-    audience = SideOutputAudience(lambda _: None, counts.append, lambda _: None)
+    audience = SideOutputAudience(lambda _: None, lambda _: None, counts.append, lambda _: None)
 
     aside = SideOutput(
         spark, ran.settings.kafka, sink, EventModel.load(sink.event), accept_loss=False, audience=audience

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _LINE_S = 10.0
 """Between two lines of progress where nobody looks at a terminal."""
+_LOUD = "bold yellow"
 
 
 @click.command()
@@ -104,6 +105,9 @@ def aggregate(  # noqa: PLR0913 - one argument per option
         job.run(started=listen)
     for name, totals in job.totals.items():
         say(f"{name}: {_line(totals)}")
+    for each in chosen:
+        if told := _uncounted(each, job.totals[each.name]):
+            say(f"WARNING {each.name}: {told}", _LOUD)
 
 
 def _end(*_: object) -> None:
@@ -148,6 +152,13 @@ class _SinkTerminal:
         else:
             say(text)
 
+    def warn(self, text: str) -> None:
+        """Tell of what is most likely wrong."""
+        if self._live.is_started:
+            self._live.console.print(Text(f"WARNING {text}", style=_LOUD), soft_wrap=True)
+        else:
+            say(f"WARNING {text}", _LOUD)
+
     def progress(self, totals: Mapping[str, Totals]) -> None:
         """Show how far the aggregates are."""
         if self._live.console.is_terminal:
@@ -166,6 +177,18 @@ def _line(totals: Totals) -> str:
     aside = f"{totals.late:,} late and {totals.bad:,} bad written aside"
     state = f"{last.state_rows:,} rows of state"
     return f"{rows}, {aside}; batch {last.batch}: {last.processed_rate:,.0f} records/s, {state}"
+
+
+def _uncounted(sink: Sink, totals: Totals) -> str:
+    """Say that hardly anything was counted; nothing where that is not so. The exit code does not."""
+    from spark_sink.uncounted import hardly_any  # noqa: PLC0415 - as above
+
+    aside = totals.late + totals.bad
+    if not totals.rows or not hardly_any(totals.rows, aside):
+        return ""
+    counted = "nothing was counted" if aside >= totals.rows else "hardly anything was counted"
+    kinds = f"{totals.bad:,} that cannot be read, {totals.late:,} late"
+    return f"{counted}: of {totals.rows:,} records {aside:,} were written aside to {sink.aside_path} ({kinds})"
 
 
 def _table(totals: Mapping[str, Totals]) -> Table:

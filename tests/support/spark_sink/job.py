@@ -29,10 +29,15 @@ class Silent:
 
     def __init__(self) -> None:
         self.said: list[str] = []
+        self.warned: list[str] = []
 
     def say(self, text: str) -> None:
         """Remember it."""
         self.said.append(text)
+
+    def warn(self, text: str) -> None:
+        """Remember it."""
+        self.warned.append(text)
 
     def progress(self, totals: Mapping[str, Totals]) -> None:
         """Nobody looks."""
@@ -68,10 +73,10 @@ def tables(bootstrap: str, *sinks: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def run(config: Settings, **options: Any) -> SinkJob:
+def run(config: Settings, audience: Silent | None = None, **options: Any) -> SinkJob:
     """Run all aggregates in this process until all that is there now is done."""
     how = SinkOptions(master="local[2]", available_now=True, **options)
-    job = SinkJob(config, config.aggregates, how, Silent())
+    job = SinkJob(config, config.aggregates, how, audience or Silent())
     job.run()
     return job
 

@@ -129,8 +129,12 @@ def test_a_column_of_the_wrong_kind_is_refused(
     ("event", "message"),
     [
         ("nowhere.at.all:X", "no module nowhere.at.all"),
-        ("schemas.events:Klick", "models in it: ClickEvent"),
-        ("json:dumps", "is no pydantic model"),
+        ("schemas.evnets:ClickEvent", "did you mean schemas.events?"),
+        ("shemas.events:ClickEvent", "did you mean schemas?"),
+        ("schemas.events:KlickEvent", "did you mean ClickEvent? models in it: ClickEvent"),
+        ("schemas.events:Purchase", "has no Purchase; models in it: ClickEvent"),
+        ("schemas.events:Decimal", "is no pydantic model; models in it: ClickEvent"),
+        ("json:dumps", "is no pydantic model; there is no model in it"),
     ],
 )
 def test_a_model_that_is_not_there_is_named(tmp_path: Path, event: str, message: str) -> None:
