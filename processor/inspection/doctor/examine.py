@@ -9,6 +9,7 @@ from processor.inspection.doctor import rights, transaction
 from processor.inspection.doctor.machine import try_machine
 from processor.inspection.doctor.network import NO_CONNECTION, Reached, Way, judge_versions, not_gone
 from processor.inspection.doctor.rows import Trials
+from processor.kafka.addresses import host_of
 from processor.kafka.client import TopicPartition, open_client
 from processor.kafka.options import client_options
 from processor.kafka.protocol.greeting import CLIENT_ID
@@ -51,8 +52,7 @@ async def _bootstrap(settings: Settings, options: Mapping[str, Any], trials: Tri
     addresses = settings.kafka.bootstrap_servers.split(",")
     found = None
     for address in addresses:
-        host, _, port = address.strip().rpartition(":")
-        way = Way(settings.kafka, options, host.strip("[]"), int(port))
+        way = Way(settings.kafka, options, host_of(address), int(address.rpartition(":")[2]))
         reached = await way.go(trials, "bootstrap", only=len(addresses) == 1)
         found = found or reached
     if found is None and len(addresses) > 1:

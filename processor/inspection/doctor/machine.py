@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from processor.broker.java import find_java
 from processor.errors import BrokerError
+from processor.ops.extras import MODULES, install, missing
 from processor.ops.status_text import size
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from schemas.config import Settings
 
 PART = "machine"
-EXTRAS = {"spark": "pyspark", "report": "matplotlib", "postgres": "psycopg"}
-"""By extra of the package: the module by which it is known to be installed."""
 LEAST_FREE_BYTES = 1_000_000_000
 """About 40 million ids; a state folder that is full stops the worker."""
 
@@ -62,11 +60,10 @@ def _try_java(settings: Settings, trials: Trials) -> None:
 
 
 def _try_extras(settings: Settings, trials: Trials) -> None:
-    missing = [extra for extra, module in EXTRAS.items() if find_spec(module) is None]
-    installed = [extra for extra in EXTRAS if extra not in missing]
+    lacking = missing(*MODULES)
+    installed = [extra for extra in MODULES if extra not in lacking]
     tried, says = "optional extras", f"installed: {', '.join(installed) or 'none'}"
-    if "spark" in missing and settings.aggregates:
-        advice = f"pip install 'seqmark[{','.join(missing)}]'"
-        trials.problem(PART, tried, f"{says}; the config's aggregates need spark", advice)
+    if "spark" in lacking and settings.aggregates:
+        trials.problem(PART, tried, says, f"`seqmark aggregate` {install(['spark'])}")
     else:
-        trials.ok(PART, tried, says + (f"; not installed: {', '.join(missing)}" if missing else ""))
+        trials.ok(PART, tried, says + (f"; not installed: {', '.join(lacking)}" if lacking else ""))

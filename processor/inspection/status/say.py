@@ -73,7 +73,8 @@ def _owners(pipeline: PipelineProgress, application: ApplicationProgress) -> Sta
         return Statement(Level.PROBLEM if waits else Level.WARNING, "no worker runs")
     unowned = [(hop.source, hop.unowned) for hop in pipeline.hops if hop.unowned]
     if not unowned:
-        return Statement(Level.OK, f"{total:,} of {count(total, 'partition')} have an owner")
+        have = "has" if total == 1 else "have"
+        return Statement(Level.OK, f"{total:,} of {count(total, 'partition')} {have} an owner")
     if not group.stable:
         return Statement(Level.WARNING, f"the group is rebalancing ({group.state})")
     missing = sum(len(numbers) for _, numbers in unowned)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +17,7 @@ from tests.support.worker.process import WorkerConfig, new, new_config, produce,
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from click.testing import Result
 
@@ -123,6 +124,47 @@ def test_a_group_and_transactional_ids_of_others_are_named(guarded: Guarded, con
     assert status.exit_code == 0
     assert "p: who works on it is not known" in status.stdout
     assert f"not known: the group {group} cannot be looked at" in status.stdout
+
+
+def test_a_changelog_that_is_trimmed_is_tried_without_deleting_anything(
+    guarded: Guarded, tmp_path: Path
+) -> None:
+    plain = new_config(guarded.bootstrap_servers, tmp_path)
+    ids = {"mode": "insert-id", "id": [{"from": "key"}], "window": "1h"}
+    config = replace(plain, pipelines=(replace(plain.pipelines[0], dedup=ids),))
+    assert seqmark(config, "topics").exit_code == 0
+    tried = f"DeleteRecords on {config.changelog}, before its first record"
+
+    def outcome() -> list[str]:
+        return [row.outcome for row in examined(config, guarded.env(FIRST), 0) if row.tried == tried]
+
+    assert outcome() == ["ok"]
+    guarded.only(ResourceType.TOPIC, config.changelog, FIRST, operation=AclOperation.READ)
+    try:
+        rows = examined(config, guarded.env(FIRST), 1)
+    finally:
+        guarded.anybody(ResourceType.TOPIC, config.changelog)
+    (row,) = [row for row in rows if row.tried == tried]
+    assert (row.outcome, "grant this principal DELETE" in row.says) == ("warning", True)
+
+
+def test_at_least_once_is_tried_without_a_transaction(guarded: Guarded, config: WorkerConfig) -> None:
+    env = {**guarded.env(FIRST), "SEQMARK_WORKER__GUARANTEE": "at_least_once"}
+
+    rows = examined(config, env, 0)
+
+    assert [row.outcome for row in rows if row.tried.startswith("IDEMPOTENT_WRITE")] == ["ok"]
+    assert {row.says for row in rows if row.part == "transactions"} == {"guarantee is at_least_once"}
+
+
+def test_one_of_several_addresses_that_does_not_answer_is_a_warning(
+    guarded: Guarded, config: WorkerConfig
+) -> None:
+    env = {**guarded.env(FIRST), **bootstrap(f"127.0.0.1:9,{guarded.guarded_servers}")}
+
+    rows = examined(config, env, 0)
+
+    assert [row.tried for row in rows if row.outcome == "warning"] == ["connection: bootstrap 127.0.0.1:9"]
 
 
 def test_topics_that_are_not_there_are_only_asked_for(guarded: Guarded, config: WorkerConfig) -> None:
