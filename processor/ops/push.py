@@ -49,7 +49,12 @@ def require_push(options: WorkerOptions) -> None:
 async def pushed(
     options: WorkerOptions, metrics: Metrics, environ: Mapping[str, str] = os.environ
 ) -> AsyncIterator[None]:
-    """Push while the block runs, and once more when it ends; do nothing where no endpoint is configured."""
+    """Push while the block runs, and once more when it ends; do nothing where no endpoint is configured.
+
+    Raises:
+        MissingExtraError: As `require_push`.
+    """
+    require_push(options)
     if not _is_wanted(options, environ):
         yield
         return

@@ -21,6 +21,7 @@ from aiohttp.web import SockSite  # of Faust's own web server
 from processor.errors import SeqmarkError, StopError
 from processor.kafka.client import KafkaError
 from processor.ops.metrics import Doing
+from processor.ops.push import pushed
 from processor.ops.web_port import listen
 from processor.pipeline.hops import hops
 from processor.worker.compiling import compile_kernels
@@ -209,7 +210,7 @@ async def run_worker(
         )
         await application.serve()
         try:
-            async with around or contextlib.nullcontext():
+            async with pushed(settings.worker, metrics), around or contextlib.nullcontext():
                 await application.run()
         finally:
             await application.stop()

@@ -108,13 +108,16 @@ def fields(base: Installed, folder: Path, *events: str, path: Path | None = None
             "seqmark: seqmark aggregate needs the extras: pip install 'seqmark[spark,postgres]'",
         ),
         ("report", FILES, "seqmark: seqmark report needs the extras: pip install 'seqmark[report,spark]'"),
+        ("worker", FILES, "seqmark: worker.otel_endpoint needs the extra: pip install 'seqmark[otel]'"),
     ],
-    ids=["spark", "postgres", "report"],
+    ids=["spark", "postgres", "report", "otel"],
 )
 def test_a_command_that_needs_an_extra_says_which_and_ends_with_2(
     base: Installed, tmp_path: Path, command: str, output: str, said: str
 ) -> None:
-    done = base.run("seqmark", command, "-c", config(tmp_path, output=output), folder=tmp_path)
+    env = {"SEQMARK_WORKER__OTEL_ENDPOINT": "http://127.0.0.1:1"}
+
+    done = base.run("seqmark", command, "-c", config(tmp_path, output=output), folder=tmp_path, env=env)
 
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said + "\n")
 

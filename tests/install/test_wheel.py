@@ -25,7 +25,7 @@ import importlib, pkgutil, sys
 import seqmark
 light = sorted({"pydantic", "numpy", "numba", "aiokafka"} & set(sys.modules))
 import seqmark.processor.worker.app, seqmark.processor.commands.run.worker, seqmark.processor.verify.certificate
-heavy = sorted({"pyspark", "matplotlib", "psycopg", "jgo", "pytest"} & set(sys.modules))
+heavy = sorted({"pyspark", "matplotlib", "psycopg", "opentelemetry", "jgo", "pytest"} & set(sys.modules))
 lacking = {}
 for found in pkgutil.walk_packages(seqmark.__path__, "seqmark.", onerror=lambda name: None):
     if found.name.endswith("__main__"):
@@ -98,7 +98,7 @@ def test_a_base_install_imports_all_but_what_its_extras_bring(base: Installed, t
     assert done.returncode == 0, done.stderr
     told = eval(done.stdout)  # noqa: S307 - what the line above printed
     assert (told["light"], told["heavy"], told["bare"]) == ([], [], [])
-    assert told["lacking"].keys() <= {"pyspark", "py4j", "psycopg", "pytest"}
+    assert told["lacking"].keys() <= {"pyspark", "py4j", "psycopg", "opentelemetry", "pytest"}
 
 
 def test_with_all_extras_every_module_imports_by_its_name_in_the_wheel(

@@ -21,7 +21,7 @@ from processor.config.load import load, require_pipelines
 from processor.errors import EXIT_DONE, SeqmarkError
 from processor.ops import logs
 from processor.ops.memory_limit import few_arenas
-from processor.ops.push import pushed, require_push
+from processor.ops.push import require_push
 from processor.ops.web_port import listen
 from processor.state.home import keep_to_ourselves
 
@@ -124,7 +124,7 @@ async def _shown(settings: Settings, metrics: Metrics, *, drain: bool) -> AsyncI
     report = await _topics(settings, metrics)
     say_problems(report.warnings, "warning")
     report.require(growing=True)
-    async with pushed(settings.worker, metrics), live.shown(settings, metrics, drain=drain):
+    async with live.shown(settings, metrics, drain=drain):
         yield
 
 
