@@ -60,9 +60,10 @@ def report(ctx: click.Context, config: Path, *, output: Path, as_json: bool) -> 
                 del fates["collision"]
             result(pipeline=flow.name, raw=flow.raw.total, **fates, unexplained=flow.unexplained)
         result(output=str(output), ok=not made.problems, problems=made.problems)
+    else:
+        click.echo(f"the report: {output}")
     for problem in made.problems:
         say(problem, "bold red")
-    say(f"the report: {output}", "" if made.problems else "green")
     ctx.exit(EXIT_FAILED if made.problems else EXIT_DONE)
 
 

@@ -27,6 +27,8 @@ from schemas.config.values import duration_words
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from rich.console import Console
+
     from processor.demo.aggregate import Aggregated
     from processor.demo.census import Census
     from processor.demo.plan import DemoPlan, Mode
@@ -102,7 +104,7 @@ def demo(
             picture=str(plan.picture) if drawn else None,
             report=str(plan.report) if drawn else None,
         )
-    _tell(plan, summary, drawn=drawn)
+    _tell(plan, summary, people(stderr=as_json), drawn=drawn)
     ctx.exit(EXIT_DONE if summary.ok else EXIT_FAILED)
 
 
@@ -236,30 +238,30 @@ def _draw(plan: DemoPlan, done: DemoRun, summary: DemoSummary) -> None:
     draw(done.checked, plan.picture, title, summary.census)
 
 
-def _tell(plan: DemoPlan, summary: DemoSummary, *, drawn: bool) -> None:
+def _tell(plan: DemoPlan, summary: DemoSummary, out: Console, *, drawn: bool) -> None:
+    """Show what came of it; the verdict is said, and where programs read the result all of it is."""
     from processor.demo import tables  # noqa: PLC0415 - as above
 
-    out = people()
     out.print()
     out.print(tables.counts_table(summary.lines))
     if summary.receipts:
-        say(f"some of the receipts in {plan.pipeline.duplicates}:")
+        out.print(f"some of the receipts in {plan.pipeline.duplicates}:", markup=False, soft_wrap=True)
         out.print(tables.receipts_table(summary.receipts))
     if summary.census:
-        say("and of the notes of collisions:")
+        out.print("and of the notes of collisions:")
         out.print(tables.notes_table(summary.receipts))
-        say(str(summary.census), "bold")
+        out.print(str(summary.census), style="bold", markup=False, soft_wrap=True)
     rate = f"{summary.rate:,.0f} records/s, the worker's start included"
     if summary.working_rate:
         rate += f"; about {summary.working_rate:,.0f} from its first commit on"
-    say(f"throughput: {rate}")
+    out.print(f"throughput: {rate}", soft_wrap=True)
     out.print()
     if summary.aggregated is not None:
         out.print(tables.hours_table(summary.aggregated))
         for line in tables.aggregate_told(
             summary.aggregated, duration_words(plan.settings.aggregates[0].watermark)
         ):
-            say(line)
+            out.print(line, markup=False, soft_wrap=True)
         out.print()
     # As it was printed: its table would be broken by another width.
     out.print(summary.certificate.text, highlight=False, markup=False, soft_wrap=True)

@@ -303,10 +303,10 @@ def _report(
         )
         return
     among = f", {passing_again:,} duplicates among them" if passing_again else ""
-    say(
+    click.echo(
         f"{pipeline.source}: {records:,} records in {len(truths)} partitions, {again:,} of them duplicates, "
         f"{colliding:,} collisions, {broken:,} malformed, {passes:,} must pass{among}; "
         f"{seconds:.1f} s, {rate:,.0f} records/s"
     )
     if path:
-        say(f"the truth: {path}")
+        click.echo(f"the truth: {path}")

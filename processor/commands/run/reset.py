@@ -181,7 +181,9 @@ def _report(pipeline: str, step: PartitionStep, done: Replayed | None, *, as_jso
     if not as_json:
         if done is not None:
             judged = count(done.records, "record")
-            say(f"partition {step.partition} is at offset {step.to_offset}: {judged} judged for its state")
+            click.echo(
+                f"partition {step.partition} is at offset {step.to_offset}: {judged} judged for its state"
+            )
         return
     result(
         pipeline=pipeline,

@@ -104,7 +104,7 @@ def aggregate(  # noqa: PLR0913 - one argument per option
 
         job.run(started=listen)
     for name, totals in job.totals.items():
-        say(f"{name}: {_line(totals)}")
+        click.echo(f"{name}: {_line(totals)}")
     for each in chosen:
         if told := _uncounted(each, job.totals[each.name]):
             say(f"WARNING {each.name}: {told}", _LOUD)

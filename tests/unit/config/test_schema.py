@@ -34,12 +34,12 @@ BASE = {
 }
 
 
-def faults(config: dict[str, Any], schema: dict[str, Any] = SCHEMA) -> list[str]:
-    return [error.message for error in Draft202012Validator(schema).iter_errors(config)]
+def faults(config: dict[str, Any]) -> list[str]:
+    return [error.message for error in Draft202012Validator(SCHEMA).iter_errors(config)]
 
 
 def shown() -> list[Any]:
-    """Return each whole config in the docs; what shows a part of one has no tables, or not all."""
+    """Return each config in the docs that has its tables; of parts of one some lack required keys."""
     found = []
     for page in PAGES:
         blocks = re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
@@ -68,7 +68,8 @@ def test_every_file_of_ours_is_right(file: Path) -> None:
 
 @pytest.mark.parametrize("config", shown())
 def test_every_config_of_the_docs_is_right(config: dict[str, Any]) -> None:
-    assert faults(config, SCHEMA | {"required": []}) == []
+    missing = [fault for fault in faults(config) if fault.endswith("is a required property")]
+    assert faults(config) == missing, "what is shown is a part"
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
