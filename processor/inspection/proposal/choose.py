@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
 from processor.inspection.proposal.candidates import (
@@ -153,6 +153,11 @@ def _by_sequence(sample: _Sample, chosen: Candidate, rises: Rise) -> Proposal:
     why = f"{place} is a number that rises per {of}, {how}, in {_share(chosen)}"
     if rises.copies:
         why += f"; {count(rises.copies, 'number')} came again with the same value, as resends do"
+    if rises.older:
+        why += (
+            f"; {count(rises.older, 'number')} lay below those of the sample: resends of older records, or a "
+            "producer that has begun its count again (then set epoch)"
+        )
     dedup: dict[str, Any] = {"mode": "watermark"}
     reasons = {"mode": why}
     if rises.scope != "partition":
@@ -225,11 +230,10 @@ def _is_time(sample: _Sample, each: Candidate) -> bool:
 
 
 def _texts(sample: _Sample, place: RecordPart) -> Iterator[str]:
-    """Yield what stands at a place in the first records, as text."""
-    for record in sample.records[:FEW]:
-        if place in record.leaves:
-            text = record.leaves[place].text
-            yield text if isinstance(text, str) else text.decode(errors="replace")
+    """Yield what stands at a place in the first records that have it, as text."""
+    texts = (record.leaves[place].text for record in sample.records if place in record.leaves)
+    for text in islice(texts, FEW):
+        yield text if isinstance(text, str) else text.decode(errors="replace")
 
 
 def _by_id(sample: _Sample, chosen: Candidate) -> Proposal:

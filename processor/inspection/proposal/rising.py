@@ -1,8 +1,8 @@
 """Finds numbers that a producer counts up: per partition, per key, or per value of a header.
 
-A number that is not above the highest of its group so far is explained by a resend if it stood in a record with
-the same value before, or lies below all of the group's sample. Any other would be a new record that a watermark
-drops: a number like that is not proposed, or with a reorder window that holds it.
+A number that is not above the highest of its group so far is explained by a resend if it stood in a record
+with the same value before, or, for a few, if it lies below all of the group's sample. Any other would be a new
+record that a watermark drops: such numbers are not proposed, or with a reorder window that holds them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _NEAR_MS = 400 * 86_400_000
 _PER_MS = (0.001, 1, 1_000, 1_000_000)
 """Seconds to nanoseconds, as units that a time may have."""
 _MOST_LATE = 0.1
+_MOST_OLDER = 0.2
 _MOST_WINDOW = 65_536
 _MOST_GROUPS = 0.5
 """Groups per record: above it most have one number, which says nothing."""
@@ -44,7 +45,8 @@ class Rise(NamedTuple):
         scope: As the config has it.
         steps: Numbers that follow another in their group.
         ones: Those that are one above the highest before.
-        copies: Those that were explained by resends.
+        copies: Those that came before with the same value.
+        older: Those below all of their group before.
         late: Those that came after a higher one, and were not seen before.
         reach: How far below the highest the furthest of those was.
         named: Whether the place is called as a sequence is.
@@ -55,14 +57,20 @@ class Rise(NamedTuple):
     steps: int
     ones: int
     copies: int
+    older: int
     late: int
     reach: int
     named: bool
 
     @property
+    def risen(self) -> int:
+        """Numbers above all before them."""
+        return self.steps - self.copies - self.older - self.late
+
+    @property
     def contiguous(self) -> bool:
-        """Whether nearly every number is one above the one before."""
-        return self.ones >= 0.9 * max(self.steps - self.copies - self.late, 1)
+        """Whether nearly every number is one above the highest before."""
+        return self.ones >= 0.9 * self.risen
 
     @property
     def reorder_window(self) -> int:
@@ -103,40 +111,64 @@ def _rise(
     *,
     named: bool,
 ) -> Rise | None:
+    """Return how numbers rise in one scope; None: they do not."""
+    counted = _count(records, numbers, scope)
+    if counted is None:
+        return None
+    found = Rise(format_, _scope_name(scope), *counted[1:], named)
+    if found.risen < max(LEAST_STEPS, found.steps / 2) or counted.groups > _MOST_GROUPS * len(numbers):
+        return None
+    # A tail that was sent again is short; a producer that counts anew goes on.
+    if found.older > _MOST_OLDER * found.steps:
+        return None
+    # Late ones may be another producer's: only a number that is counted one by one tells.
+    few = found.late <= _MOST_LATE * found.steps and 4 * found.reach <= _MOST_WINDOW
+    return found if not found.late or (named and few) else None
+
+
+class _Counted(NamedTuple):
+    """The groups of a scope, and what `Rise` says of their numbers."""
+
+    groups: int
+    steps: int
+    ones: int
+    copies: int
+    older: int
+    late: int
+    reach: int
+
+
+def _count(
+    records: Sequence[ObservedRecord], numbers: dict[int, int], scope: RecordPart | None
+) -> _Counted | None:
+    """Count how numbers follow each other; None: records have no scope, or one number and different values."""
     first: dict[object, int] = {}
     highest: dict[object, int] = {}
     seen: dict[tuple[object, int], ObservedRecord] = {}
-    steps = ones = copies = late = reach = 0
+    steps = ones = copies = older = late = reach = 0
     for index, number in numbers.items():
         record = records[index]
         if scope is not None and scope not in record.leaves:
             return None
         group = record.partition, None if scope is None else record.leaves[scope]
-        before = highest.get(group)
         original = seen.setdefault((group, number), record)
-        highest[group] = number if before is None else max(before, number)
-        if before is None:
-            first[group] = number
-            continue
+        if original.lasting != record.lasting:
+            return None
+        before = highest.setdefault(group, number)
+        if first.setdefault(group, number) == number and original is record:
+            continue  # the group's first
         steps += 1
         if number > before:
             ones += number == before + 1
+            highest[group] = number
         elif original is not record:
-            if original.lasting != record.lasting:
-                return None
             copies += 1
         elif number < first[group]:
-            copies += 1  # of a record from before the sample
+            older += 1
         else:
             late += 1
             reach = max(reach, before - number)
-    risen = steps - copies - late
-    if risen < LEAST_STEPS or len(first) > _MOST_GROUPS * len(numbers) or risen < steps / 2:
-        return None
-    # Late ones may be another producer's: only a number that is counted one by one tells.
-    if late and (not named or late > _MOST_LATE * steps or 4 * reach > _MOST_WINDOW):
-        return None
-    return Rise(format_, _scope_name(scope), steps, ones, copies, late, reach, named)
+    return _Counted(len(first), steps, ones, copies, older, late, reach)
 
 
 def _scope_name(scope: RecordPart | None) -> str:

@@ -304,6 +304,27 @@ def test_several_producers_on_one_number_are_no_sequence() -> None:
     assert found.dedup["id"] == [{"from": "value", "pointer": "/ref"}]
 
 
+def test_a_producer_that_counts_anew_has_no_sequence_without_an_epoch() -> None:
+    records = topic(header_sequence, partitions=1, again=0)
+    again = [
+        each._replace(headers=[(b"seq", int64(at))], value=json.dumps({"ref": f"r{at}"}).encode())
+        for at, each in enumerate(records)
+    ]
+
+    found, tail = proposed(records + again), proposed(records + again[:20])
+
+    assert found.dedup["id"] == [{"from": "value", "pointer": "/ref"}]
+    assert tail.dedup["mode"] == "watermark"
+    assert "20 numbers lay below those of the sample" in tail.reasons["mode"]
+
+
+def test_records_that_lack_an_id_at_first_do_not_hide_what_it_is() -> None:
+    records = topic(event_ids, partitions=1, again=0)
+    times = [each._replace(value=b"{}") for each in records[:18]]
+
+    assert proposed(times + records[18:]).dedup == by_value("/event_id")
+
+
 def test_a_sequence_names_the_id_as_the_other_way() -> None:
     found = proposed(topic(header_sequence))
 
