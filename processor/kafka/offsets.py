@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from processor.errors import RebuildError
@@ -133,18 +132,22 @@ async def newest_timestamps(client: Client, partitions: Iterable[TopicPartition]
         node = client.leader(tp)
         if node is not None:
             by_node[node].append(tp)
-    found: dict[TopicPartition, int] = {}
-    for node, those in by_node.items():
-        request = NewestTimestampRequest(by_topic((tp, tp.partition) for tp in those))
-        with suppress(KafkaError):
-            answer = await client.request(node, request, coordination=True, timeout_s=ASK_S)
-            found |= {
-                TopicPartition(topic, number): timestamp
-                for topic, rows, _ in answer.topics
-                for number, code, timestamp, *_ in rows
-                if code == KafkaCode.NONE and timestamp >= 0
-            }
-    return found
+    answers = await asyncio.gather(*(_newest(client, node, those) for node, those in by_node.items()))
+    return {tp: timestamp for answer in answers for tp, timestamp in answer.items()}
+
+
+async def _newest(client: Client, node: int, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    request = NewestTimestampRequest(by_topic((tp, tp.partition) for tp in partitions))
+    try:
+        answer = await client.request(node, request, coordination=True, timeout_s=ASK_S)
+    except KafkaError:
+        return {}
+    return {
+        TopicPartition(topic, number): timestamp
+        for topic, rows, _ in answer.topics
+        for number, code, timestamp, *_ in rows
+        if code == KafkaCode.NONE and timestamp >= 0
+    }
 
 
 async def committed(

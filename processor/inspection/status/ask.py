@@ -43,6 +43,8 @@ CLIENT_ID = "seqmark-status"
 ASK_S = 5.0
 """For each question; a partition that does not answer with the others is asked once more, by itself."""
 ALONE_S = 1.0
+CHECK_S = 5.0
+"""For all of the settings; one broker that says nothing must not hold up what the others say."""
 CHECK_EVERY_S = 30.0
 """Settings of topics are compared no more often than that, while they are watched."""
 RATE_OVER_S = 1.0
@@ -88,13 +90,23 @@ class StatusInspector:
         Raises:
             ConfigError: Files of certificates or keys are wrong.
         """
+        checking = asyncio.create_task(self._check_topics(), name="topics")
+        answers, failure = _Answers(), ""
         try:
-            await self._check_topics()
             async with open_client(self._settings.kafka, CLIENT_ID, self._topics()) as client:
                 answers = await self._ask(client)
         except StopError as error:
+            failure = str(error)
+        except asyncio.CancelledError:
+            checking.cancel()
+            raise
+        try:
+            await checking
+        except UnreachableError as error:
+            failure = str(error)
+        if failure:
             self._planned_at_s = None
-            return self._progress(_Answers(), unreachable=self._refusal or str(error))
+            return self._progress(_Answers(), unreachable=self._refusal or failure)
         rates, measured_by = await self._rates(answers)
         return self._progress(answers, rates, measured_by)
 
@@ -111,32 +123,29 @@ class StatusInspector:
             return
         self._plan, self._refusal = None, ""
         try:
-            self._plan = await ensure(self._settings, create=False)
+            async with asyncio.timeout(CHECK_S):
+                self._plan = await ensure(self._settings, create=False)
         except UnreachableError:
             raise
+        except TimeoutError:
+            servers = self._settings.kafka.bootstrap_servers
+            self._refusal = (
+                f"{servers} did not answer in {CHECK_S:.0f} s: is the cluster well, or is there a firewall "
+                "that drops packets on the way?"
+            )
         except StopError as error:
             self._refusal = str(error)
         self._planned_at_s = now_s
 
     async def _ask(self, client: Client) -> _Answers:
         answers = _Answers()
-        application = self._settings.worker.application_id
-        allowed = True
-        try:
-            answers.group = await describe_group(client, application, ASK_S)
-        except (StopError, RebuildError) as error:
-            answers.notes.append(str(error))
-            allowed = isinstance(error, RebuildError)
-        answers.partitions = sources = self._partitions(client, {hop.source for hop in self._all_hops()})
-        await asyncio.gather(*(self._ask_bounds(client, topic, answers) for topic in self._topics()))
-        if sources and allowed:
-            try:
-                answers.committed = await committed(client, application, sources, ASK_S)
-            except RebuildError as error:
-                answers.notes.append(str(error))
-        states = self._partitions(client, set(map(self._changelog, self._all_hops())))
-        answers.newest = await newest_timestamps(client, states)
-        answers.sizes = await topic_bytes(client, states) if states else {}
+        answers.partitions = self._partitions(client, {hop.source for hop in self._all_hops()})
+        # Beside each other: a broker that says nothing is waited for once.
+        await asyncio.gather(
+            self._ask_group(client, answers),
+            self._ask_states(client, answers),
+            *(self._ask_bounds(client, topic, answers) for topic in self._topics()),
+        )
         held = [tp for tp, limit in answers.bounds.items() if limit.stable < limit.end]
         if held:
             answers.open, problems = await open_transactions(client, held)
@@ -144,6 +153,22 @@ class StatusInspector:
         for topic in {each.quarantine for each in self._pipelines} - {None}:
             await self._ask_quarantine(client, str(topic), answers)
         return answers
+
+    async def _ask_group(self, client: Client, answers: _Answers) -> None:
+        application = self._settings.worker.application_id
+        try:
+            answers.group = await describe_group(client, application, ASK_S)
+            if answers.partitions:
+                answers.committed = await committed(client, application, answers.partitions, ASK_S)
+        except (StopError, RebuildError) as error:
+            answers.notes.append(str(error))
+
+    async def _ask_states(self, client: Client, answers: _Answers) -> None:
+        states = self._partitions(client, set(map(self._changelog, self._all_hops())))
+        if states:
+            answers.newest, answers.sizes = await asyncio.gather(
+                newest_timestamps(client, states), topic_bytes(client, states)
+            )
 
     async def _ask_bounds(self, client: Client, topic: str, answers: _Answers) -> None:
         """Ask the leaders of a topic's partitions for their bounds, all at once or else one by one."""
@@ -191,7 +216,8 @@ class StatusInspector:
             hop: max(0, records - first.records.get(hop, 0)) / seconds
             for hop, records in second.records.items()
         }
-        return rates, f"the worker at {first.address}"
+        others = 0 if answers.group is None else len(answers.group.members) - 1
+        return rates, f"the worker at {first.address}{f', not {others:,} others' if others else ''}"
 
     async def _reading(self, answers: _Answers) -> WorkerReading | None:
         return await worker_reading(self._settings, answers.group, {hop.name for hop in self._all_hops()})
