@@ -27,6 +27,11 @@ class Files:
     def _path(self, name: str = "") -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.folder}/{name}" if name else self.folder)
 
+    @property
+    def absolute(self) -> str:
+        """The folder from its file system on, where a relative one lies below the driver's working folder."""
+        return str(self._fs.makeQualified(self._path()).toString())
+
     def exists(self, name: str = "") -> bool:
         """Say whether there is such a file or folder."""
         found: bool = self._fs.exists(self._path(name))

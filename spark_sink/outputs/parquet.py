@@ -123,12 +123,14 @@ class ParquetFiles:
         streaming = jvm.org.apache.spark.sql.execution.streaming
         formats = jvm.org.apache.spark.sql.execution.datasources.parquet
         python = jvm.org.apache.spark.api.python.PythonUtils
+        # Spark's own writer makes a relative path absolute before; the sink takes no other.
+        path = self._files.absolute
         sink = streaming.FileStreamSink(
             self._place.spark._jsparkSession,  # noqa: SLF001 - the same
-            self.path,
+            path,
             formats.ParquetFileFormat(),
             python.toSeq([DATE]),
-            python.toScalaMap({"path": self.path}),
+            python.toScalaMap({"path": path}),
         )
 
         def write(rows: DataFrame, number: int) -> None:

@@ -7,6 +7,7 @@ closed, the third closes all that is open. The truth is computed in plain Python
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -128,7 +129,8 @@ def config(folder: Path, bootstrap: str, topic: str, out: str) -> Settings:
                     session_gap="5 minutes",
                     group_by=["campaign"],
                     aggregates=few,
-                    output={"kind": "parquet", "path": str(folder / "visits")},
+                    # As in the examples: below the folder that the driver was started in.
+                    output={"kind": "parquet", "path": os.path.relpath(folder / "visits")},
                 ),
             ],
         }
