@@ -114,6 +114,7 @@ def test_receipts_and_quarantined_records_are_sentences(config: WorkerConfig) ->
         (["--partition", "1", "--limit", "2"], [(1, 0), (1, 1)]),
         (["--key", "k0", "--limit", "11"], [(0, at) for at in range(2, 30, 3)] + [(1, 2)]),
         (["--key", "nobody"], []),
+        (["--follow", "--limit", "3"], [(0, 0), (0, 1), (0, 2)]),
     ],
 )
 def test_what_is_asked_for_is_shown(
@@ -181,6 +182,19 @@ def test_only_what_is_committed_and_retained_is_shown(broker: Broker, config: Wo
     assert "begins at offset 1 now: offset 0 is not retained any more" in done.stderr
     assert "2 offsets behind an open transaction are not shown" in done.stderr
     hanging.abort_transaction(60)
+
+
+def test_a_time_that_the_broker_set_is_told_from_one_of_the_producer(
+    broker: Broker, config: WorkerConfig
+) -> None:
+    appended = {"message.timestamp.type": "LogAppendTime"}
+    fresh = new_config(broker.bootstrap_servers, config.folder, source_configs=appended)
+    produce(broker.bootstrap_servers, fresh.source, [new(1)])
+
+    (shown,) = objects(read(fresh, fresh.source, "--json"))
+
+    assert shown["timestamp_type"] == "LogAppendTime"
+    assert shown["timestamp"] == read_topic(broker.bootstrap_servers, fresh.source)[0].timestamp
 
 
 def test_following_shows_what_comes_and_ends_with_0_on_sigterm(broker: Broker, config: WorkerConfig) -> None:

@@ -32,12 +32,13 @@ ORDERS = {
 }
 
 
-def settings(*pipelines: dict[str, Any]) -> Settings:
+def settings(*pipelines: dict[str, Any], **more: Any) -> Settings:
     return Settings.model_validate(
         {
             "kafka": {"bootstrap_servers": "localhost:9092"},
             "worker": {"application_id": "app"},
             "pipelines": list(pipelines),
+            **more,
         }
     )
 
@@ -45,6 +46,25 @@ def settings(*pipelines: dict[str, Any]) -> Settings:
 @pytest.mark.parametrize("name", ["clicks.raw", "clicks.clean", "dropped", "bad", "orders.clean"])
 def test_every_topic_that_users_read_is_readable(name: str) -> None:
     assert topic_fault(settings(CLICKS, ORDERS), name) is None
+
+
+@pytest.mark.parametrize("name", ["others.clean", "hourly"])
+def test_topics_of_aggregates_are_readable_too(name: str) -> None:
+    hourly = {
+        "name": "hourly",
+        "topic": "others.clean",
+        "event": "schemas.events:ClickEvent",
+        "time_field": "occurred_at",
+        "window": "1 hour",
+        "watermark": "2 hours",
+        "aggregates": {"events": "count"},
+        "output": {"kind": "kafka", "topic": "hourly"},
+        "checkpoint": "var/c",
+    }
+
+    assert topic_fault(settings(CLICKS, aggregates=[hourly]), name) is None
+    assert topic_fault(settings(CLICKS), name) is not None
+    assert ReadableTopic.of(settings(CLICKS, aggregates=[hourly]), name).purposes == frozenset()
 
 
 @pytest.mark.parametrize("kind", ["changelog", "repartition", "positions"])
