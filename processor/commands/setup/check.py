@@ -16,7 +16,7 @@ from processor.commands.console import (
     say,
 )
 from processor.config.load import load, require_aggregates
-from processor.errors import EXIT_CONFIG, EXIT_DONE, EXIT_FAILED, ConfigError, Problem, StopError
+from processor.errors import EXIT_CONFIG, EXIT_DONE, EXIT_FAILED, ConfigError
 from processor.inspection.check.findings import Findings
 from processor.ops.status_text import count
 
@@ -38,8 +38,9 @@ def check(ctx: click.Context, config: Path, *, require_broker: bool, as_json: bo
 
     Looked at are the file, the models and checkpoints of aggregates, the state folder and what it holds and,
     with a broker at hand, the topics and the states in the changelogs. All problems are said at once, each with
-    its place and what would be right. Exit code 2: the config is wrong; 1: the topics are, or no broker answers
-    and --require-broker is given; 0: fine, or no broker answers, and a warning says what was not checked.
+    its place and what would be right. Exit code 2: the config is wrong; 1: the topics are, the brokers' host
+    does not resolve, or no broker answers and --require-broker is given; 0: fine, or no broker answers, and a
+    warning says what was not checked.
     """
     found = Findings()
     code = _look(config, found, require_broker=require_broker)
@@ -77,8 +78,6 @@ def _look(config: Path, found: Findings, *, require_broker: bool) -> int:
     except ConfigError as error:
         found.problems.extend(error.problems)
         return EXIT_CONFIG
-    except StopError as error:
-        found.problems.append(Problem("kafka", str(error)))
     return EXIT_FAILED if found.problems else EXIT_DONE
 
 

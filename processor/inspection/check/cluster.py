@@ -6,8 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from processor.config.near import near
-from processor.errors import Problem, SeqmarkError
-from processor.kafka.topics.ensure import UnreachableError, connected, ensure, topic_names
+from processor.errors import Problem, SeqmarkError, StopError
+from processor.kafka.topics.ensure import (
+    UnreachableError,
+    UnresolvedError,
+    connected,
+    ensure,
+    topic_names,
+)
 from processor.ops.status_text import count
 from processor.reset.changed import changed
 
@@ -25,21 +31,26 @@ def check_cluster(settings: Settings, found: Findings, *, require_broker: bool) 
     Args:
         settings: The config.
         found: What is found is added to it.
-        require_broker: Brokers that cannot be reached are a problem, and not a warning.
+        require_broker: Brokers that cannot be reached are a problem, and not a warning; a host that does
+            not resolve always is.
 
     Returns:
-        What should be there and what is; None: nobody answers.
+        What should be there and what is; None: nobody answers, or the broker refuses.
 
     Raises:
-        StopError: The broker refused the connection or a look, or is too old.
         ConfigError: Files of certificates or keys are wrong.
     """
     try:
         plan, names = asyncio.run(_look(settings))
-    except UnreachableError as error:
+    except (UnreachableError, UnresolvedError) as error:
         what = "the topics were not checked, nor what the changelogs hold"
-        into = found.problems if require_broker else found.warnings
+        # A broker may be down for a while; a name that nobody knows is a mistake in it, or here.
+        wrong = require_broker or isinstance(error, UnresolvedError)
+        into = found.problems if wrong else found.warnings
         into.append(Problem(KEY, f"{what}: {error}"))
+        return None
+    except StopError as error:
+        found.problems.append(Problem("kafka", str(error)))
         return None
     found.fine(KEY, f"brokers answer at {settings.kafka.bootstrap_servers}")
     _pipelines(settings, plan, found)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -162,6 +164,24 @@ def test_check_without_a_broker_checks_the_config_only(example: str) -> None:
     said = "the topics were not checked, nor what the changelogs hold: no broker at 127.0.0.1:9: is it running"
     assert said in warning
     assert f"the config is right; {said}" in result.stderr
+
+
+def test_on_a_terminal_a_mistake_is_shown_once(tmp_path: Path) -> None:
+    path = tmp_path / "my.toml"
+    path.write_text(Path(CLICKS).read_text().replace('"partition"', '"keys"'))
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "processor", "check", "-c", str(path)], stdout=theirs, stderr=theirs, cwd=ROOT
+    )
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # how a terminal says that nobody writes any more
+        while part := os.read(ours, 65_536):
+            shown += part
+    os.close(ours)
+    assert process.wait() == 2
+    assert shown.count(b"must be") == 1
+    assert b"1 problem in the config, nothing was started:" in shown
 
 
 def test_check_gives_programs_a_line_a_problem() -> None:

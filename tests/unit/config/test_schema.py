@@ -105,6 +105,8 @@ def test_a_right_config_is_right_and_tables_may_have_their_other_name() -> None:
         ("worker.guarantee", "once"),
         ("worker.memory_limit", "4 GB"),
         ("kafka.sasl_password", "x"),
+        ("kafka.bootstrap_servers", "localhost"),
+        ("kafka.bootstrap_servers", "a:1,,b:2"),
         ("pipelines", {}),
         ("pipelines.0.sink", "a/b"),
         ("pipelines.0.dedup.mode", "watermark"),
