@@ -16,6 +16,9 @@ QUIET = ("aiokafka", "faust", "mode", "numba", "asyncio", "aiohttp.access")
 ANSWERED = ("aiokafka", "aiokafka.conn", "aiokafka.cluster")
 """What they say of a connection that failed comes before a message of ours that says it better."""
 
+FRESH = ("GroupCoordinatorNotAvailableError", "Marking the coordinator dead")
+"""A fresh broker makes its offsets topic, and aiokafka asks again; the worker says it if that goes on."""
+
 SPARING_S = 10.0
 """A client retries ten times per second; one line in ten seconds says the same."""
 
@@ -61,8 +64,8 @@ class Sparing(logging.Filter):
             return True
         if record.name in ANSWERED and not self._debug:
             return False
-        if "GroupCoordinatorNotAvailableError" in record.getMessage():
-            return False  # a fresh broker makes its offsets topic; aiokafka asks again
+        if any(text in record.getMessage() for text in FRESH):
+            return False
         key = (record.name, str(record.msg))
         last = self._last.get(key)
         if last is not None and record.created - last < self._every_s:

@@ -162,7 +162,7 @@ def explained(kind: HopKind, judge: Judge, piece: Piece, made: PieceOutcome) -> 
     row = int(np.searchsorted(piece.columns.offset, made.next_offset))
     _look_at(sample, judge, piece, row, row + 1)
     found = " ".join(filter(None, map(sample.text, Fault)))
-    return StopError(f"{stop} {found[0].upper()}{found[1:]}") if found else stop
+    return StopError(f"{stop} ({found})") if found else stop
 
 
 def _look_at(sample: FaultySample, judge: Judge, piece: Piece, start: int = 0, stop: int = _EXAMPLES) -> int:

@@ -63,7 +63,7 @@ def warm(
 ) -> None:
     """Compile the kernels that pipelines of these modes use; those of ids take about 20 s to compile.
 
-    ``progress`` is called after each part of the work with how many are done, and how many there are.
+    ``progress`` is called at the start and after each part of the work: how many are done, how many there are.
     """
     if not COMPILES:
         return
@@ -121,6 +121,7 @@ async def _work(dedups: list[dict[str, Any]], progress: Callable[[int, int], Non
     for pipeline in settings.pipelines:
         await topics.send(pipeline.source, 0, records)
     some = hops(settings)
+    progress(0, len(some) * PARTS)
     for number, hop in enumerate(some):
         async for share in _hop(kind_of(settings, hop, view), topics, metrics):
             progress(int((number + share) * PARTS), len(some) * PARTS)

@@ -1,6 +1,6 @@
 """Compiles the kernels before a worker takes anything in, and says so where that takes long.
 
-Once per machine and version it takes up to a minute, which looks like a worker that hangs; afterwards kernels
+Once per machine and version it takes a minute or two, which looks like a worker that hangs; afterwards kernels
 are loaded, within a second or two. It is done in a thread: the event loop answers `/health` meanwhile.
 """
 
@@ -40,7 +40,7 @@ async def compile_kernels(modes: Collection[str], metrics: Metrics) -> None:
         if (now_s := time.monotonic() - began_s) - said_s >= SAY_S:
             said_s = now_s
             log.info(
-                "compiling kernels for this machine, once, which takes up to a minute: %s%s compiled in %s",
+                "compiling kernels for this machine, once, which takes a minute or two: %s%s compiled in %s",
                 f"part {done} of {total}, " if total else "",
                 kernels,
                 duration(now_s),

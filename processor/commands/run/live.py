@@ -26,11 +26,12 @@ from processor.ops.status import Status
 from processor.pipeline.hops import hops
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from rich.console import Console
 
     from processor.ops.metrics import Metrics
+    from processor.ops.status import Reading
     from schemas.config import Settings
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ async def shown(settings: Settings, metrics: Metrics, *, drain: bool) -> AsyncIt
     names = [hop.name for hop in hops(settings)]
     window_s = RATE_S if live else LINES_S
     said = Status(metrics, names, time.monotonic(), window_s, drain=drain)
+    failed = True
     try:
         if live:
             with _Screen(console, said, settings, metrics) as screen:
@@ -67,15 +69,17 @@ async def shown(settings: Settings, metrics: Metrics, *, drain: bool) -> AsyncIt
         else:
             async with _repeated(LINES_S, lambda: _say(said)):
                 yield
+        failed = False
     finally:
-        # Not before it has begun: there is no result then, and what went wrong is said next.
-        if not metrics.doing.text:
-            _end(said, as_json=settings.worker.log_format == "json")
+        seconds, readings = said.end(time.monotonic())
+        # Where it has failed before it did anything there is no result, and what went wrong is said next.
+        if not failed or any(reading.records for reading in readings.values()):
+            _end(seconds, readings, as_json=settings.worker.log_format == "json")
 
 
-def _end(said: Status, *, as_json: bool) -> None:
+def _end(seconds: float, readings: Mapping[str, Reading], *, as_json: bool) -> None:
     with contextlib.suppress(OSError):  # nobody reads it any more
-        for text, fields in status_text.totals(said.end(time.monotonic())):
+        for text, fields in status_text.totals((seconds, readings)):
             if as_json:
                 result(**fields)
             else:

@@ -20,6 +20,7 @@ from processor.commands.run import live
 from processor.config.load import load, require_pipelines
 from processor.errors import EXIT_DONE, SeqmarkError
 from processor.ops import logs
+from processor.ops.early_web import answering
 from processor.ops.memory_limit import few_arenas
 from processor.ops.push import require_push
 from processor.ops.web_port import listen
@@ -104,11 +105,11 @@ async def _run(settings: Settings, *, drain: bool) -> Never:
 
 async def _work(settings: Settings, *, drain: bool) -> None:
     logs.set_up(settings.worker.log_format, settings.worker.log_level)
-    # Before the imports: who asks for /health meanwhile waits for them, and is not refused.
     sockets = listen(settings.worker)
-    # The client of the broker, numba and faust are slow to import: a config that is wrong is said at once.
-    from processor.ops.metrics import Metrics  # noqa: PLC0415 - see above
-    from processor.worker.app import run_worker  # noqa: PLC0415 - see above
+    with answering(sockets):
+        # The client of the broker, numba and faust are slow to import: a config that is wrong is said at once.
+        from processor.ops.metrics import Metrics  # noqa: PLC0415 - see above
+        from processor.worker.app import run_worker  # noqa: PLC0415 - see above
 
     metrics = Metrics()
     around = _shown(settings, metrics, drain=drain)

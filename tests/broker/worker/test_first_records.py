@@ -124,7 +124,8 @@ def test_without_a_quarantine_the_error_names_what_is_there_too(broker: Broker, 
 
     assert ended.code == 1
     assert "the record cannot be judged: header_missing" in ended.stderr
-    assert "Looked for header seqno; headers seen: trace, seq" in ended.stderr
+    assert "(looked for header seqno; headers seen: trace, seq)" in ended.stderr
+    assert ended.stdout == ""
     assert VALUE not in ended.stderr
 
 

@@ -52,7 +52,7 @@ def test_compiling_is_shown_and_said_while_the_event_loop_goes_on(
     assert metrics.doing == ("compiling kernels for this machine, once", 5, 28)
     begun, ended = (record.getMessage() for record in caplog.records)
     assert begun.startswith(
-        "compiling kernels for this machine, once, which takes up to a minute: part 5 of 28, 12"
+        "compiling kernels for this machine, once, which takes a minute or two: part 5 of 28, 12"
     )
     assert ended.startswith("12 kernels compiled in ")
 

@@ -1,0 +1,67 @@
+"""Answers for the web server while the program that will serve is still being imported.
+
+Imports take a second or two, on a busy machine five; whoever asks for `/health` in that time is to hear that
+the process lives. A thread answers, one request after the other, on the sockets that the web server has later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_REQUEST_BYTES = 4096
+_PATIENCE_S = 1.0
+"""For who connects and asks nothing, or takes no answer: others wait for that long."""
+_LATER = "503 Service Unavailable"
+_ANSWERS = {
+    b"/health": ("200 OK", '{"status": "ok"}'),
+    b"/ready": (_LATER, '{"ready": false, "reason": "starting"}'),
+}
+
+
+@contextlib.contextmanager
+def answering(sockets: Sequence[socket.socket]) -> Iterator[None]:
+    """Answer on listening sockets while the block runs: `/health` with 200, all else with 503."""
+    mine, other = socket.socketpair()
+    for each in sockets:
+        each.setblocking(False)
+    thread = threading.Thread(target=_answer, args=(list(sockets), other), name="early web", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        mine.close()
+        thread.join()
+        other.close()
+
+
+def _answer(sockets: list[socket.socket], ended: socket.socket) -> None:
+    with selectors.DefaultSelector() as selector:
+        for each in (*sockets, ended):
+            selector.register(each, selectors.EVENT_READ)
+        while True:
+            ready = {key.fd for key, _ in selector.select()}
+            if ended.fileno() in ready:
+                return
+            for each in sockets:
+                # Who gives up halfway is nobody's trouble.
+                if each.fileno() in ready:
+                    with contextlib.suppress(OSError):
+                        _answer_one(each)
+
+
+def _answer_one(listening: socket.socket) -> None:
+    connection, _ = listening.accept()
+    with connection:
+        connection.settimeout(_PATIENCE_S)
+        words = connection.recv(_REQUEST_BYTES).split(b" ", 2)
+        status, body = _ANSWERS.get(words[1] if len(words) > 1 else b"", (_LATER, ""))
+        head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        connection.sendall(f"{head}Connection: close\r\n\r\n{body}".encode())
+        connection.shutdown(socket.SHUT_WR)
