@@ -1,4 +1,4 @@
-"""What README.md shows is what the programs print."""
+"""What README.md and docs/quickstart.md show is what the programs print, from an empty folder on."""
 
 from __future__ import annotations
 
@@ -81,3 +81,21 @@ def records(lines: str) -> Iterator[New]:
         _, time, key, value = line.split(maxsplit=3)
         timestamp = datetime.fromisoformat(time).timestamp()
         yield New(key.encode(), value.encode(), (), round(timestamp * 1000))
+
+
+def test_the_quickstart_goes_from_an_empty_folder_to_a_certificate(place: Place) -> None:
+    said = ""
+    for kind, text in blocks("docs/quickstart.md"):
+        if kind == "toml":
+            (place.folder / "try.toml").write_text(place.here(text))
+        elif kind == "shell":
+            lines = [line for line in text.splitlines() if re.match(r"seqmark (?!broker)", line)]
+            said = "".join(part for line in lines for part in place.run(line))
+        else:
+            assert shape(text) <= shape(said), said
+
+
+def shape(text: str) -> set[str]:
+    """Return the lines without what differs from run to run: digits, ids, times, and how wide a table is."""
+    lines = [re.sub(r"[0-9a-f-]*[0-9][0-9a-f,.:TZ-]*", "0", line) for line in text.splitlines()]
+    return {" ".join(line.split()) for line in lines if not re.match("[┏┡└├]", line)}
