@@ -255,6 +255,11 @@ def _by_id(sample: _Sample, chosen: Candidate) -> Proposal:
                 "in case ids are not always unique (docs/fingerprints.md): copies differ in what is excluded",
             )
         )
+    for other in _ids(sample):
+        # What has no copies where another has is made anew by a resend.
+        if other.places != chosen.places and bool(other.copies) == bool(chosen.copies):
+            hints.append((f"id = {toml_text(_parts(other))}", "tells them apart as well: yours to choose"))
+            break
     return _with_window(sample, chosen, dedup, why, hints)
 
 

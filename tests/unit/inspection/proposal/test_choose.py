@@ -318,6 +318,26 @@ def test_a_producer_that_counts_anew_has_no_sequence_without_an_epoch() -> None:
     assert "20 numbers lay below those of the sample" in tail.reasons["mode"]
 
 
+def test_another_id_that_fits_as_well_is_named_and_one_that_resends_renew_is_not() -> None:
+    stream = Stream()
+
+    def make(number: int, _: int) -> dict[str, Any]:
+        return {
+            VALUE: {"event_id": stream.new_id(), "insert_id": number * 7 % 5003, "send_id": stream.new_id()}
+        }
+
+    def resent(sent: TopicRecord, _: int) -> TopicRecord:
+        value = json.loads(sent.value or b"") | {"send_id": stream.new_id()}
+        return sent._replace(value=json.dumps(value).encode())
+
+    found = proposed(stream.records(COUNT, make, resent))
+
+    assert found.dedup == by_value("/event_id")
+    assert [text for text, _ in found.hints if text.startswith("id")] == [
+        'id = [{ from = "value", pointer = "/insert_id" }]'
+    ]
+
+
 def test_records_that_lack_an_id_at_first_do_not_hide_what_it_is() -> None:
     records = topic(event_ids, partitions=1, again=0)
     times = [each._replace(value=b"{}") for each in records[:18]]
