@@ -939,4 +939,11 @@ MISTAKES = (
         "",
         "tests/unit/pipeline/test_turns.py::test_many_batches_are_judged_some_records_a_turn_of_the_loop",
     ),
+    Mistake(
+        "what was given for a secret key is shown",
+        "processor/config/echo.py",
+        "        if value is None or _is_secret(path):\n",
+        "        if value is None:\n",
+        "tests/unit/config/test_echo.py::test_a_secret_is_not_shown",
+    ),
 )
