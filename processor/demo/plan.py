@@ -55,8 +55,8 @@ name = "hourly"
 topic = {sink}
 event = "schemas.events:ClickEvent"
 time_field = "occurred_at"
-window = "1 hour"
-watermark = "10 minutes"         # how late a click may be
+window = "1h"
+watermark = "10m"                # how late a click may be
 group_by = ["campaign"]
 aggregates = {{ events = "count", revenue = "sum:amount" }}
 output = {{ kind = "parquet", path = {files} }}

@@ -21,23 +21,22 @@ def absent_topic(topic: str, pipelines: Sequence[Pipeline], existing: Iterable[s
         pipelines: Those of the config.
         existing: Names of topics that there are.
     """
-    writers = {each.sink: each.name for each in pipelines}
+    writers = {output: each.name for each in pipelines for output in each.outputs}
     if topic in writers:
         return (
             f"topic {topic} does not exist: pipeline {writers[topic]} writes it. Start its worker, or create "
             f"it with `seqmark topics`"
         )
-    clean = list(writers)
+    clean = {each.sink: each.name for each in pipelines}
     near = difflib.get_close_matches(topic, list(dict.fromkeys([*clean, *sorted(existing)])), n=3)
     if near:
         told = " or ".join(
-            f"{each} (the clean topic of pipeline {writers[each]})" if each in writers else each
-            for each in near
+            f"{each} (the clean topic of pipeline {clean[each]})" if each in clean else each for each in near
         )
         hint = f"did you mean {told}?"
     elif clean:
         more = ", …" if len(clean) > _MOST_NAMES else ""
-        hint = f"clean topics of this config: {', '.join(clean[:_MOST_NAMES])}{more}"
+        hint = f"clean topics of this config: {', '.join(list(clean)[:_MOST_NAMES])}{more}"
     else:
         hint = "there is no pipeline here: create it before, or name another topic"
     return f"topic {topic} does not exist, and no pipeline of this config writes it; {hint}"

@@ -10,18 +10,18 @@ from schemas.config.absent import absent_topic
 
 def pipeline(name: str) -> Pipeline:
     dedup: dict[str, Any] = {"mode": "watermark", "sequence": {"from": "header", "name": "seq"}}
-    return Pipeline.model_validate(
-        {"name": name, "source": f"{name}.raw", "sink": f"{name}.clean", "dedup": dedup}
-    )
+    topics = {"source": f"{name}.raw", "sink": f"{name}.clean", "duplicates": f"{name}.duplicates"}
+    return Pipeline.model_validate({"name": name, **topics, "dedup": dedup})
 
 
 CLICKS, ORDERS = pipeline("clicks"), pipeline("orders")
 
 
 def test_the_pipeline_that_would_write_it_is_named() -> None:
-    told = absent_topic("orders.clean", [CLICKS, ORDERS], [])
-    assert "orders.clean does not exist: pipeline orders writes it" in told
-    assert "`seqmark topics`" in told
+    for topic in ("orders.clean", "orders.duplicates"):
+        told = absent_topic(topic, [CLICKS, ORDERS], [])
+        assert f"{topic} does not exist: pipeline orders writes it" in told
+        assert "`seqmark topics`" in told
 
 
 def test_clean_topics_and_those_that_exist_are_suggested_by_their_names() -> None:
