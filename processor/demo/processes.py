@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from processor.errors import EXIT_DONE, EXIT_VIOLATION, StopError
 from processor.kafka.options import client_options
 from processor.kafka.plain.consumer import GroupPosition
+from processor.ops.status_text import COMPILING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,10 +47,13 @@ class DemoCertificate:
     text: str
 
 
-async def drain(plan: DemoPlan, records: int, progress: Callable[[int], None]) -> Drained:
+async def drain(
+    plan: DemoPlan, records: int, progress: Callable[[int], None], say: Callable[[str], None]
+) -> Drained:
     """Run ``seqmark worker --drain`` until it ends, over a source of ``records``.
 
-    ``progress`` is called with the number of records that were committed since its last call.
+    ``progress`` is called with the number of records that were committed since its last call, ``say`` with how
+    far the worker is with its kernels, where it has to compile them.
 
     Raises:
         StopError: The worker failed; quotes the end of its log.
@@ -64,7 +68,7 @@ async def drain(plan: DemoPlan, records: int, progress: Callable[[int], None]) -
             stderr=log,
         )
     try:
-        working_s = await _watch(plan, worker, records, progress)
+        working_s = await _watch(plan, worker, records, progress, say)
         code = await worker.wait()
     finally:
         await _end(worker)
@@ -77,11 +81,15 @@ async def drain(plan: DemoPlan, records: int, progress: Callable[[int], None]) -
 
 
 async def _watch(
-    plan: DemoPlan, worker: asyncio.subprocess.Process, records: int, progress: Callable[[int], None]
+    plan: DemoPlan,
+    worker: asyncio.subprocess.Process,
+    records: int,
+    progress: Callable[[int], None],
+    say: Callable[[str], None],
 ) -> float:
     """Follow the group's committed offsets until they or the worker are at the end."""
     kafka, group = plan.settings.kafka, plan.settings.worker.application_id
-    seen, first, last = 0, time.monotonic(), 0.0
+    seen, first, last, said = 0, time.monotonic(), 0.0, 0
     async with GroupPosition(client_options(kafka), group, plan.pipeline.source) as position:
         while worker.returncode is None and seen < records:
             asked = time.monotonic()
@@ -91,11 +99,20 @@ async def _watch(
                 seen, last = now, time.monotonic()
             elif not seen:
                 first = asked
+                lines = compiling(plan.worker_log.read_text(encoding="utf-8", errors="replace"))
+                for line in lines[said:]:
+                    say(f"   {line}")
+                said = len(lines)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_S):
                     await worker.wait()
     progress(records - seen)
     return max(last - first, 0.0)
+
+
+def compiling(log: str) -> list[str]:
+    """Return what a worker's log says of compiling kernels; nothing where it has loaded them."""
+    return [line[line.index(COMPILING) :] for line in log.splitlines() if COMPILING in line]
 
 
 async def _end(worker: asyncio.subprocess.Process) -> None:

@@ -73,7 +73,7 @@ async def run(plan: DemoPlan, records: int, seed: int, say: Callable[[str], None
     say(f"   {records / (time.monotonic() - began):,.0f} records/s; the truth: {plan.truth}")
     say("2. the worker makes it clean (seqmark worker --drain)")
     with bar("made clean", records) as advance:
-        drained = await drain(plan, records, advance)
+        drained = await drain(plan, records, advance, say)
     say(f"   done in {drained.seconds:.1f} s; its log: {plan.worker_log}")
     say("3. a plain consumer compares every record with the truth")
     began = time.monotonic()

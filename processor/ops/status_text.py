@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from processor.ops.metrics import Doing
     from processor.ops.status import Reading, StatusLine
 
+COMPILING = "compiling kernels for this machine, once"
 _WORDS = {
     "pass": "passed",
     "duplicate": "duplicate",

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from processor.ops.metrics import Doing
-from processor.ops.status_text import duration
+from processor.ops.status_text import COMPILING, duration
 from processor.pipeline.warm import compiled, warm
 
 if TYPE_CHECKING:
@@ -36,11 +36,12 @@ async def compile_kernels(modes: Collection[str], metrics: Metrics) -> None:
         done, total = parts[-1]
         if not (kernels := compiled() - before):
             continue
-        metrics.doing = Doing("compiling kernels for this machine, once", done, total)
+        metrics.doing = Doing(COMPILING, done, total)
         if (now_s := time.monotonic() - began_s) - said_s >= SAY_S:
             said_s = now_s
             log.info(
-                "compiling kernels for this machine, once, which takes a minute or two: %s%s compiled in %s",
+                "%s, which takes a minute or two: %s%s compiled in %s",
+                COMPILING,
                 f"part {done} of {total}, " if total else "",
                 kernels,
                 duration(now_s),

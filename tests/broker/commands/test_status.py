@@ -118,6 +118,16 @@ def test_a_signal_before_anything_runs_leaves_the_terminal_clean(config: WorkerC
         assert_left_clean(terminal)
 
 
+def test_a_pipeline_that_fails_wholly_has_a_line_below_the_table(config: WorkerConfig) -> None:
+    config = config.with_quarantine()
+    produce(config.bootstrap_servers, config.source, [New(b"k", b"v", (), 1)])
+    with on_terminal(config) as terminal:
+        until(lambda: any("p: all quarantined: see the log" in frame for frame in terminal.frames), "a line")
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.ended() == 0
+        assert_left_clean(terminal)
+
+
 def test_an_error_is_said_after_the_table_is_gone(config: WorkerConfig) -> None:
     produce(config.bootstrap_servers, config.source, [new(1), New(b"k", b"v", (), 1)])
     with on_terminal(config) as terminal:
