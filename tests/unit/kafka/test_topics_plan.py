@@ -140,24 +140,6 @@ def test_a_missing_source_is_a_problem_and_nothing_is_guessed() -> None:
     made = plan(settings(), {})
     assert [problem.key for problem in made.problems] == ["clicks.raw"]
     assert made.topics == []
-    assert "did you mean" not in made.problems[0].message
-
-
-def test_a_missing_source_comes_with_a_near_one_and_with_how_to_make_it() -> None:
-    (problem,) = plan(settings(), {}, ["other", "clicks.row", "__consumer_offsets"]).problems
-    assert "create it first, or did you mean clicks.row?" in problem.message
-    assert "kafka-topics.sh --bootstrap-server localhost:9092 --create --topic clicks.raw" in problem.message
-    assert "`seqmark generate -c FILE --pipeline clicks" in problem.message
-
-
-@pytest.mark.parametrize(("config", "policy"), [(settings(), "delete"), (insert_id(), "compact")])
-def test_a_changelog_of_the_other_mode_is_not_to_be_altered_before_the_mode_is_looked_at(
-    config: Settings, policy: str
-) -> None:
-    kept = {"retention_ms": "-1", "retention_bytes": "-1", "max_message_bytes": "1048588"}
-    (problem,) = plan(config, complete(changelog=like_source(cleanup_policy=policy, **kept))).problems
-    assert f"cleanup.policy is {policy}, as it is made for the other mode: where dedup.mode" in problem.message
-    assert "set it back, or begin without memory under another worker.application_id" in problem.message
 
 
 def test_topics_that_are_right_are_left_alone() -> None:
