@@ -63,6 +63,7 @@ format: $(STAMP) ## format, and mend what ruff can mend
 docs: $(STAMP) ## write docs/configuration.md from the config model, and build the site into var/site
 	$(BIN)/python -m processor.config.reference_page
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict --config-file docs/website/mkdocs.yml
+	@echo "var/site; with the search: $(BIN)/python -m http.server --bind 127.0.0.1 --directory var/site" >&2
 
 # Needs uv (any recent one; `make lock UV=/path/to/uv`). Only who changes a dependency needs it.
 # UV_CUSTOM_COMPILE_COMMAND is what the lock's header says; index and machine stay out of it.
