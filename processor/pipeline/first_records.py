@@ -79,6 +79,8 @@ class FirstRecords:
         self._verdicts += made.verdicts
         self._faults += made.faults
         self._reset = kind.reset("--to-earliest")
+        if self._pipeline.routed:
+            self._reset = "give the pipeline another name, see 'Beginning anew' in docs/operations.md"
         # What is routed was found fit to be judged, in the hop before.
         if made.faults[1:].any() and self._looked_at < _EXAMPLES and kind.upstream is None:
             self._looked_at += _look_at(self._sample, partition.judge, piece)

@@ -41,6 +41,7 @@ CASES: dict[str, tuple[dict[str, Any], Sequence[New]]] = {
     "header": ({"sequence": {"from": "header", "name": "seqno", "format": "int64"}}, valued({})),
     "width": ({"sequence": {"from": "header", "name": "seq", "format": "int64"}}, valued({})),
     "pointer": (ID, valued({"event_id": VALUE, "at": 1})),
+    "routed": ({**ID, "route": "by-id"}, valued({"event_id": VALUE})),
     "avro": (ID, valued(b"\0\0\0\0\1" + VALUE.encode())),
     "late": ({}, [new(5_000), *(new(number) for number in range(199))]),
     "ids": (ID, valued({"insert_id": "one"}, 200)),
@@ -100,6 +101,8 @@ def test_the_warning_says_what_to_do(ended: Ended) -> None:
     (line,) = warned(ended, "header")
     assert "Set dedup of the pipeline right" in line
     assert "seqmark reset -c FILE --pipeline header --to-earliest" in line
+    (line,) = warned(ended, "routed")
+    assert "have them judged again: give the pipeline another name" in line
     (line,) = warned(ended, "late")
     assert "with an epoch" in line
     assert "set scope" in line
