@@ -47,7 +47,7 @@ _SECTIONS = {
     },
     "spark": {
         "aggregate": "Run the Spark job that aggregates the clean topics.",
-        "sink": "The same as aggregate.",
+        "sink": "The older name of aggregate.",
     },
 }
 """What each command does, by the folder that has its module."""

@@ -50,7 +50,7 @@ class ReportPage:
 def render(report: ReportPage) -> str:
     """Return the page."""
     flows = [(f"pipeline-{place}", flow) for place, flow in enumerate(report.flows)]
-    sinks = [(f"sink-{place}", sink) for place, sink in enumerate(report.sinks)]
+    sinks = [(f"aggregate-{place}", sink) for place, sink in enumerate(report.sinks)]
     titles = [(name, f"Pipeline {flow.name}") for name, flow in flows]
     titles += [(name, f"Aggregate {sink.name}") for name, sink in sinks]
     body = [
