@@ -68,7 +68,7 @@ class WorkerOptions(ConfigTable):
         description="Address that /health, /ready and /metrics are served on. They know no password.",
     )
     web_port: Annotated[WholeNumber, Field(ge=0, le=65_535)] = Field(
-        default=6066, description="Port of the same; 0: none."
+        default=6066, description="Port of the same; 0: none. Not set and taken: the next free one."
     )
     otel_endpoint: Endpoint | None = Field(
         default=None,
