@@ -247,7 +247,7 @@ def test_what_a_truth_of_ids_rests_on_is_said(
             "--start: the stream would end more than pipelines.clicks.dedup.max_ahead (5m) ahead",
         ),
         (("--collisions", "0.01"), "--collisions: is for a pipeline with pipelines.clicks.dedup.fingerprint"),
-        (("--span", "7 days"), "'7 days' must be a whole number and a unit"),
+        (("--span", "7 moons"), "'7 moons' must be a whole number and a unit"),
         (("--span", "0h"), "'0h' must be longer than 0"),
     ],
 )
