@@ -11,8 +11,11 @@ import contextlib
 import difflib
 import importlib
 import logging
+import os
 import signal
+import sys
 import threading
+import traceback
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -81,12 +84,17 @@ class Commands(click.Group):
         command: click.Command = getattr(module, name)
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options before the command, of which some print and end."""
+        with _written(ctx):
+            return super().parse_args(ctx, args)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that is called; of one that there is not, say which it may have been meant to be."""
         if args and args[0] not in _FOLDERS and (near := difflib.get_close_matches(args[0], _FOLDERS)):
-            ctx.fail(f"there is no command '{args[0]}'; did you mean {' or '.join(near)}?")
+            ctx.fail(f"there is no command {args[0]!r}; did you mean {' or '.join(near)}?")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -98,7 +106,14 @@ class Commands(click.Group):
                 formatter.write_dl([(name.ljust(widest), text) for name, text in commands.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; what Seqmark raises on purpose becomes a message and an exit code."""
+        """Run the command; what Seqmark raises on purpose becomes a message and an exit code.
+
+        So does a result that cannot be written; where its reader has read enough, nothing is wrong.
+        """
+        with _written(ctx):
+            return self._invoke(ctx)
+
+    def _invoke(self, ctx: click.Context) -> Any:
         try:
             with _terminable():
                 return super().invoke(ctx)
@@ -111,6 +126,35 @@ class Commands(click.Group):
         except SeqmarkError as error:
             _say(error)
             ctx.exit(error.exit_code)
+
+
+@contextlib.contextmanager
+def _written(ctx: click.Context) -> Iterator[None]:
+    """End the command where its result cannot be written."""
+    try:
+        try:
+            yield
+        finally:
+            if sys.stdout is not None:  # as it is where a shell closed it
+                sys.stdout.flush()
+    except OSError as error:
+        if not _is_of_stream(error):
+            raise
+        # What Python would flush at its end goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        from processor.commands.console import noted_exit_code  # noqa: PLC0415 - rich is slow to import
+
+        if isinstance(error, BrokenPipeError):
+            ctx.exit(noted_exit_code(ctx))
+        _say(StopError(f"stdout cannot be written: {error.strerror}"))
+        ctx.exit(EXIT_FAILED)
+
+
+def _is_of_stream(error: OSError) -> bool:
+    """Whether it comes from writing a result, which click, rich and the flush above do, not from the work."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    module = str(frame.f_globals["__name__"])
+    return error.filename is None and (module == __name__ or module.startswith(("click.", "rich.")))
 
 
 @contextlib.contextmanager
@@ -136,8 +180,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _say(error: SeqmarkError) -> None:
     # rich is slow to import, and most calls go well.
-    from processor.commands.console import say_error  # noqa: PLC0415 - see above
+    from processor.commands.console import note_exit_code, say_error  # noqa: PLC0415 - see above
 
+    note_exit_code(error.exit_code)
     say_error(error)
 
 

@@ -17,7 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from processor.errors import ConfigError, Problem
+from processor.config.visible import visible, visible_json
+from processor.errors import EXIT_DONE, ConfigError, Problem
 from processor.ops.status_text import count
 
 if TYPE_CHECKING:
@@ -32,6 +33,17 @@ _CONFIG = "seqmark.config"
 def _note_config(ctx: click.Context, _: click.Parameter, path: Path) -> Path:
     ctx.meta[_CONFIG] = path
     return path
+
+
+def note_exit_code(code: int) -> None:
+    """Note the exit code that is known before the result is written: a reader that goes away keeps it."""
+    click.get_current_context().meta[_FOUND] = code
+
+
+def noted_exit_code(ctx: click.Context) -> int:
+    """Return the exit code that was noted; none: 0."""
+    code: int = ctx.meta.get(_FOUND, EXIT_DONE)
+    return code
 
 
 # Not exists=True: a file that is missing is reported as every other problem of the config.
@@ -49,6 +61,8 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON obj
 
 # Wide enough for a topic's name of the longest kind (249) beside its other columns.
 _WIDE = 320
+_FOUND = "seqmark.exit_code"
+"""Where a command notes the exit code that it will end with, for when nobody reads its result to the end."""
 STYLES = {"problem": "bold red", "warning": "yellow", "info": "dim", "ok": "green"}
 LEVELS = tuple(STYLES)
 """From what stops to what is right; programs are told of all but the last."""
@@ -56,17 +70,28 @@ _MARKS = {"problem": "error", "warning": "warning", "info": "note", "ok": "ok"}
 CONFIG_WRONG = "in the config, nothing was started:"
 
 
+class _PeopleConsole(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to `processor.commands.cli`, which knows the exit code."""
+        raise  # noqa: PLE0704 - rich calls this while it handles the error
+
+
 def people(*, stderr: bool = True) -> Console:
     """Return the console on stderr; made again each time, for tests and callers replace the stream."""
-    console = Console(stderr=stderr, highlight=False)
+    console = _PeopleConsole(stderr=stderr, highlight=False)
     if not console.is_terminal:
         console.width = _WIDE
     return console
 
 
+def shown(text: str, style: str = "") -> Text:
+    """Return text for a terminal: ``[...]`` in it is no markup, and nothing in it commands the terminal."""
+    return Text(visible(text, kept="\n"), style=style)
+
+
 def say(text: str, style: str = "") -> None:
-    """Tell people one thing; ``[...]`` in it is no markup."""
-    people().print(Text(text, style=style), soft_wrap=True)
+    """Tell people one thing."""
+    people().print(shown(text, style), soft_wrap=True)
 
 
 def placed(problems: Iterable[Problem]) -> list[Problem]:
@@ -83,8 +108,8 @@ def placed(problems: Iterable[Problem]) -> list[Problem]:
 
 def problem_line(problem: Problem, level: str = "problem") -> Text:
     """Return a problem as a line for people: place, key, and what would be right."""
-    line = Text(problem.where, style=STYLES[level])
-    return line.append(f": {problem.message}" if problem.where else problem.message, style="default")
+    message = f": {problem.message}" if problem.where else problem.message
+    return shown(problem.where, STYLES[level]).append_text(shown(message, "default"))
 
 
 def problem_fields(problem: Problem, level: str) -> dict[str, Any]:
@@ -149,13 +174,13 @@ def table_on_stdout(titles: Sequence[str], rows: Iterable[Sequence[str]], right:
     for index in right:
         table.columns[index].justify = "right"
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(shown, row))
     people(stderr=False).print(table)
 
 
 def result(**fields: Any) -> None:
     """Give programs one JSON object on a line of stdout."""
-    click.echo(json.dumps(fields, ensure_ascii=False))
+    click.echo(visible_json(json.dumps(fields, ensure_ascii=False)))
 
 
 @contextmanager

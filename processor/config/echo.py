@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from processor.config.near import near
+from processor.config.visible import visible_json
 from schemas.config.reference import choices, declared, holds_secret
 
 if TYPE_CHECKING:
@@ -61,20 +62,20 @@ class Echo:
             return "a list"
         if not isinstance(value, str):
             return str(value).lower() if isinstance(value, bool) else str(value)
-        return self.quoted(value) if self._harmless(path, value) else None
-
-    def quoted(self, text: str) -> str:
-        """Return a text in quotes, cut where it is long."""
-        cut = text[:MOST_SHOWN]
-        quoted = json.dumps(cut, ensure_ascii=False)
-        quoted = "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in quoted)
-        return quoted if cut == text else f'{quoted[:-1]}…" ({len(text):,} characters)'
+        return quoted(value) if self._harmless(path, value) else None
 
     def _harmless(self, path: KeyPath, text: str) -> bool:
         if _SECRET_TEXT.search(text) or any(secret in text for secret in self._secrets):
             return False
         few = choices(path)
         return not few or _WORD.fullmatch(text) is not None or near(text, few) is not None
+
+
+def quoted(text: str) -> str:
+    """Return a text in quotes, cut where it is long."""
+    cut = text[:MOST_SHOWN]
+    whole = visible_json(json.dumps(cut, ensure_ascii=False))
+    return whole if cut == text else f'{whole[:-1]}…" ({len(text):,} characters)'
 
 
 def secret_name(key: str) -> bool:

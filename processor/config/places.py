@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from processor.config.echo import quoted, secret_text
 from processor.config.environment import OTHERWISE
 from processor.errors import Place, Problem
 from schemas.config.reference import declared
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from processor.config.environment import Variable
     from processor.config.lines import KeyPath
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_BARE = re.compile(r"[A-Za-z0-9_-]{1,100}")
+"""What TOML takes as a key without quotes; of any length there, here of one that is fit to be shown."""
 _REFERENCE = re.compile(r"\b([a-z]+)\.([0-9]+)\b")
 
 
@@ -56,13 +58,13 @@ class KeyPlaces:
             named[1] = element = name
         variable = self._variable(path)
         line = None if variable else self._line(path)
-        return Place(".".join(map(str, named)), element, self._file, line, variable)
+        return Place(_dotted(named), element, self._file, line, variable)
 
     def key(self, path: KeyPath) -> str:
         """Return a dotted key, below a table that has two names by the one that the file has."""
         table, *below = path
         called = self._written.get(str(table))
-        return ".".join(map(str, (called if called in OTHERWISE else table, *below)))
+        return _dotted((called if called is not None and called in OTHERWISE else table, *below))
 
     def located(self, problem: Problem) -> Problem:
         """Return a problem that speaks of elements by their names, and one of a config key with its place."""
@@ -118,12 +120,21 @@ class KeyPlaces:
         return table, *below
 
 
+def _dotted(path: Iterable[str | int]) -> str:
+    return ".".join(step if _BARE.fullmatch(step) else _quoted(step) for step in map(str, path))
+
+
+def _quoted(key: str) -> str:
+    """Return a key that TOML wants in quotes; one that may hold a secret is hidden."""
+    return "(a key that may hold a secret)" if secret_text(key) else quoted(key)
+
+
 def _names(elements: list[Any]) -> list[str]:
     """Return the elements' names; empty where one has none, a wrong one, or that of another."""
     names = [each.get("name") if isinstance(each, dict) else None for each in elements]
     return [
         name
-        if isinstance(name, str) and _NAME.fullmatch(name) and not name.isdecimal() and names.count(name) == 1
+        if isinstance(name, str) and _BARE.fullmatch(name) and not name.isdecimal() and names.count(name) == 1
         else ""
         for name in names
     ]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -108,10 +106,6 @@ def read(  # noqa: PLR0913 - one argument per option
     except KeyboardInterrupt:
         if not follow:
             raise
-        ctx.exit(EXIT_DONE)
-    except BrokenPipeError:
-        # Whoever read this has enough. What Python would flush at its end goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         ctx.exit(EXIT_DONE)
     _conclude(order, result)
     ctx.exit(EXIT_FAILED if result.damaged else EXIT_DONE)

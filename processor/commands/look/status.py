@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from processor.commands.chosen import chosen_pipelines
-from processor.commands.console import config_option, json_option, people, result
+from processor.commands.console import config_option, json_option, note_exit_code, people, result
 from processor.config.load import load, require_pipelines
-from processor.errors import EXIT_DONE, StopError
+from processor.errors import EXIT_DONE, EXIT_FAILED, StopError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +55,7 @@ def status(
     inspector = StatusInspector(settings, chosen)
     if watch is None:
         found = asyncio.run(inspector.look())
+        note_exit_code(EXIT_FAILED if found.unreachable else EXIT_DONE)
         (_for_programs if as_json else _for_people)(found)
         if found.unreachable:
             raise StopError(found.unreachable)

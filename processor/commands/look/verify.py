@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING
 import click
 
 from processor.commands.chosen import chosen_pipelines
-from processor.commands.console import bar, config_option, json_option, result, say, table_on_stdout
+from processor.commands.console import (
+    bar,
+    config_option,
+    json_option,
+    note_exit_code,
+    result,
+    say,
+    table_on_stdout,
+)
 from processor.config.load import load, require_pipelines, require_provable
-from processor.errors import EXIT_DONE, EXIT_VIOLATION
+from processor.errors import EXIT_DONE, EXIT_FAILED, EXIT_VIOLATION
 from processor.ops.status_text import count
 
 if TYPE_CHECKING:
@@ -42,9 +50,12 @@ def verify(ctx: click.Context, config: Path, *, pipeline: str | None, as_json: b
     require_pipelines(settings)
     chosen = chosen_pipelines(settings, pipeline)
     require_provable(settings, [each.name for each in chosen])
+    note_exit_code(EXIT_FAILED)  # until all is proved
     began = time.monotonic()
     reports = asyncio.run(_verify(settings, chosen, _tell if as_json else lambda _: None))
     seconds = time.monotonic() - began
+    code = EXIT_DONE if all(report.ok for report in reports) else EXIT_VIOLATION
+    note_exit_code(code)
     if as_json:
         _conclude_for_programs(reports, seconds)
     else:
@@ -52,7 +63,7 @@ def verify(ctx: click.Context, config: Path, *, pipeline: str | None, as_json: b
     changed = sorted({report.pipeline for report in reports if report.other_rules})
     if changed:
         say(f"pipelines.dedup is not what the worker judged by: {', '.join(changed)}", "yellow")
-    ctx.exit(EXIT_DONE if all(report.ok for report in reports) else EXIT_VIOLATION)
+    ctx.exit(code)
 
 
 async def _verify(

@@ -12,6 +12,7 @@ from processor.commands.console import (
     config_option,
     json_option,
     list_problems,
+    note_exit_code,
     repeat_on_stderr,
     say,
 )
@@ -44,6 +45,7 @@ def check(ctx: click.Context, config: Path, *, require_broker: bool, as_json: bo
     """
     found = Findings()
     code = _look(config, found, require_broker=require_broker)
+    note_exit_code(code)
     if not as_json and [problem.key for problem in found.problems] == [str(config)]:
         raise ConfigError(found.problems)  # nothing could be looked at: there is no result
     levels = zip(LEVELS, (found.problems, found.warnings, found.notes, found.right), strict=True)

@@ -11,7 +11,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from processor.commands.console import config_option, json_option, people, result
+from processor.commands.console import config_option, json_option, note_exit_code, people, result, shown
 from processor.config.load import load, require_pipelines
 from processor.errors import EXIT_DONE, EXIT_FAILED
 from processor.ops.status_text import count
@@ -43,8 +43,10 @@ def doctor(ctx: click.Context, config: Path, *, as_json: bool) -> None:
     from processor.inspection.doctor.examine import examine  # noqa: PLC0415 - see above
 
     trials = asyncio.run(examine(settings))
+    code = EXIT_FAILED if trials.problems else EXIT_DONE
+    note_exit_code(code)
     (_for_programs if as_json else _for_people)(trials)
-    ctx.exit(EXIT_FAILED if trials.problems else EXIT_DONE)
+    ctx.exit(code)
 
 
 def _for_programs(trials: Trials) -> None:
@@ -66,8 +68,7 @@ def _for_people(trials: Trials) -> None:
             table.add_section()
         part = row.part
         style = _STYLES[row.outcome]
-        # As text: brackets in a message are no markup.
-        table.add_row(Text(row.tried), Text(row.outcome, style=style), Text(row.says), Text(row.advice))
+        table.add_row(shown(row.tried), shown(row.outcome, style), shown(row.says), shown(row.advice))
     console.print(table)
 
 

@@ -12,9 +12,11 @@ from processor.commands.console import (
     config_option,
     json_option,
     list_problems,
+    note_exit_code,
     people,
     repeat_on_stderr,
     result,
+    shown,
 )
 from processor.config.load import load
 from processor.errors import EXIT_DONE, EXIT_FAILED
@@ -45,6 +47,8 @@ def topics(ctx: click.Context, config: Path, *, as_json: bool) -> None:
         (topic.topic, topic.purpose, topic.pipeline, topic.partitions, report.state(topic))
         for topic in report.topics
     ]
+    code = EXIT_FAILED if report.problems else EXIT_DONE
+    note_exit_code(code)
     if as_json:
         for row in rows:
             result(**dict(zip(_COLUMNS, row, strict=True)))
@@ -52,10 +56,10 @@ def topics(ctx: click.Context, config: Path, *, as_json: bool) -> None:
         table = Table(*_COLUMNS)
         table.columns[3].justify = "right"
         for row in rows:
-            table.add_row(*map(str, row), style=_STATE_STYLES[row[-1]])
+            table.add_row(*(shown(str(cell)) for cell in row), style=_STATE_STYLES[row[-1]])
         people(stderr=False).print(table)
     list_problems(report.problems, "problem", as_json=as_json)
     list_problems(report.warnings, "warning", as_json=as_json)
     if not as_json:
         repeat_on_stderr(report.problems, f"{count(len(report.problems), 'problem')}:")
-    ctx.exit(EXIT_FAILED if report.problems else EXIT_DONE)
+    ctx.exit(code)

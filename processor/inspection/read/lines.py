@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import orjson
 from rich.cells import cell_len, set_cell_size
 
+from processor.config.visible import visible, visible_json
 from processor.inspection.read.sentences import quarantine_sentence, receipt_sentence, time_text
 from processor.kafka.topics.plan import Purpose
 from processor.wire.quarantine import OURS
@@ -40,7 +41,7 @@ def json_line(record: TopicRecord) -> bytes:
         "value": _text_or_base64(record.value),
         "headers": [[_text_or_base64(_bytes(name)), _text_or_base64(value)] for name, value in record.headers],
     }
-    return orjson.dumps(shown)
+    return visible_json(orjson.dumps(shown).decode()).encode()
 
 
 class PeopleLines:
@@ -64,7 +65,7 @@ class PeopleLines:
         head = _GAP.join([place.ljust(self._widest), time_text(record.timestamp), key])
         sentence, value, headers = self._content(record)
         if sentence is not None:
-            head += _GAP + visible(sentence[:_SENTENCE_CHARACTERS].encode())
+            head += _GAP + visible(sentence[:_SENTENCE_CHARACTERS])
         named = _GAP.join(
             f"{visible(_bytes(name))}={self._header(_bytes(name), text)}" for name, text in headers
         )
@@ -105,14 +106,6 @@ class PeopleLines:
         if self._width is None or cell_len(text) <= columns:
             return text
         return set_cell_size(text, columns - 1) + "…" if columns > 0 else ""
-
-
-def visible(raw: bytes) -> str:
-    """Return bytes as text in which whatever is not printable is escaped, as Python does it."""
-    text = raw.decode(errors="backslashreplace")
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def _text_or_base64(raw: bytes | None) -> str | dict[str, str] | None:

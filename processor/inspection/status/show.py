@@ -11,6 +11,7 @@ from rich.console import Group as Stack
 from rich.table import Table as Grid
 from rich.text import Text
 
+from processor.config.visible import visible
 from processor.inspection.status.say import Level, age_s, sentence
 from processor.ops.status_text import count, duration, short, size
 
@@ -41,7 +42,7 @@ def drawn(application: ApplicationProgress) -> Stack:
 def _parts(application: ApplicationProgress) -> Iterator[RenderableType]:
     for pipeline in application.pipelines:
         said = sentence(pipeline, application)
-        yield Text(said.text, style=STYLES[said.level])
+        yield _line(said.text, STYLES[said.level])
     hops = [hop for pipeline in application.pipelines for hop in pipeline.hops]
     yield from _workers(application, hops)
     yield from _partitions(application, hops)
@@ -50,7 +51,7 @@ def _parts(application: ApplicationProgress) -> Iterator[RenderableType]:
     yield from _quarantines(application)
     yield from _topics(application.pipelines)
     for note in application.notes:
-        yield Text(f"not known: {note}", style=STYLES[Level.WARNING])
+        yield _line(f"not known: {note}", STYLES[Level.WARNING])
 
 
 def _workers(application: ApplicationProgress, hops: Sequence[HopProgress]) -> Iterator[RenderableType]:
@@ -73,7 +74,7 @@ def _workers(application: ApplicationProgress, hops: Sequence[HopProgress]) -> I
         for member in group.members
     ]
     words = f"group {group.group_id}: {group.state}, {count(len(rows), 'member')}"
-    yield Text(words, style="dim")
+    yield _line(words, "dim")
     if rows:
         yield _grid(("worker", "member", "host", "slots", "partitions"), rows, right=(4,))
 
@@ -181,12 +182,16 @@ def _topics(pipelines: Iterable[PipelineProgress]) -> Iterator[RenderableType]:
         yield from _problems(pipeline.problems, Level.PROBLEM)
         yield from _problems(pipeline.warnings, Level.WARNING)
         if pipeline.missing:
-            yield Text(f"not made yet: {', '.join(pipeline.missing)}", style="dim")
+            yield _line(f"not made yet: {', '.join(pipeline.missing)}", "dim")
 
 
 def _problems(problems: Iterable[Problem], level: Level) -> Iterator[RenderableType]:
     for problem in problems:
-        yield Text(f"{level}: {problem}", style=STYLES[level])
+        yield _line(f"{level}: {problem}", STYLES[level])
+
+
+def _line(text: str, style: str) -> Text:
+    return Text(visible(text, kept="\n"), style=style)
 
 
 def _grid(
@@ -203,7 +208,7 @@ def _grid(
     for row in rows:
         style = STYLES[Level.PROBLEM] if marked & set(row) else ""
         # As text: brackets in a detail are no markup.
-        grid.add_row(*map(Text, row), style=style)
+        grid.add_row(*(Text(visible(cell)) for cell in row), style=style)
     return grid
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import json
 import os
@@ -310,3 +311,93 @@ def test_a_command_that_is_told_to_stop_before_it_is_done_ends_with_1_and_says_s
             stdout, stderr = process.communicate(timeout=60)
         assert (process.returncode, stdout) == (1, "")
         assert said in stderr
+
+
+def test_a_command_that_there_is_not_is_shown_as_it_was_written() -> None:
+    result = seqmark("wor\x1b[31mker")
+    assert result.exit_code == 2
+    assert r"there is no command 'wor\x1b[31mker'; did you mean worker?" in result.stderr
+
+
+def test_nothing_of_a_config_or_its_path_commands_the_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "my\x1b[31m.toml"
+    env = NOBODY | {"SEQMARK_WORKER__STATE_DIR": str(tmp_path / "a\x1b]0;b\x07\x9b\u202e")}
+    missing = seqmark("check", "-c", str(path), env=env)
+    path.write_text(Path(CLICKS).read_text())
+    found = seqmark("check", "-c", str(path), env=env)
+    assert (missing.exit_code, found.exit_code) == (2, 0)
+    assert r"my\x1b[31m.toml" in missing.stderr
+    assert r"a\x1b]0;b\x07\x9b\u202e" in found.stdout
+    for said in (missing.stderr, found.stdout, found.stderr):
+        assert said.replace("\n", "").isprintable()
+
+
+def written_to(stdout: int, *command: str) -> tuple[int, str]:
+    """Return exit code and stderr of a command whose result goes there."""
+    done = subprocess.run(
+        [sys.executable, "-m", "processor", *command],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        check=False,
+        env=os.environ | NOBODY,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["config", "schema"], ["status", "-c", CLICKS], ["check", "--json", "-c", CLICKS], ["--version"]],
+    ids=["config", "status", "check", "version"],
+)
+def test_a_result_that_cannot_be_written_is_an_error_in_a_line(command: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        code, said = written_to(full.fileno(), *command)
+    assert (code, said) == (1, "seqmark: stdout cannot be written: No space left on device\n")
+
+
+def test_what_only_the_last_flush_finds_is_an_error_too() -> None:
+    program = (
+        "import sys, click; from processor.commands import cli\n"
+        "cli.Commands.get_command = lambda *_: click.Command('check', callback=lambda: sys.stdout.write('x'))\n"
+        "cli.main(['check'])"
+    )
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            check=False,
+            env=os.environ | {"PYTHONUNBUFFERED": ""},
+        )
+    assert (done.returncode, done.stderr) == (1, "seqmark: stdout cannot be written: No space left on device\n")
+
+
+def test_a_full_disk_that_is_not_behind_stdout_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = ending_with(OSError(errno.ENOSPC, "No space left on device"), monkeypatch)
+    assert isinstance(result.exception, OSError)
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["config", "schema"], 0),
+        (["status", "-c", CLICKS], 1),
+        (["check", "-c", CLICKS], 0),
+        (["-h"], 0),
+        (["topics", "-h"], 0),
+        (["check", "-c", str(ROOT / "pyproject.toml")], 2),
+    ],
+    ids=["config", "status", "check", "help", "help of one", "check that fails"],
+)
+def test_a_reader_that_has_enough_is_no_error_and_hides_none(command: list[str], code: int) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ended, said = written_to(writer, *command)
+    finally:
+        os.close(writer)
+    assert (ended, said) == (code, "")

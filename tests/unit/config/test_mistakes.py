@@ -335,3 +335,21 @@ def test_what_is_found_later_has_its_place_too(tmp_path: Path) -> None:
         "--pipeline: there is no pipeline"
     )
     assert located(later, tmp_path / "gone.toml", {}) == later
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        (r'"\u001b[31m[bold]evil\u202e"', r'worker."\u001b[31m[bold]evil\u202e"'),
+        ('""', 'worker.""'),
+        ('"a.b"', 'worker."a.b"'),
+        ('"a b"', 'worker."a b"'),
+        ('"kafka://bob:hunter2@host"', "worker.(a key that may hold a secret)"),
+    ],
+)
+def test_a_key_that_is_not_bare_is_quoted_and_hidden_if_it_may_be_secret(
+    tmp_path: Path, key: str, shown: str
+) -> None:
+    answer = said(tmp_path, with_line('application_id = "shop"', f'application_id = "shop"\n{key} = 1'))
+    assert answer.startswith(f"my.toml:6: {shown}: is not a known key")
+    assert "hunter2" not in answer

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.cells import cell_len
 
-from processor.inspection.read.lines import PeopleLines, json_line, visible
+from processor.config.visible import visible
+from processor.inspection.read.lines import PeopleLines, json_line
 from processor.inspection.read.readable import ReadableTopic
 from processor.inspection.topic_records import TopicRecord
 from processor.kafka.topics.plan import Purpose
@@ -135,3 +136,11 @@ def test_the_kind_of_time_is_that_of_the_batch() -> None:
     ]
 
     assert kinds == ["LogAppendTime", "CreateTime", None]
+
+
+def test_json_of_a_record_does_not_command_the_terminal_and_says_the_same() -> None:
+    text = "\x9b2J \u202e \x7f \U000e0041 grüße"
+    shown = json_line(record(text.encode())).decode()
+    assert shown.isprintable()
+    assert "grüße" in shown
+    assert json.loads(shown)["value"] == text

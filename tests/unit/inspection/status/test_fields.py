@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -80,3 +81,16 @@ def test_a_table_shows_each_part_and_takes_brackets_for_text() -> None:
         "not known: broker 2 does not answer",
     ):
         assert part in said, part
+
+
+def test_nothing_of_a_record_commands_the_terminal() -> None:
+    evil = "\x1b[2J\x07\u202e"
+    tally = QuarantineTally(evil, 1, 2, QuarantineExample("aside", 0, 9, NOW_MS, evil, evil))
+    pipeline = replace(ALL, quarantine=QuarantineLook([tally]))
+    console = Console(width=300)
+    with console.capture() as shown:
+        console.print(drawn(replace(APPLICATION, pipelines=[pipeline], notes=[evil])))
+
+    said = shown.get()
+    assert said.count(r"\x1b[2J\x07\u202e") >= 4
+    assert said.replace("\n", "").isprintable()
