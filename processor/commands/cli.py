@@ -207,5 +207,6 @@ def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # no
 )
 def main() -> None:
     """Remove duplicates between two Kafka topics, exactly once."""
-    # What the client logs on its way to an error is in the error's message; the worker sets up logging.
-    logging.getLogger("aiokafka").addHandler(logging.NullHandler())
+    # What clients log on their way to an error is in the error's message; the worker sets up logging.
+    for name in ("aiokafka", "processor.kafka.fetch", "processor.kafka.protocol.connections"):
+        logging.getLogger(name).addHandler(logging.NullHandler())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -100,7 +101,7 @@ def read(  # noqa: PLR0913 - one argument per option
         raise click.BadParameter(wrong, ctx, param_hint="--partition")
     if limit is None and not follow and not as_json and people(stderr=False).is_terminal:
         limit = TERMINAL_LIMIT
-    order = ReadOrder(topic, begin, partition, None if key is None else key.encode(), limit or None, follow)
+    order = ReadOrder(topic, begin, partition, None if key is None else os.fsencode(key), limit or None, follow)
     try:
         result = _read(settings, order, as_json=as_json)
     except KeyboardInterrupt:

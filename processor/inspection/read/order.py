@@ -35,3 +35,8 @@ class ReadOrder:
     key: bytes | None = None
     limit: int | None = None
     follow: bool = False
+
+    @property
+    def only(self) -> int | None:
+        """The only partition, also where only ``begin`` names it; None: all."""
+        return self.partition if self.begin.partition is None else self.begin.partition

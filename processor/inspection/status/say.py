@@ -89,7 +89,8 @@ def _lag(hops: Sequence[HopProgress]) -> Iterator[Statement]:
     unbegun = sum(hop.unbegun for hop in hops)
     if unbegun or not known:
         begun = "nothing is committed yet" if not known else "nothing is committed yet of some partitions"
-        waiting = f", {count(unbegun, 'record')} there" if unbegun else ""
+        # Offsets: a transaction's marker has one too, and so has what was aborted.
+        waiting = f", up to {count(unbegun, 'record')} there" if unbegun else ""
         yield Statement(Level.OK, f"{begun}{waiting}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from processor.commands.cli import main
 from tests.support.kafka.topics import (
     create_topic,
     delete_records,
+    delete_topic,
     environment,
     group_offsets,
     open_transaction,
@@ -26,9 +28,11 @@ from tests.support.worker.forks import ROOT, start
 from tests.support.worker.process import New, WorkerConfig, new, new_config, produce, read_topic, run_drain
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from click.testing import Result
 
-    from tests.support.kafka.broker import Broker
+    from tests.support.kafka.broker import Broker, OwnBroker
 
 pytestmark = pytest.mark.broker
 START_MS = 1_767_592_800_000  # 2026-01-05T06:00:00Z
@@ -212,6 +216,64 @@ def test_following_shows_what_comes_and_ends_with_0_on_sigterm(broker: Broker, c
     assert process.wait(60) == 0
     assert err.read_text() == ""
     assert [line.split()[0] for line in out.read_text().splitlines()] == ["0:0", "1:0"]
+
+
+def test_following_goes_on_where_a_topic_is_created_again_and_ends_where_it_is_not(
+    broker: Broker, config: WorkerConfig
+) -> None:
+    fresh = new_config(broker.bootstrap_servers, config.folder)
+    servers, topic = broker.bootstrap_servers, fresh.source
+    produce(servers, topic, [new(1), new(2)])
+    out, err = fresh.folder / "anew", fresh.folder / "anew.err"
+    command = ["read", "-c", str(fresh.write()), topic, "--follow"]
+    process = start(*command, folder=fresh.folder, stdout=out, stderr=err)
+
+    until(lambda: "seq=2\n" in out.read_text(), "the first topic's records")
+    for numbers in ([3], [4, 5, 6]):  # fewer records than before, and more
+        delete_topic(servers, topic)
+        create_topic(servers, topic)
+        produce(servers, topic, [new(number) for number in numbers])
+        until(lambda: out.read_text().endswith(f"seq={numbers[-1]}\n"), "the new topic's records")  # noqa: B023 - called here
+    delete_topic(servers, topic)
+
+    assert process.wait(60) == 1
+    said = re.sub(r"\s+", " ", err.read_text())
+    assert said.count(f"{topic} was deleted and created again: reading it from its beginning") == 2
+    assert f"the topic {topic} does not exist any more" in said
+    places = [line.split()[0] for line in out.read_text().splitlines()]
+    assert places == ["0:0", "0:1", "0:0", "0:0", "0:1", "0:2"]
+
+
+def test_following_waits_for_a_broker_that_is_away_and_says_so_once(
+    own_broker: OwnBroker, tmp_path: Path
+) -> None:
+    broker = own_broker()
+    fresh = new_config(broker.bootstrap_servers, tmp_path)
+    produce(broker.bootstrap_servers, fresh.source, [new(1)])
+    out, err = tmp_path / "out", tmp_path / "err"
+    command = ["read", "-c", str(fresh.write()), fresh.source, "--follow"]
+    process = start(*command, folder=tmp_path, stdout=out, stderr=err)
+    until(lambda: "seq=1\n" in out.read_text(), "the first record")
+
+    broker.kill()
+    until(lambda: "no broker answers; waiting" in err.read_text(), "that no broker answers")
+    broker.start()
+    produce(broker.bootstrap_servers, fresh.source, [new(2)])
+    until(lambda: "seq=2\n" in out.read_text(), "the second record")
+    until(lambda: "the broker is back" in err.read_text(), "that the broker is back")
+    process.terminate()
+
+    assert process.wait(60) == 0
+    assert re.fullmatch(r"no broker answers; waiting \([^)]+\(.*\)\)\nthe broker is back\n", err.read_text())
+
+
+def test_a_key_may_be_any_bytes(broker: Broker, config: WorkerConfig) -> None:
+    fresh = new_config(broker.bootstrap_servers, config.folder)
+    produce(broker.bootstrap_servers, fresh.source, [New(key, b"", (), 1) for key in (b"\xff", b"\xff\xfe")])
+
+    done = read(fresh, fresh.source, "--json", "--key", os.fsdecode(b"\xff\xfe"))
+
+    assert places(done) == [(0, 1)]
 
 
 def test_a_reader_that_has_enough_ends_it_quietly(broker: Broker, config: WorkerConfig) -> None:
