@@ -1,4 +1,4 @@
-"""What README.md and docs/quickstart.md show is what the programs print, from an empty folder on."""
+"""What README.md and docs/quickstart.md show is what the programs print; the commands of other pages run."""
 
 from __future__ import annotations
 
@@ -93,6 +93,62 @@ def test_the_quickstart_goes_from_an_empty_folder_to_a_certificate(place: Place)
             said = "".join(part for line in lines for part in place.run(line))
         else:
             assert shape(text) <= shape(said), said
+
+
+EVENTS = """
+[[pipelines]]
+name = "events"
+source = "clicks.events.raw"
+sink = "clicks.events.clean"
+
+[pipelines.dedup]
+mode = "insert-id"
+id = [{ from = "value", pointer = "/event_id" }]
+window = "7d"
+"""
+
+
+def events() -> list[New]:
+    """Return events of one user, with an id each."""
+    values = [b'{"event_id": "%016x", "user": "user-3"}' % (n * n + 7) for n in range(40)]
+    return [New(b"user-3", value, (), 1_795_420_800_000 + n) for n, value in enumerate(values)]
+
+
+def commands(page: str) -> Iterator[str]:
+    """Yield the command lines of a page; a worker drains here, and nobody follows."""
+    for kind, text in blocks(page):
+        if kind == "shell":
+            for line in re.findall(r"^seqmark .*$", text.replace("\\\n", " "), re.MULTILINE):
+                drains = " --drain" if line.startswith("seqmark worker") and "--drain" not in line else ""
+                yield line.split(" #")[0].replace("--follow", "") + drains
+
+
+def test_the_commands_of_the_pages_on_sequences_proofs_resets_and_reading_run(place: Place) -> None:
+    (config,) = [text for kind, text in blocks("docs/sequences.md") if kind == "toml" and '"clicks"' in text]
+    named = (config + EVENTS).replace('name = "clicks"', "name = 'clicks'")
+    (place.folder / "my.toml").write_text(place.here(named))
+    source = place.here("clicks.events.raw")
+    create_topic(place.bootstrap, source, 3)
+    for partition in range(3):
+        produce(place.bootstrap, source, events(), partition=partition)
+    ran = 0
+    for page in ("sequences.md", "certificate.md", "operations.md", "commands/read.md"):
+        for line in commands(f"docs/{page}"):
+            place.run(line.replace(" events.", " clicks.events."))
+            ran += 1
+    assert ran >= 15
+
+
+def test_the_commands_of_the_page_on_init_run(place: Place) -> None:
+    create_topic(place.bootstrap, place.here("clicks.raw"))
+    produce(place.bootstrap, place.here("clicks.raw"), events())
+    ran = 0
+    for line in commands("docs/commands/init.md"):
+        if line.startswith("seqmark init"):
+            (place.folder / "my.toml").unlink(missing_ok=True)
+        place.run(line.replace("broker:9093", "localhost:9092"))
+        ran += 1
+    assert ran >= 5
 
 
 def shape(text: str) -> set[str]:
