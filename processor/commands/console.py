@@ -119,7 +119,7 @@ def problem_fields(problem: Problem, level: str) -> dict[str, Any]:
         "key": problem.key,
         "level": level,
         "message": problem.message,
-        "path": place and place.path,
+        "path": (place and place.path) or None,
         "name": (place and place.element) or None,
         "file": place and place.file,
         "line": place and place.line,

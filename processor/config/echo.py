@@ -61,7 +61,7 @@ class Echo:
         if isinstance(value, list):
             return "a list"
         if not isinstance(value, str):
-            return str(value).lower() if isinstance(value, bool) else str(value)
+            return str(value).lower() if isinstance(value, bool) else _plain(value)
         return quoted(value) if self._harmless(path, value) else None
 
     def _harmless(self, path: KeyPath, text: str) -> bool:
@@ -76,6 +76,15 @@ def quoted(text: str) -> str:
     cut = text[:MOST_SHOWN]
     whole = visible_json(json.dumps(cut, ensure_ascii=False))
     return whole if cut == text else f'{whole[:-1]}…" ({len(text):,} characters)'
+
+
+def _plain(value: Any) -> str:
+    """Return a number or a time, cut where it is long."""
+    try:
+        text = str(value)
+    except ValueError:  # of more digits than Python writes in tens
+        text = hex(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}… ({len(text):,} characters)"
 
 
 def secret_name(key: str) -> bool:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from processor.config.bounds import TOO_DEEP, within_depth
 from processor.errors import Problem
 from schemas.config.reference import (
     ENV_DELIMITER,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 # Read by tests, demo and the fault points, not by the config.
 _RESERVED_PREFIXES = (f"{ENV_PREFIX}TEST_", f"{ENV_PREFIX}FAULT_")
 _RESERVED_NAMES = (f"{ENV_PREFIX}BROKER",)
+_MOST_DIGITS = 9
+"""Of an index: no list is longer."""
 OTHERWISE = {"sinks": "aggregates"}
 """Tables that have two names: the one that may be written too, and the one that is declared."""
 
@@ -85,7 +88,11 @@ def _order(variable: Variable) -> tuple[int, list[tuple[bool, str | int]]]:
 
 def _path(name: str) -> tuple[str | int, ...]:
     first, *steps = name.removeprefix(ENV_PREFIX).lower().split(ENV_DELIMITER)
-    return OTHERWISE.get(first, first), *(int(step) if step.isdecimal() else step for step in steps)
+    return OTHERWISE.get(first, first), *(int(step) if _is_index(step) else step for step in steps)
+
+
+def _is_index(step: str) -> bool:
+    return step.isdecimal() and len(step) <= _MOST_DIGITS
 
 
 def _put(raw: dict[str, Any], variable: Variable) -> None:
@@ -121,9 +128,12 @@ def _step(node: Any, step: str | int, empty: Any) -> Any:
 
 
 def _parse(text: str, types: list[Any]) -> Any:
-    for parse in (json.loads, _toml_value):
-        with suppress(ValueError):
-            return parse(text)
+    try:
+        for parse in (json.loads, _toml_value):
+            with suppress(ValueError):
+                return within_depth(parse(text))
+    except RecursionError:
+        raise ValueError(TOO_DEEP) from None
     # Without the cause: it could show the value.
     wanted = "list" if any(map(is_list, types)) else "table"
     raise ValueError(f"must be a {wanted}, as JSON or TOML in one line")

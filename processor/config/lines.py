@@ -32,7 +32,7 @@ def key_lines(text: str) -> dict[KeyPath, int]:
     written as part of a dotted one has that line.
     """
     scan = _Scan(text.replace("\r\n", "\n"))
-    with suppress(_LostError):
+    with suppress(_LostError, RecursionError):
         scan.document()
     return scan.lines
 

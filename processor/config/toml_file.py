@@ -7,13 +7,15 @@ secret by no rule, or none.
 from __future__ import annotations
 
 import codecs
+import os
 import re
 import tomllib
 from typing import TYPE_CHECKING, Any
 
+from processor.config.bounds import MOST_BYTES, TOO_DEEP, within_depth
 from processor.config.echo import secret_name, secret_text
 from processor.config.near import near
-from processor.errors import ConfigError, Problem
+from processor.errors import ConfigError, Place, Problem
 from schemas.config.reference import key_names
 
 if TYPE_CHECKING:
@@ -39,11 +41,20 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
     """Return the tables of a file, and its text.
 
     Raises:
-        ConfigError: It is not there, cannot be read, or is no TOML.
+        ConfigError: It is not there, cannot be read, is no TOML, or is larger or deeper than a config is.
     """
+    line = None
     try:
-        text = _text(path.read_bytes())
-        return tomllib.loads(text), text
+        text = _text(_content(path))
+        try:
+            return within_depth(tomllib.loads(text)), text
+        except tomllib.TOMLDecodeError as error:
+            message, line = _syntax(str(error), text)
+        except RecursionError:
+            message = TOO_DEEP
+        except ValueError:
+            # Python's reader of integers has a bound, which tomllib passes on as it is.
+            message = "has a number of too many digits"
     except FileNotFoundError:
         message = f"there is no such file{_others(path)}"
     except IsADirectoryError:
@@ -53,12 +64,25 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         message = f"is not UTF-8 at byte {error.start}, in line {line}: save it as UTF-8"
-    except tomllib.TOMLDecodeError as error:
-        # `text` is there: this is raised by what reads it.
-        message = _syntax(str(error), _text(path.read_bytes()))
     except _Utf16Error:
         message = "is UTF-16: save it as UTF-8"
-    raise ConfigError([Problem(str(path), message)])
+    except _TooLargeError as error:
+        message = f"is too large for a config: {error}"
+    raise ConfigError([Problem(str(path), message, Place("", file=str(path), line=line))])
+
+
+class _TooLargeError(Exception):
+    """Reading it would take minutes."""
+
+
+def _content(path: Path) -> bytes:
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            # A pipe's size is not known before its end.
+            found = max(os.fstat(file.fileno()).st_size, len(content))
+            raise _TooLargeError(f"{found:,} bytes, at most {MOST_BYTES:,} are read")
+    return content
 
 
 class _Utf16Error(Exception):
@@ -83,21 +107,23 @@ def _others(path: Path) -> str:
     return f"; there are {listed}" if there else ": `seqmark init` writes one"
 
 
-def _syntax(error: str, text: str) -> str:
+def _syntax(error: str, text: str) -> tuple[str, int | None]:
+    """Return what is wrong, and the line, counted from 1; None: the end."""
     at = _AT.search(error)
     what = error[: at.start()] if at else error
     lines = text.replace("\r\n", "\n").split("\n")
     if at is None or at[1] is None:
-        return f"is not valid TOML: {what}, at the end: something is not closed, such as a quote or a bracket"
+        hint = "something is not closed, such as a quote or a bracket"
+        return f"is not valid TOML: {what}, at the end: {hint}", None
     number, column = int(at[1]), int(at[2])
     line = lines[number - 1]
     hint = next((f"; {hint}" for part, form, hint in _HINTS if part in what and form.match(line)), "")
     head = f"is not valid TOML in line {number}, column {column}: {what}{hint}"
     shown = _shown(line)
     if shown is None:
-        return head
+        return head, number
     caret = "" if column > len(shown) + 1 else f"\n    {' ' * (column - 1)}^"
-    return f"{head}\n    {shown}{caret}"
+    return f"{head}\n    {shown}{caret}", number
 
 
 def _shown(line: str) -> str | None:

@@ -12,7 +12,7 @@ import click
 from pydantic import TypeAdapter, ValidationError
 from rich.table import Table
 
-from processor.commands.console import json_option, people, result, say
+from processor.commands.console import json_option, people, result, say, shown
 from processor.config.load import load
 from processor.errors import EXIT_DONE, StopError
 from processor.ops.status_text import count
@@ -118,7 +118,7 @@ def init(
     if proposal is None:
         raise StopError(
             f"{count(len(sample.records), 'record')} of {topic} were looked at; they have neither values nor "
-            "headers or keys that tell them apart: there is nothing to judge by"
+            "keys or headers of printable names that tell them apart: there is nothing to judge by"
         )
     seen = f"{count(len(sample.records), 'record')} in {count(sample.partitions, 'partition')}"
     text = config_text(topic, seen, kafka, names, proposal)
@@ -219,7 +219,7 @@ def _table(proposal: Proposal) -> None:
     for each in proposal.candidates[:_SHOWN]:
         share = f"{100 * each.present // each.records} %"
         numbers = (f"{number:,}" for number in (each.distinct, each.copies, each.clashes))
-        table.add_row(str(each), share, *numbers, _rising(proposal, each) or "-")
+        table.add_row(shown(str(each)), share, *numbers, shown(_rising(proposal, each) or "-"))
     left = len(proposal.candidates) - _SHOWN
     people().print(table)
     if left > 0:

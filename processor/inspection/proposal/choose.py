@@ -8,6 +8,7 @@ those in the JSON value come first, and those of which copies were seen: an id t
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,8 @@ _PAIRS = 8
 _DAY_MS = 86_400_000
 _WINDOWS_MS = (_DAY_MS, 7 * _DAY_MS, 30 * _DAY_MS)
 """None is shorter than where no copy was seen: a sample of minutes shows no copies that come after hours."""
+_MANY = 0.5
+"""Share of copies by content above which they are hardly resends."""
 _MARGIN = 10
 """Times the longest gap that was seen: a sample does not see the longest there is."""
 
@@ -278,7 +281,15 @@ def _by_content(sample: _Sample) -> Proposal | None:
             if place.source == "value" and names_sending(place.name)
         }
         part |= {"exclude": sorted(sending)} if sending else {}
-    why = "no header, key or member of the value tells the records apart: their content is the id"
+    why = (
+        "no header, key or member of the value that was looked at tells the records apart: their content is "
+        "the id"
+    )
+    if whole.copies > _MANY * whole.present:
+        sample.notes.append(
+            f"WARNING: the content would drop {whole.copies:,} of the {whole.present:,} records with a value "
+            "as copies; take it only if they are resends, and else have the producer write an id"
+        )
     if whole.copies:
         why += f"; of {whole.records:,} records {whole.copies:,} have the value of an earlier one"
     hints = [("", "two real events with the same content are one: docs/content-ids.md")]
@@ -335,7 +346,19 @@ def _remarks(sample: _Sample) -> list[str]:
         notes.append(f"{which}{like}: only headers, keys and whole values can tell such records apart")
     if len(valued) < len(records):
         notes.append(f"{count(len(records) - len(valued), 'record')} without a value (tombstones)")
-    return notes
+    return notes + _left_out(records)
+
+
+def _left_out(records: Sequence[ObservedRecord]) -> list[str]:
+    """Say how many places were not looked at for their names."""
+    sources = Counter(place.source for place in frozenset().union(*(each.unnamed for each in records)))
+    words = (("header", "header"), ("value", "JSON member"))
+    return [
+        f"{count(sources[source], word)} {'was' if sources[source] == 1 else 'were'} not looked at: "
+        f"{'its name is' if sources[source] == 1 else 'their names are'} not printable"
+        for source, word in words
+        if sources[source]
+    ]
 
 
 def _share(chosen: Candidate) -> str:

@@ -70,6 +70,7 @@ class ObservedRecord:
         content: Equal in records with the same value.
         is_json: Whether its value is JSON.
         is_null: Whether it has no value.
+        unnamed: Headers and members that are not looked at, for their names cannot be printed.
     """
 
     partition: int
@@ -79,6 +80,7 @@ class ObservedRecord:
     content: Hashable
     is_json: bool
     is_null: bool
+    unnamed: frozenset[RecordPart]
 
     @cached_property
     def lasting(self) -> Hashable:
@@ -97,19 +99,24 @@ def observe(records: Iterable[TopicRecord]) -> list[ObservedRecord]:
 def _observed(record: TopicRecord, clocks: dict[int, int]) -> ObservedRecord:
     clock = clocks[record.partition] = max(clocks.get(record.partition, record.timestamp), record.timestamp)
     leaves = {KEY: Leaf(Kind.STRING, record.key)} if record.key is not None else {}
+    unnamed = set()
     # Of several headers of one name the last counts, also where it has no value.
     for name, content in dict(record.headers).items():
-        place = RecordPart("header", name if isinstance(name, str) else name.decode(errors="replace"))
+        # What is no UTF-8 becomes what cannot be printed: no config can name it.
+        place = RecordPart("header", name if isinstance(name, str) else name.decode(errors="surrogateescape"))
         if content is not None and place.name.strip() and place.name.isprintable():
             leaves[place] = Leaf(Kind.STRING, content)
+        elif content is not None:
+            unnamed.add(place)
     value = _parsed(record.value)
     members = [] if value is None else list(islice(_members(value, "", 0), MOST_LEAVES + 1))
     leaves |= {RecordPart("value", member.pointer): member.leaf for member in members if member.named}
+    unnamed |= {RecordPart("value", member.pointer) for member in members if member.unprintable}
     content_: Hashable = record.value
     if value is not None and len(members) <= MOST_LEAVES:
         content_ = frozenset((member.pointer, member.leaf) for member in members)
     times = record.partition, record.timestamp, clock
-    return ObservedRecord(*times, leaves, content_, value is not None, record.value is None)
+    return ObservedRecord(*times, leaves, content_, value is not None, record.value is None, frozenset(unnamed))
 
 
 class _Member(NamedTuple):
@@ -117,23 +124,28 @@ class _Member(NamedTuple):
     leaf: Leaf
     named: bool
     """Whether a config could name it: in no array, not too deep, and printable."""
+    unprintable: bool
+    """Whether it is not named for that alone."""
 
 
-def _members(value: Any, pointer: str, depth: int, *, named: bool = True) -> Iterator[_Member]:
+def _members(
+    value: Any, pointer: str, depth: int, *, named: bool = True, unprintable: bool = False
+) -> Iterator[_Member]:
     """Yield the leaves of a JSON value; empty containers are leaves."""
     if depth > MOST_NESTED:
-        yield _Member(pointer, Leaf(Kind.OTHER, "nested too deep"), named=False)
+        yield _Member(pointer, Leaf(Kind.OTHER, "nested too deep"), named=False, unprintable=False)
     elif isinstance(value, dict) and value:
         for name, inner in value.items():
             below = f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}"
-            known = named and depth < MOST_DEPTH and name.isprintable()
-            yield from _members(inner, below, depth + 1, named=known)
+            reached = (named or unprintable) and depth < MOST_DEPTH
+            known = reached and named and name.isprintable()
+            yield from _members(inner, below, depth + 1, named=known, unprintable=reached and not known)
     elif isinstance(value, list) and value:
         for index, inner in enumerate(value):
             yield from _members(inner, f"{pointer}/{index}", depth + 1, named=False)
     else:
         leaf = value if isinstance(value, Leaf) else _leaf(value)
-        yield _Member(pointer, leaf, named=named)
+        yield _Member(pointer, leaf, named=named, unprintable=unprintable)
 
 
 def _leaf(value: Any) -> Leaf:

@@ -20,6 +20,8 @@ LEAST_STEPS = 10
 """Numbers that follow another in their group: fewer rise by chance."""
 _DECIMAL = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _MOST = 2**63 - 1
+_MOST_DIGITS = 20
+"""With the sign."""
 _NEAR_MS = 400 * 86_400_000
 """Events of a topic may be a year older than their records. Records without a time have none near."""
 _PER_MS = (0.001, 1, 1_000, 1_000_000)
@@ -183,16 +185,21 @@ def _format(records: Sequence[ObservedRecord], place: RecordPart) -> NumberForma
     if place == KEY or not leaves:
         return None
     if place.source == "value" and all(leaf.kind is Kind.INTEGER for leaf in leaves):
-        return NumberFormat(None) if all(abs(int(leaf.text)) <= _MOST for leaf in leaves) else None
+        return NumberFormat(None) if all(_fits(leaf.text) for leaf in leaves) else None
     if any(leaf.kind is not Kind.STRING for leaf in leaves):
         return None
     texts = [leaf.text if isinstance(leaf.text, str) else leaf.text.decode("latin-1") for leaf in leaves]
-    if all(_DECIMAL.fullmatch(text) and abs(int(text)) <= _MOST for text in texts):
+    if all(_DECIMAL.fullmatch(text) and _fits(text) for text in texts):
         return NumberFormat("text")
     widths = {len(leaf.text) for leaf in leaves}
     if place.source == "header" and widths in ({8}, {4}):
         return NumberFormat("int64" if widths == {8} else "int32")
     return None
+
+
+def _fits(text: str | bytes) -> bool:
+    """Whether a whole number has 64 bits at most; int() refuses one of thousands of digits."""
+    return len(text) <= _MOST_DIGITS and abs(int(text)) <= _MOST
 
 
 def _number(leaf: Leaf, format_: NumberFormat) -> int:

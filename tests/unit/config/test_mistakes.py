@@ -309,7 +309,7 @@ def test_what_a_variable_gave_is_named_by_the_variable(tmp_path: Path) -> None:
 def test_a_line_that_is_no_toml_is_shown_with_a_caret(tmp_path: Path, line: str, answer: str) -> None:
     shown = said(tmp_path, with_line('application_id = "shop"', f'application_id = "shop"\n{line}'))
     column = int(answer.partition("column ")[2].partition(":")[0])
-    assert shown == f"my.toml: {answer}\n    {line}\n    {'^':>{column}}"
+    assert shown == f"my.toml:6: {answer}\n    {line}\n    {'^':>{column}}"
 
 
 def test_what_is_not_closed_at_all_has_no_line(tmp_path: Path) -> None:

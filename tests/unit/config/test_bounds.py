@@ -1,0 +1,122 @@
+"""What is too deep, too long or too large for a config is refused as every other mistake."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from processor.config.bounds import MOST_BYTES, MOST_DEPTH
+from processor.config.lines import key_lines
+from processor.config.load import load
+from processor.errors import ConfigError, Problem
+from tests.unit.config.test_mistakes import RIGHT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOO_DEEP = "is nested too deeply: at most 100 tables and lists within each other"
+NINES = "9" * 5_000
+DEDUP = "SEQMARK_PIPELINES__0__DEDUP"
+
+
+def refused(tmp_path: Path, text: str, **environ: str) -> list[Problem]:
+    path = tmp_path / "my.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load(path, environ)
+    return list(caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = " + "[" * 5_000, TOO_DEEP),
+        ("x = " + "[" * 101 + "]" * 101, TOO_DEEP),
+        ("[" + ".".join("a" * 3_000) + "]", TOO_DEEP),
+        ("x = " + "{a=" * 3_000 + "1" + "}" * 3_000, TOO_DEEP),
+        (f"x = {NINES}", "has a number of too many digits"),
+    ],
+    ids=["brackets", "lists", "steps", "tables", "digits"],
+)
+def test_what_cannot_be_followed_is_a_mistake_of_the_config(tmp_path: Path, text: str, message: str) -> None:
+    (problem,) = refused(tmp_path, f"{RIGHT}\n{text}\n")
+
+    assert problem.message == message
+    assert problem.place is not None
+    assert problem.place.file == str(tmp_path / "my.toml")
+
+
+def test_what_is_just_deep_enough_is_an_unknown_key_with_its_line(tmp_path: Path) -> None:
+    (problem,) = refused(tmp_path, f"x = {'[' * (MOST_DEPTH - 1)}{']' * (MOST_DEPTH - 1)}\n{RIGHT}")
+
+    assert str(problem).startswith(f"{tmp_path / 'my.toml'}:1: x: is not a known key")
+
+
+def test_lines_of_what_is_too_deep_are_those_before_it() -> None:
+    assert key_lines("a = 1\nb = " + "[" * 5_000)["a",] == 1
+
+
+@pytest.mark.parametrize("text", ["[" * 5_000, "[" * 500 + "]" * 500, "{a=" * 500 + "1" + "}" * 500])
+def test_a_variable_that_is_too_deep_is_refused(tmp_path: Path, text: str) -> None:
+    assert [each.message for each in refused(tmp_path, RIGHT, **{DEDUP: text})] == [TOO_DEEP]
+
+
+def test_an_index_of_thousands_of_digits_overrides_nothing(tmp_path: Path) -> None:
+    (problem,) = refused(tmp_path, RIGHT, **{f"SEQMARK_PIPELINES__{NINES}__NAME": "x"})
+
+    assert problem.message.startswith("overrides no known key")
+
+
+@pytest.mark.parametrize("number", [f"0x{'f' * 5_000}", "9" * 4_000])
+@pytest.mark.parametrize("key", ["commit_interval_ms", "slots", "create_topics", "guarantee"])
+def test_a_long_number_is_shown_cut(tmp_path: Path, number: str, key: str) -> None:
+    text = RIGHT.replace('application_id = "shop"', f'application_id = "shop"\n{key} = {number}')
+    (problem,) = refused(tmp_path, text)
+
+    assert f"given: {number[:60]}… ({len(number):,} characters)" in problem.message
+
+
+@pytest.mark.parametrize("number", ["inf", "-inf", "nan"])
+def test_a_number_without_end_is_told_what_would_be_right(tmp_path: Path, number: str) -> None:
+    (problem,) = refused(
+        tmp_path,
+        RIGHT.replace('application_id = "shop"', f'application_id = "shop"\ncommit_interval_ms = {number}'),
+    )
+
+    assert problem.message == f"must be a finite number; given: {number}"
+
+
+def test_a_variable_that_is_no_utf_8_is_told_so(tmp_path: Path) -> None:
+    (problem,) = refused(tmp_path, RIGHT, SEQMARK_WORKER__COMMIT_INTERVAL_MS=os.fsdecode(b"\xff"))
+
+    assert problem.message == 'must be text in UTF-8; given: "\\udcff"'
+
+
+def test_a_file_that_is_too_large_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
+    exactly = RIGHT.ljust(MOST_BYTES, "\n")
+    (problem,) = refused(tmp_path, exactly + "=")
+
+    assert problem.message == "is too large for a config: 1,000,001 bytes, at most 1,000,000 are read"
+    (tmp_path / "my.toml").write_text(exactly, encoding="utf-8")
+    assert load(tmp_path / "my.toml", {}).pipelines
+
+
+def test_a_config_from_a_pipe_is_told_of_its_mistakes(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.toml"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("a = 1\nb = = 2\n",), daemon=True)
+    writer.start()
+    with pytest.raises(ConfigError, match="is not valid TOML in line 2, column 5"):
+        load(pipe, {})
+    writer.join()
+
+
+def test_a_mistake_of_syntax_has_file_and_line(tmp_path: Path) -> None:
+    (problem,) = refused(tmp_path, "[kafka]\nbootstrap_servers = = 1\n")
+
+    assert problem.key == str(tmp_path / "my.toml")
+    assert problem.place is not None
+    assert (problem.place.file, problem.place.line) == (problem.key, 2)
