@@ -164,7 +164,11 @@ def explained(kind: HopKind, judge: Judge, piece: Piece, made: PieceOutcome) -> 
     row = int(np.searchsorted(piece.columns.offset, made.next_offset))
     _look_at(sample, judge, piece, row, row + 1)
     found = " ".join(filter(None, map(sample.text, Fault)))
-    return StopError(f"{stop} ({found})") if found else stop
+    if not found:
+        return stop
+    # What to do stands at the end, to be copied.
+    what, then, todo = str(stop).partition(". Everything before it is committed")
+    return StopError(f"{what}; {found}{then}{todo}")
 
 
 def _look_at(sample: FaultySample, judge: Judge, piece: Piece, start: int = 0, stop: int = _EXAMPLES) -> int:

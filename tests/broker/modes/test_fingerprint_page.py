@@ -43,7 +43,7 @@ def drained(broker: Broker, folder: Path, action: str) -> WorkerConfig:
     ended = run_drain(config)
     assert ended.code == 0, ended.stderr
     # Copies of what is not in the sink collide again.
-    assert f"collision {2 if action in {'quarantine', 'drop'} else 1} (" in ended.stderr
+    assert f"collision {2 if action in {'quarantine', 'drop'} else 1} (" in ended.stdout
     return config
 
 

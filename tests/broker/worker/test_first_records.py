@@ -127,7 +127,7 @@ def test_without_a_quarantine_the_error_names_what_is_there_too(broker: Broker, 
 
     assert ended.code == 1
     assert "the record cannot be judged: header_missing" in ended.stderr
-    assert "(looked for header seqno; headers seen: trace, seq)" in ended.stderr
+    assert "; looked for header seqno; headers seen: trace, seq. Everything before it" in ended.stderr
     assert ended.stdout == ""
     assert VALUE not in ended.stderr
 

@@ -102,8 +102,10 @@ class OnTerminal:
         self.frames: list[str] = []
         """The screen after each piece of output."""
         self.screen = Screen()
+        # Rich believes these two more than the terminal.
+        sized = {name: value for name, value in env.items() if name not in {"COLUMNS", "LINES"}}
         self.process = subprocess.Popen(
-            command, cwd=folder, env=dict(env), stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs
+            command, cwd=folder, env=sized, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs
         )
         os.close(theirs)
         self._wrong: Exception | AssertionError | None = None
