@@ -210,12 +210,10 @@ class IdJudge(Judge[IdEvidence]):
     @override
     def aside_if_known(self, evidence: IdEvidence) -> tuple[NDArray[np.int64], Fault] | None:
         action = self._dedup.on_collision
-        judged = (evidence.fault == 0) & ~evidence.ids.unjudged & ~evidence.kept
-        if self._dedup.fingerprint is None or not judged.any():
+        if self._dedup.fingerprint is None or action == "drop":
             return None
-        if action == "quarantine":
-            return np.flatnonzero(judged), Fault.ID_COLLISION
-        return (np.flatnonzero(judged), Fault.TOO_LARGE) if action in PASSING else None
+        rows = np.flatnonzero((evidence.fault == 0) & ~evidence.ids.unjudged & ~evidence.kept)
+        return rows, Fault.ID_COLLISION if action == "quarantine" else Fault.TOO_LARGE
 
     @abstractmethod
     def _decided(self, records: IdColumns, prints: Fingerprints | None) -> IdJudgement:

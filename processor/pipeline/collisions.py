@@ -28,25 +28,24 @@ class CollisionWork:
 
     Args:
         judge: The slot's.
-        evidence: What the piece's records are judged by.
         topic: The source, as it is named to people.
     """
 
-    def __init__(self, judge: Judge, evidence: Evidence, topic: str) -> None:
+    def __init__(self, judge: Judge, topic: str) -> None:
         self._editor = judge.editor(topic)
-        self._evidence = evidence
 
-    def mark_too_large(self, encoder: Encoder, piece: Piece, limit_bytes: int) -> None:
+    def mark_too_large(self, encoder: Encoder, piece: Piece, evidence: Evidence, limit_bytes: int) -> None:
         """Find out which records the sink would not take if they collided, before they are judged."""
         if self._editor is not None:
-            evidence = cast("IdEvidence", self._evidence)
-            rows = too_large_as_collisions(encoder, piece, evidence.ids, self._editor, limit_bytes)
-            evidence.kept[rows] = False
+            of_ids = cast("IdEvidence", evidence)
+            rows = too_large_as_collisions(encoder, piece, of_ids.ids, self._editor, limit_bytes)
+            of_ids.kept[rows] = False
 
     def edits(
         self,
         number: int,
         columns: Columns,
+        evidence: Evidence,
         judged: ReceiptGrounds,
         source_ref: NDArray[np.int64] | None = None,
     ) -> Edits | None:
@@ -59,4 +58,4 @@ class CollisionWork:
         if source_ref is not None:
             partition, owner = places(owner)
         collisions = CollisionRows(rows, partition, owner)
-        return self._editor.edits(columns, cast("IdEvidence", self._evidence).ids, collisions)
+        return self._editor.edits(columns, cast("IdEvidence", evidence).ids, collisions)

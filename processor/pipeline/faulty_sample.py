@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import orjson
 
+from processor.config.visible import visible
 from processor.engine.bytes.varints import read_varint
 from processor.engine.extract.pointers import Pointers
 from processor.engine.verdict import Fault
@@ -241,4 +242,4 @@ def _listed(names: Iterable[str]) -> str:
 def _shown(name: str) -> str:
     """Return a name as a terminal takes it."""
     cut = name if len(name) <= _NAME_CHARACTERS else f"{name[: _NAME_CHARACTERS - 1]}…"
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in cut)
+    return visible(cut)

@@ -102,9 +102,8 @@ class PieceWork:
             routed = cast("IdEvidence", evidence)
             routed.owner, routed.route = refs
         self._kind.mark_too_large(self._encoder, number, piece, evidence.fault)
-        CollisionWork(judge, evidence, self._kind.named_source).mark_too_large(
-            self._encoder, piece, self._topics.sink_limit_bytes
-        )
+        collisions = CollisionWork(judge, self._kind.named_source)
+        collisions.mark_too_large(self._encoder, piece, evidence, self._topics.sink_limit_bytes)
         at_risk = self._at_risk(number, piece, judge.aside_if_known(evidence), source_ref, int(committed))
         if at_risk is not None:
             stop = None
@@ -126,9 +125,7 @@ class PieceWork:
                 piece,
                 evidence,
                 judged,
-                CollisionWork(judge, evidence, self._kind.named_source).edits(
-                    number, piece.columns, judged, source_ref
-                ),
+                collisions.edits(number, piece.columns, evidence, judged, source_ref),
             ),
             quarantine,
             self._receipts_of(number, piece, judged, source_ref),
@@ -184,13 +181,15 @@ class PieceWork:
             return None
         rows, code = aside
         rows = rows[rows >= start]
-        if self._topics.quarantine is not None:
-            # Most fit, whatever is to be said of them.
-            long = oversized(piece.columns, surely_fits(self._topics.quarantine_limit_bytes))
-            fault = np.full(len(piece.columns), code, np.uint8)
-            fits = partial(self._fits_quarantine, number, piece, fault, source_ref)
-            return next((row for row in np.intersect1d(rows, long).tolist() if not fits(row)), None)
-        return int(rows[0]) if rows.size else None
+        if not rows.size:
+            return None
+        if self._topics.quarantine is None:
+            return int(rows[0])
+        # Most fit, whatever is to be said of them.
+        long = oversized(piece.columns, surely_fits(self._topics.quarantine_limit_bytes))
+        fault = np.full(len(piece.columns), code, np.uint8)
+        fits = partial(self._fits_quarantine, number, piece, fault, source_ref)
+        return next((row for row in np.intersect1d(rows, long).tolist() if not fits(row)), None)
 
     def _fits_quarantine(
         self,

@@ -197,7 +197,7 @@ class Replay:
             return
         evidence = judge.extract(columns)
         mark_too_large(self._encoder, piece, evidence.fault, self.sink_limit_bytes)
-        CollisionWork(judge, evidence, self.topic).mark_too_large(self._encoder, piece, self.sink_limit_bytes)
+        CollisionWork(judge, self.topic).mark_too_large(self._encoder, piece, evidence, self.sink_limit_bytes)
         evidence = evidence.part(slice(rows))
         named = named_rows(columns, self.too_large)
         judge.learn(evidence, named[named < rows])

@@ -161,7 +161,7 @@ class PartitionCheck:
         if judged is None:
             evidence.fault[too_large] = Fault.TOO_LARGE
             judged = await self._judged(columns, evidence)
-        edits = CollisionWork(self._judge, evidence, self._topic).edits(self._report.partition, columns, judged)
+        edits = CollisionWork(self._judge, self._topic).edits(self._report.partition, columns, evidence, judged)
         self._recent.begin(
             columns, judged.verdict, None if edits is None else edited(columns, edits.row, edits)
         )

@@ -1,4 +1,4 @@
-"""Are the aggregates right to the row, with late events, bad records and restarts in between?
+"""The aggregates are right to the row, with late events, bad records and restarts in between.
 
 Three sinks read one topic in three runs: events of the second run come too late for windows that the first has
 closed, the third closes all that is open. The truth is computed in plain Python.

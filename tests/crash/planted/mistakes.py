@@ -732,8 +732,8 @@ MISTAKES = (
     Mistake(
         "a collision that cannot go aside is judged together with what comes before it",
         "processor/pipeline/piece.py",
-        "        return int(rows[0]) if rows.size else None\n",
-        "        return None\n",
+        "            return int(rows[0])\n",
+        "            return None\n",
         "tests/broker/modes/test_collisions.py::"
         "test_a_collision_that_nobody_takes_stops_the_worker_with_all_before_it_committed[sink]",
         broker=True,
