@@ -44,7 +44,7 @@ from spark_sink.query.events import BAD, judged, right
 from spark_sink.query.progress import OBSERVED, Progress, Reports, SinkMetrics, Totals
 from spark_sink.query.sources import stream_topic
 from spark_sink.query.topics import SourceTopic, is_another
-from spark_sink.session import spark_session
+from spark_sink.session import outlived, spark_session
 from spark_sink.side_output import SideOutput, SideOutputAudience, Why, Written
 from spark_sink.uncounted import FIRST
 
@@ -125,6 +125,7 @@ class SinkJob:
         self._audience = audience
         self._news: SimpleQueue[StopError | str | None] = SimpleQueue()
         self._stop_waiting: SimpleQueue[None] = SimpleQueue()
+        self._asked_to_stop = False
         self._stopping = False
         # By the query's runId.
         self._running: dict[str, _Running] = {}
@@ -135,6 +136,7 @@ class SinkJob:
 
     def stop(self) -> None:
         """Ask the job to end soon; may be called from a signal's handler."""
+        self._asked_to_stop = True
         # In this order: a query that gives up waiting is then no news any more.
         self._news.put(None)
         self._stop_waiting.put(None)
@@ -157,7 +159,7 @@ class SinkJob:
         if self._options.master.startswith("local"):
             partitions = min(os.cpu_count() or 1, _MOST_LOCAL_PARTITIONS)
             settings["spark.sql.shuffle.partitions"] = str(partitions)
-        with ExitStack() as open_things:
+        with outlived(lambda: self._asked_to_stop, self._audience.say), ExitStack() as open_things:
             if self._options.metrics_port:
                 open_things.callback(self.metrics.serve(self._options.metrics_host, self._options.metrics_port))
             spark = open_things.enter_context(

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyspark
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships none
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -41,6 +43,11 @@ _SETTINGS = {
     # Of equal keys in a JSON object the last counts, as the worker and pydantic have it.
     "spark.sql.variant.allowDuplicateKeys": "true",
 }
+
+_JVM_S = 10.0
+"""For a JVM that does not answer any more to end."""
+_UNANSWERED = "Exception while sending command."
+"""What py4j logs by the root logger, with a traceback, of a call that the JVM did not answer."""
 
 # A driver that executors on other machines have to reach must not call itself this.
 _LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -109,6 +116,42 @@ def spark_session(
     finally:
         if mine:
             session.stop()
+
+
+@contextmanager
+def outlived(stopping: Callable[[], bool], say: Callable[[str], None]) -> Iterator[None]:
+    """Let a job end well whose JVM was stopped before it, by a signal to both, as systemd stops a service.
+
+    A JVM that ends by itself stays an error.
+    """
+
+    def told(record: logging.LogRecord) -> bool:
+        return not (stopping() and (record.name != "root" or record.msg == _UNANSWERED))
+
+    loggers = [logging.root, *map(logging.getLogger, ("py4j.clientserver", "py4j.java_gateway"))]
+    for logger in loggers:
+        logger.addFilter(told)
+    try:
+        yield
+    except Exception:
+        if not (stopping() and _jvm_ends()):
+            raise
+        say("Spark's JVM was stopped as well: the batch that it was in comes again")
+    finally:
+        for logger in loggers:
+            logger.removeFilter(told)
+
+
+def _jvm_ends() -> bool:
+    """Return whether the JVM that this process has started ends."""
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - where PySpark keeps its JVM
+    if process is None:
+        return False
+    try:
+        process.wait(_JVM_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def _launch(master: str, memory: str, jvm_flags: str, say: Callable[[str], None]) -> dict[str, str]:

@@ -1,8 +1,9 @@
 """Makes the pictures of README: ``PYTHONPATH=. python docs/website/pictures.py``.
 
-`docs/images/worker.svg` is the table of a worker at a terminal while it works on two pipelines, and
-`docs/images/report.png` the head of the report about them; both are what the programs really show. Needs Java
-for the embedded broker and Chromium at /usr/bin/chromium; takes a minute.
+`docs/images/worker.svg` is the table of a worker at a terminal while it works on two pipelines,
+`docs/images/dashboard.png` the page of two workers in a browser, and `docs/images/report.png` the head of the
+report about them; all are what the programs really show. Needs Java for the embedded broker and Chromium at
+/usr/bin/chromium; takes two minutes. ``--dashboard`` makes that one alone.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import re
 import subprocess
 import sys
 import tempfile
+import urllib.request
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +25,7 @@ from rich.console import Console
 from rich.text import Text
 
 from processor.broker.embedded import EmbeddedBroker
-from tests.support.kafka.topics import create_topic, until
+from tests.support.kafka.topics import create_topic, free_port, until
 from tests.support.suite.terminal import OnTerminal
 
 if TYPE_CHECKING:
@@ -101,20 +104,26 @@ _SVG = """\
 
 
 def main() -> None:
-    """Make both pictures anew."""
+    """Make the pictures anew, or the dashboard's alone."""
+    alone = "--dashboard" in sys.argv
     with tempfile.TemporaryDirectory() as folder, EmbeddedBroker() as broker:
         config = Path(folder) / "shop.toml"
         config.write_text(_CONFIG.format(bootstrap=broker.bootstrap_servers))
         for source in ("clicks.raw", "orders.raw"):
             create_topic(broker.bootstrap_servers, source, 4)
+        if alone:
+            with _streams(config):
+                _dashboard(config, IMAGES / "dashboard.png")
+            return
         with _streams(config):
             frame = _frame_of_a_worker(config)
+            _dashboard(config, IMAGES / "dashboard.png")
         _draw(frame, IMAGES / "worker.svg")
         _seqmark(config, "worker", "--drain")
         page = Path(folder) / "report.html"
         _seqmark(config, "report", "--output", str(page))
         _photograph(page, IMAGES / "report.png")
-    for picture in ("worker.svg", "report.png"):
+    for picture in ("worker.svg", "dashboard.png", "report.png"):
         print(f"{picture}: {(IMAGES / picture).stat().st_size:,} bytes")
 
 
@@ -174,6 +183,49 @@ def _draw(frame: str, file: Path) -> None:
     for text, style in ("\n".join(said[-4:]), ""), (head, "bold"), (titles, "dim"), (rows, ""):
         console.print(Text(text, style=style), no_wrap=True, crop=True)
     console.save_svg(str(file), title="seqmark worker -c shop.toml", code_format=_SVG, unique_id="worker")
+
+
+def _dashboard(config: Path, file: Path) -> None:
+    """Take the page of two workers that share both pipelines, when it has some history."""
+    ports = [free_port(), free_port()]
+    running = [
+        subprocess.Popen(
+            _call("worker", config),
+            env={
+                **_environment(),
+                "SEQMARK_WORKER__WEB_PORT": str(port),
+                "SEQMARK_WORKER__MEMORY_LIMIT": "2GB",
+                # Ten minutes of history in twelve seconds.
+                "SEQMARK_TEST_HISTORY_S": "0.5",
+            },
+            stderr=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
+        for port in ports
+    ]
+    try:
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+            shown = browser.new_page(viewport={"width": 1100, "height": 960})
+            for port in ports:
+                until(partial(_is_ready, port), "the worker is ready, its kernels compiled", 400)
+            shown.goto(f"http://127.0.0.1:{ports[0]}/")
+            shown.get_by_text("2 of 2 workers ready").wait_for()
+            shown.wait_for_timeout(12_000)
+            shown.screenshot(path=file)
+            browser.close()
+    finally:
+        for process in running:
+            process.terminate()
+            process.wait()
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 def _photograph(page: Path, file: Path) -> None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from processor.config.visible import visible
 from processor.errors import EXIT_DONE, EXIT_FAILED, SeqmarkError, StopError
 
 if TYPE_CHECKING:
@@ -44,8 +45,10 @@ _SECTIONS = {
     },
     "look": {
         "read": "Print the records of a topic: clean ones, receipts, quarantined ones.",
+        "explain": "Say what became of one record, and why.",
         "status": "Show workers, lag, state, open transactions and quarantine codes.",
         "verify": "Prove that source = sink + duplicates + quarantine.",
+        "simulate": "Predict what windows, modes and backends would do, and recommend a config.",
         "report": "Write a page with plots of what became of the records, and of the aggregates.",
     },
     "spark": {
@@ -59,7 +62,9 @@ _FOLDERS = {name: folder for folder, commands in _SECTIONS.items() for name in c
 _UNTIL_STOPPED = ("broker", "worker", "aggregate", "sink")
 _INTERRUPTED = {
     "verify": "nothing is proved",
+    "simulate": "nothing is predicted",
     "read": "there may be more records",
+    "explain": "it has not said what became of the record",
     "reset": "what was not said to be reset may be or not: run the same reset again",
 }
 _ALIASES = {"sink": "aggregate"}
@@ -130,10 +135,14 @@ class Commands(click.Group):
 
 @contextlib.contextmanager
 def _written(ctx: click.Context) -> Iterator[None]:
-    """End the command where its result cannot be written."""
+    """End the command where its result cannot be written; escape what a mistaken command line is told of."""
     try:
         try:
             yield
+        except click.ClickException as error:
+            # What was typed may come out of a file, and would command the terminal.
+            error.message = visible(error.message, kept="\n")
+            raise
         finally:
             if sys.stdout is not None:  # as it is where a shell closed it
                 sys.stdout.flush()

@@ -170,12 +170,17 @@ def say_error(error: SeqmarkError) -> None:
 
 def table_on_stdout(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int]) -> None:
     """Print a table that is the result of a command; columns in ``right`` hold numbers."""
+    people(stderr=False).print(table_of(titles, rows, right))
+
+
+def table_of(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> Table:
+    """Return a table; nothing in it commands the terminal."""
     table = Table(*titles)
     for index in right:
         table.columns[index].justify = "right"
     for row in rows:
         table.add_row(*map(shown, row))
-    people(stderr=False).print(table)
+    return table
 
 
 def result(**fields: Any) -> None:

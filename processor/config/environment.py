@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from processor.config.bounds import TOO_DEEP, within_depth
+from processor.config.bounds import OutOfBoundsError, within_bounds
 from processor.errors import Problem
 from schemas.config.reference import (
     ENV_DELIMITER,
@@ -131,9 +131,9 @@ def _parse(text: str, types: list[Any]) -> Any:
     try:
         for parse in (json.loads, _toml_value):
             with suppress(ValueError):
-                return within_depth(parse(text))
-    except RecursionError:
-        raise ValueError(TOO_DEEP) from None
+                return within_bounds(parse, text)
+    except OutOfBoundsError as error:
+        raise ValueError(str(error)) from None
     # Without the cause: it could show the value.
     wanted = "list" if any(map(is_list, types)) else "table"
     raise ValueError(f"must be a {wanted}, as JSON or TOML in one line")

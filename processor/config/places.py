@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -131,10 +132,9 @@ def _quoted(key: str) -> str:
 
 def _names(elements: list[Any]) -> list[str]:
     """Return the elements' names; empty where one has none, a wrong one, or that of another."""
-    names = [each.get("name") if isinstance(each, dict) else None for each in elements]
+    given = [each.get("name") if isinstance(each, dict) else None for each in elements]
+    names = [name if isinstance(name, str) else "" for name in given]
+    times = Counter(names)
     return [
-        name
-        if isinstance(name, str) and _BARE.fullmatch(name) and not name.isdecimal() and names.count(name) == 1
-        else ""
-        for name in names
+        name if times[name] == 1 and _BARE.fullmatch(name) and not name.isdecimal() else "" for name in names
     ]

@@ -57,7 +57,7 @@ error   clicks (my.toml:25): pipelines.clicks.dedup.mode: must be one of "waterm
 With `--json` each is an object with `level` (`problem`, `warning`, `info`), `key` (lists by number, as in
 variables), `message`, `path` (lists by name), `name`, `file`, `line` and `variable`. Where no broker answers
 a warning says what was not checked; with `--require-broker` that is an error, with exit code 1, and so is a
-host that does not resolve.
+host that does not resolve. `--offline` asks no broker, for machines that do not know their names.
 
 ## In an editor
 

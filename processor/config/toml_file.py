@@ -12,7 +12,7 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, Any
 
-from processor.config.bounds import MOST_BYTES, TOO_DEEP, within_depth
+from processor.config.bounds import MOST_BYTES, OutOfBoundsError, within_bounds
 from processor.config.echo import secret_name, secret_text
 from processor.config.near import near
 from processor.errors import ConfigError, Place, Problem
@@ -41,17 +41,17 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
     """Return the tables of a file, and its text.
 
     Raises:
-        ConfigError: It is not there, cannot be read, is no TOML, or is larger or deeper than a config is.
+        ConfigError: It is not there, cannot be read, is no TOML, or is too large, deep or full for a config.
     """
     line = None
     try:
         text = _text(_content(path))
         try:
-            return within_depth(tomllib.loads(text)), text
+            return within_bounds(tomllib.loads, text), text
         except tomllib.TOMLDecodeError as error:
             message, line = _syntax(str(error), text)
-        except RecursionError:
-            message = TOO_DEEP
+        except OutOfBoundsError as error:
+            message = str(error)
         except ValueError:
             # Python's reader of integers has a bound, which tomllib passes on as it is.
             message = "has a number of too many digits"

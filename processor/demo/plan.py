@@ -38,7 +38,6 @@ bootstrap_servers = {servers}
 [worker]
 application_id = {application}
 state_dir = {state_dir}
-web_port = 0
 
 [[pipelines]]
 name = "clicks"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 import time
@@ -14,12 +15,14 @@ from processor.errors import EXIT_DONE, EXIT_VIOLATION, StopError
 from processor.kafka.options import client_options
 from processor.kafka.plain.consumer import GroupPosition
 from processor.ops.status_text import COMPILING
+from schemas.config.worker import WorkerOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from processor.demo.plan import DemoPlan
 
+_MOVED = re.compile(r"/metrics are at (http://[^\s;]+);")
 _POLL_S = 0.1
 _STOP_S = 15.0  # the worker promises 10
 _QUOTED_LINES = 15
@@ -99,7 +102,8 @@ async def _watch(
                 seen, last = now, time.monotonic()
             elif not seen:
                 first = asked
-                lines = compiling(plan.worker_log.read_text(encoding="utf-8", errors="replace"))
+                text = plan.worker_log.read_text(encoding="utf-8", errors="replace")
+                lines = [f"its page, while it works: {page(text)}"] * bool(text) + compiling(text)
                 for line in lines[said:]:
                     say(f"   {line}")
                 said = len(lines)
@@ -108,6 +112,12 @@ async def _watch(
                     await worker.wait()
     progress(records - seen)
     return max(last - first, 0.0)
+
+
+def page(log: str) -> str:
+    """Return where a worker's page is, by its log: at the next free port where the usual one is taken."""
+    moved = _MOVED.search(log)
+    return f"{moved[1]}/" if moved else f"http://127.0.0.1:{WorkerOptions.model_fields['web_port'].default}/"
 
 
 def compiling(log: str) -> list[str]:

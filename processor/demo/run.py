@@ -96,6 +96,7 @@ async def _check(
     )
     place = f"{pipeline.source}:{partition}"
     source_ms, sink_ms = (np.array([record[3] for record in each], np.int64) for each in (source, sink))
+    sink_offset = np.array([record[4] for record in sink], np.int64)
     grounds = None
     if stream.judged is not None and plan.mode == "fingerprint":
         source, sink, grounds = comparable(place, source, stream.judged, sink, ID_MEMBER)
@@ -103,4 +104,4 @@ async def _check(
         grounds = id_grounds(place, source, stream.judged, ID_MEMBER)
     outcome = compare(place, source, truth, sink, receipts, quarantine, grounds)
     progress(len(truth))
-    return DemoChecks(outcome, source_ms, sink_ms, truth.kind)
+    return DemoChecks(outcome, source_ms, sink_ms, truth.kind, sink_offset)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,12 +40,13 @@ class SummaryLine:
 
 @dataclass(slots=True)
 class DemoChecks:
-    """What a plain consumer found in one partition: the outcome, and event times for the picture."""
+    """What a plain consumer found in one partition: the outcome, event times for the picture, and offsets."""
 
     outcome: CheckOutcome
     source_ms: NDArray[np.int64]
     sink_ms: NDArray[np.int64]
     kind: NDArray[np.uint8]
+    sink_offset: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def times_ms(self, kind: RecordKind, fate: int) -> NDArray[np.int64]:
         """Event times of what became of one kind: `PASSED`, `DROPPED` or `QUARANTINED`."""

@@ -20,6 +20,7 @@ from processor.engine.ids.bloom.memtable import BloomLookup
 from processor.engine.ids.bloom.numbering import BloomNumbering
 from processor.engine.ids.bloom.window import BloomWindow
 from processor.errors import StopError
+from processor.judges.committed import in_runs
 from processor.judges.ids import IdJudge, worker_clock_ms
 from processor.state.ids.bloom_log import BloomLog
 from processor.state.kv.store import StoreError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from processor.engine.ids.collisions import Fingerprints
     from processor.engine.ids.judgement import IdColumns, IdJudgement
+    from processor.judges.committed import RememberedRecord
     from processor.judges.judge import ClockStats
     from schemas.config import InsertIdDedup
 
@@ -87,6 +89,10 @@ class BloomIds(IdJudge):
             return self.log.runs.look_up(bucket, hashes, self._table.store.get_many)
         except (StoreError, UnreadableBlockError) as error:
             raise self._corrupt(error) from error
+
+    @override
+    def _in_index(self, hashes: NDArray[np.uint64], clock_ms: int) -> list[RememberedRecord]:
+        return in_runs(self._window, self.log.runs, hashes, clock_ms, self._table.store.get_many)
 
     @override
     def size(self) -> tuple[int, int]:

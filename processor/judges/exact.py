@@ -17,6 +17,7 @@ from processor.engine.ids.block import UnreadableBlockError, confirm, decode_pag
 from processor.engine.ids.exact.index import LINE_BITS, ExactIndex
 from processor.engine.ids.exact.renewed_index import RenewedIndex
 from processor.engine.verdict import Fault
+from processor.judges.committed import in_exact
 from processor.judges.ids import BLOCK_BYTES, IdJudge, worker_clock_ms
 from processor.state.ids.exact_log import PAGES_A_STEP, ExactLog
 from processor.state.ids.id_log import taking_over
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from processor.engine.ids.judgement import IdColumns, IdJudgement
     from processor.engine.ids.page import CandidateRows
     from processor.engine.receipts import IdGrounds
+    from processor.judges.committed import RememberedRecord
     from processor.judges.ids import IdEvidence
     from processor.wire.encode import EncodedBatch
     from schemas.config import InsertIdDedup
@@ -80,6 +82,10 @@ class ExactIds(IdJudge):
             return confirm(some, wanted.page, wanted.which, wanted.at, fingerprints=self.log.fingerprints)
         except (CorruptStoreError, UnreadableBlockError) as error:
             raise self._corrupt(error) from error
+
+    @override
+    def _in_index(self, hashes: NDArray[np.uint64], clock_ms: int) -> list[RememberedRecord]:
+        return in_exact(self._index, hashes, clock_ms, self._table.store.get_many)
 
     @override
     def _limits(self) -> list[tuple[int, int]] | None:

@@ -31,6 +31,9 @@ from processor.engine.ids.page import NO_ROUTES
 from processor.engine.receipts import PASSING, CollisionNotes, IdGrounds
 from processor.engine.verdict import Fault, Verdict
 from processor.errors import RebuildError, StopError
+from processor.judges.asked_id import hash_of
+from processor.judges.committed import in_variants, living
+from processor.judges.escapes.sampler import IdSampler
 from processor.judges.judge import ClockStats, Evidence, Judge
 from processor.state.kv.store import CorruptStoreError, StoreError
 from processor.wire.encode import plain_batch
@@ -39,7 +42,7 @@ from schemas.changelog.ids import SECRET_BYTES, id_block_key
 from schemas.config.dedup import ContentId, HeaderId, KeyId, ValueId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -50,6 +53,9 @@ if TYPE_CHECKING:
     from processor.engine.ids.collisions import Fingerprints
     from processor.engine.ids.judgement import IdJudgement
     from processor.engine.ids.page import Pages
+    from processor.judges.asked_id import AskedId
+    from processor.judges.committed import RememberedRecord
+    from processor.judges.escapes.gauge import EscapeGauge
     from processor.state.ids.id_log import IdLog
     from processor.state.table import Table
     from processor.wire.encode import EncodedBatch
@@ -135,6 +141,7 @@ class IdJudge(Judge[IdEvidence]):
         self._clock_ms = clock.NEVER
         self._judged = self._behind = self._ahead = 0
         self._blocks: list[tuple[bytes, Pages]] = []
+        self._sampler: IdSampler | None = None
 
     @property
     def window_ms(self) -> int:
@@ -152,6 +159,11 @@ class IdJudge(Judge[IdEvidence]):
         self._extractor = make_id_extractor(self._dedup, self.log.secret)
         self._clock_ms = self.log.clock_ms
         self._clock.begin(self.log.trace.since, self.log.trace.before_ms)
+
+    @override
+    def sample_for(self, gauge: EscapeGauge, partition: int) -> None:
+        collisions = self._dedup.on_collision in PASSING
+        self._sampler = IdSampler(gauge, partition, collisions=collisions, renews=self._dedup.refresh)
 
     @override
     def extract(self, columns: Columns) -> IdEvidence:
@@ -175,6 +187,8 @@ class IdJudge(Judge[IdEvidence]):
         self._ahead += readings.future
         self._judged += verdict.size
         notes = None if prints is None else self._settle(evidence, verdict, prints)
+        if self._sampler is not None:
+            self._sampler.saw(ids, verdict, readings.reading_ms)
         return IdGrounds(verdict, ids, judged.owner, judged.expires_ms, notes)
 
     def _settle(self, evidence: IdEvidence, verdict: NDArray[np.uint8], prints: Fingerprints) -> CollisionNotes:
@@ -202,7 +216,7 @@ class IdJudge(Judge[IdEvidence]):
             return Tagger(topic.encode())
         if rename is None or self.log.secret is None:
             return None
-        parts = _parts(self._dedup)
+        parts = parts_of(self._dedup)
         name = rename.to.removeprefix("header:").encode()
         to = HeaderPart(name) if rename.to.startswith("header:") else ValuePart(rename.to, only_text=True)
         return Renamer(parts, to, None if rename.keep == "header" else rename.keep, self.log.secret)
@@ -218,6 +232,27 @@ class IdJudge(Judge[IdEvidence]):
     @abstractmethod
     def _decided(self, records: IdColumns, prints: Fingerprints | None) -> IdJudgement:
         """Judge a chunk's records in order, and stage what is remembered."""
+
+    @property
+    @override
+    def clock_ms(self) -> int | None:
+        return None if self.log.clock_ms == clock.NEVER else self.log.clock_ms
+
+    @override
+    def remembered(self, asked: Sequence[AskedId]) -> list[list[RememberedRecord]]:
+        secret, clock_ms = self.log.secret, self.log.clock_ms
+        if secret is None:
+            return [[] for _ in asked]
+        hashes = [hash_of(each, secret) for each in asked]
+        variants = self.log.index.collisions
+        return [
+            living([*self._in_index(each, clock_ms), *in_variants(variants, each)], clock_ms, self.window_ms)
+            for each in hashes
+        ]
+
+    @abstractmethod
+    def _in_index(self, hashes: NDArray[np.uint64], clock_ms: int) -> list[RememberedRecord]:
+        """Return what is committed of an id, uint64[1, 2]."""
 
     def _corrupt(self, error: Exception) -> RebuildError:
         """Throw the local state away, and return what has the slot restored again.
@@ -272,6 +307,8 @@ class IdJudge(Judge[IdEvidence]):
 
     @override
     def committed(self) -> None:
+        if self._sampler is not None:
+            self._sampler.committed()
         self._clock.forget()
         self.log.committed(self._blocks, self._clock_ms, self._judged)
         self._blocks = []
@@ -297,7 +334,7 @@ def make_id_extractor(dedup: InsertIdDedup, key: bytes) -> IdExtractor:
     if counted is not None:
         content = ContentOf(tuple(counted.exclude), counted.of == "bytes")
         of = FingerprintOf(content, tuple(name.encode() for name in counted.headers))
-    parts = _parts(dedup)
+    parts = parts_of(dedup)
     return IdExtractor(parts, key, pass_missing=dedup.on_missing == "pass", fingerprint_of=of)
 
 
@@ -308,7 +345,7 @@ def evidence_of(extractor: IdExtractor, columns: Columns, *, kept: bool) -> IdEv
     return IdEvidence(ids.fault, columns.data, ids, *places, np.full(len(columns), kept))
 
 
-def _parts(dedup: InsertIdDedup) -> list[Part]:
+def parts_of(dedup: InsertIdDedup) -> list[Part]:
     """Return the parts of an id; the one that may be given anew has to be text."""
     anew = None if dedup.rename is None else dedup.rename.to
     return [_part(each, anew) for each in dedup.id]

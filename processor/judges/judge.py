@@ -19,7 +19,7 @@ from processor.engine.verdict import Fault
 from processor.state.state_log import NO_BULK, StateLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from typing import Self
 
     import numpy as np
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from processor.engine.batch.columns import Columns
     from processor.engine.collision_edits import CollisionEditor
     from processor.engine.receipts import ReceiptGrounds
+    from processor.judges.asked_id import AskedId
+    from processor.judges.committed import RememberedRecord, ScopeMark
+    from processor.judges.escapes.gauge import EscapeGauge
     from processor.state.table import Table
     from processor.wire.encode import EncodedBatch
 
@@ -126,6 +129,10 @@ class Judge(ABC, Generic[E]):
         del limit_bytes
         return []
 
+    def sample_for(self, gauge: EscapeGauge, partition: int) -> None:
+        """Have a gauge draw a sample of what is judged; a mode without ids lets nothing escape."""
+        del gauge, partition
+
     def restate(self) -> None:
         """Stage the whole state, whether it has changed or not: what is written next is all there is."""
 
@@ -168,6 +175,24 @@ class Judge(ABC, Generic[E]):
 
     def take_clock_stats(self) -> ClockStats | None:
         """Return what the clock reads, and has seen since the last call; None: the mode has no clock."""
+        return None
+
+    @property
+    def clock_ms(self) -> int | None:
+        """What the partition's clock reads, as committed; None: nothing yet, or the mode has none."""
+        return None
+
+    def remembered(self, asked: Sequence[AskedId]) -> list[list[RememberedRecord]] | None:
+        """Return of each id the committed records that it is remembered by now; None: the mode knows no ids.
+
+        Touches nothing that is staged. Raises what reading the local store may.
+        """
+        del asked
+        return None
+
+    def scope_mark(self, scope: bytes) -> ScopeMark | None:
+        """Return what is known of a scope; None: nothing, or the mode has none. Touches nothing."""
+        del scope
         return None
 
     def watermarks(self) -> Iterable[int]:

@@ -23,6 +23,7 @@ from processor.engine.receipts import Grounds
 from processor.engine.watermark import partition
 from processor.engine.watermark.scope_table import ScopeTable
 from processor.errors import StopError
+from processor.judges.committed import ScopeMark, in_scopes
 from processor.judges.judge import Evidence, Judge
 from processor.judges.mode import Mode
 from processor.state.scope_log import ScopeLog
@@ -134,6 +135,11 @@ class PartitionWatermark(Judge[SequenceEvidence]):
         return int(self._committed is not None), 8
 
     @override
+    def scope_mark(self, scope: bytes) -> ScopeMark | None:
+        known = self._committed is not None and not scope
+        return ScopeMark(self._committed or 0, None, committed=True) if known else None
+
+    @override
     def watermarks(self) -> Iterable[int]:
         return () if self._committed is None else (self._committed,)
 
@@ -218,6 +224,10 @@ class ScopedWatermark(Judge[SequenceEvidence]):
     def absorb(self, at_least: int = 0) -> None:
         super().absorb(at_least)
         self._table.saved()
+
+    @override
+    def scope_mark(self, scope: bytes) -> ScopeMark | None:
+        return in_scopes(self._table, scope)
 
     @override
     def size(self) -> tuple[int, int]:

@@ -103,8 +103,12 @@ class Fetcher:
         self._pause = BACKOFF_FIRST_S
         self._looked_at = -CALM_S
 
-    async def fetch(self, positions: Mapping[TopicPartition, int]) -> list[Chunk]:
+    async def fetch(
+        self, positions: Mapping[TopicPartition, int], most_bytes: int | None = None
+    ) -> list[Chunk]:
         """Return one chunk per partition that has something; waits up to half a second for the first.
+
+        A chunk has at most ``most_bytes`` (None: what the fetcher was made with), or one batch that is larger.
 
         A chunk may hold only control records or aborted batches. Where a leader had nothing for any
         partition, chunks without bytes tell so: between the position and the last stable offset there is
@@ -114,7 +118,7 @@ class Fetcher:
             OutOfRangeError: A position lies outside the log; what else its leader sent is fetched again later.
             RebuildError: The topic is not there.
         """
-        self._ask_leaders(positions)
+        self._ask_leaders(positions, most_bytes)
         waited: set[asyncio.Task[Any]] = {asked.answer for asked in self._asked.values()}
         if self._looking is not None:
             waited.add(self._looking)
@@ -147,7 +151,7 @@ class Fetcher:
             self._looking.cancel()
             self._looking = None
 
-    def _ask_leaders(self, positions: Mapping[TopicPartition, int]) -> None:
+    def _ask_leaders(self, positions: Mapping[TopicPartition, int], most_bytes: int | None) -> None:
         """Send a request to every leader that has none on its way, and look for leaders where need be."""
         if self._looking is not None and self._looking.done():
             self._looking = None
@@ -168,7 +172,7 @@ class Fetcher:
             # The order in the request is the order in which partitions fill the answer: take turns.
             shift = self._turn % len(partitions)
             wanted = {tp: positions[tp] for tp in partitions[shift:] + partitions[:shift]}
-            ask = asyncio.create_task(self._ask(leader, wanted), name=f"fetch from {leader}")
+            ask = asyncio.create_task(self._ask(leader, wanted, most_bytes), name=f"fetch from {leader}")
             self._asked[leader] = _Asked(ask, partitions, time.monotonic())
         if self._looking is None and (self._astray or any(asked.late for asked in self._asked.values())):
             self._looking = asyncio.create_task(self._look(), name="look for leaders")
@@ -181,9 +185,10 @@ class Fetcher:
         await asyncio.sleep(self._pause)
         self._looked_at = time.monotonic()
 
-    async def _ask(self, node: int, wanted: Mapping[TopicPartition, int]) -> _Answer:
+    async def _ask(self, node: int, wanted: Mapping[TopicPartition, int], most_bytes: int | None) -> _Answer:
         """Ask one leader; never raises, so that it may be left alone."""
-        topics = by_topic((tp, (tp.partition, position, PARTITION_BYTES)) for tp, position in wanted.items())
+        most = most_bytes or PARTITION_BYTES
+        topics = by_topic((tp, (tp.partition, position, most)) for tp, position in wanted.items())
         try:
             found, version = await self._answer(node, topics)
         except KafkaError as error:

@@ -5,9 +5,9 @@ Brokers tell it with the metadata, as bits. Of a topic that may not even be desc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from processor.kafka.protocol.codes import NOT_TOLD
+from processor.kafka.protocol.codes import NOT_TOLD, Operation, lacking
 from processor.kafka.protocol.requests import MetadataRequest
 
 if TYPE_CHECKING:
@@ -36,7 +36,17 @@ async def rights(client: Client, topics: Sequence[str]) -> Rights:
     Raises:
         KafkaError: No answer.
     """
-    answer = await client.request(await client.any_node(), MetadataRequest(topics, operations=True))
+    return told(await client.request(await client.any_node(), MetadataRequest(topics, operations=True)))
+
+
+def unwritable(answer: Any) -> set[str]:
+    """Return the topics that this principal may not write to, as far as the broker says."""
+    topics = told(answer).topics
+    return {topic for topic, said in topics.items() if lacking(said.operations, [Operation.WRITE])}
+
+
+def told(answer: Any) -> Rights:
+    """Return what an answer to a `MetadataRequest` with ``operations`` says."""
     if answer.API_VERSION < MetadataRequest.VERSION:
         return Rights(NOT_TOLD, {topic[1]: TopicRights(topic[0], NOT_TOLD) for topic in answer.topics})
     found = {name: TopicRights(code, operations) for code, name, _, _, _, operations, _ in answer.topics}

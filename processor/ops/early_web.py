@@ -19,10 +19,31 @@ _REQUEST_BYTES = 4096
 _PATIENCE_S = 1.0
 """For who connects and asks nothing, or takes no answer: others wait for that long."""
 _LATER = "503 Service Unavailable"
+_JSON, _HTML = "application/json", "text/html; charset=utf-8"
+_PAGE = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Seqmark is starting</title>
+<link rel="icon" href="data:,">
+<main><h1>Seqmark is starting</h1>
+<p>This page loads itself again each second, until the worker answers.</p></main>
+</html>
+"""
+"""A header has it loaded again: it needs no script, and says nothing that a screen reader has to read."""
 _ANSWERS = {
-    b"/health": ("200 OK", '{"status": "ok"}'),
-    b"/ready": (_LATER, '{"ready": false, "reason": "starting"}'),
+    b"/": (_LATER, _HTML, _PAGE),
+    b"/health": ("200 OK", _JSON, '{"status": "ok"}'),
+    b"/ready": (_LATER, _JSON, '{"ready": false, "reason": "starting"}'),
 }
+_HEADERS = """\
+Cache-Control: no-store\r
+Content-Security-Policy: default-src 'none'; img-src data:; frame-ancestors 'none'\r
+X-Content-Type-Options: nosniff\r
+Connection: close\r
+"""
 
 
 @contextlib.contextmanager
@@ -61,7 +82,8 @@ def _answer_one(listening: socket.socket) -> None:
     with connection:
         connection.settimeout(_PATIENCE_S)
         words = connection.recv(_REQUEST_BYTES).split(b" ", 2)
-        status, body = _ANSWERS.get(words[1] if len(words) > 1 else b"", (_LATER, ""))
-        head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-        connection.sendall(f"{head}Connection: close\r\n\r\n{body}".encode())
+        status, kind, body = _ANSWERS.get(words[1] if len(words) > 1 else b"", (_LATER, _JSON, ""))
+        head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+        head += "Refresh: 1\r\n" if kind == _HTML else ""
+        connection.sendall(f"{head}{_HEADERS}\r\n{body}".encode())
         connection.shutdown(socket.SHUT_WR)

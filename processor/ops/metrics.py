@@ -6,6 +6,7 @@ each means and what to alert on.
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,11 +14,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from processor.ops.escaped import EscapeMetrics
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+OBSERVING = "observing: every record passes, verdicts say what would become of it"
+"""What whoever looks at the table must not miss."""
 CHUNK_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 COMMIT_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 10.0)
+RECENT_COMMITS = 1_000
+"""The p99 of so many is the tenth longest; half a minute of four slots at full load, and 32 kB."""
 
 
 class Doing(NamedTuple):
@@ -59,6 +66,11 @@ class Metrics:
             "Records that committed transactions put into quarantine, by the code of what is wrong with them.",
             "pipeline",
             "code",
+        )
+        self.observing = gauge(
+            "seqmark_observing",
+            "1 while the pipeline observes: verdicts are counted as judged, and every record passes.",
+            "pipeline",
         )
         self.bytes_in = counter("seqmark_source_bytes", "Bytes of source batches fetched.", "pipeline")
         self.bytes_out = counter("seqmark_sink_bytes", "Bytes of sink batches written.", "pipeline")
@@ -134,30 +146,43 @@ class Metrics:
         self.begun: dict[tuple[str, str], tuple[int, int]] = {}
         """Position and last stable offset that each partition had when it was assigned. No series: only
         `processor.ops.status` has a use for it."""
+        self.recent_commits: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=RECENT_COMMITS))
+        """By pipeline, what its newest commits took, in seconds: quantiles of a histogram are as coarse as its
+        buckets. No series."""
         self.notes: dict[str, str] = {}
         """By pipeline, what whoever looks at the table must not miss. No series either."""
         self.doing = Doing("starting")
         """What the worker does before it asks for partitions; no text: it has done all of it."""
+        self.escapes = EscapeMetrics()
+        """What the escape gauge says; its series are named there."""
+        registry.register(self.escapes)
         self.ready = gauge("seqmark_ready", "1 while everything assigned is restored.")
         self.build = Info("seqmark_build", "The version of Seqmark.", registry=registry)
-        try:
-            self.build.info({"version": version("seqmark")})
-        except PackageNotFoundError:  # run from a folder of sources
-            self.build.info({"version": "unknown"})
+        self.version = _version()
+        self.build.info({"version": self.version})
 
-    def expect(self, pipeline: str, codes: Iterable[str], *, collisions: bool = False) -> None:
+    def expect(
+        self, pipeline: str, codes: Iterable[str], *, collisions: bool = False, observes: bool = False
+    ) -> None:
         """Show at 0 the counters of alerts, so that their first event is an increase.
 
         Args:
             pipeline: Its name.
             codes: What can be wrong with a record.
             collisions: Whether the pipeline has a fingerprint: then it shows collisions, and else none.
+            observes: Whether it lets pass whatever it judges.
         """
+        self.observing.labels(pipeline).set(observes)
         self.records_expired.labels(pipeline)
         if collisions:
             self.records.labels(pipeline, "collision")
         for code in codes:
             self.quarantined.labels(pipeline, code)
+
+    def committed(self, pipeline: str, seconds: float) -> None:
+        """Count a commit, which took so long."""
+        self.commit_seconds.labels(pipeline).observe(seconds)
+        self.recent_commits[pipeline].append(seconds)
 
     def begin(self, pipeline: str, partition: int, position: int, stable: int) -> None:
         """Show that a partition is restored, where it goes on, and how much lies before it."""
@@ -177,3 +202,10 @@ class Metrics:
     def render(self) -> bytes:
         """Return the text that Prometheus scrapes."""
         return generate_latest(self.registry)
+
+
+def _version() -> str:
+    try:
+        return version("seqmark")
+    except PackageNotFoundError:  # run from a folder of sources
+        return "unknown"

@@ -180,29 +180,30 @@ class Status:
 def read(metrics: Metrics, pipelines: Sequence[str], now_s: float) -> Look:
     """Read from the metrics what is shown."""
     readings = {name: Reading() for name in pipelines}
-    for labels, value in _samples(metrics.records, "_total"):
+    for labels, value in samples(metrics.records, "_total"):
         readings[labels["pipeline"]].counts[labels["verdict"]] = int(value)
-    for labels, value in _samples(metrics.assigned):
+    for labels, value in samples(metrics.assigned):
         readings[labels["pipeline"]].assigned = int(value)
-    for labels, value in _samples(metrics.restore_ratio):
+    for labels, value in samples(metrics.restore_ratio):
         readings[labels["pipeline"]].restored[labels["partition"]] = value
-    for labels, value in _samples(metrics.position):
+    for labels, value in samples(metrics.position):
         readings[labels["pipeline"]].position[labels["partition"]] = int(value)
-    for labels, value in _samples(metrics.lag):
+    for labels, value in samples(metrics.lag):
         readings[labels["pipeline"]].lag[labels["partition"]] = int(value)
     scopes, ids, state_bytes = map(_sums, (metrics.scopes, metrics.ids, metrics.state_bytes))
     for name, reading in readings.items():
         reading.scopes, reading.ids = scopes.get(name, 0), ids.get(name)
         reading.state_bytes = state_bytes.get(name, 0)
-    for labels, value in _samples(metrics.commit_seconds, "_count"):
+    for labels, value in samples(metrics.commit_seconds, "_count"):
         readings[labels["pipeline"]].commits = int(value)
-    for labels, value in _samples(metrics.commit_seconds, "_sum"):
+    for labels, value in samples(metrics.commit_seconds, "_sum"):
         readings[labels["pipeline"]].commit_s = value
-    joined = any(value for _, value in _samples(metrics.ready))
+    joined = any(value for _, value in samples(metrics.ready))
     return Look(now_s, joined, readings)
 
 
-def _samples(metric: Any, suffix: str = "") -> Iterator[tuple[dict[str, str], float]]:
+def samples(metric: Any, suffix: str = "") -> Iterator[tuple[dict[str, str], float]]:
+    """Yield labels and value of each sample of a metric; ``suffix`` is "_total" for counters."""
     for family in metric.collect():
         for sample in family.samples:
             if sample.name == family.name + suffix:
@@ -212,7 +213,7 @@ def _samples(metric: Any, suffix: str = "") -> Iterator[tuple[dict[str, str], fl
 def _sums(metric: Any) -> dict[str, int]:
     """Return the sum over the partitions, by pipeline."""
     sums: dict[str, int] = {}
-    for labels, value in _samples(metric):
+    for labels, value in samples(metric):
         sums[labels["pipeline"]] = sums.get(labels["pipeline"], 0) + int(value)
     return sums
 

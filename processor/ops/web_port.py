@@ -8,19 +8,26 @@ one, so that a second worker on a machine starts without being told.
 from __future__ import annotations
 
 import errno
+import hashlib
 import logging
 import os
 import socket
+import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from processor.errors import StopError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from schemas.config import WorkerOptions
 
 log = logging.getLogger(__name__)
 
 _TRIED = 100
+_NAMESPACE = Path("/proc/self/ns/net")
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 """Ports from the default on."""
 
 
@@ -76,3 +83,23 @@ def _listen(host: str, port: int) -> list[socket.socket]:
             each.close()
         raise
     return sockets
+
+
+def address_of(sockets: Sequence[socket.socket]) -> tuple[str, int] | None:
+    """Return the address in numbers that sockets listen on, empty for all of this machine's, and their port."""
+    if not sockets:
+        return None
+    host, port = sockets[0].getsockname()[:2]
+    return ("" if host in {"0.0.0.0", "::"} else host), port  # noqa: S104 - it is no bind
+
+
+def machine() -> str:
+    """Return what is the same for all processes that reach each other by loopback addresses, and for no others.
+
+    Containers of one host have the host's name for its boot, but a network of their own.
+    """
+    try:
+        network = f"{_BOOT.read_text(encoding='ascii').strip()} {_NAMESPACE.stat().st_ino}"
+    except OSError:  # no Linux
+        network = f"{socket.gethostname()} {uuid.getnode()}"
+    return hashlib.blake2b(network.encode(), digest_size=8, person=b"seqmark web").hexdigest()

@@ -48,9 +48,14 @@ class CollisionWork:
         evidence: Evidence,
         judged: ReceiptGrounds,
         source_ref: NDArray[np.int64] | None = None,
+        observed: NDArray[np.bool_] | None = None,
     ) -> Edits | None:
-        """Return what is written into the piece's collisions; None: nothing."""
-        rows = np.flatnonzero(judged.verdict == Verdict.COLLISION)
+        """Return what is written into the piece's collisions; None: nothing.
+
+        ``observed`` is bool[n], which records pass as they came in any case.
+        """
+        collided = judged.verdict == Verdict.COLLISION
+        rows = np.flatnonzero(collided if observed is None else collided & ~observed)
         if self._editor is None or not rows.size:
             return None
         owner = cast("IdGrounds", judged).owner[rows]

@@ -17,6 +17,7 @@ import numpy as np
 
 from processor.engine.verdict import Fault, Verdict
 from processor.errors import StopError
+from processor.ops.metrics import OBSERVING
 from processor.pipeline.faulty_sample import FaultySample
 
 if TYPE_CHECKING:
@@ -117,14 +118,16 @@ class FirstRecords:
     def _conclude(self) -> None:
         self.done = True
         dropped = int(self._verdicts[Verdict.LATE] + self._verdicts[Verdict.DUPLICATE])
+        would_be = "would be " if self._pipeline.observe else ""
         if self._all_quarantined:
-            self._warn("all quarantined", self._quarantined())
+            self._warn(f"all {would_be}quarantined", self._quarantined())
         elif self._records >= LEAST and dropped > NEARLY_ALL * self._records:
-            self._warn("nearly all dropped", self._dropped(dropped))
+            self._warn(f"nearly all {would_be}dropped", self._dropped(dropped))
 
     def _warn(self, short: str, text: str) -> None:
         log.warning("%s", text, extra={"fields": {"pipeline": self._pipeline.name, "records": self._records}})
-        self._metrics.notes[self._pipeline.name] = f"{short}: see the log"
+        observing = f"{OBSERVING}; " if self._pipeline.observe else ""
+        self._metrics.notes[self._pipeline.name] = f"{observing}{short}: see the log"
 
     def _quarantined(self) -> str:
         counts = {Fault(code): int(self._faults[code]) for code in np.argsort(-self._faults, kind="stable")}
@@ -132,15 +135,19 @@ class FirstRecords:
         named = ", ".join(code.code if len(codes) == 1 else f"{code.code} {n:,}" for code, n in codes.items())
         first = next(iter(codes), Fault.NONE)
         found = self._sample.text(first)
+        what, then = "quarantined", f"Nothing of them is in {self._pipeline.sink}. "
+        if self._pipeline.observe:
+            what, then = "such as would go to quarantine", "They pass, as the pipeline observes. "
         return (
-            f"pipeline {self._pipeline.name}: {_of_first(self._records)} quarantined ({named})"
-            f"{': ' + found if found else ''}. Nothing of them is in {self._pipeline.sink}. Set dedup of the "
+            f"pipeline {self._pipeline.name}: {_of_first(self._records)} {what} ({named})"
+            f"{': ' + found if found else ''}. {then}Set dedup of the "
             f"pipeline right, or mend the producer; then have them judged again: {self._reset}"
         )
 
     def _dropped(self, dropped: int) -> str:
         share, name = math.floor(100 * dropped / self._records), self._pipeline.name
-        first = f"pipeline {name}: {share} % of the first {self._records:,} records are"
+        would_be = " (they pass, as the pipeline observes)" if self._pipeline.observe else ""
+        first = f"pipeline {name}: {share} % of the first {self._records:,} records{would_be} are"
         if self._pipeline.id_dedup is not None:
             return (
                 f"{first} duplicates: their ids are known within the window. Either the stream was sent a "

@@ -27,6 +27,7 @@ from processor.errors import StopError, reset_command
 from processor.judges.factory import mode_of
 from processor.judges.ids import IdEvidence, evidence_of, make_id_extractor
 from processor.judges.judge import Judge
+from processor.kafka.topics.index import index_fault, index_topic, route_index_topic
 from processor.kafka.topics.plan import changelog_topic, limit_bytes, positions_topic
 from processor.pipeline.hops import FirstHop, Hop, route_definition
 from processor.pipeline.ports import RouteTopics, Topics
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
     from processor.engine.batch.columns import Columns
     from processor.engine.batch.edits import Edits
-    from processor.engine.receipts import ReceiptGrounds
     from processor.judges.judge import Evidence
     from processor.kafka.topics.plan import ClusterView
     from processor.wire.decode import Piece
@@ -110,16 +110,18 @@ class HopKind:
         number: int,
         piece: Piece,
         evidence: Evidence,
-        judged: ReceiptGrounds,
+        stays: NDArray[np.uint8],
         edits: Edits | None = None,
     ) -> dict[int, list[EncodedBatch]]:
         """Encode what passes of a source partition, some of it with edits, by the partition that it goes to.
+
+        ``stays`` is uint8[n], 0: the record goes on.
 
         Raises:
             StopError: A record cannot go on its way.
         """
         del evidence
-        return {number: encoder.encode(piece, judged.stays, self.topics.sink_limit_bytes, edits)}
+        return {number: encoder.encode(piece, stays, self.topics.sink_limit_bytes, edits)}
 
     # ---------------------------------------------------------------- what it says to people
 
@@ -202,13 +204,16 @@ class FirstHopKind(HopKind):
         number: int,
         piece: Piece,
         evidence: Evidence,
-        judged: ReceiptGrounds,
+        stays: NDArray[np.uint8],
         edits: Edits | None = None,
     ) -> dict[int, list[EncodedBatch]]:
-        del encoder, judged, edits
+        del encoder, edits
         topics = self._topics
         count, limit = topics.internal_partitions, topics.internal_limit_bytes
-        target, word = repartition.targets(cast("IdEvidence", evidence).ids, evidence.fault, number, count)
+        ids, fault = cast("IdEvidence", evidence).ids, np.where(stays == 0, np.uint8(0), evidence.fault)
+        # What goes on without being judged has no id to go by.
+        ids = ids._replace(unjudged=ids.unjudged | (evidence.fault > fault))
+        target, word = repartition.targets(ids, fault, number, count)
         try:
             refs = Refs(repartition.source_ref_of(number, piece.columns.offset), word)
             return self._encoder.encode(piece, target, refs, count, limit)
@@ -270,6 +275,7 @@ def topics_for(settings: Settings, hop: Hop, view: ClusterView) -> Topics:
     aside = view[quarantine].partitions if quarantine and hop.upstream else 2**31 - 1
     placed = duplicates, None if hop.upstream else quarantine
     written = [sink, *filter(None, placed), changelog]
+    index = usable_index(index_topic(settings, hop.pipeline), view)
     return Topics(
         hop.source,
         sink,
@@ -282,12 +288,15 @@ def topics_for(settings: Settings, hop: Hop, view: ClusterView) -> Topics:
         limit_bytes(view, duplicates) if duplicates else 0,
         min(view[topic].partitions for topic in written),
         aside,
+        index,
+        view[index].partitions if index else 0,
     )
 
 
 def first_topics(settings: Settings, hop: FirstHop, view: ClusterView) -> RouteTopics:
     """Return a first hop's topics with what they take."""
     positions, sink = positions_topic(settings, hop.pipeline.name), hop.pipeline.sink
+    index = usable_index(route_index_topic(settings, hop.pipeline), view)
     return RouteTopics(
         source=hop.source,
         sink=sink,
@@ -301,7 +310,14 @@ def first_topics(settings: Settings, hop: FirstHop, view: ClusterView) -> RouteT
         internal_limit_bytes=limit_bytes(view, hop.internal),
         internal_partitions=view[hop.internal].partitions,
         quarantine_partitions=view[hop.quarantine].partitions if hop.quarantine else 1,
+        index=index,
+        index_partitions=view[index].partitions if index else 0,
     )
+
+
+def usable_index(topic: str, view: ClusterView) -> str | None:
+    """Return the name of a topic of marks; None where it is not there, or could refuse one."""
+    return topic if topic in view and index_fault(view[topic].configs) is None else None
 
 
 _DETAILS = {

@@ -23,6 +23,7 @@ from processor.engine.quarantine import QuarantineText
 from processor.engine.verdict import RECEIPTED, Fault, Verdict
 from processor.errors import StopError
 from processor.pipeline.collisions import CollisionWork
+from processor.pipeline.passage import Passage
 from processor.wire.decode import Piece
 from processor.wire.encode import TooLargeError, equal_runs
 from processor.wire.quarantine import codec_of, oversized, quarantine_batches, surely_fits
@@ -71,7 +72,8 @@ class PieceWork:
         self._kind = kind
         self._topics = kind.topics
         self._encoder = encoder
-        self._receipts = ReceiptEncoder(kind.hop.name, kind.named_source)
+        observes = kind.hop.pipeline.observe
+        self._receipts = ReceiptEncoder(kind.hop.name, kind.named_source, observed=observes)
 
     def is_long(self, piece: Piece) -> bool:
         """Whether a record may have to be compressed as hard as can be to go into quarantine: about 1 MB/s."""
@@ -102,31 +104,28 @@ class PieceWork:
             routed = cast("IdEvidence", evidence)
             routed.owner, routed.route = refs
         self._kind.mark_too_large(self._encoder, number, piece, evidence.fault)
+        passage = Passage.of(self._kind, evidence.fault)
         collisions = CollisionWork(judge, self._kind.named_source)
         collisions.mark_too_large(self._encoder, piece, evidence, self._topics.sink_limit_bytes)
-        at_risk = self._at_risk(number, piece, judge.aside_if_known(evidence), source_ref, int(committed))
+        known = None if passage.never_stops else judge.aside_if_known(evidence)
+        at_risk = self._at_risk(number, piece, known, passage, source_ref, int(committed))
         if at_risk is not None:
             stop = None
-            piece = before(piece, at_risk)
+            piece, passage = before(piece, at_risk), passage.before(at_risk)
             evidence = evidence.part(slice(at_risk))
-        quarantine, refused, row = self._put_aside(number, piece, evidence.fault, source_ref)
+        quarantine, refused, row = self._put_aside(number, piece, evidence.fault, passage, source_ref)
         if refused is not None:
             stop = refused
-            piece = before(piece, row)
+            piece, passage = before(piece, row), passage.before(row)
             evidence = evidence.part(slice(row))
         aside = evidence.fault != 0
         judged = judge.judge(evidence)
         if ((evidence.fault != 0) > aside).any():
-            quarantine = self._all_put_aside(number, piece, evidence.fault, source_ref)
+            quarantine = self._all_put_aside(number, piece, evidence.fault, passage, source_ref)
+        passage.pass_let_by(judged.verdict, evidence.fault)
+        edits = collisions.edits(number, piece.columns, evidence, judged, source_ref, passage.observed)
         return PieceOutcome(
-            self._kind.encode(
-                self._encoder,
-                number,
-                piece,
-                evidence,
-                judged,
-                collisions.edits(number, piece.columns, evidence, judged, source_ref),
-            ),
+            self._kind.encode(self._encoder, number, piece, evidence, passage.stays(judged), edits),
             quarantine,
             self._receipts_of(number, piece, judged, source_ref),
             np.bincount(judged.verdict, minlength=len(Verdict)),
@@ -147,17 +146,22 @@ class PieceWork:
     # ---------------------------------------------------------------- what cannot be judged
 
     def _put_aside(
-        self, number: int, piece: Piece, fault: NDArray[np.uint8], source_ref: NDArray[np.int64] | None
+        self,
+        number: int,
+        piece: Piece,
+        fault: NDArray[np.uint8],
+        passage: Passage,
+        source_ref: NDArray[np.int64] | None,
     ) -> tuple[list[EncodedBatch], StopError | None, int]:
         """Encode the faulty records for quarantine; where one cannot go there, say why, and its row."""
-        rows = np.flatnonzero(fault)
+        rows = np.flatnonzero(passage.aside(fault))
         if not rows.size:
             return [], None, 0
         if self._topics.quarantine is None:
             row = int(rows[0])
             return [], self._unjudgeable(number, piece, row, Fault(int(fault[row])), source_ref), row
         try:
-            return self._quarantined(number, piece, rows, fault, source_ref), None, 0
+            return self._quarantined(number, piece, rows, fault, passage, source_ref), None, 0
         except TooLargeError as error:
             stop = StopError(
                 f"{self._where(number, piece, error.row, source_ref)}: the record goes to quarantine "
@@ -166,13 +170,14 @@ class PieceWork:
                 f"(it has {self._topics.quarantine_limit_bytes}). Everything before it is committed."
             )
             some = rows[rows < error.row]
-            return self._quarantined(number, piece, some, fault, source_ref), stop, error.row
+            return self._quarantined(number, piece, some, fault, passage, source_ref), stop, error.row
 
     def _at_risk(
         self,
         number: int,
         piece: Piece,
         aside: tuple[NDArray[np.int64], Fault] | None,
+        passage: Passage,
         source_ref: NDArray[np.int64] | None,
         start: int,
     ) -> int | None:
@@ -188,7 +193,7 @@ class PieceWork:
         # Most fit, whatever is to be said of them.
         long = oversized(piece.columns, surely_fits(self._topics.quarantine_limit_bytes))
         fault = np.full(len(piece.columns), code, np.uint8)
-        fits = partial(self._fits_quarantine, number, piece, fault, source_ref)
+        fits = partial(self._fits_quarantine, number, piece, fault, passage, source_ref)
         return next((row for row in np.intersect1d(rows, long).tolist() if not fits(row)), None)
 
     def _fits_quarantine(
@@ -196,24 +201,30 @@ class PieceWork:
         number: int,
         piece: Piece,
         fault: NDArray[np.uint8],
+        passage: Passage,
         source_ref: NDArray[np.int64] | None,
         row: int,
     ) -> bool:
         try:
-            self._quarantined(number, piece, np.array([row]), fault, source_ref)
+            self._quarantined(number, piece, np.array([row]), fault, passage, source_ref)
         except TooLargeError:
             return False
         return True
 
     def _all_put_aside(
-        self, number: int, piece: Piece, fault: NDArray[np.uint8], source_ref: NDArray[np.int64] | None
+        self,
+        number: int,
+        piece: Piece,
+        fault: NDArray[np.uint8],
+        passage: Passage,
+        source_ref: NDArray[np.int64] | None,
     ) -> list[EncodedBatch]:
         """Encode for quarantine again, with those that only judging has told.
 
         Raises:
             StopError: The first one cannot go there; all before it is committed.
         """
-        quarantine, refused, _ = self._put_aside(number, piece, fault, source_ref)
+        quarantine, refused, _ = self._put_aside(number, piece, fault, passage, source_ref)
         if refused is not None:
             raise refused
         return quarantine
@@ -224,13 +235,14 @@ class PieceWork:
         piece: Piece,
         rows: NDArray[np.int64],
         fault: NDArray[np.uint8],
+        passage: Passage,
         source_ref: NDArray[np.int64] | None,
     ) -> list[EncodedBatch]:
         limit, details = self._topics.quarantine_limit_bytes, {code: self._kind.detail(code) for code in Fault}
 
         def written(number: int, piece: Piece, rows: NDArray[np.int64]) -> list[EncodedBatch]:
             text = QuarantineText.of(details, f"{self._kind.named_source}:{number}:".encode())
-            return quarantine_batches(piece, rows, fault, text, limit)
+            return quarantine_batches(piece, rows, fault, text, limit, passage.observed)
 
         if source_ref is None:
             return written(number, piece, rows)

@@ -51,6 +51,8 @@ class Topics:
 
     Attributes:
         width: Source partitions below this number have a place in each topic that needs one.
+        index: Where marks are written; None: nowhere.
+        index_partitions: Source partitions from this number on have no marks.
         quarantine_partitions: What is refused lies in the number of its source partition modulo this one.
     """
 
@@ -65,11 +67,19 @@ class Topics:
     duplicates_limit_bytes: int = 0
     width: int = 2**31 - 1
     quarantine_partitions: int = 2**31 - 1
+    index: str | None = None
+    index_partitions: int = 0
+
+    @property
+    def needed(self) -> list[str]:
+        """The topics that there is no work without, beside the source."""
+        return [topic for topic in self.written if topic != self.index]
 
     @property
     def written(self) -> list[str]:
         """The topics that the hop's transactional ids write to."""
-        return [self.sink, *filter(None, (self.duplicates, self.quarantine)), self.changelog]
+        outputs = self.sink, self.duplicates, self.quarantine, self.changelog, self.index
+        return [topic for topic in outputs if topic is not None]
 
     def named(self, kind: str) -> str | None:
         """Return the topic that a field of `TopicIds` speaks of; None: the hop has none."""
@@ -86,6 +96,20 @@ class Topics:
         """The topic that what passes is written to."""
         return self.sink
 
+    def ends_in(self, number: int) -> dict[str, tuple[str, int]]:
+        """Return the partitions that `OutputEnds` of a source partition speaks of, by its fields."""
+        where = (
+            ("sink", self.sink, number),
+            ("duplicates", self.duplicates, number),
+            ("quarantine", self.quarantine, self.quarantined_to(number)),
+        )
+        return {kind: (topic, to) for kind, topic, to in where if topic is not None}
+
+    @property
+    def shares_quarantine(self) -> bool:
+        """Whether the quarantine partition of a source partition can become another one."""
+        return self.quarantine_partitions < 2**31 - 1
+
     def quarantined_to(self, number: int) -> int:
         """Return the partition of quarantine for the records of a source partition."""
         return number % self.quarantine_partitions
@@ -98,8 +122,14 @@ class Topics:
     def written_from(self, numbers: Iterable[int]) -> list[tuple[str, int]]:
         """Return the partitions that the work on the source partitions ``numbers`` writes to."""
         some = list(numbers)
-        found = [(topic, number) for topic in self.written if topic != self.quarantine for number in some]
-        return found + self._refused_from(some)
+        apart = {self.quarantine, self.index}
+        found = [(topic, number) for topic in self.written if topic not in apart for number in some]
+        return found + self._refused_from(some) + self._marked_from(some)
+
+    def _marked_from(self, numbers: Iterable[int]) -> list[tuple[str, int]]:
+        if self.index is None:
+            return []
+        return [(self.index, number) for number in numbers if number < self.index_partitions]
 
     def _refused_from(self, numbers: Iterable[int]) -> list[tuple[str, int]]:
         if self.quarantine is None:
@@ -123,14 +153,23 @@ class RouteTopics(Topics):
     @property
     @override
     def written(self) -> list[str]:
-        return [self.internal, *filter(None, (self.quarantine,)), self.changelog]
+        outputs = self.internal, self.quarantine, self.changelog, self.index
+        return [topic for topic in outputs if topic is not None]
 
     @override
     def written_from(self, numbers: Iterable[int]) -> list[tuple[str, int]]:
         # Each source partition writes to all of the internal topic.
         some = list(numbers)
         found = [(self.internal, number) for number in range(self.internal_partitions)]
-        return found + self._refused_from(some) + [(self.changelog, number) for number in some]
+        found += self._refused_from(some) + [(self.changelog, number) for number in some]
+        return found + self._marked_from(some)
+
+    @override
+    def ends_in(self, number: int) -> dict[str, tuple[str, int]]:
+        # What passes is dealt out over many partitions.
+        if self.quarantine is None:
+            return {}
+        return {"quarantine": (self.quarantine, self.quarantined_to(number))}
 
 
 @dataclass(slots=True)
@@ -147,6 +186,7 @@ class OpenPartition:
         stable: The source's last stable offset, as of the last fetch.
         origin: Where this state begins; None once that is committed.
         changelog_offset: Up to here the changelog is known: what is written next lands at or behind it.
+        written: The outputs, by their fields of `OutputEnds`, that were written to since the last commit.
     """
 
     number: int
@@ -159,8 +199,11 @@ class OpenPartition:
     stable: int = -1
     origin: Origin | None = None
     changelog_offset: int = 0
+    written: set[str] = field(default_factory=set)
 
 
-def new_position(next_offset: int, definition: bytes, state_id: bytes, slots: int) -> Position:
-    """Return the position of a partition without state."""
-    return Position(next_offset, NO_BATCH, 0, definition, state_id, slots)
+def new_position(
+    next_offset: int, definition: bytes, state_id: bytes, slots: int, since_ms: int = 0
+) -> Position:
+    """Return the position of a partition without state, which is made at ``since_ms``."""
+    return Position(next_offset, NO_BATCH, 0, definition, state_id, slots, since_ms=since_ms)

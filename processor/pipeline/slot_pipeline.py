@@ -7,7 +7,7 @@ duplicate:
 
     1 begin      the transaction begins, with the first chunk after the last commit
     2 output     sink, receipt and quarantine batches are acknowledged
-    3 changelog  the state's changes and the position are acknowledged
+    3 changelog  the state's changes, the position and maybe a mark are acknowledged
     4 offsets    the source offsets are part of the transaction
     5 end        the transaction has committed
     6 local      the same changes are written to the local state, when that is due
@@ -36,6 +36,7 @@ from processor.engine.verdict import Fault, Verdict
 from processor.errors import RebuildError, StopError
 from processor.ops.fault_points import CommitStep, reached
 from processor.pipeline.first_records import explained
+from processor.pipeline.marks import MarkWriter, ends_now
 from processor.pipeline.piece import PieceWork
 from processor.pipeline.turns import ChunkSteps, Mark, Turns
 from processor.state.kv.store import CorruptStoreError
@@ -98,6 +99,7 @@ class SlotPipeline:
         self._metrics = metrics
         self._turns = turns or Turns()
         self._clock = clock
+        self._marks = MarkWriter(self._topics, output, clock)
         self.partitions: dict[int, OpenPartition] = {}
         self.begun_at: float | None = None
         self._taken = 0
@@ -224,14 +226,18 @@ class SlotPipeline:
     async def _send(self, partition: OpenPartition, made: PieceOutcome) -> None:
         topics, number = self._topics, partition.number
         self._output.expect(topics.changelog, number)
+        self._marks.expect(number)
         for to, batches in made.sink.items():
             size = sum(batch.size for batch in batches)
             self._metrics.bytes_out.labels(self.name).inc(size)
             if batches:
+                partition.written.add("sink")
                 await self._output.send(topics.passes_to, to, batches)
         if made.receipts and topics.duplicates is not None:
+            partition.written.add("duplicates")
             await self._output.send(topics.duplicates, number, made.receipts)
         if made.quarantine and topics.quarantine is not None:
+            partition.written.add("quarantine")
             await self._output.send(topics.quarantine, topics.quarantined_to(number), made.quarantine)
 
     async def commit(self) -> None:
@@ -247,6 +253,9 @@ class SlotPipeline:
         await self._output.flush()
         reached(CommitStep.OUTPUT, self.name)  # 2
         moved = [partition for partition in self.partitions.values() if partition.moved]
+        for partition in moved:
+            ends = ends_now(partition, self._topics, self._output)
+            partition.position = replace(partition.position, ends=ends)
         changes = {p.number: {**p.judge.changes(), POSITION_KEY: p.position.encode()} for p in moved}
         for partition in moved:
             # The origin comes first: what stands before it in the changelog is forgotten. The position comes
@@ -255,6 +264,7 @@ class SlotPipeline:
             batches += partition.judge.changelog_batches(self._topics.changelog_limit_bytes)
             batches.append(_batch(changes[partition.number]))
             await self._output.send(self._topics.changelog, partition.number, batches)
+            await self._marks.write(partition)
         await self._output.flush()
         self._require_same_changelog(moved)
         reached(CommitStep.CHANGELOG, self.name)  # 3
@@ -276,7 +286,7 @@ class SlotPipeline:
         reached(CommitStep.LOCAL, self.name)  # 6
         self.begun_at = None
         self._taken = 0
-        self._metrics.commit_seconds.labels(self.name).observe(self._clock() - started)
+        self._metrics.committed(self.name, self._clock() - started)
         self._count(moved)
 
     def _require_same_changelog(self, moved: Iterable[OpenPartition]) -> None:

@@ -24,6 +24,7 @@ import numpy as np
 
 from processor.engine.batch import fingerprints
 from processor.engine.jit import COMPILES
+from processor.judges.escapes.gauge import EscapeGauge
 from processor.judges.factory import MODES
 from processor.kafka.topics.plan import TopicView, names
 from processor.ops.fault_points import disarmed
@@ -103,8 +104,15 @@ def _silent(name: str) -> Iterator[None]:
 async def _work(dedups: list[dict[str, Any]], progress: Callable[[int, int], None]) -> None:
     """Work on the same records by each of these configs."""
     sides = "source", "sink", "duplicates", "quarantine"
+    # The first of each mode observes: it marks its copies in quarantine, and the others drop and edit.
+    observing = {dedup["mode"]: n for n, dedup in reversed(list(enumerate(dedups)))}
     pipelines = [
-        {"name": f"p{n}", **{side: f"{side}{n}" for side in sides}, "dedup": dedup}
+        {
+            "name": f"p{n}",
+            **{side: f"{side}{n}" for side in sides},
+            "observe": observing[dedup["mode"]] == n,
+            "dedup": dedup,
+        }
         for n, dedup in enumerate(dedups)
     ]
     settings = Settings.model_validate(
@@ -162,11 +170,14 @@ async def _hop(kind: HopKind, topics: _Memory, metrics: Metrics) -> AsyncIterato
     """
     chunks = topics.chunks(kind.topics.source)
     local = MemoryStore()
+    escapes = EscapeGauge(kind.hop.name, _HOUR_MS, np.zeros(2, np.uint64))
     for store, some in ((local, chunks[:-2]), (local, chunks[-2:-1]), (MemoryStore(), chunks[-1:])):
         slot = await _slot(kind, topics, metrics, store)
+        slot.partitions[0].judge.sample_for(escapes, 0)
         for chunk in some:
             await slot.take(chunk)
             await slot.finish()
+            escapes.keep_up()
             yield (chunks.index(chunk) + 1) / len(chunks)
 
 

@@ -33,6 +33,7 @@ from processor.reset.facts import learn, require_same_source
 from processor.reset.fences import SlotFences
 from processor.reset.state import Replayed, make_state
 from processor.wire.encode import plain_batch
+from schemas.changelog.marks import MARK_KEY, IndexMark
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
 
 if TYPE_CHECKING:
@@ -151,13 +152,19 @@ async def _commit(context: ResetContext, producer: Producer, states: list[NewSta
     reached(FaultStep.BEGUN)  # 1
     for state, origin in zip(states, origins, strict=True):
         now_ms = int(time.time() * 1000)
-        last = {**state.judge.changes(), POSITION_KEY: state.position.encode()}
+        number = state.step.partition
+        position = replace(state.position, ends=origin.ends, since_ms=origin.reset_ms)
+        last = {**state.judge.changes(), POSITION_KEY: position.encode()}
         batches = [plain_batch([(ORIGIN_KEY, origin.encode(), now_ms, ())])]
         batches += state.judge.changelog_batches(topics.changelog_limit_bytes)
         batches.append(plain_batch([(key, value, now_ms, ()) for key, value in last.items()]))
         for batch in batches:
             # One at a time: the producer's deadline is for what is on its way, not for all of a state.
-            await output.send(topics.changelog, state.step.partition, [batch])
+            await output.send(topics.changelog, number, [batch])
+        if topics.index is not None and number < topics.index_partitions:
+            # Offsets that were taken in before are taken in again: from here on by another state.
+            mark = IndexMark.of(position, number, topics.quarantined_to(number), now_ms)
+            await output.send(topics.index, number, [plain_batch([(MARK_KEY, mark.encode(), now_ms, ())])])
     await output.flush()
     reached(FaultStep.CHANGELOG)  # 3
     # Whoever joins from here on finds a transaction open on the changelog and waits for it. One that came just

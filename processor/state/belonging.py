@@ -11,12 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from processor.errors import StopError
+from schemas.changelog.position import OutputEnds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from schemas.changelog.position import Position
-    from schemas.changelog.topic_ids import TopicIds
+    from schemas.changelog.topic_ids import TopicId, TopicIds
 
 SEE = "see 'A source made anew' in docs/operations.md"
 
@@ -44,9 +45,20 @@ def require_own(position: Position, application: str, pipeline: str, changelog: 
 
 
 def named(position: Position, now: TopicIds, application: str, pipeline: str) -> Position:
-    """Return a position that says whose it is, and of which topics; one without names gets them."""
-    topics = position.topics.kept(now)
-    return replace(position, topics=topics, application=application, pipeline=pipeline)
+    """Return a position that says whose it is, and of which topics; one without names gets them.
+
+    Where an output is another topic by now, nobody knows where that ends.
+    """
+    topics, then = position.topics.kept(now), position.topics
+    outputs = zip(OutputEnds._fields, position.ends, strict=True)
+    ends = OutputEnds(
+        **{kind: end for kind, end in outputs if _is_still(getattr(then, kind), getattr(now, kind))}
+    )
+    return replace(position, topics=topics, application=application, pipeline=pipeline, ends=ends)
+
+
+def _is_still(then: TopicId, now: TopicId) -> bool:
+    return then.name_crc == now.name_crc and not then.is_other(now)
 
 
 def refusal(

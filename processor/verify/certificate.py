@@ -47,6 +47,8 @@ class Certificate:
         self._topics: set[str] = set()
         self._work: list[tuple[Pipeline, int, str | None]] = []
         self._beyond: list[TopicPartition] = []
+        self.topic_ids: dict[str, bytes] = {}
+        """By name, of what is compared, from `open` on; zeros where brokers say none."""
 
     async def open(self) -> int:
         """Look at the topics; returns how many offsets there are to compare, about.
@@ -82,6 +84,7 @@ class Certificate:
             known = await committed(client, self._group, sources)
             limits = await bounds(client, sources)
             beyond = await bounds(client, self._beyond)
+            self.topic_ids = dict(client.ids)
         foreign = [f"{tp.topic}:{tp.partition}" for tp, each in beyond.items() if each.end > each.start]
         if foreign:
             raise StopError(

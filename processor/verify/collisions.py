@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.batch.columns import MAX_OVERHEAD_BYTES
-from processor.engine.batch.edits import encode_edited
-from processor.engine.batch.scan import scan_run
 from processor.engine.verdict import RECEIPTED, Verdict
 from processor.verify.align import LOOK_AHEAD
+from processor.wire.edited import edited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,17 +49,6 @@ def in_sink(
             yield edited(columns, some, ours), np.arange(some.size)
         else:
             yield columns, some
-
-
-def edited(columns: Columns, rows: NDArray[np.int64], edits: Edits) -> Columns:
-    """Return a copy of some rows with their edits, under the offsets and timestamps that they have."""
-    size = int((columns.end[rows] - columns.body[rows]).sum())
-    out = np.empty(size + edits.text_bytes() + rows.size * MAX_OVERHEAD_BYTES, np.uint8)
-    used = int(encode_edited(columns.data, columns.table, rows, edits, 0, out))
-    made, wrong = scan_run(out, used, rows.size)
-    assert not wrong  # noqa: S101 - our own kernel wrote it
-    made.offset[:] = columns.offset[rows]
-    return made
 
 
 def is_dropped(verdict: NDArray[np.uint8], on_collision: str | None) -> NDArray[np.bool_]:

@@ -15,13 +15,14 @@ from processor.judges.factory import mode_of
 from processor.pipeline.collisions import CollisionWork
 from processor.state.kv.store import MemoryStore
 from processor.state.table import Table
-from processor.verify.collisions import edited, is_dropped
+from processor.verify.collisions import is_dropped
 from processor.verify.quarantine import QuarantineCheck
 from processor.verify.receipts import ReceiptCheck
 from processor.verify.recent import RecentRecords
 from processor.verify.report import Rule
 from processor.verify.sink import SinkCheck
 from processor.verify.unproved import ROWS, InferredClock, TrustedReceipts
+from processor.wire.edited import edited
 from processor.wire.quarantine import called, named_rows
 from processor.wire.receipts import receipt_text
 
@@ -89,22 +90,24 @@ class PartitionCheck:
         # What only a tag or a new id may make too large is judged.
         self._editing = clocked if self._judge.editor(pipeline.source) is not None else None
         self._on_collision = action
+        self._observes = pipeline.observe
         self._topic = pipeline.source
         self._sink = SinkCheck(outputs[pipeline.sink], report, self._recent, action or "pass")
         self._receipts: ReceiptCheck | None = None
         self._quarantine: QuarantineCheck | None = None
         self._all: list[Aligner] = [self._sink]
         if pipeline.duplicates is not None:
-            text = receipt_text(self._judge.grounds, pipeline.name, pipeline.source, report.partition)
+            named = self._judge.grounds, pipeline.name, pipeline.source, report.partition
             self._receipts = ReceiptCheck(
                 outputs[pipeline.duplicates],
                 report,
                 self._recent,
-                text,
+                {each: receipt_text(*named, observed=each) for each in (False, True)},
                 action,
                 begins_late=receipts_begin_late,
                 secret_known=secret is not None,
             )
+            self._receipts.observing = pipeline.observe
             self._all.append(self._receipts)
         if pipeline.quarantine is not None:
             self._quarantine = QuarantineCheck(
@@ -140,34 +143,38 @@ class PartitionCheck:
 
     async def _take(self, columns: Columns) -> None:
         if self._quarantine is None:
-            await self._compare(columns, np.zeros(0, np.int64))
+            await self._compare(columns, np.zeros(0, np.int64), np.zeros(0, np.bool_))
             return
-        too_large = await self._quarantine.too_large(columns)
+        too_large, passed = await self._quarantine.too_large(columns)
         if self._editing is None:
-            await self._compare(columns, too_large)
+            await self._compare(columns, too_large, passed)
             return
         # Each that is named by itself: whether it was judged, only judging what comes before it tells.
         cuts = np.unique(np.concatenate(([0], too_large, too_large + 1, [len(columns)]))).tolist()
         for start, stop in itertools.pairwise(cuts):
-            named = too_large[(too_large >= start) & (too_large < stop)]
-            await self._compare(columns.rows(start, stop), named - start)
+            named = (too_large >= start) & (too_large < stop)
+            await self._compare(columns.rows(start, stop), too_large[named] - start, passed[named])
 
-    async def _compare(self, columns: Columns, too_large: NDArray[np.int64]) -> None:
-        """Judge some records, and look for each; quarantine says that some were too large for the sink."""
+    async def _compare(self, columns: Columns, too_large: NDArray[np.int64], passed: NDArray[np.bool_]) -> None:
+        """Judge some records, and look for each; quarantine says that some were too large for the sink.
+
+        Those of them that ``passed``, observed, were so with an edit only, which has to follow from judging.
+        """
         evidence = self._judge.extract(columns)
         judged: ReceiptGrounds | None = None
         if self._editing is not None and too_large.size:
             judged = self._editing.judge_edited(cast("IdEvidence", evidence))
         if judged is None:
-            evidence.fault[too_large] = Fault.TOO_LARGE
+            evidence.fault[too_large[~passed]] = Fault.TOO_LARGE
             judged = await self._judged(columns, evidence)
-        edits = CollisionWork(self._judge, self._topic).edits(self._report.partition, columns, evidence, judged)
-        self._recent.begin(
-            columns, judged.verdict, None if edits is None else edited(columns, edits.row, edits)
-        )
-        await self._sink.expect(columns, np.flatnonzero(judged.stays == Verdict.PASS), edits)
-        await self._dropped(columns, judged)
-        await self._unjudged(columns, evidence.fault)
+        self._recent.begin(columns, judged.verdict)
+        observed = await self._dropped(columns, judged)
+        await self._note_observed(columns, evidence.fault, observed)
+        work = CollisionWork(self._judge, self._topic)
+        edits = work.edits(self._report.partition, columns, evidence, judged, observed=observed)
+        self._recent.pass_on(observed, None if edits is None else edited(columns, edits.row, edits))
+        await self._sink.expect(columns, np.flatnonzero((judged.stays == Verdict.PASS) | observed), edits)
+        await self._unjudged(columns, evidence.fault, observed)
         self._recent.end(even=all(check.even for check in self._all))
 
     async def _judged(self, columns: Columns, evidence: Evidence) -> ReceiptGrounds:
@@ -187,18 +194,42 @@ class PartitionCheck:
             self._unproved = None
         return judged
 
-    async def _dropped(self, columns: Columns, judged: ReceiptGrounds) -> None:
+    async def _dropped(self, columns: Columns, judged: ReceiptGrounds) -> NDArray[np.bool_]:
+        """Compare receipts; returns bool[n], which records have passed all the same, as their receipts say."""
+        rows, observed = np.flatnonzero(RECEIPTED[judged.verdict]), np.zeros(len(columns), np.bool_)
         if self._receipts is not None:
-            await self._receipts.expect(columns, np.flatnonzero(RECEIPTED[judged.verdict]), judged)
-            return
-        self._report.duplicates += int(np.count_nonzero(is_dropped(judged.verdict, self._on_collision)))
+            observed[rows] = await self._receipts.expect(columns, rows, judged)
+            return observed
         self._report.collisions += int(np.count_nonzero(judged.verdict == Verdict.COLLISION))
+        if self._observes:
+            observed[rows] = True
+            self._report.observed += rows.size
+            self._report.observed_by_config |= bool(rows.size)
+            return observed
+        self._report.duplicates += int(np.count_nonzero(is_dropped(judged.verdict, self._on_collision)))
+        return observed
 
-    async def _unjudged(self, columns: Columns, fault: NDArray[np.uint8]) -> None:
+    async def _note_observed(
+        self, columns: Columns, fault: NDArray[np.uint8], observed: NDArray[np.bool_]
+    ) -> None:
+        """Find out which records have passed that cannot be judged, and note them in ``observed``."""
+        rows = np.flatnonzero(fault)
+        if not rows.size:
+            return
+        near = self._observes if self._receipts is None else await self._receipts.observes()
+        if self._quarantine is not None:
+            observed[rows] = self._quarantine.observed(columns, rows, near=near)
+        elif near or self._observes:
+            observed[rows] = True
+            self._report.observed_by_config |= self._receipts is None
+
+    async def _unjudged(self, columns: Columns, fault: NDArray[np.uint8], observed: NDArray[np.bool_]) -> None:
         rows = np.flatnonzero(fault)
         if self._quarantine is not None:
             await self._quarantine.expect(columns, rows, fault)
             return
+        self._report.observed += int(np.count_nonzero(observed[rows]))
+        rows = rows[~observed[rows]]
         self._report.quarantine += rows.size
         for row in rows.tolist():
             code = Fault(int(fault[row])).code

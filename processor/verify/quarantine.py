@@ -17,7 +17,7 @@ from typing_extensions import override
 from processor.engine.verdict import Fault
 from processor.verify.align import LOOK_AHEAD, AlignedRecord, Aligner
 from processor.verify.report import Rule
-from processor.wire.quarantine import OURS, read_record, source_offset
+from processor.wire.quarantine import OBSERVED, OURS, read_record, source_offset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,11 +34,24 @@ _MOST_SHOWN = 60
 
 
 class _Held(NamedTuple):
-    """A record of the quarantine: its code, a digest of each part, or why it is no such record."""
+    """A record of the quarantine: its code, a digest of each part, or why it is no such record.
+
+    ``before`` is that of the headers before one that says that the record has passed, observed; of a record
+    that came with such a header it is neither here nor there.
+    """
 
     code: str
     parts: dict[str, bytes]
     problem: str = ""
+    before: bytes | None = None
+
+    def is_observed(self, headers: bytes) -> bool:
+        """Whether it has passed, observed; ``headers`` is the digest of those that it came with."""
+        return self.before == headers
+
+    def seen_by(self, headers: bytes) -> dict[str, bytes]:
+        """Return the parts, without what says that it was observed."""
+        return {**self.parts, "headers": headers} if self.is_observed(headers) else self.parts
 
 
 class QuarantineCheck(Aligner):
@@ -60,8 +73,8 @@ class QuarantineCheck(Aligner):
         # Verdicts of what goes there.
         self._verdicts = {"quarantine", "collision"} if on_collision == "quarantine" else {"quarantine"}
 
-    async def too_large(self, columns: Columns) -> NDArray[np.int64]:
-        """Return the rows that the quarantine says were too large for the sink.
+    async def too_large(self, columns: Columns) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the rows that the quarantine says were too large for the sink, and which passed, observed.
 
         Which they were depends on what the sink took then, so the quarantine is trusted: nothing can be lost by
         that, for each still has to be in it as it came.
@@ -69,7 +82,23 @@ class QuarantineCheck(Aligner):
         await self._fill_beyond(int(columns.offset[-1]), len(columns))
         code = Fault.TOO_LARGE.code
         named = [each.key for each in self.found if isinstance(each.key, int) and each.content.code == code]
-        return np.flatnonzero(np.isin(columns.offset, np.array(named, np.int64)))
+        rows = np.flatnonzero(np.isin(columns.offset, np.array(named, np.int64)))
+        return rows, self.observed(columns, rows, near=False)
+
+    def observed(self, columns: Columns, rows: NDArray[np.int64], *, near: bool) -> NDArray[np.bool_]:
+        """Return bool[k], which of some rows have passed, observed, as their copies here say.
+
+        What is found is that which `too_large` has looked at. Of a row without a copy it is ``near``.
+        """
+        said = np.zeros(rows.size, np.bool_)
+        for index, row in enumerate(rows.tolist()):
+            place = self.found.find(int(columns.offset[row]))
+            if place is None:
+                said[index] = near
+            elif self.found[place].content.before is not None:
+                headers = _headers_digest(read_record(columns, row)[3])
+                said[index] = self.found[place].content.is_observed(headers)
+        return said
 
     async def expect(self, columns: Columns, rows: NDArray[np.int64], fault: NDArray[np.uint8]) -> None:
         """Compare the ``rows`` that cannot be judged with what comes next; ``fault`` says why, of all rows."""
@@ -94,7 +123,10 @@ class QuarantineCheck(Aligner):
                 code, _, position = (content for _, content in ours)
                 where = source_offset(position, self._source)
                 problem = f"seqmark.source is {_text(position)}, not of {self._source}" if where is None else ""
-                held = _held(_text(code), key, value, timestamp, headers[: -len(OURS)], problem)
+                own = headers[: -len(OURS)]
+                held = _held(_text(code), key, value, timestamp, own, problem)
+                if own[-1:] == [OBSERVED]:
+                    held = held._replace(before=_headers_digest(own[:-1]))
             else:
                 where = None
                 held = _Held("", {}, "its last headers are not seqmark.error, seqmark.detail, seqmark.source")
@@ -107,7 +139,12 @@ class QuarantineCheck(Aligner):
     @override
     def same(self, expected: AlignedRecord, found: AlignedRecord) -> None:
         right, held = expected.content, found.content
-        wrong = [f"{part} differs" for part in right.parts if right.parts[part] != held.parts.get(part)]
+        headers = right.parts["headers"]
+        if held.is_observed(headers):
+            self.report.quarantine -= 1
+            self.report.observed += 1
+        parts = held.seen_by(headers)
+        wrong = [f"{part} differs" for part in right.parts if right.parts[part] != parts.get(part)]
         if held.code != right.code:
             wrong.append(f"seqmark.error is {held.code}, must be {right.code}")
         if held.problem:
@@ -136,7 +173,8 @@ class QuarantineCheck(Aligner):
     @override
     def neither(self, expected: AlignedRecord, found: AlignedRecord) -> None:
         """Report the same record under another name, or another one."""
-        if expected.content.parts != found.content.parts and isinstance(found.key, int):
+        parts = found.content.seen_by(expected.content.parts["headers"])
+        if expected.content.parts != parts and isinstance(found.key, int):
             self.surplus(self.drop_found())
             return
         self.same(expected, found)
@@ -151,10 +189,14 @@ def _held(
     code: str, key: bytes | None, value: bytes | None, timestamp: int, headers: list[Header], problem: str = ""
 ) -> _Held:
     parts = {"key": _digest(key), "value": _digest(value), "timestamp": b"%d" % timestamp}
+    return _Held(code, {**parts, "headers": _headers_digest(headers)}, problem)
+
+
+def _headers_digest(headers: list[Header]) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     for name, content in headers:
         digest.update(_digest(name if isinstance(name, bytes) else name.encode()) + _digest(content))
-    return _Held(code, {**parts, "headers": digest.digest()}, problem)
+    return digest.digest()
 
 
 def _digest(content: bytes | None) -> bytes:

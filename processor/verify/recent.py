@@ -28,16 +28,18 @@ MOST_ROWS = 65_536
 
 
 class SourceRecord(NamedTuple):
-    """A source record by its offset, and its verdict."""
+    """A source record by its offset, its verdict, and whether it passes whatever that is, observed."""
 
     offset: int
     verdict: Verdict
+    observed: bool = False
 
 
 class _Rows(NamedTuple):
     offset: NDArray[np.int64]
     verdict: NDArray[np.uint8]
     marks: NDArray[np.uint64]
+    observed: NDArray[np.bool_]
 
     def then(self, later: _Rows, most: int) -> _Rows:
         """Return the last ``most`` of these and later ones."""
@@ -45,10 +47,20 @@ class _Rows(NamedTuple):
             np.concatenate((self.offset, later.offset))[-most:],
             np.concatenate((self.verdict, later.verdict))[-most:],
             np.concatenate((self.marks, later.marks))[-most:],
+            np.concatenate((self.observed, later.observed))[-most:],
         )
 
+    def record(self, row: int) -> SourceRecord:
+        """Return one of them."""
+        return SourceRecord(int(self.offset[row]), Verdict(int(self.verdict[row])), bool(self.observed[row]))
 
-_NONE = _Rows(np.zeros(0, np.int64), np.zeros(0, np.uint8), np.zeros((0, FINGERPRINT_WORDS), np.uint64))
+
+_NONE = _Rows(
+    np.zeros(0, np.int64),
+    np.zeros(0, np.uint8),
+    np.zeros((0, FINGERPRINT_WORDS), np.uint64),
+    np.zeros(0, np.bool_),
+)
 
 
 class RecentRecords:
@@ -59,21 +71,26 @@ class RecentRecords:
         self.secret = np.frombuffer(os.urandom(32), np.uint64).reshape(2, 2).copy()
         self._before = self._edited_before = self._edited = _NONE
         self._columns: Columns | None = None
-        self._verdict = _NONE.verdict
+        self._verdict, self._observed = _NONE.verdict, _NONE.observed
         self._now: _Rows | None = None
 
-    def begin(self, columns: Columns, verdict: NDArray[np.uint8], edited: Columns | None = None) -> None:
-        """Take the rows at hand; they are looked at until `end`.
+    def begin(self, columns: Columns, verdict: NDArray[np.uint8]) -> None:
+        """Take the rows at hand, with uint8[n] of their verdicts; they are looked at until `end`."""
+        self._columns, self._verdict, self._now = columns, verdict, None
+        self._observed = np.zeros(len(columns), np.bool_)
+
+    def pass_on(self, observed: NDArray[np.bool_], edited: Columns | None = None) -> None:
+        """Take note of what passes of the rows at hand beside what the verdicts say.
 
         Args:
-            columns: The rows.
-            verdict: uint8[n], of all of them.
+            observed: bool[n], which pass whatever is judged.
             edited: Those that pass with edits, as they pass.
         """
-        self._columns, self._verdict, self._now = columns, verdict, None
+        self._observed, self._now = observed, None
         if edited is not None:
             marks = fingerprints(edited, 0, len(edited), self.secret)
-            self._edited = _Rows(edited.offset, np.full(len(edited), np.uint8(Verdict.PASS)), marks)
+            passed = np.full(len(edited), np.uint8(Verdict.PASS))
+            self._edited = _Rows(edited.offset, passed, marks, np.zeros(len(edited), np.bool_))
 
     def end(self, *, even: bool) -> None:
         """Keep the last of the rows at hand; ``even``: nothing differs here."""
@@ -83,7 +100,8 @@ class RecentRecords:
         most = REMEMBERED_ROWS if even else MOST_ROWS
         start = max(0, len(columns) - most)
         marks = fingerprints(columns, start, len(columns), self.secret)
-        self._before = self._before.then(_Rows(columns.offset[start:], self._verdict[start:], marks), most)
+        last = _Rows(columns.offset[start:], self._verdict[start:], marks, self._observed[start:])
+        self._before = self._before.then(last, most)
         self._edited_before = self._edited_before.then(self._edited, most)
         self._edited = _NONE
         self._columns = self._now = None
@@ -99,7 +117,7 @@ class RecentRecords:
         """
         wanted = np.frombuffer(mark, np.uint64)
         return [
-            SourceRecord(int(rows.offset[row]), Verdict(int(rows.verdict[row])))
+            rows.record(row)
             for rows in (*self._all(), self._edited_before, self._edited)
             for row in np.flatnonzero((rows.marks == wanted).all(axis=1)).tolist()
         ]
@@ -109,7 +127,7 @@ class RecentRecords:
         for rows in self._all():
             row = int(np.searchsorted(rows.offset, offset))
             if row < rows.offset.size and rows.offset[row] == offset:
-                return SourceRecord(offset, Verdict(int(rows.verdict[row])))
+                return rows.record(row)
         return None
 
     def _all(self) -> Iterator[_Rows]:
@@ -118,5 +136,5 @@ class RecentRecords:
             return
         if self._now is None:
             marks = fingerprints(self._columns, 0, len(self._columns), self.secret)
-            self._now = _Rows(self._columns.offset, self._verdict, marks)
+            self._now = _Rows(self._columns.offset, self._verdict, marks, self._observed)
         yield self._now

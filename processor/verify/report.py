@@ -60,6 +60,9 @@ class VerifyReport:
         quarantine: Records of the quarantine; without one those that cannot be judged.
         collisions: Notes of collisions; without a duplicates topic those that the judge finds. Each is in the
             sink, in quarantine or among the duplicates too.
+        observed: Receipts, notes and copies in quarantine of records that are in the sink all the same, because
+            the pipeline observed; they count nowhere else but, notes, among the collisions.
+        observed_by_config: Nothing but the config says that the pipeline observed: there are no receipts.
         pending: Offsets of the source that no worker has committed yet.
         unproved: Dropped records of which nobody can say whether they had to be: without a receipt, because the
             duplicates topic was added later; or by a receipt that was trusted, see ``judged_from``.
@@ -82,6 +85,8 @@ class VerifyReport:
     duplicates: int = 0
     quarantine: int = 0
     collisions: int = 0
+    observed: int = 0
+    observed_by_config: bool = False
     pending: int = 0
     unproved: int = 0
     judged_from: int = 0

@@ -82,7 +82,10 @@ class SinkCheck(Aligner):
 
     @override
     def missing(self, expected: AlignedRecord) -> None:
-        why = self._collides(self.recent.at(expected.offset)) or "passes"
+        known = self.recent.at(expected.offset)
+        why = self._collides(known) or "passes"
+        if known is not None and known.observed:
+            why = f"is {known.verdict.label}, passes as the pipeline observed"
         detail = f"{why}, and is not in the sink; missed before {self._place()}"
         self.report.add(Rule.LOST, expected.offset, detail)
 
@@ -96,7 +99,7 @@ class SinkCheck(Aligner):
         collides = self._collides(known)
         rule = Rule.DUPLICATE_PASSED
         detail = f"{collides or f'is {known.verdict.label}'}, and stands in the sink at {here}"
-        if known.verdict is Verdict.QUARANTINE:
+        if known.verdict is Verdict.QUARANTINE and not known.observed:
             rule, detail = Rule.NOT_QUARANTINED, f"cannot be judged, and stands in the sink at {here}"
         elif self._passes(known):
             detail = f"stands in the sink once more, at {here}"
@@ -150,10 +153,10 @@ class SinkCheck(Aligner):
     def _passes(self, known: SourceRecord) -> bool:
         """Whether the sink holds a record in this form."""
         collided = known.verdict is Verdict.COLLISION and self._on_collision == "pass"
-        return known.verdict is Verdict.PASS or collided
+        return known.verdict is Verdict.PASS or collided or known.observed
 
     def _collides(self, known: SourceRecord | None) -> str:
         """Say what becomes of a record that collides; of all others nothing."""
-        if known is None or known.verdict is not Verdict.COLLISION:
+        if known is None or known.verdict is not Verdict.COLLISION or known.observed:
             return ""
         return f"collides with an earlier record, {GOES[self._on_collision]}"

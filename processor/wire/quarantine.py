@@ -1,7 +1,8 @@
 """Writes quarantined records as batches, and reads them again.
 
 As it came (key, value, timestamp, headers), with three headers after its own: ``seqmark.error`` (a stable
-code), ``seqmark.detail`` (for people), ``seqmark.source`` (``topic:partition:offset``).
+code), ``seqmark.detail`` (for people), ``seqmark.source`` (``topic:partition:offset``). Where a pipeline
+observes, the record passes all the same, and this is a copy: before those three stands ``seqmark.observed``.
 
 A record that is too large for the sink is told here, because it goes there whatever it is judged by.
 """
@@ -20,10 +21,11 @@ from processor.engine.bytes.varints import read_varint
 from processor.engine.collision_edits import CollisionRows
 from processor.engine.verdict import Fault
 from processor.wire.codec import Codec, squeeze
-from processor.wire.encode import batches_of, cut, equal_runs, fit, packed
+from processor.wire.edited import edited, one_more_header
+from processor.wire.encode import TooLargeError, batches_of, cut, equal_runs, fit, packed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -39,6 +41,8 @@ Item = tuple[bytes | None, bytes | None, int, list[Header]]
 
 OURS = (quarantine.ERROR, quarantine.DETAIL, quarantine.SOURCE)
 """The headers behind the record's own, in this order."""
+OBSERVED = (b"seqmark.observed", b"true")
+"""The header before them of a record that has passed, observed."""
 MOST_OFFSET = 2**63 - 1
 MOST_DIGITS = 19
 """Of an offset."""
@@ -70,6 +74,11 @@ def source_offset(position: bytes | None, source: str) -> int | None:
         return None
     offset = int(digits)
     return offset if offset <= MOST_OFFSET else None
+
+
+def is_observed(headers: Sequence[Header]) -> bool:
+    """Whether a quarantined record with these headers says that it has passed, observed."""
+    return tuple(headers[-len(OURS) - 1 : -len(OURS)]) == (OBSERVED,)
 
 
 def called(columns: Columns, fault: Fault, source: str) -> list[tuple[int, int]]:
@@ -116,6 +125,7 @@ def quarantine_batches(
     fault: NDArray[np.uint8],
     text: QuarantineText,
     limit_bytes: int,
+    observed: NDArray[np.bool_] | None = None,
 ) -> list[EncodedBatch]:
     """Write the records in ``rows`` for the quarantine topic, by their sources' codecs, or harder if need be.
 
@@ -125,12 +135,31 @@ def quarantine_batches(
         fault: uint8[n], `Fault` codes of all its records.
         text: What is said of them; of the partition that they came from.
         limit_bytes: The quarantine topic's ``max.message.bytes``.
+        observed: bool[n], which of all its records pass all the same; None: none.
 
     Raises:
         TooLargeError: A record exceeds the limit even alone; ``row`` names it.
     """
-    batches: list[EncodedBatch] = []
     columns, codecs = piece.columns, codecs_of(piece, rows)
+    if observed is None or not observed[rows].any():
+        return _batches(columns, codecs, rows, fault, text, limit_bytes)
+    copies = edited(columns, rows, one_more_header(columns, rows[observed[rows]], *OBSERVED))
+    try:
+        return _batches(copies, codecs, np.arange(rows.size), fault[rows], text, limit_bytes)
+    except TooLargeError as error:
+        raise TooLargeError(int(rows[error.row]), error.size_bytes) from error
+
+
+def _batches(
+    columns: Columns,
+    codecs: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    fault: NDArray[np.uint8],
+    text: QuarantineText,
+    limit_bytes: int,
+) -> list[EncodedBatch]:
+    """Write ``rows``, of which ``codecs`` are those of their sources."""
+    batches: list[EncodedBatch] = []
     size = columns.end[rows] - columns.body[rows]
     # A record that fits by its own codec need not do so by its neighbour's.
     for begin, end in equal_runs(codecs):

@@ -34,17 +34,25 @@ if TYPE_CHECKING:
 
 LEAST_CUT_BYTES = 64
 """What a part of an id has left in the last resort: a digest is no shorter."""
+OBSERVED = "observed"
+"""The member of a receipt, true, of a record that would have been dropped and has passed, observed."""
 ANYWHERE = -1
 """In place of a partition's number: offsets are places (`processor.engine.repartition`), which say it."""
 
 
-def receipt_text(grounds: type[ReceiptGrounds], pipeline: str, topic: str, partition: int) -> ReceiptText:
-    """Return the constant parts of the receipts of a source partition; see `ANYWHERE`."""
+def receipt_text(
+    grounds: type[ReceiptGrounds], pipeline: str, topic: str, partition: int, *, observed: bool = False
+) -> ReceiptText:
+    """Return the constant parts of the receipts of a source partition; see `ANYWHERE`.
+
+    ``observed``: the records have passed all the same, and their receipts say so.
+    """
     named: dict[str, str | int] = {"topic": topic}
     bits = PARTITION_BITS
     if partition != ANYWHERE:
         named, bits = {"topic": topic, "partition": partition}, 0
-    return grounds.text(orjson.dumps({"pipeline": pipeline, **named}), orjson.dumps(named), bits)
+    place = {"pipeline": pipeline, **named, **({OBSERVED: True} if observed else {})}
+    return grounds.text(orjson.dumps(place), orjson.dumps(named), bits)
 
 
 def receipt_prefix(pipeline: str, topic: str) -> bytes:
@@ -62,11 +70,15 @@ def receipts_of(
 
 
 class ReceiptEncoder:
-    """Writes the receipts of one pipeline, from its source ``topic``; owns the buffer that they go into."""
+    """Writes the receipts of one pipeline, from its source ``topic``; owns the buffer that they go into.
 
-    def __init__(self, pipeline: str, topic: str) -> None:
+    ``observed``: see `receipt_text`.
+    """
+
+    def __init__(self, pipeline: str, topic: str, *, observed: bool = False) -> None:
         self._pipeline = pipeline
         self._topic = topic
+        self._observed = observed
         self._texts: dict[tuple[type, int], ReceiptText] = {}
         self._out = RunBuffer()
 
@@ -100,7 +112,8 @@ class ReceiptEncoder:
 
     def _text(self, mode: type[ReceiptGrounds], partition: int) -> ReceiptText:
         if (mode, partition) not in self._texts:
-            self._texts[mode, partition] = receipt_text(mode, self._pipeline, self._topic, partition)
+            named = mode, self._pipeline, self._topic, partition
+            self._texts[mode, partition] = receipt_text(*named, observed=self._observed)
         return self._texts[mode, partition]
 
     def _smaller(self, receipts: Receipts, grounds: ReceiptGrounds, index: int) -> Iterator[EncodedBatch]:

@@ -16,15 +16,19 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from aiohttp.web import SockSite  # of Faust's own web server
+from aiohttp.web import AppRunner, SockSite  # of Faust's own web server
 
 from processor.errors import SeqmarkError, StopError
 from processor.kafka.client import KafkaError
+from processor.kafka.group.assignor import WebAddress
 from processor.ops.metrics import Doing
 from processor.ops.push import pushed
-from processor.ops.web_port import listen
+from processor.ops.troubles import Troubles, secrets_of
+from processor.ops.web_port import address_of, listen, machine
 from processor.pipeline.hops import hops
 from processor.worker.compiling import compile_kernels
+from processor.worker.web.guard import SERVER
+from processor.worker.web.site import Answers, Site
 from processor.worker.worker import Worker
 
 with contextlib.ExitStack() as _restored:
@@ -72,10 +76,17 @@ class Application:
     """The Faust app around one `Worker`, whose arguments it takes; its web server serves ``sockets``."""
 
     def __init__(
-        self, settings: Settings, metrics: Metrics, sockets: Sequence[socket.socket], *, drain: bool = False
+        self,
+        settings: Settings,
+        metrics: Metrics,
+        sockets: Sequence[socket.socket],
+        *,
+        answers: Answers | None = None,
+        drain: bool = False,
     ) -> None:
         self._settings = settings
         self._stopped = False
+        self._keeping: asyncio.Task[None] | None = None
         self.metrics = metrics
         worker = settings.worker
         self._faust = faust.App(
@@ -92,13 +103,23 @@ class Application:
         # Faust's own pages show its tables, routes and settings, which are not ours.
         web = self._faust.web
         web.blueprints = BlueprintManager()
+        web._runner = AppRunner(web.web_app, access_log=None, **SERVER)  # noqa: SLF001 - Faust's has no bounds
         web._create_site = lambda: _Sites(web._runner, sockets)  # noqa: SLF001 - it would bind a port itself
         self._channels: dict[tuple[str, int], Any] = {}
         for hop in hops(settings):
             for slot in range(worker.slots):
                 self._add_agent(hop.name, slot)
-        self._add_pages()
-        self.worker = Worker(settings, self.metrics, self._put, drain=drain)
+        where = address_of(sockets)
+        self.worker = Worker(
+            settings,
+            self.metrics,
+            self._put,
+            drain=drain,
+            web=None if where is None else WebAddress(*where, machine()),
+        )
+        self.troubles = Troubles(secrets_of(settings))
+        self._site = Site(settings, metrics, self.worker, self.troubles, answers or Answers(), drain=drain)
+        self._site.views().add_to(web.web_app)
 
     def _add_agent(self, pipeline: str, slot: int) -> None:
         channel = self._faust.channel()
@@ -113,32 +134,12 @@ class Application:
     async def _put(self, pipeline: str, slot: int, event: Event) -> None:
         await self._channels[pipeline, slot].put(event)
 
-    def _add_pages(self) -> None:
-        page = self._faust.page
-
-        async def health(web: Any, request: Any) -> Any:
-            """200 while the process is alive and its event loop turns."""
-            del request
-            return web.json({"status": "ok"})
-
-        async def ready(web: Any, request: Any) -> Any:
-            """200 while everything assigned is restored and works; 503 while it is not."""
-            del request
-            status, why = self.worker.ready, self.worker.reason
-            said = {"ready": status, **({"reason": why} if why else {})}
-            return web.json(said, status=200 if status else 503)
-
-        async def metrics(web: Any, request: Any) -> Any:
-            del request
-            return web.bytes(self.metrics.render(), content_type="text/plain")
-
-        for path, view in (("/health", health), ("/ready", ready), ("/metrics", metrics)):
-            page(path, name=f"seqmark{path}")(view)
-
     async def serve(self) -> None:
         """Answer at the web server: alive, and not ready yet."""
         await self._faust.start()
         self._faust.flow_control.resume()
+        if self._faust.conf.web_enabled:
+            self._keeping = asyncio.create_task(self._site.board.keep(), name="board")
 
     async def run(self) -> None:
         """Run until asked to stop, drained, or something cannot go on.
@@ -160,6 +161,10 @@ class Application:
         try:
             await self._join()
             await self.worker.wait()
+        except SeqmarkError as error:
+            # For the seconds in which everything is given up.
+            self.troubles.add("error", str(error))
+            raise
         finally:
             log.info("stopping")
             await self.stop()
@@ -175,6 +180,8 @@ class Application:
         if self._stopped:
             return
         self._stopped = True
+        if self._keeping is not None:
+            self._keeping.cancel()
         try:
             async with asyncio.timeout(STOP_S):
                 await self.worker.stop()
@@ -190,6 +197,7 @@ async def run_worker(
     drain: bool = False,
     sockets: Sequence[socket.socket] | None = None,
     around: contextlib.AbstractAsyncContextManager[None] | None = None,
+    answers: Answers | None = None,
 ) -> None:
     """Run a worker in this process until it ends, counting in ``metrics``.
 
@@ -200,18 +208,19 @@ async def run_worker(
         sockets: From `processor.ops.web_port.listen`; None: it listens itself.
         around: Is entered when the web server answers, before anything else is done; the worker runs in it. Not
             given: the topics are right already.
+        answers: What the program that runs it answers for its page.
 
     Raises:
         SeqmarkError: It could not go on.
     """
     try:
-        application = Application(
-            settings, metrics, listen(settings.worker) if sockets is None else sockets, drain=drain
-        )
+        listening = listen(settings.worker) if sockets is None else sockets
+        application = Application(settings, metrics, listening, answers=answers, drain=drain)
         await application.serve()
         try:
-            async with pushed(settings.worker, metrics), around or contextlib.nullcontext():
-                await application.run()
+            with application.troubles.heard():
+                async with pushed(settings.worker, metrics), around or contextlib.nullcontext():
+                    await application.run()
         finally:
             await application.stop()
     except SeqmarkError:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from processor.kafka.topics.ensure import is_compacted, look
+from processor.pipeline.escapes import EscapeWatch
 from processor.pipeline.first_records import FirstRecords
 from processor.pipeline.hop_kinds import kind_of
 from processor.pipeline.turns import Turns
@@ -57,6 +58,7 @@ class Context:
     _looked: asyncio.Task[ClusterView] | None = None
 
     def __post_init__(self) -> None:
+        self.escapes = EscapeWatch(self.settings, self.options, self.metrics)
         worker = self.settings.worker
         self.application_id: str = worker.application_id
         self.exactly_once: bool = worker.guarantee == "exactly_once"

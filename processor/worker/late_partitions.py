@@ -54,7 +54,7 @@ class LatePartitions:
             able = [number for number in self._numbers if number < width]
             self._late = [number for number in self._numbers if number >= width]
             self.waits = (
-                f"partitions {self._late} of {topics.source} wait: one of {', '.join(topics.written)} "
+                f"partitions {self._late} of {topics.source} wait: one of {', '.join(topics.needed)} "
                 f"has {width} partitions only; add partitions to it"
                 if self._late
                 else ""

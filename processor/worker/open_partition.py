@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ from processor.state.kv.store import CorruptStoreError
 from processor.state.restore import restore
 from processor.state.table import Table
 from processor.wire.decode import Decoder
-from schemas.changelog.position import NO_TOPIC, Origin
+from schemas.changelog.position import NO_ENDS, NO_TOPIC, Origin
 from schemas.changelog.values import CorruptStateError
 
 if TYPE_CHECKING:
@@ -112,10 +113,13 @@ class PartitionOpener:
             # Not before: under a mark there must be no state that was read as something else than it is.
             table.flush()
             judge.load(table)
+            context.escapes.watch(self._work.hop, judge, tp.partition)
             partition = OpenPartition(tp.partition, table, judge, started, stable=limits.stable)
             partition.changelog_offset = table.changelog_offset
             if position is None:
-                partition.origin = await self._origin(tp.partition, started.next_offset, beginning)
+                origin = await self._origin(tp.partition, started.next_offset, beginning)
+                partition.origin = origin
+                partition.position = replace(started, ends=origin.ends if origin else NO_ENDS)
             pipeline.partitions[tp.partition] = partition
         except CorruptStoreError as error:
             # Where the restore has not looked: all of it is read from the changelog next time.
@@ -144,6 +148,9 @@ class PartitionOpener:
         context = self._context
         now = self._topics.identified(self._client.ids)
         position = named(position, now, context.application_id, self._name)
+        if self._topics.shares_quarantine:
+            # Which partition of it is written to changes with their number.
+            position = replace(position, ends=position.ends._replace(quarantine=NO_ENDS.quarantine))
         # Whose ids wrote this state: the next to restore it has to fence them, and no others.
         return replace(position, slots=context.slots) if context.exactly_once else position
 
@@ -210,7 +217,8 @@ class PartitionOpener:
         # One that was added since, or of which nobody says where it ended, begins with its first record.
         offset = beginning[tp.partition] if tp.partition < len(beginning) else limits.start
         offset = max(offset, limits.start)
-        return new_position(offset, self._meaning, os.urandom(16), self._context.slots), beginning
+        now_ms = int(time.time() * 1000)
+        return new_position(offset, self._meaning, os.urandom(16), self._context.slots, now_ms), beginning
 
     async def _ends(self, topic: str) -> tuple[int, ...]:
         every = [TopicPartition(topic, each) for each in sorted(self._client.partitions(topic))]

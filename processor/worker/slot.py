@@ -56,6 +56,8 @@ class SlotRun:
         put: Callable[[Event], Awaitable[None]],
     ) -> None:
         self._id = SlotId(context.application_id, hop.name, slot, context.slots)
+        self.partitions = tuple(partitions)
+        """Of the source, those that wait for others included."""
         self.name = self._id.transactional_id
         """The transactional id, as the log names a slot."""
         self._context = context
@@ -72,9 +74,21 @@ class SlotRun:
         self._refused: Topics | None = None
 
     @property
+    def state(self) -> SlotState:
+        """What it is doing."""
+        return self._life.state
+
+    @property
     def ready(self) -> bool:
         """Whether it works on all its partitions."""
         return self._life.state is SlotState.WORKING and not self._late.waits
+
+    @property
+    def working(self) -> SlotPipeline | None:
+        """The pipeline while it works: its judges know what is committed; None: that is not known now."""
+        if self._slot is None or self._life.state is not SlotState.WORKING:
+            return None
+        return self._slot.usable
 
     @property
     def reason(self) -> str:

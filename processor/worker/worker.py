@@ -11,24 +11,29 @@ import logging
 import time
 from collections import defaultdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from processor.engine.verdict import Fault
 from processor.kafka.client import Client, TopicPartition, check_aiokafka
 from processor.kafka.group.membership import Membership
 from processor.kafka.options import client_options
 from processor.ops.memory_limit import watch
+from processor.ops.metrics import OBSERVING
 from processor.pipeline.hops import hops
 from processor.state.home import Home
 from processor.worker.context import Context
 from processor.worker.slot import SlotRun
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
+    from processor.kafka.group.assignor import WebAddress
     from processor.ops.metrics import Metrics
+    from processor.pipeline.slot_pipeline import SlotPipeline
     from processor.worker.slot_work import Event
     from schemas.config import Settings
+
+Found = TypeVar("Found")
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +64,7 @@ class Worker:
         settings: Checked already; topics exist.
         put: Puts an event into the channel of (pipeline name, slot number).
         drain: End once everything assigned is committed up to where it ended when it was assigned.
+        web: Where its web server listens, for the other workers of the group.
     """
 
     def __init__(
@@ -68,12 +74,14 @@ class Worker:
         put: Callable[[str, int, Event], Awaitable[None]],
         *,
         drain: bool = False,
+        web: WebAddress | None = None,
     ) -> None:
         check_aiokafka()
         self._settings = settings
         self._metrics = metrics
         self._put = put
         self._drain = drain
+        self._web = web
         self._home = Home(settings.worker.state_dir, settings.worker.application_id)
         self._pipelines = {hop.source: hop for hop in hops(settings)}
         self._runs: dict[tuple[str, int], SlotRun] = {}
@@ -101,7 +109,11 @@ class Worker:
         client = await Client.open(options, f"{worker.application_id}-group", list(self._pipelines))
         for pipeline in self._pipelines.values():
             codes = [fault.code for fault in Fault if fault]
-            self._metrics.expect(pipeline.name, codes, collisions=pipeline.has_collisions)
+            observes, name = pipeline.pipeline.observe, pipeline.pipeline.name
+            self._metrics.expect(pipeline.name, codes, collisions=pipeline.has_collisions, observes=observes)
+            if observes and name not in self._metrics.notes:
+                self._metrics.notes[name] = OBSERVING
+                log.info("pipeline %s: %s", name, OBSERVING)
             # Asked when somebody scrapes: partitions are added while nothing is assigned here.
             self._metrics.source_partitions.labels(pipeline.name).set_function(
                 partial(_count, client, pipeline.source)
@@ -112,6 +124,7 @@ class Worker:
             dict.fromkeys(self._pipelines, worker.slots),
             worker.session_timeout_ms,
             worker.group_instance_id,
+            self._web,
         )
         self._context = Context(
             self._settings,
@@ -123,6 +136,7 @@ class Worker:
             self._progressed,
             self._drain,
         )
+        await self._context.escapes.start()
         await self._membership.join(self)
         self._tasks += [
             asyncio.create_task(self._watch_group(self._membership), name="group"),
@@ -188,6 +202,8 @@ class Worker:
         await self.revoked()
         for first in self._context.first.values() if self._context is not None else ():
             first.end()
+        if self._context is not None:
+            await self._context.escapes.stop()
         if self._membership is not None:
             await self._membership.leave()
         self._home.release()
@@ -250,6 +266,33 @@ class Worker:
         if unseen := self._membership.unseen():
             return _unseen(unseen)
         return "; ".join(sorted(f"{run.name}: {run.reason}" for run in self._runs.values() if not run.ready))
+
+    async def look_up(self, name: str, look: Callable[[list[SlotPipeline]], Found]) -> Found | None:
+        """Look something up in the committed states of a hop, in a turn between two pieces; None: not begun.
+
+        Args:
+            name: The hop's.
+            look: Called with the slots that work; reads, changes nothing, and awaits nothing.
+        """
+        context = self._context
+        if context is None:
+            return None
+
+        def step() -> Found:
+            runs = (run.working for (hop, _), run in sorted(self._runs.items()) if hop == name)
+            return look([slot for slot in runs if slot is not None])
+
+        return await context.turns.take(step, long=False)
+
+    @property
+    def runs(self) -> Mapping[tuple[str, int], SlotRun]:
+        """The slots that it has now, by hop and number."""
+        return self._runs
+
+    @property
+    def membership(self) -> Membership | None:
+        """Its place in the group; None before it asks for one."""
+        return self._membership
 
     def _progressed(self) -> None:
         if not self._drain or not self.ready or self._membership is None:

@@ -7,6 +7,8 @@ The envelope is that of `schemas.changelog.values`::
     position  | version u8 = 2 | as above, from slots to state id | source, changelog, sink, duplicates,
               | quarantine: 20 B each, see `schemas.changelog.topic_ids`
               | size u8, application | size u8, pipeline | crc u32 |
+    position  | version u8 = 3 | as above, from slots to pipeline | sink end i64 | duplicates end i64
+              | quarantine end i64 | since i64, ms | crc u32 |
 
     origin    | version u8 = 1 | source offset i64 | sink offset i64 | duplicates offset i64
               | quarantine offset i64 | crc u32 |
@@ -24,7 +26,13 @@ with each reset.
 Version 2 of a position says which topics the state belongs to, by their ids, and whose it is, by the names
 (UTF-8) of the application and of the pipeline, or of the hop with ``route``: `a` with `b-c` and `a-b` with `c`
 have a changelog of the same name. Nothing of that is known of a version 1, which is taken over once: the next
-commit writes version 2.
+commit writes the newest.
+
+Version 3 says where the outputs ended with this commit: what has become of the records below ``next offset``
+stands below these ends, and what becomes of those from there on at or above them. So two positions frame in
+the outputs what lay between them in the source. Nobody knows the ends of a state of version 1 or 2, until
+something is written again. ``since`` is when the state was made, at its first commit or by a reset: it tells
+apart what was taken in before a reset and after it (`schemas.changelog.marks`).
 
 Version 1 of an origin says that the state knows nothing of what lies before it, as at a first commit. After a
 reset it mostly does: version 2 says how much, and version 3 when the reset was. Version 4
@@ -41,6 +49,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from schemas.changelog import topic_ids
 from schemas.changelog.topic_ids import NO_TOPIC_IDS, TopicIds
@@ -53,7 +62,9 @@ _DATED_ORIGIN = struct.Struct(">Bqqqqqq")
 _COUNT = struct.Struct(">I")
 _LOCAL = struct.Struct(">Bq16s")
 _VERSION = 1
+_ENDS = struct.Struct(">qqqq")
 _NAMED_VERSION = 2
+_ENDING_VERSION = 3
 _KNOWING_VERSION = 2
 _DATED_VERSION = 3
 _BEGUN_VERSION = 4
@@ -63,6 +74,17 @@ NO_BATCH = -1
 
 NO_TOPIC = -1
 """The offset of an output that the pipeline does not have."""
+
+
+class OutputEnds(NamedTuple):
+    """Where the outputs of a source partition end, each in the partition written to; -1: not known."""
+
+    sink: int = -1
+    duplicates: int = -1
+    quarantine: int = -1
+
+
+NO_ENDS = OutputEnds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +101,8 @@ class Position:
         topics: Which topics the state belongs to.
         application: Whose the state is: the name of the application; empty where that is not known.
         pipeline: The name of the pipeline or hop; empty where that is not known.
+        ends: Where the outputs ended when it was written.
+        since_ms: When the state was made, in ms since 1970; 0: before that was recorded.
     """
 
     next_offset: int
@@ -90,11 +114,13 @@ class Position:
     topics: TopicIds = NO_TOPIC_IDS
     application: str = ""
     pipeline: str = ""
+    ends: OutputEnds = NO_ENDS
+    since_ms: int = 0
 
     def encode(self) -> bytes:
         """Return the value under `POSITION_KEY`."""
         head = _POSITION.pack(
-            _NAMED_VERSION,
+            _ENDING_VERSION,
             self.slots,
             self.next_offset,
             self.batch_offset,
@@ -103,30 +129,41 @@ class Position:
             self.state_id,
         )
         body = head + self.topics.encode() + _name(self.application) + _name(self.pipeline)
-        return sealed(POSITION_KEY, body)
+        return sealed(POSITION_KEY, body + _ENDS.pack(*self.ends, self.since_ms))
 
     @classmethod
     def decode(cls, value: bytes) -> Position:
-        """Read a value of version 1 or 2.
+        """Read a value of version 1, 2 or 3.
 
         Raises:
             CorruptStateError: It is not one, or not whole.
         """
-        if value[:1] != bytes([_NAMED_VERSION]):
+        version = value[0] if value else 0
+        if version > _ENDING_VERSION:
+            reads = f"this Seqmark reads 1 to {_ENDING_VERSION}"
+            raise CorruptStateError(
+                f"the value under {POSITION_KEY!r} has version {version}, {reads}: a newer one has written it, "
+                "and has to go on with it"
+            )
+        if version not in {_NAMED_VERSION, _ENDING_VERSION}:
             _, *fields = _POSITION.unpack(opened(POSITION_KEY, value, _POSITION.size))
             return cls(*_in_order(*fields))
-        body = opened(POSITION_KEY, value, max(0, len(value) - CRC.size), _NAMED_VERSION)
+        body = opened(POSITION_KEY, value, max(0, len(value) - CRC.size), version)
         names = _POSITION.size + topic_ids.SIZE
         try:
             _, *fields = _POSITION.unpack_from(body)
             application, at = _name_at(body, names)
             pipeline, at = _name_at(body, at)
+            ends, since_ms = NO_ENDS, 0
+            if version == _ENDING_VERSION:
+                *known, since_ms = _ENDS.unpack_from(body, at)
+                ends, at = OutputEnds(*known), at + _ENDS.size
         except (struct.error, IndexError, UnicodeDecodeError) as error:
             raise CorruptStateError(f"the value under {POSITION_KEY!r} is cut") from error
         if at != len(body):
             raise CorruptStateError(f"the value under {POSITION_KEY!r} is cut, or too long")
         topics = TopicIds.decode(body[_POSITION.size : names])
-        return cls(*_in_order(*fields), topics, application, pipeline)
+        return cls(*_in_order(*fields), topics, application, pipeline, ends, since_ms)
 
 
 def _in_order(
@@ -175,6 +212,11 @@ class Origin:
     def by_reset(self) -> bool:
         """Whether a reset made it; one from before resets were dated, that kept nothing, counts as none."""
         return bool(self.reset_ms or self.known_before)
+
+    @property
+    def ends(self) -> OutputEnds:
+        """Where the outputs ended then."""
+        return OutputEnds(self.sink_offset, self.duplicates_offset, self.quarantine_offset)
 
     @property
     def known_from(self) -> int:

@@ -20,6 +20,7 @@ import google_crc32c
 UNKNOWN_ID = bytes(16)
 """Of a broker without ids (before 2.8), of a topic that is not there, of a record of before there were ids."""
 _TOPIC = struct.Struct(">16sI")
+_TAGGED = struct.Struct(">16sII")
 
 
 class TopicId(NamedTuple):
@@ -37,6 +38,12 @@ class TopicId(NamedTuple):
     def of(cls, name: str | None, topic_id: bytes = UNKNOWN_ID) -> TopicId:
         """Return that of a topic by its name; None: the pipeline has none."""
         return cls() if name is None else cls(topic_id, google_crc32c.value(name.encode()))
+
+    def tag(self, partition: int) -> int:
+        """Return 32 bits that tell a partition of the topic from all others; 0 where there is no topic."""
+        if not self.name_crc:
+            return 0
+        return int(google_crc32c.value(_TAGGED.pack(self.topic_id, self.name_crc, partition))) or 1
 
     @property
     def known(self) -> bool:

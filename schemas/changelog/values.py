@@ -6,6 +6,7 @@ kind; what follows depends on it::
     key       b"P"            the position record, one per partition, written with every commit
               b"O"            the origin: where this state begins; what stands before it is of an earlier one
               b"W" scope      a watermark; scope is empty for scope = "partition"
+              b"M"            a mark, in index topics only: see `schemas.changelog.marks`
               b"I", b"B" u64  mode insert-id: see `schemas.changelog.ids`, and
                               `schemas.changelog.bloom` for what else the bloom backend keeps locally
               b"\x00L"        local state only: how far it follows the changelog

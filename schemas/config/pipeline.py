@@ -19,6 +19,11 @@ class Pipeline(ConfigTable):
         default=None,
         description="Topic for records that cannot be judged; not set: the worker stops at the first.",
     )
+    observe: bool = Field(
+        default=False,
+        description="Judge, and write receipts and metrics, but let every record pass as it came; the state is "
+        "what it would be without, so that switching it off goes on from there.",
+    )
     dedup: Dedup = Field(discriminator="mode", description="By what records are judged.")
 
     @property

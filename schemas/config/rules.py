@@ -26,7 +26,7 @@ Violation = tuple[Where, str]
 Right = dict[str, Any]
 
 # The longest name that is made of a pipeline's: {application_id}-{pipeline}-repartition.
-_INTERNAL_SUFFIXES = ("changelog", "positions", "repartition")
+_INTERNAL_SUFFIXES = ("changelog", "positions", "index", "route-index", "repartition")
 
 
 class Use(NamedTuple):
@@ -178,12 +178,17 @@ def _internal(worker: Right, pipelines: Sequence[Right]) -> Iterator[Violation]:
     if application is None:
         return
     internal: set[str] = set()
+    names = {pipeline.get("name") for pipeline in pipelines}
     for index, pipeline in enumerate(pipelines):
         name = pipeline.get("name")
         if name is None:
             continue
         made = [f"{application}-{name}-{suffix}" for suffix in _INTERNAL_SUFFIXES]
         internal.update(made)
+        dedup = pipeline.get("dedup")
+        if isinstance(dedup, InsertIdDedup) and dedup.route is not None and f"{name}-route" in names:
+            message = f"has internal topics of the same names as pipeline {name}-route: rename one of them"
+            yield ("pipelines", index, "name"), message
         too_long = max(map(len, made)) - TOPIC_MAX_LENGTH
         if too_long > 0:
             message = (

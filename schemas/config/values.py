@@ -18,6 +18,7 @@ _POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]/]+):([0-9]{1,5})", re.ASCII)
 _SERVERS = re.compile(rf"\s*{_ADDRESS.pattern}\s*(?:,\s*{_ADDRESS.pattern}\s*)*")
 _ENDPOINT = re.compile(r"https?://[^\s/@?#]+(?:/[^\s@?#]*)?")
+_HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 _SIZE = re.compile(r"([0-9]{1,6})(MB|GB)", re.ASCII)
 _UNIT_BYTES = {"MB": 1_000_000, "GB": 1_000_000_000}
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -134,6 +135,12 @@ def _endpoint(value: str) -> str:
     return value
 
 
+def _host_name(value: str) -> str:
+    if not _HOST_NAME.fullmatch(value):
+        raise wrong('must be the name of a host without scheme and port, such as "seqmark.example.com"')
+    return value
+
+
 def duration_text(value_ms: int) -> str:
     """Return a duration as the config file writes it: 300000 is ``5m``, 0 is ``0s``."""
     for unit in ("d", "h", "m"):
@@ -190,6 +197,7 @@ Pointer = Annotated[str, AfterValidator(_pointer), FormMark(_POINTER)]
 Text = Annotated[str, AfterValidator(_text)]
 Servers = Annotated[str, AfterValidator(_servers), FormMark(_SERVERS)]
 Endpoint = Annotated[str, AfterValidator(_endpoint), FormMark(_ENDPOINT)]
+HostName = Annotated[str, AfterValidator(_host_name), FormMark(_HOST_NAME)]
 SizeBytes = Annotated[int, BeforeValidator(_size), AfterValidator(_positive_size), SizeMark()]
 DurationMs = Annotated[int, BeforeValidator(_duration), AfterValidator(_positive), DurationMark()]
 DurationOrNoneMs = Annotated[int, BeforeValidator(_duration), DurationMark()]

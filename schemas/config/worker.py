@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.config.values import ConfigTable, Endpoint, Name, SizeBytes, Text, WholeNumber
+from schemas.config.values import ConfigTable, Endpoint, HostName, Name, SizeBytes, Text, WholeNumber
 
 Milliseconds = Annotated[WholeNumber, Field(ge=1)]
 
@@ -58,6 +58,11 @@ class WorkerOptions(ConfigTable):
         description="Per pipeline: groups of partitions that move and commit together. The same for "
         "all workers of an application; those above the partition count stay empty.",
     )
+    escape_gauge: bool = Field(
+        default=True,
+        description="Estimate by a sample of ids how many duplicates escape (mode insert-id): up to 26 MB, "
+        "below 0.5 % of the CPU. Workers share it by an internal topic.",
+    )
     memory_limit: SizeBytes | None = Field(
         default=None,
         description='What the process may have in use, such as "4GB" (MB or GB, of 1000 each): a warning from '
@@ -65,10 +70,22 @@ class WorkerOptions(ConfigTable):
     )
     web_host: Text = Field(
         default="127.0.0.1",
-        description="Address that /health, /ready and /metrics are served on. They know no password.",
+        description="Address that the dashboard, /status.json, /health, /ready and /metrics are served on. "
+        "They know no password.",
     )
     web_port: Annotated[WholeNumber, Field(ge=0, le=65_535)] = Field(
         default=6066, description="Port of the same; 0: none. Not set and taken: the next free one."
+    )
+    web_names: list[HostName] = Field(
+        default_factory=list,
+        description="Further names by which the dashboard is opened, such as that of a proxy before it. It "
+        "answers to addresses, localhost, this machine's name and these; to others it does not, for a foreign "
+        "page could read it through a reader's browser.",
+    )
+    web_receipts: bool = Field(
+        default=False,
+        description="Whether the dashboard and what is beside it may show receipts, ids, keys and values of "
+        "records. false: verdicts, positions and times only.",
     )
     otel_endpoint: Endpoint | None = Field(
         default=None,

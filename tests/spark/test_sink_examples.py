@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import signal
 from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
+from processor.commands.cli import main
 from processor.config.load import load, require_aggregates
 from tests.support.kafka.topics import create_topic, read_topic, unique
-from tests.support.spark_sink.job import ROOT, run
+from tests.support.spark_sink.job import ROOT
 from tests.support.spark_sink.sinks import START, Click, send
+from tests.support.suite.pages import typed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.kafka.broker import Broker
@@ -26,13 +31,19 @@ def test_the_example_fits_its_events() -> None:
     require_aggregates(load(AGGREGATES, {}))
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Give Ctrl-C back to the tests, after commands that listen to it."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.broker
 @pytest.mark.spark
-@pytest.mark.usefixtures("spark")
+@pytest.mark.usefixtures("spark", "interruptible")
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-def test_each_output_of_the_example_gets_its_rows(
-    broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_output_of_the_example_gets_its_rows(broker: Broker, tmp_path: Path) -> None:
     topic, moving = unique("clean"), unique("moving")
     create_topic(broker.bootstrap_servers, topic)
     minutes = (0, 10, 50, 24 * 60)
@@ -49,8 +60,13 @@ def test_each_output_of_the_example_gets_its_rows(
         here[f"SEQMARK_AGGREGATES__{number}__TOPIC"] = topic
         here[f"SEQMARK_AGGREGATES__{number}__CHECKPOINT"] = str(tmp_path / f"checkpoint-{number}")
     here["SEQMARK_AGGREGATES__0__OUTPUT__PATH"] = str(tmp_path / "hourly")
+    printed = ""
 
-    run(load(AGGREGATES, here))
+    for line in typed(AGGREGATES):
+        words = line.split()[1:] + (["--available-now"] if "--name" in line else [])
+        done = CliRunner().invoke(main, words, env=here)
+        assert done.exit_code == 0, done.stderr
+        printed += done.stdout
 
     assert {file.parent.name for file in tmp_path.glob("hourly/*/*.parquet")} == {"window_date=2026-01-05"}
     newest = {
@@ -58,7 +74,7 @@ def test_each_output_of_the_example_gets_its_rows(
     }
     # Four windows a click: -45 to +15 minutes, and so on; the last day's four among them.
     assert sum(row["events"] for row in newest.values()) == 4 * len(clicks)
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    lines = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
     visits = sorted((row["window_start"], row["pages"], row["spent"]) for row in lines)
     assert visits == [
         ("2026-01-05T00:00:00.000000Z", 2, "3.00"),

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from processor.commands.console import config_option, json_option, people, say
-from processor.commands.run.reset import read_place, read_time
+from processor.commands.run.reset import read_place, read_time_or_utc
 from processor.config.load import load
 from processor.errors import EXIT_DONE, EXIT_FAILED
 from processor.inspection.read.order import Begin, ReadOrder
@@ -36,17 +35,13 @@ def _begin(text: str) -> Begin:
     if re.fullmatch("[0-9]+:[0-9]+", text):
         return Begin(False, *read_place(text))
     try:
-        time = datetime.fromisoformat(text)
+        return Begin(time_ms=read_time_or_utc("--from", text))
     except ValueError:
         wrong = (
             f"{text!r} is none of: earliest, latest, PARTITION:OFFSET such as 3:8101, a time such as "
             "2026-03-01T06:00:00Z"
         )
         raise click.BadParameter(wrong) from None
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=UTC)
-        say(f"--from {text} has no zone and is taken as UTC: {time.isoformat()}", "dim")
-    return Begin(time_ms=read_time(time.isoformat()))
 
 
 @click.command()

@@ -83,8 +83,12 @@ def _watch(inspector: StatusInspector, every_s: float, *, as_json: bool) -> None
 async def _again(
     inspector: StatusInspector, every_s: float, shown: Callable[[ApplicationProgress], None]
 ) -> None:
+    task = asyncio.current_task()
     while True:
         shown(await inspector.look())
+        # An interrupt may come while a client closes, and be taken for the end of what that waited for.
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
         await asyncio.sleep(every_s)
 
 

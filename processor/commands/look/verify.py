@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from processor.verify.certificate import Certificate
     from processor.verify.report import VerifyReport
     from schemas.config import Pipeline, Settings
 
 _NUMBERS = ("source", "sink", "duplicates", "quarantine", "pending")
 _WITH_COLLISIONS = (*_NUMBERS[:-1], "collisions", "pending")
+_ALL = (*_WITH_COLLISIONS, "observed", "unproved")
 
 
 @click.command()
@@ -75,7 +77,20 @@ async def _verify(
     certificate = Certificate(settings, pipelines)
     total = await certificate.open()
     with bar("comparing", total) as advance:
-        return await certificate.run(done, advance)
+        reports = await certificate.run(done, advance)
+    for each in pipelines:
+        _keep(settings, each, [report for report in reports if report.pipeline == each.name], certificate)
+    return reports
+
+
+def _keep(settings: Settings, pipeline: Pipeline, reports: list[VerifyReport], of: Certificate) -> None:
+    """Note for `seqmark explain` what was compared; where that cannot be written, all is proved without."""
+    from processor.verify.noted import keep_note  # noqa: PLC0415 - as above
+
+    try:
+        keep_note(settings, pipeline, reports, of.topic_ids, time.time_ns() // 1_000_000)
+    except OSError as error:
+        say(f"`seqmark explain` will not know of this certificate, it cannot be noted: {error}", "yellow")
 
 
 def _tell(report: VerifyReport) -> None:
@@ -87,6 +102,7 @@ def _tell(report: VerifyReport) -> None:
         duplicates=report.duplicates,
         quarantine=report.quarantine,
         collisions=report.collisions,
+        observed=report.observed,
         violations=[
             {"offset": each.offset, "rule": each.rule.value, "detail": each.detail}
             for each in report.violations
@@ -102,9 +118,7 @@ def _tell(report: VerifyReport) -> None:
 
 
 def _conclude_for_programs(reports: list[VerifyReport], seconds: float) -> None:
-    totals = {
-        name: sum(getattr(report, name) for report in reports) for name in (*_WITH_COLLISIONS, "unproved")
-    }
+    totals = {name: sum(getattr(report, name) for report in reports) for name in _ALL}
     result(
         ok=all(report.ok for report in reports),
         partitions=len(reports),
@@ -121,6 +135,8 @@ def _tells_apart(pipeline: Pipeline) -> bool:
 
 def _for_people(reports: list[VerifyReport], seconds: float, *, collisions: bool) -> None:
     numbers = _WITH_COLLISIONS if collisions else _NUMBERS
+    if any(report.observed for report in reports):
+        numbers = (*numbers[:-1], "observed", "pending")
     rows = [
         (
             report.pipeline,
@@ -158,6 +174,11 @@ def _limits(report: VerifyReport) -> Iterator[str]:
         yield (
             f"verdicts are proved from offset {report.judged_from} on; before it what the clock read is no "
             "longer known, and receipts were trusted"
+        )
+    if report.observed_by_config:
+        yield (
+            "there is no duplicates topic: nothing but the config (observe = true) says which records passed "
+            "because the pipeline observed"
         )
     if report.secret_unknown:
         yield (

@@ -18,6 +18,7 @@ import click
 
 from processor.broker.embedded import find_broker
 from processor.commands.console import bar, json_option, people, result, say
+from processor.commands.look.explain import tell_story
 from processor.commands.look.report import write_report
 from processor.demo.plan import make_plan
 from processor.errors import EXIT_DONE, EXIT_FAILED
@@ -25,7 +26,7 @@ from processor.ops.extras import install, missing
 from schemas.config.values import duration_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from rich.console import Console
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from processor.demo.plan import DemoPlan, Mode
     from processor.demo.run import DemoRun
     from processor.demo.summary import DemoSummary
+    from processor.inspection.explain.story import Story
 
 
 @click.command()
@@ -90,7 +92,7 @@ def demo(
             done = asyncio.run(run(plan, records, seed, say, bar))
         finally:
             shutil.rmtree(plan.state_dir, ignore_errors=True)  # a copy of what is in the changelog
-        summary = _go_on(plan, done, records, signals)
+        summary, stories = _go_on(plan, done, records, signals)
     drawn = not missing("report")
     if drawn:
         _draw(plan, done, summary)
@@ -103,8 +105,9 @@ def demo(
             files=str(plan.files) if summary.aggregated else None,
             picture=str(plan.picture) if drawn else None,
             report=str(plan.report) if drawn else None,
+            explained=[story.as_json() for story in stories],
         )
-    _tell(plan, summary, people(stderr=as_json), drawn=drawn)
+    _tell(plan, summary, stories, people(stderr=as_json), drawn=drawn)
     ctx.exit(EXIT_DONE if summary.ok else EXIT_FAILED)
 
 
@@ -156,8 +159,11 @@ class _Signals:
         self._instead()
 
 
-def _go_on(plan: DemoPlan, done: DemoRun, records: int, signals: _Signals) -> DemoSummary:
-    """Let Spark aggregate the clean topic, ask for certificate and report; leave out what is not installed."""
+def _go_on(plan: DemoPlan, done: DemoRun, records: int, signals: _Signals) -> tuple[DemoSummary, list[Story]]:
+    """Let Spark aggregate the clean topic, ask for certificate, report and two records.
+
+    What is not installed is left out.
+    """
     from processor.demo.processes import certify  # noqa: PLC0415 - as above
     from processor.demo.summary import (  # noqa: PLC0415 - as above
         DemoSummary,
@@ -180,7 +186,11 @@ def _go_on(plan: DemoPlan, done: DemoRun, records: int, signals: _Signals) -> De
             say("6. the report (seqmark report)")
             differences += _report(plan, aggregates=aggregated is not None)
         signals.check()
-    return DemoSummary(
+    say("7. what became of a record that was dropped, and of one that passed (seqmark explain)")
+    stories, wrong = _explain(plan, done)
+    differences += wrong
+    signals.check()
+    summary = DemoSummary(
         lines=lines,
         aggregated=aggregated,
         differences=differences,
@@ -190,6 +200,28 @@ def _go_on(plan: DemoPlan, done: DemoRun, records: int, signals: _Signals) -> De
         receipts=() if plan.mode == "watermark" else examples(done.checked),
         census=None if census is None else census[0],
     )
+    return summary, stories
+
+
+def _explain(plan: DemoPlan, done: DemoRun) -> tuple[list[Story], list[str]]:
+    """Ask what became of two records; return the answers, and what the truth contradicts of them."""
+    from processor.demo.asked import asked  # noqa: PLC0415 - as above
+    from processor.inspection.explain.explainer import Explainer  # noqa: PLC0415 - as above
+    from processor.inspection.explain.story import RecordRef  # noqa: PLC0415 - as above
+
+    wanted = asked(done.stream, done.truths, done.checked)
+    refs = [RecordRef(plan.pipeline.source, each.partition, each.offset) for each in wanted]
+
+    async def ask() -> list[Story]:
+        async with Explainer.open(plan.settings) as explainer:
+            return [await explainer.explain(ref) for ref in refs]
+
+    try:
+        stories = asyncio.run(ask())
+    finally:
+        shutil.rmtree(plan.state_dir, ignore_errors=True)  # what is noted of the certificate
+    told = zip(wanted, stories, strict=True)
+    return stories, [wrong for each, story in told for wrong in each.differences(story.as_json())]
 
 
 def _has(extra: str, otherwise: str) -> bool:
@@ -238,7 +270,7 @@ def _draw(plan: DemoPlan, done: DemoRun, summary: DemoSummary) -> None:
     draw(done.checked, plan.picture, title, summary.census)
 
 
-def _tell(plan: DemoPlan, summary: DemoSummary, out: Console, *, drawn: bool) -> None:
+def _tell(plan: DemoPlan, summary: DemoSummary, stories: Sequence[Story], out: Console, *, drawn: bool) -> None:
     """Show what came of it; the verdict is said, and where programs read the result all of it is."""
     from processor.demo import tables  # noqa: PLC0415 - as above
 
@@ -266,6 +298,11 @@ def _tell(plan: DemoPlan, summary: DemoSummary, out: Console, *, drawn: bool) ->
     # As it was printed: its table would be broken by another width.
     out.print(summary.certificate.text, highlight=False, markup=False, soft_wrap=True)
     out.print()
+    for story in stories:
+        line = f"$ seqmark explain -c {plan.config} {story.asked}"
+        out.print(line, style="bold", highlight=False, markup=False, soft_wrap=True)
+        tell_story(story, out)
+        out.print()
     for difference in summary.wrong:
         say(f"WRONG: {difference}", "bold red")
     if drawn:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from processor.ops.escaped import EscapeReport
     from processor.ops.metrics import Metrics
     from processor.ops.status import Reading
     from schemas.config import Settings
@@ -74,16 +75,26 @@ async def shown(settings: Settings, metrics: Metrics, *, drain: bool) -> AsyncIt
         seconds, readings = said.end(time.monotonic())
         # Where it has failed before it did anything there is no result, and what went wrong is said next.
         if not failed or any(reading.records for reading in readings.values()):
-            _end(seconds, readings, as_json=settings.worker.log_format == "json")
+            escapes = metrics.escapes.reports
+            _end(seconds, readings, escapes, as_json=settings.worker.log_format == "json")
 
 
-def _end(seconds: float, readings: Mapping[str, Reading], *, as_json: bool) -> None:
+def _end(
+    seconds: float,
+    readings: Mapping[str, Reading],
+    escapes: Mapping[str, EscapeReport],
+    *,
+    as_json: bool,
+) -> None:
     with contextlib.suppress(OSError):  # nobody reads it any more
         for text, fields in status_text.totals((seconds, readings)):
+            report = escapes.get(fields["pipeline"])
             if as_json:
-                result(**fields)
-            else:
-                click.echo(text)
+                result(**fields, **(report.fields() if report is not None and report.escaped else {}))
+                continue
+            click.echo(text)
+            for sentence in report.sentences() if report is not None else ():
+                click.echo(f"{fields['pipeline']}: {sentence}")
 
 
 def end(code: int) -> None:
@@ -209,6 +220,9 @@ class _Screen:
             picture.append(f"\n{row}")
         if self._metrics.doing.text:
             picture.append(f"\n{status_text.doing(self._metrics.doing)}", style="cyan")
+        for pipeline, report in self._metrics.escapes.reports.items():
+            for sentence in report.sentences():
+                picture.append(f"\n{pipeline}: {sentence}", style="yellow")
         for pipeline, note in self._metrics.notes.items():
             picture.append(f"\n{pipeline}: {note}", style="bold yellow")
         return picture

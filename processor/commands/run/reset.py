@@ -50,6 +50,20 @@ def read_time(text: str) -> int:
     return after
 
 
+def read_time_or_utc(option: str, text: str) -> int:
+    """Return ms since 1970 of an ISO 8601 time; one without a zone is UTC, which is said.
+
+    Raises:
+        ValueError: It is no such time.
+        click.BadParameter: It is before 1970.
+    """
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+        say(f"{option} {text} has no zone and is taken as UTC: {time.isoformat()}", "dim")
+    return read_time(time.isoformat())
+
+
 def read_place(text: str) -> tuple[int, int]:
     """Return partition and offset of ``PARTITION:OFFSET``.
 

@@ -108,12 +108,15 @@ async def _work(settings: Settings, *, drain: bool) -> None:
     sockets = listen(settings.worker)
     with answering(sockets):
         # The client of the broker, numba and faust are slow to import: a config that is wrong is said at once.
+        from processor.commands.run.page_answers import answers_for  # noqa: PLC0415 - see above
         from processor.ops.metrics import Metrics  # noqa: PLC0415 - see above
         from processor.worker.app import run_worker  # noqa: PLC0415 - see above
 
     metrics = Metrics()
     around = _shown(settings, metrics, drain=drain)
-    await run_worker(settings, metrics, drain=drain, sockets=sockets, around=around)
+    await run_worker(
+        settings, metrics, drain=drain, sockets=sockets, around=around, answers=answers_for(settings)
+    )
 
 
 @asynccontextmanager
@@ -123,7 +126,7 @@ async def _shown(settings: Settings, metrics: Metrics, *, drain: bool) -> AsyncI
 
     metrics.doing = Doing(f"looking at the topics at {settings.kafka.bootstrap_servers}")
     report = await _topics(settings, metrics)
-    say_problems(report.warnings, "warning")
+    say_problems([*report.warnings, *report.unmarked], "warning")
     report.require(growing=True)
     async with live.shown(settings, metrics, drain=drain):
         yield

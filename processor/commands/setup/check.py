@@ -17,7 +17,7 @@ from processor.commands.console import (
     say,
 )
 from processor.config.load import load, require_aggregates
-from processor.errors import EXIT_CONFIG, EXIT_DONE, EXIT_FAILED, ConfigError
+from processor.errors import EXIT_CONFIG, EXIT_DONE, EXIT_FAILED, ConfigError, Problem
 from processor.inspection.check.findings import Findings
 from processor.ops.status_text import count
 
@@ -33,18 +33,27 @@ if TYPE_CHECKING:
 @click.option(
     "--require-broker", is_flag=True, help="Brokers that cannot be reached are an error, with exit code 1."
 )
+@click.option(
+    "--offline",
+    is_flag=True,
+    help="Look at the file and at this machine only, such as where brokers have other names.",
+)
 @click.pass_context
-def check(ctx: click.Context, config: Path, *, require_broker: bool, as_json: bool) -> None:
+def check(ctx: click.Context, config: Path, *, require_broker: bool, offline: bool, as_json: bool) -> None:
     """Validate a config file and all that it names, as far as it can be reached.
 
     Looked at are the file, the models and checkpoints of aggregates, the state folder and what it holds and,
     with a broker at hand, the topics and the states in the changelogs. All problems are said at once, each with
     its place and what would be right. Exit code 2: the config is wrong; 1: the topics are, the brokers' host
-    does not resolve, or no broker answers and --require-broker is given; 0: fine, or no broker answers, and a
-    warning says what was not checked.
+    does not resolve, or no broker answers and --require-broker is given; 0: fine, or no broker answers or was
+    to be asked (--offline), and a warning says what was not checked.
     """
+    if offline and require_broker:
+        raise ConfigError(
+            [Problem("--offline", "asks no broker, which --require-broker wants: give one of them")]
+        )
     found = Findings()
-    code = _look(config, found, require_broker=require_broker)
+    code = _look(config, found, require_broker=require_broker, offline=offline)
     note_exit_code(code)
     if not as_json and [problem.key for problem in found.problems] == [str(config)]:
         raise ConfigError(found.problems)  # nothing could be looked at: there is no result
@@ -60,7 +69,7 @@ def check(ctx: click.Context, config: Path, *, require_broker: bool, as_json: bo
     ctx.exit(code)
 
 
-def _look(config: Path, found: Findings, *, require_broker: bool) -> int:
+def _look(config: Path, found: Findings, *, require_broker: bool, offline: bool) -> int:
     """Put what there is to say into ``found``; return the exit code."""
     try:
         settings = load(config)
@@ -68,11 +77,15 @@ def _look(config: Path, found: Findings, *, require_broker: bool) -> int:
         found.fine(str(config), f"names {_counted(settings)}, and every key is right")
         # The client of the broker and numba are slow to import: a config that is wrong is said at once.
         from processor.inspection.check.checkpoints import check_checkpoints  # noqa: PLC0415 - see above
-        from processor.inspection.check.cluster import check_cluster  # noqa: PLC0415 - see above
+        from processor.inspection.check.cluster import KEY, UNCHECKED, check_cluster  # noqa: PLC0415 - see above
         from processor.inspection.check.memory import check_memory  # noqa: PLC0415 - see above
         from processor.inspection.check.state_folder import check_state_folder  # noqa: PLC0415 - see above
 
-        plan = check_cluster(settings, found, require_broker=require_broker)
+        if offline:
+            found.warn(KEY, f"{UNCHECKED}: --offline asks no broker")
+            plan = None
+        else:
+            plan = check_cluster(settings, found, require_broker=require_broker)
         check_memory(settings, plan, found)
         if settings.pipelines:
             check_state_folder(settings, found)

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Self
 import click
 from rich.live import Live
 from rich.table import Table
-from rich.text import Text
 
 from processor.commands.chosen import no_such
-from processor.commands.console import config_option, people, say
+from processor.commands.console import config_option, people, say, shown
 from processor.config.load import load, require_aggregates
 from processor.errors import EXIT_DONE, ConfigError, Problem
 from processor.ops.extras import require
@@ -148,14 +147,14 @@ class _SinkTerminal:
     def say(self, text: str) -> None:
         """Tell of a step."""
         if self._live.is_started:
-            self._live.console.print(Text(text))
+            self._live.console.print(shown(text))
         else:
             say(text)
 
     def warn(self, text: str) -> None:
         """Tell of what is most likely wrong."""
         if self._live.is_started:
-            self._live.console.print(Text(f"WARNING {text}", style=_LOUD), soft_wrap=True)
+            self._live.console.print(shown(f"WARNING {text}", _LOUD), soft_wrap=True)
         else:
             say(f"WARNING {text}", _LOUD)
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from processor.engine.bytes.siphash import absorb, absorb_part, begin, end, words_of_key
+from processor.engine.bytes.siphash import absorb, absorb_part_drawn, begin, draw, end, words_of_key
 from processor.engine.extract.fingerprint import fingerprints
 from processor.engine.extract.json_matches import JsonKind
 from processor.engine.extract.json_text import unescape
@@ -95,8 +95,13 @@ Part = HeaderPart | KeyPart | ValuePart | ContentPart
 Text = str | dict[str, str | int]
 MOST_PART_BYTES = 4 * 1024
 """A part that is longer is shown by its digest: a receipt must not outgrow its topic by what was sent twice."""
-_NO_CONTENT = np.zeros((0, 2), np.uint64)
-_NO_FINGERPRINT = np.zeros(0, np.uint64)
+NO_CONTENT = np.zeros((0, 2), np.uint64)
+NO_FINGERPRINT = np.zeros(0, np.uint64)
+NO_LOT = np.uint64(2**64 - 1)
+"""Of a record without a hash."""
+_MULTIPLIER = np.uint64(0xC2B2AE3D27D4EB4F)
+_SPREAD = np.uint64(0xD6E8FEB86659FD93)
+"""Odd numbers with no pattern in their bits, of xxHash and of Murmur's kind."""
 
 
 class Ids(NamedTuple):
@@ -111,6 +116,9 @@ class Ids(NamedTuple):
         length: int64[K, n], its bytes there.
         content: uint64[n, 2], little-endian words of the content's hash; uint64[0, 2] where it is no part.
         fingerprint: uint64[n]; uint64[0] where nobody asks for them.
+        lot: uint64[n], by which ids are drawn into samples: equal for equal ids, in every partition and worker.
+            Of content it is the partition's own; `NO_LOT` where there is no hash. It has no key: who
+            chooses ids may choose their lots.
     """
 
     hash: NDArray[np.uint64]
@@ -119,13 +127,14 @@ class Ids(NamedTuple):
     form: NDArray[np.uint8]
     begin: NDArray[np.int64]
     length: NDArray[np.int64]
-    content: NDArray[np.uint64] = _NO_CONTENT
-    fingerprint: NDArray[np.uint64] = _NO_FINGERPRINT
+    content: NDArray[np.uint64]
+    fingerprint: NDArray[np.uint64]
+    lot: NDArray[np.uint64]
 
     def part(self, rows: slice) -> Ids:
         """Return those of some of the records."""
         spans = self.form[:, rows], self.begin[:, rows], self.length[:, rows]
-        hashes = self.content[rows], self.fingerprint[rows]
+        hashes = self.content[rows], self.fingerprint[rows], self.lot[rows]
         return Ids(self.hash[rows], self.fault[rows], self.unjudged[rows], *spans, *hashes)
 
 
@@ -216,9 +225,10 @@ class IdExtractor:
             np.copyto(fault, wrong, where=fault == 0)
         prints = self._fingerprints(columns, found, hashes, fault, missing)
         missing &= fault == 0
-        content = hashes[0] if any(isinstance(part, ContentPart) for part in self.parts) else _NO_CONTENT
-        ids = Ids(np.zeros((rows, 2), np.uint64), fault, missing, form, at, length, content, prints)
-        _hash(columns.data, ids, self._key)
+        content = hashes[0] if any(isinstance(part, ContentPart) for part in self.parts) else NO_CONTENT
+        hashed, lot = np.zeros((rows, 2), np.uint64), np.full(rows, NO_LOT, np.uint64)
+        ids = Ids(hashed, fault, missing, form, at, length, content, prints, lot)
+        hash_ids(columns.data, ids, self._key)
         return ids
 
     def _fingerprints(
@@ -231,7 +241,7 @@ class IdExtractor:
     ) -> NDArray[np.uint64]:
         """Return the fingerprints; a fault of one is written where the id has none, and is not missing."""
         if self.fingerprint_of is None:
-            return _NO_FINGERPRINT
+            return NO_FINGERPRINT
         prints, wrong = fingerprints(columns, self.fingerprint_of, hashes[-1], self._walk.key)
         if found is not None and not self.fingerprint_of.content.as_bytes:
             wrong = np.where(found.fault != 0, found.fault, wrong)
@@ -274,10 +284,21 @@ def texts(data: NDArray[np.uint8], ids: Ids, row: int, most_bytes: int = MOST_PA
     return found
 
 
+def hash_ids(data: NDArray[np.uint8], ids: Ids, key: NDArray[np.uint64]) -> None:
+    """Write the hashes and lots of those ids that have neither a fault nor a part missing.
+
+    Raises:
+        ValueError: There is no room for one of each per id: the kernel would write elsewhere.
+    """
+    if not ids.hash.shape[0] == ids.lot.size == ids.fault.size == ids.unjudged.size == ids.form.shape[1]:
+        raise ValueError("hashes, lots, faults and parts are of different numbers of ids")
+    _hash(data, ids, key)
+
+
 @kernel
 def _hash(data: NDArray[np.uint8], ids: Ids, key: NDArray[np.uint64]) -> None:
-    """Write the hashes of those ids that have neither a fault nor a part missing."""
-    out, fault, unjudged, form, begins, length, content, _ = ids
+    """See `hash_ids`."""
+    out, fault, unjudged, form, begins, length, content, _, lots = ids
     # Text of strings with escapes: room for the longest, so that no record costs an allocation.
     scratch = np.empty(length.max() if length.size > 0 else 0, np.uint8)
     lent, unescaped = borrowed(data), borrowed(scratch)
@@ -286,19 +307,26 @@ def _hash(data: NDArray[np.uint8], ids: Ids, key: NDArray[np.uint64]) -> None:
         if fault[row] != 0 or unjudged[row]:
             continue
         v0, v1, v2, v3 = b0, b1, b2, b3
+        lot, times = np.uint64(0), _MULTIPLIER
         total: Int = 0
         for k in range(form.shape[0]):
             size = length[k, row]
             if form[k, row] == 4:
                 size = np.int64(unescape(data, begins[k, row], size, scratch))
-                v0, v1, v2, v3 = absorb_part(v0, v1, v2, v3, unescaped, np.int64(0), size, 2)
+                v0, v1, v2, v3, lot, times = absorb_part_drawn(
+                    v0, v1, v2, v3, unescaped, np.int64(0), size, 2, lot, times
+                )
             elif form[k, row] == 5:
                 size = np.int64(16)
                 v0, v1, v2, v3 = absorb(v0, v1, v2, v3, np.uint64(5 | 16 << 8))
                 v0, v1, v2, v3 = absorb(v0, v1, v2, v3, content[row, 0])
                 v0, v1, v2, v3 = absorb(v0, v1, v2, v3, content[row, 1])
+                lot, times = draw(lot, times, content[row, 0])
             else:
-                v0, v1, v2, v3 = absorb_part(v0, v1, v2, v3, lent, begins[k, row], size, form[k, row])
+                v0, v1, v2, v3, lot, times = absorb_part_drawn(
+                    v0, v1, v2, v3, lent, begins[k, row], size, form[k, row], lot, times
+                )
             total += 8 + ((size + 7) & ~7)
         v0, v1, v2, v3 = absorb(v0, v1, v2, v3, np.uint64(total & 255) << np.uint64(56))
         out[row, 0], out[row, 1] = end(v0, v1, v2, v3)
+        lots[row] = (lot ^ (lot >> np.uint64(32))) * _SPREAD

@@ -14,6 +14,7 @@ from processor.kafka.topics.ensure import (
     ensure,
     topic_names,
 )
+from processor.kafka.topics.plan import MARKED
 from processor.ops.status_text import count
 from processor.reset.changed import changed
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from schemas.config import Settings
 
 KEY = "kafka.bootstrap_servers"
+UNCHECKED = "the topics were not checked, nor what the changelogs hold"
 
 
 def check_cluster(settings: Settings, found: Findings, *, require_broker: bool) -> ClusterPlan | None:
@@ -43,11 +45,10 @@ def check_cluster(settings: Settings, found: Findings, *, require_broker: bool) 
     try:
         plan, names = asyncio.run(_look(settings))
     except (UnreachableError, UnresolvedError) as error:
-        what = "the topics were not checked, nor what the changelogs hold"
         # A broker may be down for a while; a name that nobody knows is a mistake in it, or here.
         wrong = require_broker or isinstance(error, UnresolvedError)
         into = found.problems if wrong else found.warnings
-        into.append(Problem(KEY, f"{what}: {error}"))
+        into.append(Problem(KEY, f"{UNCHECKED}: {error}"))
         return None
     except StopError as error:
         found.problems.append(Problem("kafka", str(error)))
@@ -77,9 +78,11 @@ def _pipelines(settings: Settings, plan: ClusterPlan, found: Findings) -> None:
             found.note(
                 each.topic, f"{what}; the worker will create it with {count(each.partitions, 'partition')}"
             )
-        else:
+        elif each.purpose not in MARKED:
             message = f"{what}: create it with `seqmark topics`, or set worker.create_topics"
             found.problems.append(Problem(each.topic, message))
+    if not settings.worker.create_topics:
+        found.warnings.extend(plan.unmarked)
     said = {problem.key for problem in (*plan.problems, *plan.warnings)}
     for each in plan.topics:
         if each.exists and each.topic not in said:

@@ -15,14 +15,15 @@ from processor.kafka.offsets import bounds
 from processor.kafka.protocol.codes import Operation, lacking
 from processor.kafka.rights import TopicRights, rights
 from processor.kafka.topics.ensure import ensure, refused_creations
-from processor.kafka.topics.plan import Purpose, changelog_topic, topics_of
+from processor.kafka.topics.index import WITHOUT
+from processor.kafka.topics.plan import MARKED, Purpose, changelog_topic, marked, topics_of
 from processor.kafka.transactions.coordinator import Coordinator
 from processor.kafka.transactions.fencing import SlotId
 from processor.kafka.trim import delete_before
 from processor.pipeline.hops import hops
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from processor.inspection.doctor.rows import Trials
     from processor.kafka.client import Client
@@ -63,27 +64,34 @@ async def try_rights(client: Client, settings: Settings, trials: Trials) -> None
     except (KafkaError, TimeoutError) as error:
         trials.problem(PART, "what is allowed (Metadata)", repr(error), "see the brokers' logs")
         return
+    optional = set(marked(settings))
     for topic, (what, operations) in wanted.items():
-        _try_topic(topic, what, operations, allowed.topics.get(topic), trials)
+        note = trials.warning if topic in optional else trials.problem
+        _try_topic(topic, what, operations, allowed.topics.get(topic), trials, note)
     _try_cluster(allowed, trials)
     await _try_group(client, settings, trials)
     await _try_deletion(client, settings, allowed.topics, trials)
 
 
 def _try_topic(
-    topic: str, what: str, operations: Sequence[Operation], allowed: TopicRights | None, trials: Trials
+    topic: str,
+    what: str,
+    operations: Sequence[Operation],
+    allowed: TopicRights | None,
+    trials: Trials,
+    note: Callable[[str, str, str, str], None],
 ) -> None:
     names = ", ".join(each.name for each in operations)
     tried = f"{names} on {topic}, {what}"
     if allowed is None or allowed.code in _MISSING:
         trials.not_tried(PART, tried, "there is no such topic")
     elif allowed.code == KafkaCode.TOPIC_AUTHORIZATION_FAILED:
-        trials.problem(PART, tried, "may not even be described", f"grant this principal {names} on {topic}")
+        note(PART, tried, "may not even be described", f"grant this principal {names} on {topic}")
     elif allowed.code != KafkaCode.NONE:
-        trials.problem(PART, tried, error_name(allowed.code), "see the brokers' logs")
+        note(PART, tried, error_name(allowed.code), "see the brokers' logs")
     elif missing := lacking(allowed.operations, operations):
         said = ", ".join(each.name for each in missing)
-        trials.problem(PART, tried, f"not allowed: {said}", f"grant this principal {said} on {topic}")
+        note(PART, tried, f"not allowed: {said}", f"grant this principal {said} on {topic}")
     else:
         trials.ok(PART, tried, "allowed")
 
@@ -200,11 +208,12 @@ async def try_topics(settings: Settings, trials: Trials) -> ClusterPlan | None:
         return plan
     if not settings.worker.create_topics:
         for topic in plan.missing:
-            trials.problem(
+            note, else_ = (trials.warning, f". {WITHOUT}") if topic.purpose in MARKED else (trials.problem, "")
+            note(
                 TOPICS,
                 f"{topic.topic}, {topic.purpose} of {topic.pipeline}",
                 "does not exist",
-                "create it with `seqmark topics`, or set worker.create_topics",
+                f"create it with `seqmark topics`, or set worker.create_topics{else_}",
             )
         return plan
     try:
@@ -215,7 +224,8 @@ async def try_topics(settings: Settings, trials: Trials) -> ClusterPlan | None:
         tried = f"CREATE {topic.topic}, {topic.purpose} of {topic.pipeline} (asked only)"
         if topic.topic in refused:
             advice = f"grant this principal CREATE on {topic.topic}, or create it by hand"
-            trials.problem(TOPICS, tried, refused[topic.topic], advice)
+            note = trials.warning if topic.purpose in MARKED else trials.problem
+            note(TOPICS, tried, refused[topic.topic], advice)
         else:
             trials.ok(TOPICS, tried, "not there yet, a worker or `seqmark topics` can create it")
     return plan

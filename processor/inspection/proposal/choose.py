@@ -70,6 +70,7 @@ class Proposal:
         notes: What people should know of the topic.
         candidates: All that was looked at, the best first.
         rises: Of those that rise.
+        other: The keys of another way that would do, in the other mode; None: there is none.
     """
 
     dedup: dict[str, Any]
@@ -78,6 +79,15 @@ class Proposal:
     notes: list[str]
     candidates: list[Candidate]
     rises: dict[RecordPart, Rise]
+    other: dict[str, Any] | None = None
+
+    @property
+    def others(self) -> list[tuple[dict[str, Any], str]]:
+        """All ways of judging that are proposed, the best first, each with the reason."""
+        ways = [(self.dedup, self.reasons["mode"])]
+        if self.other is not None:
+            ways.append((self.other, "the other way: the id of each record, within a window of time"))
+        return ways
 
 
 @dataclass
@@ -176,10 +186,12 @@ def _by_sequence(sample: _Sample, chosen: Candidate, rises: Rise) -> Proposal:
             "without it they would be dropped"
         )
     hints = []
+    second: dict[str, Any] | None = None
     if (other := next(_ids(sample), None)) is not None:
-        table = f'mode = "insert-id", id = {toml_text(_parts(other))}, window = "1d"'
+        second = {"mode": "insert-id", "id": _parts(other), "window": "1d"}
+        table = ", ".join(f"{key} = {toml_text(value)}" for key, value in second.items())
         hints.append((table, "the other way: the id of each record, within a window of time"))
-    return Proposal(dedup, reasons, hints, sample.notes, sample.candidates, sample.rises)
+    return Proposal(dedup, reasons, hints, sample.notes, sample.candidates, sample.rises, second)
 
 
 # ------------------------------------------------------------------ ids

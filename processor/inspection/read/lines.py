@@ -12,9 +12,13 @@ import orjson
 from rich.cells import cell_len, set_cell_size
 
 from processor.config.visible import visible, visible_json
-from processor.inspection.read.sentences import quarantine_sentence, receipt_sentence, time_text
+from processor.inspection.read.sentences import (
+    quarantine_sentence,
+    receipt_sentence,
+    time_text,
+)
 from processor.kafka.topics.plan import Purpose
-from processor.wire.quarantine import OURS
+from processor.wire.quarantine import OURS, is_observed
 
 if TYPE_CHECKING:
     from processor.inspection.read.readable import ReadableTopic
@@ -78,7 +82,7 @@ class PeopleLines:
             return said, "", record.headers
         value = self._visible(record.value)
         if Purpose.QUARANTINE in purposes and (said := quarantine_sentence(record.headers)) is not None:
-            return said, value, record.headers[: -len(OURS)]
+            return said, value, record.headers[: -len(OURS) - is_observed(record.headers)]
         return None, value, record.headers
 
     def _rest(self, head: str, value: str, headers: str) -> str:

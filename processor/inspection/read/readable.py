@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from processor.config.near import nearest
-from processor.kafka.topics.plan import INTERNAL, Purpose, topics_of
+from processor.kafka.topics.plan import INTERNAL, MARKED, Purpose, topics_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,12 +44,12 @@ def topic_fault(settings: Settings, name: str) -> str | None:
     """Return why a topic cannot be read, and what can be; None: it can."""
     readable: dict[str, None] = {}
     for purpose, topic, pipeline in _uses(settings):
-        if topic == name and purpose in INTERNAL:
+        if topic == name and purpose in INTERNAL | MARKED:
             return (
                 f"{name} is the {purpose} of pipeline {pipeline.name}: an internal topic, whose binary records "
                 "only a worker reads; `seqmark verify` proves what follows from them"
             )
-        if purpose not in INTERNAL:
+        if purpose not in INTERNAL | MARKED:
             readable[topic] = None
     readable |= dict.fromkeys(_aggregated(settings))
     if name in readable:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from processor.wire.quarantine import OURS
+from processor.wire.quarantine import OURS, is_observed
+from processor.wire.receipts import OBSERVED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +28,13 @@ _DONE = {
     "rename": "it passed",
     "quarantine": "it is in quarantine",
     "drop": "it was dropped",
+}
+_WOULD_BE_DONE = {
+    "pass": "it passed as it came",
+    "tag": "it passed as it came, observed, and would have got the header seqmark.collision",
+    "rename": "it passed as it came, observed, and would have passed",
+    "quarantine": "it passed, observed, and would have gone into quarantine",
+    "drop": "it passed, observed, and would have been dropped",
 }
 
 
@@ -60,7 +68,8 @@ def quarantine_sentence(headers: Sequence[Header]) -> str | None:
     if tuple(name for name, _ in ours) != OURS:
         return None
     code, detail, source = ((content or b"").decode(errors="backslashreplace") for _, content in ours)
-    return f"quarantined: {code}: {detail}, came from {source}"
+    what = "would have been quarantined" if is_observed(headers) else "quarantined"
+    return f"{what}: {code}: {detail}, came from {source}"
 
 
 def _judged(verdict: str, receipt: dict[str, Any]) -> str:
@@ -69,24 +78,29 @@ def _judged(verdict: str, receipt: dict[str, Any]) -> str:
     if receipt["mode"] == "watermark":
         return _by_sequence(verdict, receipt)
     if (owner := receipt.get("owner")) is None:
-        return "dropped: duplicate of a record inside the window, which one is not known"
-    return f"dropped: duplicate of {_owner(owner)}, which passed{_again(receipt)}"
+        return f"{_dropped(receipt)}: duplicate of a record inside the window, which one is not known"
+    return f"{_dropped(receipt)}: duplicate of {_owner(owner)}, which passed{_again(receipt)}"
+
+
+def _dropped(receipt: dict[str, Any]) -> str:
+    return "would have been dropped" if receipt.get(OBSERVED) is True else "dropped"
 
 
 def _by_sequence(verdict: str, receipt: dict[str, Any]) -> str:
     sequence, watermark = receipt["sequence"], receipt["watermark"]
+    dropped = _dropped(receipt)
     if verdict == "duplicate":
         if sequence == watermark:
-            return f"dropped: duplicate: sequence {sequence} is the sequence watermark, it came before"
-        return f"dropped: duplicate: sequence {sequence} came before (the sequence watermark is {watermark})"
+            return f"{dropped}: duplicate: sequence {sequence} is the sequence watermark, it came before"
+        return f"{dropped}: duplicate: sequence {sequence} came before (the sequence watermark is {watermark})"
     if "epoch" in receipt and sequence > watermark:
-        return f"dropped: late: epoch {receipt['epoch']} is over, a higher one has begun"
-    return f"dropped: late: sequence {sequence} is not above the sequence watermark {watermark}"
+        return f"{dropped}: late: epoch {receipt['epoch']} is over, a higher one has begun"
+    return f"{dropped}: late: sequence {sequence} is not above the sequence watermark {watermark}"
 
 
 def _collision(receipt: dict[str, Any]) -> str:
     action = receipt["action"]
-    done = _DONE.get(action, action)
+    done = (_WOULD_BE_DONE if receipt.get(OBSERVED) is True else _DONE).get(action, action)
     if "new_id" in receipt:
         done += f" with the new id {receipt['new_id']}"
     remembered = _again(receipt)

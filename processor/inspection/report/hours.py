@@ -103,6 +103,7 @@ class Flow:
         collided: Collisions by the hour that are in the clean topic or in quarantine, by that fate: it counts
             them as well.
         on_collision: As configured; None without a fingerprint.
+        observed: Receipts and copies in quarantine of records that passed all the same: they are clean.
         by_sequence: Whether records are judged by sequences: by ids none is late.
     """
 
@@ -121,6 +122,7 @@ class Flow:
     )
     on_collision: str | None = None
     by_sequence: bool = True
+    observed: int = 0
 
     @property
     def told_apart(self) -> list[Fate]:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from processor.engine.batch.columns import RecordTable
+from processor.engine.bytes.varints import sized
 from processor.errors import RebuildError, StopError
 from processor.inspection.go_on import NoteAndGoOn
 from processor.inspection.report.hours import Fate, Flow, Hours, Stretch
@@ -26,6 +28,7 @@ from processor.kafka.offsets import Bounds, bounds, committed
 from processor.kafka.reader import PartitionReader
 from processor.kafka.topics.ensure import connected, describe
 from processor.wire.decode import Decoder
+from processor.wire.quarantine import OBSERVED, OURS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -39,6 +42,8 @@ SNAPSHOTS = 5
 """Looks until nothing moves between two; a worker at work commits every 0.1 s, and is not waited for."""
 _VERDICT = re.compile(rb'"verdict":"(?=(?:duplicate|late|collision)")')
 _ACTION = re.compile(rb'"action":"(?=(?:drop|quarantine)")')
+_OBSERVED = re.compile(rb'"(?=observed":true,)')
+_OBSERVED_HEADER = re.compile(re.escape(b"".join(map(sized, (*OBSERVED, OURS[0])))))
 _NO_RECEIPTS = (
     "There is no duplicates topic: what was dropped is computed as what was judged and is in no other topic, "
     "and its kinds are counted as one."
@@ -145,6 +150,10 @@ async def _flow(
         fates[Fate.WAITING].add(columns.timestamp[columns.offset >= at.judged.get(partition, 0)])
 
     def receipts(_: int, columns: Columns) -> None:
+        # What was observed is in the clean topic, and counted there.
+        observed = _first_letters(columns, _OBSERVED) == ord("o")
+        flow.observed += int(np.count_nonzero(observed))
+        columns = columns.over(RecordTable(*(each[~observed] for each in columns.table)))
         verdict, action = _first_letters(columns, _VERDICT), _first_letters(columns, _ACTION)
         late, collided = verdict == ord("l"), verdict == ord("c")
         # A note is none of a dropped record, unless it says so.
@@ -158,7 +167,12 @@ async def _flow(
         ):
             hours.add(columns.timestamp[rows])
 
-    takers = (source, _into(fates[Fate.CLEAN]), receipts, _into(fates[Fate.QUARANTINED]))
+    def aside(_: int, columns: Columns) -> None:
+        copies = _observed_copies(columns)
+        flow.observed += int(np.count_nonzero(copies))
+        fates[Fate.QUARANTINED].add(columns.timestamp[~copies])
+
+    takers = (source, _into(fates[Fate.CLEAN]), receipts, aside)
     for topic, take in zip(topics, takers, strict=True):
         if topic is None:
             continue
@@ -170,6 +184,7 @@ async def _flow(
             reader = PartitionReader(client, decoder, tp, NoteAndGoOn(client, flow.problems.append), ahead=True)
             records = await _read(reader, start, stop, partial(take, tp.partition), progress)
             flow.stretches.append(Stretch(topic, tp.partition, start, stop, records))
+    flow.notes += _observed_note(flow.observed)
     if pipeline.duplicates is None:
         fates[Fate.DUPLICATE] = raw.less(*(fates[fate] for fate in Fate if fate is not Fate.DUPLICATE))
     return flow
@@ -215,6 +230,27 @@ def _first_letters(columns: Columns, before: re.Pattern[bytes]) -> NDArray[np.ui
     inside = (found >= value) & (found < value + length)
     letters[row[inside]] = data[found[inside]]
     return letters
+
+
+def _observed_note(records: int) -> list[str]:
+    said = (
+        f"The pipeline observed: {records:,} receipts and copies in quarantine are of records that would have "
+        "been dropped or quarantined, and passed all the same. They are counted as clean."
+    )
+    return [said] if records else []
+
+
+def _observed_copies(columns: Columns) -> NDArray[np.bool_]:
+    """Return bool[n]: which records of a quarantine have passed, as a header behind their values says."""
+    found = np.zeros(len(columns), np.bool_)
+    if not len(columns):
+        return found
+    first, last = int(columns.body[0]), int(columns.end[-1])
+    text = columns.data[first:last].tobytes()
+    at = np.fromiter((match.start() for match in _OBSERVED_HEADER.finditer(text)), np.int64) + first
+    row = np.searchsorted(columns.body, at, side="right") - 1
+    found[row[at >= columns.headers[row]]] = True
+    return found
 
 
 def _into(hours: Hours) -> Callable[[int, Columns], None]:

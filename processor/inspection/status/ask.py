@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from processor.errors import RebuildError, SeqmarkError, StopError
+from processor.inspection.status.escaped import escaped
 from processor.inspection.status.facts import (
     ApplicationProgress,
     HopProgress,
@@ -68,6 +69,7 @@ class _Answers:
     open: list[OpenTransaction] = field(default_factory=list)
     quarantines: dict[str, QuarantineLook] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    escaped: dict[str, list[str]] = field(default_factory=dict)
 
 
 class StatusInspector:
@@ -158,6 +160,7 @@ class StatusInspector:
         application = self._settings.worker.application_id
         try:
             answers.group = await describe_group(client, application, ASK_S)
+            answers.escaped = await escaped(answers.group, application)
             if answers.partitions:
                 answers.committed = await committed(client, application, answers.partitions, ASK_S)
         except (StopError, RebuildError) as error:
@@ -258,6 +261,7 @@ class StatusInspector:
             hops,
             [each for each in answers.open if each.partition.topic in topics],
             answers.quarantines.get(pipeline.quarantine or "", QuarantineLook()),
+            escaped=answers.escaped.get(pipeline.name, ()),
         )
         if self._plan is None:
             return found

@@ -157,6 +157,7 @@ class PipelineProgress:
         missing: Topics that do not exist yet, and which the worker or `seqmark topics` would create.
         problems: Of its topics, as `seqmark topics` says them.
         notes: What could not be asked, and why.
+        escaped: What its live workers say has escaped.
     """
 
     pipeline: Pipeline
@@ -167,6 +168,7 @@ class PipelineProgress:
     problems: Sequence[Problem] = ()
     warnings: Sequence[Problem] = ()
     notes: Sequence[str] = ()
+    escaped: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

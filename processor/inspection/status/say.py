@@ -61,6 +61,8 @@ def _standing(pipeline: PipelineProgress, application: ApplicationProgress) -> I
         return
     yield _owners(pipeline, application)
     yield from _lag(pipeline.hops)
+    if pipeline.pipeline.observe:
+        yield Statement(Level.OK, "observing (every record passes)")
 
 
 def _owners(pipeline: PipelineProgress, application: ApplicationProgress) -> Statement:
@@ -111,7 +113,8 @@ def _wrong(pipeline: PipelineProgress, application: ApplicationProgress) -> Iter
             yield Statement(level, text)
     if pipeline.quarantine.recent:
         most = "more than " if pipeline.quarantine.cut else ""
-        text = f"{most}{count(pipeline.quarantine.recent, 'record')} quarantined in the last hour"
+        done = "would have been quarantined" if pipeline.pipeline.observe else "quarantined"
+        text = f"{most}{count(pipeline.quarantine.recent, 'record')} {done} in the last hour"
         yield Statement(Level.WARNING, text)
     if pipeline.problems:
         yield Statement(Level.PROBLEM, f"{count(len(pipeline.problems), 'problem')} with its topics")

@@ -35,6 +35,16 @@ VERSION = 0
 NAME = "seqmark-slots"
 
 
+class WebAddress(NamedTuple):
+    """Where a member's web server listens, for the other members' dashboards."""
+
+    host: str
+    """An address in numbers; empty: all of its machine's, among them the one that the broker sees."""
+    port: int
+    machine: str
+    """The same for members that reach each other's loopback addresses."""
+
+
 class Slot(NamedTuple):
     """The unit that moves between members."""
 
@@ -122,8 +132,9 @@ class SlotAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka
 
     name = NAME
 
-    def __init__(self, slots: Mapping[str, int]) -> None:
+    def __init__(self, slots: Mapping[str, int], web: WebAddress | None = None) -> None:
         self._slots = dict(slots)
+        self._web = web
         self.owned: frozenset[Slot] = frozenset()
         self.refused: str | None = None
         self.dealt: Mapping[str, int] | None = None
@@ -131,7 +142,10 @@ class SlotAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka
 
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
         """Say who we are when joining."""
-        data = {"slots": self._slots, "owned": sorted(self.owned)}
+        data: dict[str, Any] = {"slots": self._slots, "owned": sorted(self.owned)}
+        if self._web is not None:
+            # Members of older builds read past it, and say none of their own.
+            data["web"] = self._web._asdict()
         return ConsumerProtocolMemberMetadata(VERSION, list(topics), json.dumps(data).encode())
 
     def assign(self, cluster: Any, members: Mapping[str, Any]) -> dict[str, ConsumerProtocolMemberAssignment]:

@@ -10,10 +10,11 @@ import asyncio
 import json
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from processor.errors import RebuildError, StopError
 from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition, error_name
+from processor.kafka.group.assignor import WebAddress
 from processor.kafka.group.readers import NOT_ALLOWED, POLL_S, STABLE
 from processor.kafka.protocol.internals import (
     ConsumerProtocolMemberAssignment,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 SHORT_DIGITS = 8
 """Of the random id that a broker gives to a member."""
+_MOST_PORT = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class DescribedMember:
         host: Where it runs, as the broker sees it.
         assigned: Partitions that are its own now.
         slots: By topic, how many slots it works with; empty where it does not say.
+        web: Where its web server listens; None: it has none, or does not say. Whoever may join the group can
+            say what he likes.
     """
 
     name: str
@@ -45,6 +49,7 @@ class DescribedMember:
     host: str
     assigned: tuple[TopicPartition, ...] = ()
     slots: Mapping[str, int] = field(default_factory=dict)
+    web: WebAddress | None = None
 
     @property
     def short(self) -> str:
@@ -125,9 +130,10 @@ def _member(
     assignment: bytes,
     _tags: object = None,
 ) -> DescribedMember:
+    said = _said(metadata)
     # Brokers write an address as Java does: /10.0.0.7.
     return DescribedMember(
-        instance_id or member_id, client_id, host.lstrip("/"), _assigned(assignment), _slots(metadata)
+        instance_id or member_id, client_id, host.lstrip("/"), _assigned(assignment), _slots(said), _web(said)
     )
 
 
@@ -138,9 +144,24 @@ def _assigned(assignment: bytes) -> tuple[TopicPartition, ...]:
         return ()
 
 
-def _slots(metadata: bytes) -> dict[str, int]:
+def _said(metadata: bytes) -> Any:
     try:
-        said = json.loads(ConsumerProtocolMemberMetadata.decode(metadata).user_data or b"{}")["slots"]
-        return {str(topic): int(count) for topic, count in said.items() if int(count) > 0}
-    except (ValueError, TypeError, KeyError, AttributeError):  # another program's
+        return json.loads(ConsumerProtocolMemberMetadata.decode(metadata).user_data or b"{}")
+    except (ValueError, TypeError, RecursionError):  # another program's
         return {}
+
+
+def _slots(said: Any) -> dict[str, int]:
+    try:
+        return {str(topic): int(count) for topic, count in said["slots"].items() if int(count) > 0}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+def _web(said: Any) -> WebAddress | None:
+    try:
+        host, port, machine = (said["web"][name] for name in WebAddress._fields)
+    except (TypeError, KeyError):  # of an older build, or without a web server
+        return None
+    fits = isinstance(host, str) and type(port) is int and 0 < port <= _MOST_PORT and isinstance(machine, str)
+    return WebAddress(host, port, machine) if fits else None

@@ -22,6 +22,7 @@ from typing_extensions import override
 from processor.errors import FencedError, RebuildError, StopError
 from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition, by_topic, error_name
 from processor.kafka.group.assignor import SlotAssignor
+from processor.kafka.group.description import describe_group
 from processor.kafka.protocol.internals import (
     ConsumerRebalanceListener,
     GroupAuthorizationFailedError,
@@ -34,6 +35,9 @@ from processor.kafka.protocol.internals import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+    from processor.kafka.group.assignor import WebAddress
+    from processor.kafka.group.description import GroupDescription
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +110,8 @@ class _Coordinator(GroupCoordinator):  # type: ignore[misc]  # aiokafka is untyp
 class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
     """One worker's place in the consumer group; it closes the client at the end.
 
-    It subscribes the keys of ``slots``. With a ``group_instance_id`` membership is static.
+    It subscribes the keys of ``slots``. With a ``group_instance_id`` membership is static. The other members
+    are told where its web server listens (``web``).
     """
 
     def __init__(
@@ -116,12 +121,13 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         slots: Mapping[str, int],
         session_timeout_ms: int,
         group_instance_id: str | None = None,
+        web: WebAddress | None = None,
     ) -> None:
         self._client = client
         self._group_id = group_id
         self._session_timeout_ms = session_timeout_ms
         self._instance_id = group_instance_id
-        self.assignor = SlotAssignor(slots)
+        self.assignor = SlotAssignor(slots, web)
         self._topics = set(slots)
         self._owner: Owner
         self._coordinator: Any = None
@@ -172,6 +178,20 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         except Exception as error:
             log.exception("starting on partitions failed")
             self.fail(StopError(f"starting on partitions failed: {error!r}"))
+
+    @property
+    def name(self) -> str:
+        """What the group knows it by: its instance id or the one it was given; empty before that."""
+        return str(self._instance_id or getattr(self._coordinator, "member_id", ""))
+
+    async def describe(self, deadline_s: float) -> GroupDescription:
+        """Ask the coordinator who is in the group.
+
+        Raises:
+            StopError: This principal may not look at the group.
+            RebuildError: No answer within the deadline.
+        """
+        return await describe_group(self._client, self._group_id, deadline_s)
 
     def unseen(self) -> list[str]:
         """Return the topics of which the group's leader has dealt out nothing: nobody works on them."""

@@ -28,23 +28,27 @@ from aiokafka.errors import (
 from aiokafka.protocol.metadata import MetadataRequest
 from typing_extensions import override
 
-from processor.errors import RebuildError, SeqmarkError, StopError
+from processor.errors import Problem, RebuildError, SeqmarkError, StopError
 from processor.kafka.addresses import cannot_resolve, host_of, unresolved
 from processor.kafka.options import client_options
 from processor.kafka.protocol.requests import DescribeTransactionsRequest
+from processor.kafka.protocol.requests import MetadataRequest as OperationsRequest
+from processor.kafka.rights import unwritable
+from processor.kafka.topics.index import WITHOUT
 from processor.kafka.topics.plan import (
     READ_CONFIGS,
     ClusterPlan,
     ClusterView,
     TopicPlan,
     TopicView,
+    marked,
     names,
     plan,
 )
 from processor.kafka.transactions.coordinator import TOO_OLD
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator
+    from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
     from schemas.config import Kafka, Settings
@@ -101,14 +105,26 @@ async def ensure(settings: Settings, *, create: bool) -> ClusterPlan:
         # A source that is another pipeline's sink need not be there yet.
         sources = {each.source for each in settings.pipelines}
         sources -= {each.sink for each in settings.pipelines}
-        view = await _described(admin, wanted, sources, _SETTLE_S)
+        index = marked(settings)
+        view = await _described(admin, wanted, index, sources, _SETTLE_S)
         others = [] if sources <= view.keys() else await topic_names(admin)
         made = plan(settings, view, others)
         absent = {topic.topic: topic for topic in made.topics if not topic.exists}
         if create and absent:
-            created = await _create(admin, absent.values())
-            made = plan(settings, await _described(admin, wanted, absent.keys(), _APPEAR_S))
+            needed = [name for name in absent if name not in index]
+            created = await _create(admin, [absent[name] for name in needed])
+            refused: list[Problem] = []
+            for name in absent.keys() - needed:
+                try:
+                    created |= await _create(admin, [absent[name]])
+                except StopError as error:
+                    refused.append(Problem(name, f"{error} {WITHOUT}"))
+            await _described(admin, wanted, index, set(needed), _APPEAR_S)
+            made = plan(settings, await _described(admin, wanted, index, absent.keys(), _SETTLE_S))
             made.created = created
+            made.warnings += refused
+        denied = await _unwritable(admin, [name for name in index if name in view])
+        made.warnings += [Problem(name, f"grant this principal WRITE on it. {WITHOUT}") for name in denied]
     return made
 
 
@@ -148,15 +164,19 @@ def _listening(heard: _Heard) -> Iterator[None]:
         logger.removeHandler(heard)
 
 
-async def describe(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> ClusterView:
+async def describe(
+    admin: AIOKafkaAdminClient, topics: Iterable[str], optional: Collection[str] = ()
+) -> ClusterView:
     """Look at topics by name; those that do not exist are left out, and are not created by asking.
 
+    Of ``optional`` ones those are left out, too, that may not be looked at.
+
     Raises:
-        KafkaError: Also where a topic may not be looked at.
+        KafkaError: Also where another topic may not be looked at.
     """
     async with asyncio.timeout(_CALL_S):
         # Not admin.describe_topics: it lets the broker create what it is asked for.
-        request = MetadataRequest(list(topics), allow_auto_topic_creation=False)
+        request = MetadataRequest([*topics, *optional], allow_auto_topic_creation=False)
         metadata = await _answered(admin, request)
         found = {}
         for topic in metadata.to_object()["topics"]:
@@ -165,10 +185,12 @@ async def describe(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> Cluster
                 continue
             # LEADER_NOT_AVAILABLE and the like say nothing against the topic's being there.
             if issubclass(error, _NOT_ALLOWED):
+                if topic["topic"] in optional:
+                    continue
                 raise TopicAuthorizationFailedError(topic["topic"])
             if topic["partitions"]:
                 found[topic["topic"]] = topic["partitions"]
-        configs = await _configs(admin, found)
+        configs = await _configs(admin, found, optional)
     return {
         topic: TopicView(len(partitions), max(len(p["replicas"]) for p in partitions), configs[topic])
         for topic, partitions in found.items()
@@ -206,7 +228,16 @@ async def _require_transactions(admin: AIOKafkaAdminClient) -> None:
         raise StopError(TOO_OLD) from error
 
 
-async def _configs(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+async def _unwritable(admin: AIOKafkaAdminClient, topics: Sequence[str]) -> set[str]:
+    if not topics:  # which would mean all
+        return set()
+    async with asyncio.timeout(_CALL_S):
+        return unwritable(await _answered(admin, OperationsRequest(topics, operations=True)))
+
+
+async def _configs(
+    admin: AIOKafkaAdminClient, topics: Iterable[str], optional: Collection[str]
+) -> dict[str, dict[str, str]]:
     resources = [
         ConfigResource(ConfigResourceType.TOPIC, topic, dict.fromkeys(READ_CONFIGS)) for topic in topics
     ]
@@ -218,6 +249,8 @@ async def _configs(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> dict[st
             error = for_code(code)
             if error is UnknownTopicOrPartitionError:
                 continue  # deleted a moment ago
+            if issubclass(error, _NOT_ALLOWED) and topic in optional:
+                continue
             if code:
                 raise error(f"settings of topic {topic}: {message or error.description}")
             found[topic] = {entry[0]: entry[1] for entry in entries if entry[1] is not None}
@@ -265,12 +298,16 @@ def refusals(response: Any) -> Iterator[tuple[str, str]]:
 
 
 async def _described(
-    admin: AIOKafkaAdminClient, topics: Iterable[str], expected: AbstractSet[str], patience_s: float
+    admin: AIOKafkaAdminClient,
+    topics: Iterable[str],
+    optional: Collection[str],
+    expected: AbstractSet[str],
+    patience_s: float,
 ) -> ClusterView:
     """Look until what is expected is seen: a broker learns of a new topic a moment after its maker."""
     end = time.monotonic() + patience_s
     while True:
-        cluster = await describe(admin, topics)
+        cluster = await describe(admin, topics, optional)
         if expected <= cluster.keys() or time.monotonic() >= end:
             return cluster
         await asyncio.sleep(_POLL_S)
@@ -329,7 +366,7 @@ def _translated(error: Exception, kafka: Kafka) -> SeqmarkError:
 
 
 async def look(settings: Settings) -> ClusterView:
-    """Look at the topics of all pipelines.
+    """Look at the topics of all pipelines; those of marks are left out where nothing can be written to them.
 
     Raises:
         StopError: A topic is not as it must be.
@@ -337,7 +374,10 @@ async def look(settings: Settings) -> ClusterView:
     """
     try:
         async with connected(settings.kafka) as admin:
-            view = await describe(admin, names(settings))
+            view = dict(await describe(admin, names(settings), marked(settings)))
+            index = [name for name in marked(settings) if name in view]
+            for name in await _unwritable(admin, index):
+                del view[name]
     except StopError as error:
         # The worker has started: what does not answer now did then, and may again.
         raise RebuildError("topics", str(error)) from error

@@ -13,8 +13,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from processor.config.near import near
 from processor.errors import Problem, StopError
+from processor.kafka.topics.index import WITHOUT, index_topic, index_warnings, route_index_topic
+from processor.kafka.topics.missing_source import no_source
+from processor.kafka.topics.sample import sample_configs, sample_topic
+from processor.kafka.topics.state_risk import state_at_risk
 
 if TYPE_CHECKING:
     from schemas.config import Pipeline, Settings
@@ -56,15 +59,18 @@ class Purpose(StrEnum):
     CHANGELOG = "changelog"
     REPARTITION = "repartition"
     POSITIONS = "positions"
+    INDEX = "index"
+    ROUTE_INDEX = "route-index"
+    SAMPLE = "sample"
 
 
+MARKED = frozenset({Purpose.INDEX, Purpose.ROUTE_INDEX, Purpose.SAMPLE})
+"""Topics that the application works without: of marks, by which records are looked up; of samples of ids."""
 INTERNAL = frozenset({Purpose.CHANGELOG, Purpose.REPARTITION, Purpose.POSITIONS})
 """Topics that belong to the application and hold what it cannot do without."""
-_MODES = {"compact": "watermark", "delete": "insert-id"}
-"""By the cleanup policy of a changelog, whose state it holds."""
 _LARGER = frozenset({Purpose.DUPLICATES, Purpose.QUARANTINE, Purpose.REPARTITION})
 """Their records have a receipt, a reason, or where they came from beside what the source's have."""
-_LIKE_SINK = frozenset({Purpose.DUPLICATES, Purpose.CHANGELOG, Purpose.REPARTITION})
+_LIKE_SINK = frozenset({Purpose.DUPLICATES, Purpose.CHANGELOG, Purpose.REPARTITION, Purpose.INDEX})
 """With route these have the sink's partition count."""
 
 
@@ -130,6 +136,17 @@ class ClusterPlan:
         """What is still to be made, and nothing else is wrong with."""
         return [topic for topic in self.topics if self.state(topic) is TopicState.MISSING]
 
+    @property
+    def unmarked(self) -> list[Problem]:
+        """What to say of topics of marks that are missing: a worker goes on without them."""
+        text = (
+            "does not exist, or this principal may not DESCRIBE it and its settings: create it with "
+            f"`seqmark topics`, or grant that. {WITHOUT}"
+        )
+        said = {warning.key for warning in self.warnings}
+        missing = [topic for topic in self.missing if topic.purpose in MARKED]
+        return [topic.problem(text) for topic in missing if topic.topic not in said]
+
     def require(self, *, growing: bool = False) -> None:
         """Refuse to work on topics that are wrong or missing.
 
@@ -141,14 +158,16 @@ class ClusterPlan:
             StopError: Names every one, and what to do.
         """
         new = {TopicState.CREATED, TopicState.MISSING}
-        young = {topic.pipeline for topic in self.topics if self.state(topic) in new}
+        needed = [topic for topic in self.topics if topic.purpose not in MARKED]
+        young = {topic.pipeline for topic in needed if self.state(topic) in new}
         grown = {topic.topic for topic in self.topics if growing and topic.pipeline not in young}
         patient = [problem for problem in self.narrow if problem.key in grown]
         wrong = [str(problem) for problem in self.problems if problem not in patient]
         wrong += [
             f"{topic.topic}: {topic.purpose} of pipeline {topic.pipeline} does not exist: create it with "
             "`seqmark topics`, or set worker.create_topics"
-            for topic in self.missing
+            for topic in needed
+            if self.state(topic) is TopicState.MISSING
         ]
         if wrong:
             raise StopError("the topics are not right:\n" + "\n".join(wrong))
@@ -180,6 +199,10 @@ def topics_of(settings: Settings, pipeline: Pipeline) -> Iterator[tuple[Purpose,
     if pipeline.routed:
         yield Purpose.REPARTITION, repartition_topic(settings, pipeline)
         yield Purpose.POSITIONS, positions_topic(settings, pipeline.name)
+        yield Purpose.ROUTE_INDEX, route_index_topic(settings, pipeline)
+    yield Purpose.INDEX, index_topic(settings, pipeline)
+    if settings.worker.escape_gauge and pipeline.id_dedup is not None:
+        yield Purpose.SAMPLE, sample_topic(settings, pipeline)
 
 
 def limit_bytes(cluster: ClusterView, topic: str) -> int:
@@ -188,11 +211,18 @@ def limit_bytes(cluster: ClusterView, topic: str) -> int:
 
 
 def names(settings: Settings) -> list[str]:
-    """Return all topics of all pipelines, each once."""
+    """Return all topics of all pipelines, each once, but for those of `MARKED`."""
     found = {pipeline.source: None for pipeline in settings.pipelines}
     for pipeline in settings.pipelines:
-        found.update(dict.fromkeys(topic for _, topic in topics_of(settings, pipeline)))
+        needed = (topic for purpose, topic in topics_of(settings, pipeline) if purpose not in MARKED)
+        found.update(dict.fromkeys(needed))
     return list(found)
+
+
+def marked(settings: Settings) -> list[str]:
+    """Return the topics of `MARKED` of all pipelines."""
+    every = (each for pipeline in settings.pipelines for each in topics_of(settings, pipeline))
+    return [topic for purpose, topic in every if purpose in MARKED]
 
 
 def plan(settings: Settings, cluster: ClusterView, others: Collection[str] = ()) -> ClusterPlan:
@@ -208,13 +238,14 @@ def plan(settings: Settings, cluster: ClusterView, others: Collection[str] = ())
     for pipeline in _upstream_first(settings.pipelines):
         source = planned.get(pipeline.source)
         if source is None:
-            made.problems.append(Problem(pipeline.source, _no_source(settings, pipeline, others)))
+            made.problems.append(Problem(pipeline.source, no_source(settings, pipeline, others)))
             continue
         if pipeline.source in cluster:
             made.topics.append(_as_is(pipeline.source, Purpose.SOURCE, pipeline, source))
         clean = _clean_partitions(settings, pipeline, planned, source)
         for purpose, topic in topics_of(settings, pipeline):
             partitions = clean if purpose in _LIKE_SINK or purpose is Purpose.SINK else source.partitions
+            partitions = 1 if purpose is Purpose.SAMPLE else partitions
             configs = wanted_configs(purpose, pipeline, source)
             as_source = partitions, source.replication_factor, configs
             wanted = TopicPlan(*as_source, topic, purpose, pipeline.name, exists=topic in planned)
@@ -222,6 +253,13 @@ def plan(settings: Settings, cluster: ClusterView, others: Collection[str] = ())
             if there is None:
                 planned[topic] = wanted
                 made.topics.append(wanted)
+                continue
+            if purpose in MARKED:
+                made.warnings += map(
+                    wanted.problem, index_warnings(there.configs, there.partitions, wanted.partitions)
+                )
+                if topic in cluster:
+                    made.topics.append(_as_is(topic, purpose, pipeline, there))
                 continue
             narrow = [wanted.problem(message) for message in _narrow(wanted, pipeline, there)]
             made.narrow += narrow
@@ -233,19 +271,6 @@ def plan(settings: Settings, cluster: ClusterView, others: Collection[str] = ())
     return made
 
 
-def _no_source(settings: Settings, pipeline: Pipeline, others: Collection[str]) -> str:
-    """Say how a source is made: its partition count is the producer's to decide."""
-    text = f"the source of pipeline {pipeline.name} does not exist: create it first"
-    if meant := near(pipeline.source, others):
-        text += f", or did you mean {meant}?"
-    secured = "" if settings.kafka.security_protocol == "PLAINTEXT" else " --command-config client.properties"
-    return (
-        f"{text}; `kafka-topics.sh --bootstrap-server {settings.kafka.bootstrap_servers}{secured} --create "
-        f"--topic {pipeline.source} --partitions 4` creates it, `seqmark generate -c FILE --pipeline "
-        f"{pipeline.name} --records 100000` creates it with a test stream in it"
-    )
-
-
 def wanted_configs(purpose: Purpose, pipeline: Pipeline, source: TopicView) -> dict[str, str]:
     """Return the settings of a topic that is to be made."""
     configs = {"message.timestamp.type": "CreateTime"}
@@ -254,7 +279,11 @@ def wanted_configs(purpose: Purpose, pipeline: Pipeline, source: TopicView) -> d
     largest = _number(source, "max.message.bytes", CHANGELOG_BYTES)
     if purpose in _LARGER:
         largest += MORE_BYTES
-    if purpose in INTERNAL:
+    if purpose in MARKED:
+        # A mark takes more bytes than the records that it speaks of may: only their time limits both.
+        configs |= {"cleanup.policy": "delete"} | _like(source, "retention.ms") | {"retention.bytes": "-1"}
+        largest = CHANGELOG_BYTES
+    elif purpose in INTERNAL:
         blocks = purpose is Purpose.CHANGELOG and pipeline.dedup.trims_changelog
         compact = purpose is not Purpose.REPARTITION and not blocks
         # Never by time: retention goes by record timestamps, a replayed stream would lose live state.
@@ -263,6 +292,8 @@ def wanted_configs(purpose: Purpose, pipeline: Pipeline, source: TopicView) -> d
         largest = max(largest, CHANGELOG_BYTES) if purpose is Purpose.REPARTITION else CHANGELOG_BYTES
     else:
         configs |= {"cleanup.policy": "delete"} | _like(source, "retention.ms", "retention.bytes")
+    if purpose is Purpose.SAMPLE:
+        configs |= sample_configs(pipeline)
     # The broker keeps it in an int32.
     return configs | {"max.message.bytes": str(min(largest, 2**31 - 1))}
 
@@ -299,33 +330,9 @@ def _problems(wanted: TopicPlan, pipeline: Pipeline, source: TopicView, there: T
                 "records that the source took would be refused"
             )
     if wanted.purpose in INTERNAL:
-        yield from _state_at_risk(wanted, pipeline, there)
-
-
-def _state_at_risk(wanted: TopicPlan, pipeline: Pipeline, there: TopicView) -> Iterator[str]:
-    right = wanted.configs["cleanup.policy"]
-    policy = there.configs.get("cleanup.policy", "delete")
-    if policy != right and wanted.purpose is Purpose.CHANGELOG and _made_for(there, policy):
-        was, now = _MODES[policy], pipeline.dedup.mode
-        yield (
-            f"holds the state of mode {was} (cleanup.policy is {policy}), and the pipeline has mode {now} now: "
-            f"where dedup.mode was changed from {was} to {now} over this state, set it back, or give the "
-            "pipeline another name and begin with an empty state, for a state of one mode means nothing under "
-            "another (see 'Changes' and 'Beginning anew' in docs/operations.md). Where it was not, "
-            f"cleanup.policy must be {right}, or state is deleted"
-        )
-    elif policy != right:
-        yield f"cleanup.policy is {policy}: must be {right}, or state is deleted"
-    elif right == "delete":
-        for key in ("retention.ms", "retention.bytes"):
-            if there.configs.get(key, "-1") != "-1":
-                yield f"{key} is {there.configs[key]}: must be -1, or state is deleted"
-
-
-def _made_for(there: TopicView, policy: str) -> bool:
-    """Whether a changelog has a policy and a retention that Seqmark makes one with, of either mode."""
-    kept = all(there.configs.get(key) == "-1" for key in ("retention.ms", "retention.bytes"))
-    return kept and policy in {"compact", "delete"}
+        changelog = wanted.purpose is Purpose.CHANGELOG
+        right, mode = wanted.configs["cleanup.policy"], pipeline.dedup.mode
+        yield from state_at_risk(there.configs, right, mode, changelog=changelog)
 
 
 def _warnings(wanted: TopicPlan, source: TopicView, there: TopicView) -> Iterator[str]:

@@ -100,3 +100,12 @@ def test_a_host_that_does_not_resolve_is_an_error_and_the_rest_is_looked_at_all_
         assert "cannot resolve host nowhere.invalid of kafka.bootstrap_servers" in said
     listed = case.seqmark("check", SEQMARK_KAFKA__BOOTSTRAP_SERVERS="nowhere.invalid:9092").stdout
     assert "worker.state_dir" in listed
+
+
+def test_offline_no_host_has_to_resolve_and_a_warning_says_what_was_not_checked(case: Case) -> None:
+    code, level, said = unreached(case, "nowhere.invalid:9092", "--offline")
+
+    assert (code, level) == (0, "warning")
+    assert said.endswith("--offline asks no broker")
+    both = case.seqmark("check", "--offline", "--require-broker")
+    assert (both.exit_code, "give one of them" in both.stderr) == (2, True)

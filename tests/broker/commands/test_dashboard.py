@@ -86,7 +86,8 @@ def known(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Known:
     produce(config.bootstrap_servers, config.source, records)
     produce(config.bootstrap_servers, keyed.source, records[:4])
     twice = [New(b"k", value, (), 1_700_000_000_000) for value in (b"this", b"that")]
-    produce(config.bootstrap_servers, told_apart.source, twice)
+    late = New(b"k", b"this", (), 1_700_000_000_000 + 2 * 3_600_000)  # escapes: it comes after the window
+    produce(config.bootstrap_servers, told_apart.source, [*twice, late])
     verdicts = {"pass", "duplicate", "late", "collision", "quarantine"}
     with start_worker(config) as worker:
         worker.wait_ready()
@@ -96,7 +97,7 @@ def known(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Known:
             read_metrics(worker.get("/metrics")[1], known)
             values = known.get("seqmark_records_total", {})
             done = values.get("verdict") == verdicts and values.get("pipeline") == {"p", "keyed", "ids"}
-            return known if done else None
+            return known if done and known.get("seqmark_escape_window_seconds") else None
 
         found: Known = until(seen, f"records of each verdict are counted:\n{worker.stderr}")
     declared(Metrics(), found)

@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
 
 import psutil
 import pytest
@@ -18,17 +19,20 @@ from click.testing import CliRunner
 from processor.commands.cli import main
 from processor.kafka.plain.consumer import read_partition
 from spark_sink.read_back import read_rows
-from tests.support.kafka.topics import environment, unique, until
+from tests.support.kafka.topics import environment, free_port, unique, until
+from tests.support.worker import forks
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from click.testing import Result
+    from playwright.sync_api import Page
 
     from processor.kafka.plain.consumer import Seen
     from schemas.config import Settings, Sink
     from spark_sink.summary import SummaryRow
     from tests.support.kafka.broker import Broker
+    from tests.support.suite.browser import Chromium, Look
 
 pytestmark = [
     pytest.mark.broker,
@@ -60,6 +64,7 @@ def test_everything_agrees_and_again_on_the_same_broker(broker: Broker, tmp_path
         assert all(hour["revenue"]["spark"] == hour["revenue"]["truth"] for hour in hours[:5])
         assert told["aggregate"] == {"rows": 30, "truth": 30, "agree": 30, "late": 0, "bad": 0}
         assert told["certificate"] is True
+        assert_explained(told, ended.stderr)
         assert "5 of 5 closed hours agree with the truth, 30 of 30 rows by hour and campaign" in ended.stderr
         assert "1 still open (" in ended.stderr
         assert "certificate: ok, 20,000 records of 4 partitions" in ended.stderr
@@ -76,11 +81,63 @@ def test_everything_agrees_and_again_on_the_same_broker(broker: Broker, tmp_path
         assert "everything agrees with the truth" in ended.stderr
 
 
-def test_with_ids_everything_agrees_and_receipts_are_shown(broker: Broker, tmp_path: Path) -> None:
+def page_of_a_worker(told: dict[str, Any], folder: Path, chromium: Chromium) -> Look[str]:
+    """Run a worker on the demo's config, search its page for the dropped record, and return all it shows."""
+    dropped = "{topic}:{partition}:{offset}".format_map(told["explained"][0]["asked"])
+
+    def act(shown: Page) -> str:
+        shown.get_by_role("article", name="pipeline clicks").wait_for(timeout=WAIT_S * 1000)
+        shown.locator("#query").fill(dropped)
+        shown.locator("#query").press("Enter")
+        shown.locator("#story").get_by_text("was dropped").first.wait_for(timeout=WAIT_S * 1000)
+        return shown.locator("body").inner_text()
+
+    port = free_port()
+    env = {"SEQMARK_WORKER__WEB_PORT": str(port), "SEQMARK_WORKER__STATE_DIR": str(folder / "again")}
+    worker = forks.start("worker", "-c", told["config"], folder=folder, stdout=folder / "again.log", env=env)
+    try:
+        until(lambda: is_ready(port), "the worker is ready", WAIT_S)
+        return chromium.look(f"http://127.0.0.1:{port}/", act)
+    finally:
+        worker.terminate()
+        worker.wait(WAIT_S)
+
+
+def is_ready(port: int) -> bool:
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/ready", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def assert_explained(told: dict[str, Any], stderr: str) -> None:
+    """A record that was dropped and one that passed are explained, and how to ask is said."""
+    dropped, passed = told["explained"]
+    assert dropped["outcome"] in {"duplicate", "late"}
+    assert dropped["owner"]["offset"] < dropped["asked"]["offset"]
+    assert passed["outcome"] == "passed"
+    assert passed["clean"]["topic"].endswith(".clean")
+    for each in (dropped, passed):
+        place = "{topic}:{partition}:{offset}".format_map(each["asked"])
+        assert f"$ seqmark explain -c {told['config']} {place}" in stderr
+        assert each["sentence"] in stderr
+        assert each["certificate"].startswith("covered by that of ")
+
+
+def test_with_ids_everything_agrees_and_receipts_are_shown(
+    broker: Broker, tmp_path: Path, chromium: Chromium
+) -> None:
     ended = demo(broker, tmp_path, "--mode", "insert-id")
     assert ended.exit_code == 0, ended.stderr
     told = json.loads(ended.stdout)
+    assert "its page, while it works: http://127.0.0.1:" in ended.stderr
+    look = page_of_a_worker(told, tmp_path, chromium)
+    assert ".raw → demo-" in look.seen
+    assert "{topic}:{partition}:{offset}".format_map(told["explained"][0]["owner"]) in look.seen
+    assert look.errors == []
     assert (told["mode"], told["ok"], told["certificate"]) == ("insert-id", True, True)
+    assert_explained(told, ended.stderr)
     counts = told["counts"]
     assert counts["in"] == {"found": 20_000, "truth": 20_000}
     assert counts["passed again"]["found"] > 10
@@ -128,6 +185,7 @@ def test_with_fingerprints_what_collided_is_kept_and_said_to_be_what_would_have_
     assert ended.exit_code == 0, ended.stderr
     told = json.loads(ended.stdout)
     assert (told["mode"], told["ok"], told["certificate"]) == ("fingerprint", True, True)
+    assert_explained(told, ended.stderr)
     found = {what: count["found"] for what, count in told["counts"].items()}
     assert found["collisions passed"] == found["notes of collisions"] == found["Spark: events saved"] == 50
     assert 0 < found["Spark: users saved"] < 50

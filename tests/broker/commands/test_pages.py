@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from tests.support.kafka.topics import New, create_topic, produce, unique
+from tests.support.suite.pages import typed
 from tests.support.worker import forks
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.broker
 
 ROOT = Path(__file__).parents[3]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+GUIDES = ("sequences.md", "certificate.md", "operations.md", "observe.md")
 NO_PORT = {"SEQMARK_WORKER__WEB_PORT": "0"}
 
 
@@ -108,6 +110,25 @@ window = "7d"
 """
 
 
+CLICKS = """
+[kafka]
+bootstrap_servers = "localhost:9092"
+
+[worker]
+application_id = "clicks"
+
+[[pipelines]]
+name = "clicks"
+source = "clicks.raw"
+sink = "clicks.clean"
+
+[pipelines.dedup]
+mode = "insert-id"
+id = [{ from = "value", pointer = "/event_id" }]
+window = "1d"
+"""
+
+
 def events() -> list[New]:
     """Return events of one user, with an id each."""
     values = [b'{"event_id": "%016x", "user": "user-3"}' % (n * n + 7) for n in range(40)]
@@ -116,11 +137,10 @@ def events() -> list[New]:
 
 def commands(page: str) -> Iterator[str]:
     """Yield the command lines of a page; a worker drains here, and nobody follows."""
-    for kind, text in blocks(page):
-        if kind == "shell":
-            for line in re.findall(r"^seqmark .*$", text.replace("\\\n", " "), re.MULTILINE):
-                drains = " --drain" if line.startswith("seqmark worker") and "--drain" not in line else ""
-                yield line.split(" #")[0].replace("--follow", "") + drains
+    for line in typed(ROOT / page):
+        if line.startswith("seqmark "):
+            drains = " --drain" if line.startswith("seqmark worker") and "--drain" not in line else ""
+            yield line.replace("--follow", "") + drains
 
 
 def test_the_commands_of_the_pages_on_sequences_proofs_resets_and_reading_run(place: Place) -> None:
@@ -132,23 +152,48 @@ def test_the_commands_of_the_pages_on_sequences_proofs_resets_and_reading_run(pl
     for partition in range(3):
         produce(place.bootstrap, source, events(), partition=partition)
     ran = 0
-    for page in ("sequences.md", "certificate.md", "operations.md", "commands/read.md"):
+    for page in (*GUIDES, "commands/read.md", "commands/explain-all.md"):
         for line in commands(f"docs/{page}"):
             place.run(line.replace(" events.", " clicks.events."))
             ran += 1
-    assert ran >= 15
+    assert ran >= 19
 
 
-def test_the_commands_of_the_page_on_init_run(place: Place) -> None:
+def test_the_commands_of_the_page_on_init_and_of_the_readme_run(place: Place) -> None:
     create_topic(place.bootstrap, place.here("clicks.raw"))
     produce(place.bootstrap, place.here("clicks.raw"), events())
     ran = 0
-    for line in commands("docs/commands/init.md"):
+    for line in (*commands("docs/commands/init.md"), *commands("README.md")):
         if line.startswith("seqmark init"):
             (place.folder / "my.toml").unlink(missing_ok=True)
         place.run(line.replace("broker:9093", "localhost:9092"))
         ran += 1
-    assert ran >= 5
+    assert ran >= 8
+
+
+def test_the_commands_of_the_example_of_clicks_run(place: Place) -> None:
+    example = ROOT / "examples" / "clicks.toml"
+    lines = typed(example)
+    (place.folder / "examples").mkdir()
+    (place.folder / "examples" / f"{place.name}.toml").write_text(place.here(example.read_text()))
+    create_topic(place.bootstrap, place.here("clicks.raw"))
+
+    said = [place.run(line + (" --drain" if " worker " in line else "")) for line in lines]
+
+    assert [line.split()[1] for line in lines] == ["check", "worker"]
+    assert "the config and its topics are right" in said[0][1]
+
+
+def test_the_commands_of_the_page_on_simulate_run(place: Place) -> None:
+    (place.folder / "my.toml").write_text(place.here(CLICKS))
+    create_topic(place.bootstrap, place.here("clicks.raw"))
+    produce(place.bootstrap, place.here("clicks.raw"), events())
+    printed = [place.run(line)[0] for line in commands("docs/commands/simulate.md")]
+    shown = next(text for kind, text in blocks("docs/commands/simulate.md") if "recommended:" in text)
+    assert len(printed) == 5
+    for line in re.findall(r"^(?:┃.*|what a window.*|share of.*|recommended:)$", shown, re.MULTILINE):
+        assert line.replace(" ", "") in printed[0].replace(" ", "")
+    assert (place.folder / "simulation.html").exists()
 
 
 def shape(text: str) -> set[str]:

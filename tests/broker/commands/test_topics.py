@@ -137,7 +137,7 @@ def test_workers_that_start_at_once_create_each_topic_once(case: Case) -> None:
         topic.topic for each in reports for topic in each.topics if each.state(topic) is TopicState.CREATED
     ]
     assert sorted(created) == sorted(set(created))
-    assert len(created) == 4
+    assert len(created) == 5
     for report in reports:
         report.require()
 
@@ -156,6 +156,7 @@ def test_what_exists_is_named_where_it_is_wrong_and_never_altered(case: Case) ->
         "duplicates": "created",
         "quarantine": "wrong",
         "changelog": "wrong",
+        "index": "created",
     }
     now = case.cluster()
     assert {name: now[name] for name in before} == before

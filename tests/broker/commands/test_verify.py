@@ -97,6 +97,25 @@ def test_what_a_worker_made_is_proved_and_counted(clean: WorkerConfig) -> None:
     assert told.last.items() >= counts.items()
 
 
+def test_what_was_covered_is_noted_and_a_proof_needs_no_note(clean: WorkerConfig) -> None:
+    certificates = clean.state_dir / clean.application_id / "certificates"
+    told = certificate(clean)
+    note = json.loads((certificates / "p.json").read_bytes())
+
+    assert (note["proved"], [each["stop"] for each in note["partitions"]]) == (True, [told.partitions[0]["to"]])
+    assert len(note["topic_ids"][clean.source]) == 32
+    assert "noted" not in told.stderr
+
+    # A file where the folder should be: not even root can write there.
+    (certificates / "p.json").unlink()
+    certificates.rmdir()
+    certificates.touch()
+    told = certificate(clean)
+    certificates.unlink()
+    assert (told.code, told.last["ok"]) == (0, True)
+    assert "explain` will not know of this certificate" in told.stderr
+
+
 DEFINITIONS: dict[str, dict[str, Any]] = {
     "key": {"scope": "key"},
     "header": {"scope": "header:producer"},

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from processor.commands.cli import main
 from tests.support.kafka.guarded import FIRST, LOST, SECOND, Guarded, guarded_broker
 from tests.support.kafka.topics import CALL_S, admin, group_offsets, open_transactions
+from tests.support.worker.marks import index_of
 from tests.support.worker.process import WorkerConfig, new, new_config, produce, read_topic, run_drain
 
 if TYPE_CHECKING:
@@ -102,6 +103,18 @@ def test_a_topic_that_may_only_be_read_names_the_right_to_write(guarded: Guarded
     assert "WRITE" in row.says
     assert "READ" not in row.says
     assert f"on {config.sink}" in row.advice
+
+
+def test_what_is_missing_on_an_index_topic_is_a_warning(guarded: Guarded, config: WorkerConfig) -> None:
+    index = index_of(config)
+    guarded.only(ResourceType.TOPIC, index, FIRST, operation=AclOperation.READ)
+    try:
+        rows = examined(config, guarded.env(FIRST), 0)
+    finally:
+        guarded.anybody(ResourceType.TOPIC, index)
+
+    (row,) = [row for row in rows if row.outcome == "warning" and f"on {index}" in row.advice]
+    assert "WRITE" in row.says
 
 
 def test_a_group_and_transactional_ids_of_others_are_named(guarded: Guarded, config: WorkerConfig) -> None:

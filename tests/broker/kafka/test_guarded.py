@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
-from confluent_kafka.admin import ResourceType
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from processor.commands.cli import main
 from tests.support.kafka.guarded import FIRST, SECOND, SESSION_MS, Guarded, guarded_broker
-from tests.support.kafka.topics import sequences
+from tests.support.kafka.topics import create_topic, sequences
+from tests.support.worker.marks import index_of
 from tests.support.worker.process import (
     Ended,
     WorkerConfig,
@@ -128,6 +129,29 @@ def test_a_topic_that_may_not_be_used_any_more_is_named_with_what_to_allow(
         else:
             assert worker.wait() == 1
         assert "Traceback" not in worker.stderr
+
+
+@pytest.mark.parametrize("lacks", ["describe", "describe_configs", "write"])
+def test_an_index_topic_that_may_not_be_used_is_named_and_done_without(
+    guarded: Guarded, tmp_path: Path, lacks: str
+) -> None:
+    config = new_config(guarded.bootstrap_servers, tmp_path)
+    index = index_of(config)
+    if lacks == "describe":
+        guarded.only(ResourceType.TOPIC, index, SECOND)
+    else:
+        create_topic(guarded.bootstrap_servers, index, 1)
+        another = AclOperation.DESCRIBE_CONFIGS if lacks == "write" else AclOperation.WRITE
+        guarded.only(ResourceType.TOPIC, index, FIRST, operation=AclOperation.READ, another=another)
+    produce(guarded.bootstrap_servers, config.source, [new(1), new(2)])
+
+    ended = drained_by_first(guarded, config)
+
+    assert ended.code == 0, ended.stderr
+    (said,) = [line for line in ended.stderr.splitlines() if f"{index}: " in line and "Without it" in line]
+    assert ("grant this principal WRITE" if lacks == "write" else "may not DESCRIBE") in said
+    assert sequences(read_topic(guarded.bootstrap_servers, config.sink)) == [1, 2]
+    assert lacks == "describe" or read_topic(guarded.bootstrap_servers, index) == []
 
 
 @pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])

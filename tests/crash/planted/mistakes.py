@@ -95,6 +95,45 @@ MISTAKES = (
         "tests/unit/worker/test_context.py::test_a_failed_look_is_asked_again_and_one_that_succeeds_is_shared",
     ),
     Mistake(
+        "a foreign name that stands for a worker's address reads what it says",
+        "processor/worker/web/guard.py",
+        "    return _oversized(request) or _misnamed(request, names) or _foreign(request, is_page=is_page)\n",
+        "    return _oversized(request) or _foreign(request, is_page=is_page)\n",
+        "tests/unit/worker/test_web_guard.py::test_a_name_that_was_rebound_to_this_address_reads_nothing",
+    ),
+    Mistake(
+        "a page of another origin reads what a worker says",
+        "processor/worker/web/guard.py",
+        "    return None if is_page and follows_link else Refusal(403, text)\n",
+        "    return None if is_page or follows_link else Refusal(403, text)\n",
+        "tests/unit/worker/test_web_guard.py::test_a_link_leads_to_the_page_and_to_no_data",
+    ),
+    Mistake(
+        "a worker that may not show receipts explains with keys and values",
+        "processor/commands/run/page_answers.py",
+        "    contents = settings.worker.web_receipts\n",
+        "    contents = True\n",
+        "tests/broker/worker/test_web_answers.py::"
+        "test_nothing_of_a_record_leaves_a_worker_that_may_not_show_receipts",
+        broker=True,
+    ),
+    Mistake(
+        "a worker asks whatever address a member of its group says",
+        "processor/worker/web/others.py",
+        "    elif said is None or said != seen:\n",
+        "    elif said is None:\n",
+        "tests/unit/worker/test_web_others.py::"
+        "test_only_addresses_that_the_broker_sees_or_of_this_machine_are_asked",
+    ),
+    Mistake(
+        "what another worker says of an id is passed on whatever it is",
+        "processor/worker/web/ids.py",
+        """{"partition": int(each["partition"]), **known(each, pipeline)}""",
+        """{**each, **known(each, pipeline)}""",
+        "tests/unit/worker/test_web_others.py::"
+        "test_of_what_others_say_of_an_id_only_positions_and_times_are_passed_on",
+    ),
+    Mistake(
         "a state is taken over whoever's it is",
         "processor/worker/open_partition.py",
         "        self._require_own(position, changelog)\n        if position is None",
@@ -527,8 +566,8 @@ MISTAKES = (
     Mistake(
         "parts of an id are hashed without their lengths",
         "processor/engine/bytes/siphash.py",
-        "np.uint64(tag) | (np.uint64(size) << np.uint64(8))",
-        "np.uint64(tag)",
+        "    return np.uint64(tag) | (np.uint64(size) << np.uint64(8))\n",
+        "    return np.uint64(tag)\n",
         "tests/unit/engine/test_ids.py::test_ids_that_differ_in_any_part_have_different_hashes",
     ),
     Mistake(
@@ -945,5 +984,169 @@ MISTAKES = (
         "        if value is None or _is_secret(path):\n",
         "        if value is None:\n",
         "tests/unit/config/test_echo.py::test_a_secret_is_not_shown",
+    ),
+    Mistake(
+        "a position says where outputs ended with the commit before",
+        "processor/pipeline/slot_pipeline.py",
+        "            ends = ends_now(partition, self._topics, self._output)\n",
+        "            ends, _ = partition.position.ends, ends_now(partition, self._topics, self._output)\n",
+        "tests/unit/pipeline/test_marks.py::"
+        "test_a_mark_says_how_far_its_commit_had_come_and_where_the_outputs_ended",
+    ),
+    Mistake(
+        "an output by another name ends where the one before did",
+        "processor/state/belonging.py",
+        "    return then.name_crc == now.name_crc and not then.is_other(now)\n",
+        "    return not then.is_other(now)\n",
+        "tests/unit/pipeline/test_marks.py::test_where_an_output_that_is_another_by_now_ends_nobody_knows",
+    ),
+    Mistake(
+        "a search takes the first mark of a fetch for the one before",
+        "processor/inspection/marks.py",
+        "            return Neighbours(found[higher - 1].mark, found[higher].mark)\n",
+        "            return Neighbours(found[0].mark, found[higher].mark)\n",
+        "tests/property/inspection/test_marks_model.py::"
+        "test_the_frames_are_those_that_reading_everything_gives",
+    ),
+    Mistake(
+        "marks do not tell what was taken in before a reset from what was taken in after it",
+        "processor/reset/run.py",
+        "        position = replace(state.position, ends=origin.ends, since_ms=origin.reset_ms)\n",
+        "        position = replace(state.position, ends=origin.ends)\n",
+        "tests/broker/inspection/test_marks.py::"
+        "test_between_two_marks_stands_what_became_of_the_records_between_them_through_kills_and_resets",
+        broker=True,
+    ),
+    Mistake(
+        "what the open transaction has renewed is not known to a look-up",
+        "processor/judges/committed.py",
+        "    replaced: NDArray[np.int64] = before[(before >= meta[FLOOR]) & (before < meta[STAGED])]\n",
+        "    replaced: NDArray[np.int64] = before[(before >= meta[STAGED]) & (before < meta[STAGED])]\n",
+        "tests/property/judges/test_remembered.py::test_what_is_remembered_is_what_is_committed[exact-True]",
+    ),
+    Mistake(
+        "a certificate that was broken covers what it read",
+        "processor/inspection/explain/covered.py",
+        "    if not note.proved:\n",
+        "    if not note.proved and not note.spans:\n",
+        "tests/unit/inspection/explain/test_covered.py::test_a_certificate_that_was_broken_covers_nothing",
+    ),
+    Mistake(
+        "what a certificate covered is noted in another user's folder",
+        "processor/verify/noted.py",
+        "    if owner != os.geteuid():\n",
+        "    if owner < 0:\n",
+        "tests/unit/verify/test_noted.py::test_a_folder_of_another_user_is_left_alone",
+    ),
+    Mistake(
+        "a number is found where a string was asked for",
+        "processor/judges/asked_id.py",
+        "        return AskedPart(IdTextForm.NUMBER, text.encode())\n",
+        "        return AskedPart(IdTextForm.STRING, text.encode())\n",
+        "tests/property/inspection/test_wanted.py::test_by_id_exactly_the_records_with_it_are_found",
+    ),
+    Mistake(
+        "in a simulation an id expires one millisecond late",
+        "processor/engine/ids/window_grid.py",
+        "                if now >= latest + window:\n",
+        "                if now > latest + window:\n",
+        "tests/unit/inspection/simulate/test_windows.py::"
+        "test_what_fits_is_predicted_as_a_naive_model_judges_it",
+    ),
+    Mistake(
+        "a simulation states an interval that half of the samples miss",
+        "processor/inspection/simulate/windows.py",
+        "_SIGMAS = 2.576\n",
+        "_SIGMAS = 0.5\n",
+        "tests/unit/inspection/simulate/test_windows.py::"
+        "test_the_truth_lies_within_the_interval_for_at_least_95_of_100_seeds[hot_id]",
+    ),
+    Mistake(
+        "records that are thinned out take copies of sampled ids with them",
+        "processor/inspection/simulate/id_sample.py",
+        "        return np.flatnonzero((hashes >> np.uint64(64 - self.level) == 0) | self.is_pinned(hashes))\n",
+        "        return np.flatnonzero(hashes >> np.uint64(64 - self.level) == 0)[1:]\n",
+        "tests/unit/inspection/simulate/test_windows.py::"
+        "test_a_sample_never_has_more_rows_than_its_bound_and_keeps_all_records_of_its_ids",
+    ),
+    Mistake(
+        "a failure of the escape gauge ends the worker",
+        "processor/judges/escapes/gauge.py",
+        "            self._densify()\n        except Exception as error:",
+        "            self._densify()\n        except ValueError as error:",
+        "tests/unit/pipeline/test_escapes.py::test_whatever_fails_switches_the_gauge_off_and_is_not_raised",
+    ),
+    Mistake(
+        "the interval of what escapes takes each duplicate for one that was drawn by itself",
+        "processor/judges/escapes/estimate.py",
+        "(2 * before + 1)",
+        "(0 * before + 1)",
+        "tests/unit/pipeline/test_escapes.py::test_the_interval_holds_where_ids_escape_more_than_once[4-heavy]",
+    ),
+    Mistake(
+        "what escaped is weighed by how thin the sample is now",
+        "processor/judges/escapes/gauge.py",
+        "np.exp2(seen_at[known].astype(np.float64))",
+        "np.exp2(np.full(int(known.sum()), self.level, np.float64))",
+        "tests/unit/pipeline/test_escapes.py::test_pairs_count_by_the_sample_that_saw_both",
+    ),
+    Mistake(
+        "a receipt of a run before a reset is taken for that of now",
+        "processor/inspection/explain/lookup/finder.py",
+        "            return await runs.now.find(wanted)\n",
+        "            return await (runs.before or runs.now).find(wanted)\n",
+        "tests/broker/inspection/test_explain.py::"
+        "test_after_a_reset_the_latest_run_counts_and_earlier_ones_are_named",
+        broker=True,
+    ),
+    Mistake(
+        "equal records that passed before one are not counted",
+        "processor/inspection/explain/lookup/clean.py",
+        "            earlier += did == sought.form\n",
+        "            earlier += did is None\n",
+        "tests/broker/inspection/test_explain.py::test_equal_records_that_passed_are_told_apart_by_their_order",
+        broker=True,
+    ),
+    Mistake(
+        "a record with a receipt and a copy in quarantine is no contradiction",
+        "processor/inspection/explain/verdict.py",
+        "            elif receipt[1].outcome is not Outcome.COLLISION:\n",
+        "            elif receipt[1].outcome is Outcome.PASSED:\n",
+        "tests/broker/inspection/test_explain.py::test_topics_that_contradict_the_rules_are_named",
+        broker=True,
+    ),
+    Mistake(
+        "numbers out of records are in an answer that must not show them",
+        "processor/inspection/explain/story.py",
+        '            "sentence": self.sentence if contents else self.bare_sentence,\n',
+        '            "sentence": self.sentence,\n',
+        "tests/broker/inspection/test_explain.py::test_contents_are_left_out_where_they_may_not_be_shown",
+        broker=True,
+    ),
+    Mistake(
+        "while a pipeline observes, what a tag would make too large is remembered",
+        "processor/pipeline/piece.py",
+        "        collisions.mark_too_large(self._encoder, piece, evidence, self._topics.sink_limit_bytes)\n",
+        "        if not passage.observes:\n"
+        "            collisions.mark_too_large(self._encoder, piece, evidence, "
+        "self._topics.sink_limit_bytes)\n",
+        "tests/property/judges/test_observed_slots.py::"
+        "test_it_remembers_what_it_would_have_and_what_it_keeps_back_passes_as_it_came",
+    ),
+    Mistake(
+        "what was observed on its way through a route is kept back once the pipeline drops",
+        "processor/pipeline/passage.py",
+        "& (kind.upstream is not None)\n",
+        "& (kind.upstream is not None and kind.hop.pipeline.observe)\n",
+        "tests/unit/pipeline/test_observe.py::"
+        "test_what_the_first_hop_has_let_by_passes_the_second_whatever_the_config_says_by_then",
+    ),
+    Mistake(
+        "a certificate does not miss what was observed in the sink",
+        "processor/verify/sink.py",
+        '            why = f"is {known.verdict.label}, passes as the pipeline observed"\n',
+        "            return\n",
+        "tests/property/verify/test_observed_certificate.py::"
+        "test_no_change_of_any_output_goes_unseen_in_either_part",
     ),
 )

@@ -91,7 +91,7 @@ class IdPartition:
     def __init__(self, **dedup: Any) -> None:
         given = {"mode": "insert-id", "id": [{"from": "key"}], "max_ahead": AHEAD_MS, **dedup}
         # Windows of some ms: the config has whole seconds, the model of it takes what it is given.
-        self._dedup = InsertIdDedup.model_construct(**_validated(given))
+        self.dedup = InsertIdDedup.model_construct(**_validated(given))
         self.changelog = ListedChangelog()
         self.store: Store = MemoryStore()
         self.now_ms = NOW_MS
@@ -108,8 +108,8 @@ class IdPartition:
         """
         if store is not None:
             self.store = store
-        kind = ExactIds if exact or self._dedup.backend == "exact" else BloomIds
-        self.judge: IdJudge = kind(self._dedup, lambda: self.now_ms)
+        kind = ExactIds if exact or self.dedup.backend == "exact" else BloomIds
+        self.judge: IdJudge = kind(self.dedup, lambda: self.now_ms)
         self.table = Table(self.store, self.judge.log)
         position = asyncio.run(restore(self.table, self.changelog, 60, lambda _done, _total: None))
         self.table.flush()
@@ -165,7 +165,7 @@ class IdPartition:
 
     def recording(self) -> ClockHistory:
         """Return what the changelog says of the clock."""
-        noted = ClockHistory(self.changelog, self.changelog.start, arrival=self._dedup.time == "arrival")
+        noted = ClockHistory(self.changelog, self.changelog.start, arrival=self.dedup.time == "arrival")
         asyncio.run(noted.read(len(self.changelog.rows)))
         return noted
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.extract.ids import Ids, IdTextForm
+from processor.engine.extract.ids import NO_CONTENT, NO_FINGERPRINT, Ids, IdTextForm
 from processor.engine.ids.block import IdRows, confirm, decode, decode_pages, encode
 from processor.engine.ids.bloom import snapshot as bloom_snapshot
 from processor.engine.ids.bloom.filter import NOWHERE, Filter
@@ -43,6 +43,9 @@ def ids_of(
         np.full((1, rows), IdTextForm.BYTES, np.uint8),
         none,
         none,
+        NO_CONTENT,
+        NO_FINGERPRINT,
+        np.zeros(rows, np.uint64),
     )
 
 

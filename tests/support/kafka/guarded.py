@@ -57,11 +57,17 @@ class Guarded(NamedTuple):
         }
 
     def only(
-        self, kind: ResourceType, name: str, *users: str, operation: AclOperation = AclOperation.ALL
+        self,
+        kind: ResourceType,
+        name: str,
+        *users: str,
+        operation: AclOperation = AclOperation.ALL,
+        another: AclOperation | None = None,
     ) -> None:
-        """Allow something with a topic or a group to these users alone."""
+        """Allow one thing or two with a topic or a group to these users alone."""
         self.anybody(kind, name)
-        rules = [_binding(kind, name, user, operation) for user in users or ("nobody",)]
+        allowed = [each for each in (operation, another) if each is not None]
+        rules = [_binding(kind, name, user, each) for user in users or ("nobody",) for each in allowed]
         client = admin(self.bootstrap_servers)
         for done in client.create_acls(rules).values():
             done.result(CALL_S)

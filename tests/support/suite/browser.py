@@ -7,6 +7,7 @@ done there. Nothing is ever loaded from a network: what a page asks for is noted
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 Seen = TypeVar("Seen")
 _HARD_TO_READ = Path(__file__).with_name("hard_to_read.js")
+_AXE = Path(__file__).with_name("axe") / "axe.min.js"
+_AXE_SHA256 = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
+"""Of axe-core 4.14.1 as npm has it; its licence stands beside it."""
 
 # Root, as CI is, may not have a sandbox; without the others Chromium calls its maker's hosts at every start.
 _ARGUMENTS = (
@@ -141,4 +145,21 @@ def hard_to_read(page: Page) -> list[str]:
     its picture or is smaller than 9 pixels, and what is wider than the window and does not scroll by itself.
     """
     found: list[str] = page.evaluate(_HARD_TO_READ.read_text(encoding="utf-8"))
+    return found
+
+
+def against_axe(page: Page) -> list[str]:
+    """Return how a page breaks the rules of axe-core for people with assistive technology, a sentence each.
+
+    All of its rules for WCAG 2.2 A and AA and its best practices; what it cannot decide counts as well, but for
+    contrasts, which `hard_to_read` measures.
+    """
+    source = _AXE.read_bytes()
+    assert hashlib.sha256(source).hexdigest() == _AXE_SHA256
+    page.evaluate(source.decode())
+    found: list[str] = page.evaluate("""async () => {
+        const {violations, incomplete} = await axe.run(document, {resultTypes: ["violations", "incomplete"]});
+        return [...violations, ...incomplete.filter(each => each.id !== "color-contrast")].flatMap(
+            rule => rule.nodes.map(node => `${rule.id}: ${node.html.slice(0, 200)}: ${node.failureSummary}`));
+    }""")
     return found

@@ -89,6 +89,7 @@ class PipelineConfig:
     duplicates: str | None = None
     sequence: Mapping[str, str] = field(default_factory=lambda: HEADER_SEQUENCE)
     dedup: Mapping[str, Any] = field(default_factory=dict)
+    observe: bool = False
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,10 @@ class WorkerConfig:
         pipelines = tuple(replace(p, duplicates=f"{p.source}.duplicates") for p in self.pipelines)
         return replace(self, pipelines=pipelines)
 
+    def observing(self, observe: bool = True) -> WorkerConfig:  # noqa: FBT001, FBT002 - what the key is given
+        """Return this config with ``observe`` for each pipeline."""
+        return replace(self, pipelines=tuple(replace(p, observe=observe) for p in self.pipelines))
+
     def write(self) -> Path:
         """Write the file and return its path."""
         worker = {"application_id": self.application_id, "state_dir": str(self.state_dir)}
@@ -169,6 +174,7 @@ class WorkerConfig:
                 lines.append(f"duplicates = {_toml(pipeline.duplicates)}")
             if pipeline.quarantine:
                 lines.append(f"quarantine = {_toml(pipeline.quarantine)}")
+            lines += ["observe = true"] if pipeline.observe else []
             lines.append("[pipelines.dedup]")
             if "mode" not in pipeline.dedup:
                 lines += ['mode = "watermark"', f"sequence = {_toml(pipeline.sequence)}"]

@@ -113,6 +113,25 @@ def test_a_wrong_command_line_exits_2(arguments: tuple[str, ...]) -> None:
     assert seqmark(*arguments).exit_code == 2
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ch\x1b[2Jeck",),
+        ("--no\x1b[2Jpe",),
+        ("check", "--no\x1b[2Jpe"),
+        ("check", "-c", "a", "x\x1b[2Jy"),
+        ("init", "--bootstrap", "a:9092", "--topic", "x\x1b[2Jy"),
+        ("aggregate", "-c", "a", "--metrics-port", "\x1b[2J"),
+    ],
+)
+def test_what_was_typed_commands_no_terminal(arguments: tuple[str, ...]) -> None:
+    result = seqmark(*arguments)
+
+    assert result.exit_code == 2
+    assert "\x1b" not in result.output
+    assert "\\x1b" in result.stderr
+
+
 def test_the_version_is_shown() -> None:
     assert seqmark("--version").stdout.startswith("seqmark")
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.config.bounds import MOST_BYTES, MOST_DEPTH
+from processor.config.bounds import MOST_BYTES, MOST_DEPTH, MOST_VALUES
 from processor.config.lines import key_lines
 from processor.config.load import load
 from processor.errors import ConfigError, Problem
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TOO_DEEP = "is nested too deeply: at most 100 tables and lists within each other"
+TOO_MANY = "has too much in it: at most 10,000 keys and elements of lists"
 NINES = "9" * 5_000
 DEDUP = "SEQMARK_PIPELINES__0__DEDUP"
 
@@ -37,9 +39,14 @@ def refused(tmp_path: Path, text: str, **environ: str) -> list[Problem]:
         ("x = " + "[" * 101 + "]" * 101, TOO_DEEP),
         ("[" + ".".join("a" * 3_000) + "]", TOO_DEEP),
         ("x = " + "{a=" * 3_000 + "1" + "}" * 3_000, TOO_DEEP),
+        (f"{'.'.join(['a'] * 400_000)} = 1", TOO_DEEP),
+        (f"x = {{ {'.'.join(['a'] * 102)} = 1 }}", TOO_DEEP),
+        (f"""["b".{" . ".join(["'a'"] * 102)}]""", TOO_DEEP),
+        (f"x = [{'{},' * 200_000}]", TOO_MANY),
+        ("".join(f"k{number} = 1\n" for number in range(MOST_VALUES)), TOO_MANY),
         (f"x = {NINES}", "has a number of too many digits"),
     ],
-    ids=["brackets", "lists", "steps", "tables", "digits"],
+    ids=["brackets", "lists", "steps", "tables", "key", "inner", "quoted", "elements", "keys", "digits"],
 )
 def test_what_cannot_be_followed_is_a_mistake_of_the_config(tmp_path: Path, text: str, message: str) -> None:
     (problem,) = refused(tmp_path, f"{RIGHT}\n{text}\n")
@@ -62,6 +69,26 @@ def test_lines_of_what_is_too_deep_are_those_before_it() -> None:
 @pytest.mark.parametrize("text", ["[" * 5_000, "[" * 500 + "]" * 500, "{a=" * 500 + "1" + "}" * 500])
 def test_a_variable_that_is_too_deep_is_refused(tmp_path: Path, text: str) -> None:
     assert [each.message for each in refused(tmp_path, RIGHT, **{DEDUP: text})] == [TOO_DEEP]
+
+
+def test_a_variable_with_too_much_in_it_is_refused(tmp_path: Path) -> None:
+    assert [each.message for each in refused(tmp_path, RIGHT, **{DEDUP: f"[{'1,' * 20_000}1]"})] == [TOO_MANY]
+
+
+def test_a_dot_in_a_value_makes_no_key_deep(tmp_path: Path) -> None:
+    (problem,) = refused(tmp_path, f"x = [\"{'.'.join(['a'] * 200)}\", '{'.'.join(['a'] * 200)}']\n{RIGHT}")
+
+    assert str(problem).startswith(f"{tmp_path / 'my.toml'}:1: x: is not a known key")
+
+
+def test_as_many_elements_as_may_be_are_looked_up_in_seconds(tmp_path: Path) -> None:
+    elements = "".join(f'[[pipelines]]\nname = "p{number}"\n' for number in range(MOST_VALUES // 2 - 20))
+    began_s = time.process_time()
+
+    problems = refused(tmp_path, f"{RIGHT}\n{elements}")
+
+    assert len(problems) > MOST_VALUES // 2
+    assert time.process_time() - began_s < 20
 
 
 def test_an_index_of_thousands_of_digits_overrides_nothing(tmp_path: Path) -> None:

@@ -279,6 +279,18 @@ def test_an_output_is_not_the_source(role: str) -> None:
     assert set(faults(with_pipeline(**{role: "clicks.raw"}))) == {f"pipelines.0.{role}"}
 
 
+def test_a_routed_pipeline_and_another_one_do_not_share_an_internal_topic() -> None:
+    config = insert_id(route="by-id")
+    config["pipelines"][0]["name"] = "x"
+    other = {"name": "x-route", "source": "b.raw", "sink": "b.clean", "quarantine": "b.q"}
+    config["pipelines"].append(config["pipelines"][0] | other)
+    found = faults(config)
+    assert set(found) == {"pipelines.0.name"}
+    assert "pipeline x-route" in found["pipelines.0.name"]
+    config["pipelines"][0]["dedup"].pop("route")
+    Settings.model_validate(config)
+
+
 def test_outputs_differ_from_each_other() -> None:
     assert set(faults(with_pipeline(duplicates="clicks.clean"))) == {"pipelines.0.duplicates"}
 
@@ -292,6 +304,7 @@ def test_outputs_differ_from_each_other() -> None:
         ({"sink": "clicks.quarantine"}, "sink"),
         ({"quarantine": "clicks.raw"}, "quarantine"),
         ({"sink": "clicks-clicks-changelog"}, "sink"),
+        ({"sink": "clicks-clicks-index"}, "sink"),
         ({"name": "n" * 240}, "name"),
     ],
 )

@@ -20,6 +20,7 @@ from processor.engine.extract.ids import (
     Part,
     Text,
     ValuePart,
+    hash_ids,
     texts,
 )
 from processor.engine.extract.value_walk import ContentOf
@@ -191,6 +192,13 @@ def test_another_secret_gives_other_hashes() -> None:
     columns = columns_of([record()])
     one, other = (IdExtractor([KeyPart()], bytes([k]) * 16).extract(columns) for k in (1, 2))
     assert not np.array_equal(one.hash, other.hash)
+
+
+def test_ids_without_room_for_their_lots_are_refused_before_the_kernel_writes_there() -> None:
+    columns = columns_of([record()])
+    ids = IdExtractor([KeyPart()], SECRET).extract(columns)
+    with pytest.raises(ValueError, match="different numbers of ids"):
+        hash_ids(columns.data, ids._replace(lot=ids.lot[:0]), words_of_key(SECRET))
 
 
 def test_receipts_show_text_numbers_as_written_and_bytes_that_are_no_text_as_base64() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import NamedTuple
 
 import pytest
@@ -9,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processor.kafka.client import TopicPartition
-from processor.kafka.group.assignor import AssignmentOutcome, GroupMember, Slot, SlotAssignor, balance
+from processor.kafka.group.assignor import (
+    AssignmentOutcome,
+    GroupMember,
+    Slot,
+    SlotAssignor,
+    WebAddress,
+    balance,
+)
 
 names = st.sampled_from(["a", "b", "c", "d", "e"])
 
@@ -195,3 +203,15 @@ def test_a_topic_that_the_leader_does_not_know_yet_has_no_slots() -> None:
     worker = SlotAssignor({"t": 2})
     assignments = worker.assign(Cluster(), {"a": worker.metadata(["t"])})
     assert assignments["a"].partitions() == []
+
+
+def test_who_says_where_its_web_server_is_shares_with_who_does_not() -> None:
+    workers = {
+        "older": SlotAssignor({"t": 2}),
+        "newer": SlotAssignor({"t": 2}, WebAddress("10.0.0.7", 6066, "a machine")),
+    }
+    metadata = {name: worker.metadata(["t"]) for name, worker in workers.items()}
+    assert "web" not in json.loads(metadata["older"].user_data)
+    for leader in workers.values():
+        found = leader.assign(Cluster(t=8), metadata)
+        assert {name: len(given.partitions()) for name, given in found.items()} == {"older": 4, "newer": 4}

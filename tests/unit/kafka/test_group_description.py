@@ -7,6 +7,7 @@ import json
 import pytest
 
 from processor.kafka.client import TopicPartition
+from processor.kafka.group.assignor import WebAddress
 from processor.kafka.group.description import DescribedMember, GroupDescription, _member
 from processor.kafka.protocol.internals import (
     ConsumerProtocolMemberAssignment,
@@ -59,3 +60,28 @@ def test_only_a_group_at_rest_tells_what_nobody_has(state: str, members: int, st
     group = GroupDescription("app", state, (described({}, {}),) * members, 0)
 
     assert group.stable is stable
+
+
+@pytest.mark.parametrize(
+    ("said", "web"),
+    [
+        ({"host": "", "port": 6066, "machine": "x"}, WebAddress("", 6066, "x")),
+        ({"host": "", "port": 6066, "machine": "x", "of a later build": 1}, WebAddress("", 6066, "x")),
+        ({"host": "", "port": 0, "machine": "x"}, None),
+        ({"host": "", "port": 65536, "machine": "x"}, None),
+        ({"host": "", "port": True, "machine": "x"}, None),
+        ({"host": 1, "port": 6066, "machine": "x"}, None),
+        ({"host": "", "port": 6066}, None),
+        ("10.0.0.7:6066", None),
+        ([], None),
+        (None, None),
+    ],
+)
+def test_a_web_address_of_no_form_that_is_known_is_left_out(said: object, web: WebAddress | None) -> None:
+    data = json.dumps({"slots": {"raw": 1}, "web": said}).encode()
+    metadata = ConsumerProtocolMemberMetadata(0, ["raw"], data).encode()
+
+    member = _member("m", None, "c", "/10.0.0.7", metadata, b"")
+
+    assert member.web == web
+    assert member.slots == {"raw": 1}

@@ -21,10 +21,12 @@ from processor.kafka.topics.plan import (
     plan,
     repartition_topic,
 )
+from processor.pipeline.hop_kinds import usable_index
 from schemas.config import Settings
 
 CLICKS = (Path(__file__).parents[3] / "examples" / "clicks.toml").read_text(encoding="utf-8")
 CHANGELOG = "clicks-clicks-changelog"
+INDEX = "clicks-clicks-index"
 SOURCE = TopicView(
     4,
     3,
@@ -67,8 +69,9 @@ def complete(**changed: TopicView) -> dict[str, TopicView]:
         "clicks.duplicates": SOURCE,
         "clicks.quarantine": changed.get("quarantine", SOURCE),
         CHANGELOG: changed.get("changelog", changelog),
+        INDEX: changed.get("index", SOURCE),
     }
-    assert changed.keys() <= {"sink", "quarantine", "changelog"}
+    assert changed.keys() <= {"sink", "quarantine", "changelog", "index"}
     return cluster
 
 
@@ -83,6 +86,7 @@ def test_everything_that_is_missing_follows_the_source() -> None:
         "clicks.duplicates",
         "clicks.quarantine",
         CHANGELOG,
+        INDEX,
     ]
     assert all((t.partitions, t.replication_factor) == (4, 3) for t in made.missing)
     for configs in wanted(made).values():
@@ -151,6 +155,7 @@ def test_topics_that_are_right_are_left_alone() -> None:
         "duplicates",
         "quarantine",
         "changelog",
+        "index",
     ]
 
 
@@ -209,6 +214,45 @@ def test_what_may_become_a_problem_is_a_warning(risky: dict[str, Any], said: str
     assert [said in warning.message for warning in made.warnings] == [True]
 
 
+def test_an_index_is_kept_by_time_alone_and_nothing_waits_for_it() -> None:
+    source = replace(SOURCE, configs={**SOURCE.configs, "retention.bytes": "1000"})
+    made = plan(settings(), {**complete(), "clicks.raw": source})
+    assert made.problems == []
+    index = wanted(plan(settings(), {"clicks.raw": source}))[Purpose.INDEX]
+    assert (index["retention.ms"], index["retention.bytes"]) == ("86400000", "-1")
+    assert index["cleanup.policy"] == "delete"
+
+    without = plan(settings(), {name: view for name, view in complete().items() if name != INDEX})
+    without.require()
+    assert [problem.key for problem in without.unmarked] == [INDEX]
+    # It does not make a pipeline new, whose other topics may be narrower than its source.
+    made = plan(settings(), {**complete(quarantine=like_source(partitions=3)), INDEX: SOURCE})
+    made.created = {INDEX}
+    made.require(growing=True)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said", "usable"),
+    [
+        ({"partitions": 3}, "has 3 partitions, 4 are to be marked", True),
+        ({"cleanup_policy": "compact"}, "only the newest mark", True),
+        ({"max_message_bytes": "1000"}, "at least 1024", False),
+        ({"message_timestamp_after_max_ms": "1000"}, AFTER_MAX, False),
+        ({"message_timestamp_type": "LogAppendTime", "retention_ms": "1"}, None, True),
+    ],
+)
+def test_an_index_that_is_wrong_is_a_warning_and_not_written_to_where_it_could_refuse_a_mark(
+    wrong: dict[str, Any], said: str | None, *, usable: bool
+) -> None:
+    cluster = complete(index=like_source(**wrong))
+    made = plan(settings(), cluster)
+    assert made.problems == []
+    assert [said is not None and said in warning.message for warning in made.warnings] == (
+        [True] if said else []
+    )
+    assert usable_index(INDEX, cluster) == (INDEX if usable else None)
+
+
 def two(second_source: str, quarantine: str) -> Settings:
     raw = tomllib.loads(CLICKS)
     other = {"name": "b", "source": second_source, "sink": "b.clean", "quarantine": quarantine}
@@ -233,7 +277,10 @@ def test_a_shared_quarantine_fits_both_sources() -> None:
 
 
 ROUTED = insert_id(route="by-id")
-INTERNAL = {name: f"clicks-clicks-{name}" for name in ("changelog", "repartition", "positions")}
+INTERNAL = {
+    name: f"clicks-clicks-{name}"
+    for name in ("changelog", "repartition", "positions", "index", "route-index", "sample")
+}
 
 
 def test_with_route_sink_receipts_and_state_have_the_sinks_partition_count() -> None:
@@ -246,8 +293,13 @@ def test_with_route_sink_receipts_and_state_have_the_sinks_partition_count() -> 
         INTERNAL["changelog"]: 7,
         INTERNAL["repartition"]: 7,
         INTERNAL["positions"]: 4,
+        INTERNAL["route-index"]: 4,
+        INTERNAL["index"]: 7,
+        INTERNAL["sample"]: 1,
     }
     configs = wanted(made)
+    # Ten windows of 7 d.
+    assert configs[Purpose.SAMPLE]["retention.ms"] == str(70 * 86_400_000)
     assert configs[Purpose.POSITIONS]["cleanup.policy"] == "compact"
     assert configs[Purpose.REPARTITION]["cleanup.policy"] == "delete"
     assert configs[Purpose.REPARTITION]["retention.ms"] == "-1"

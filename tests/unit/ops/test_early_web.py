@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import socket
+import threading
 import urllib.error
 import urllib.request
+from typing import TYPE_CHECKING
 
 import pytest
 
 from processor.ops.early_web import answering
+from tests.support.suite.browser import against_axe, hard_to_read
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from tests.support.suite.browser import Chromium
 
 
 def ask(port: int, path: str) -> tuple[int, str]:
@@ -34,6 +42,40 @@ def test_health_is_answered_and_nothing_is_ready() -> None:
         with socket.create_connection(("127.0.0.1", port)):
             listening.setblocking(True)
             listening.accept()[0].close()
+
+
+def test_somebody_who_opens_the_page_too_early_sees_it_come(chromium: Chromium) -> None:
+    def act(page: Page) -> str:
+        told = page.locator("body").inner_text()
+        assert against_axe(page) + hard_to_read(page) == []
+        ending.set()
+        page.get_by_text("here I am").wait_for()
+        return told
+
+    def serve() -> None:
+        with answering([listening]):
+            ending.wait()
+        listening.setblocking(True)
+        while not done.is_set():
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhere I am")
+
+    ending, done = threading.Event(), threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        server = threading.Thread(target=serve)
+        server.start()
+        try:
+            look = chromium.look(f"http://127.0.0.1:{port}/", act, width=360)
+        finally:
+            ending.set()
+            done.set()
+            socket.create_connection(("127.0.0.1", port)).close()
+            server.join()
+
+    assert "Seqmark is starting" in look.seen
 
 
 def test_nothing_is_left_where_the_block_fails() -> None:

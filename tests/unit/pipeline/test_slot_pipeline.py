@@ -22,7 +22,7 @@ from processor.pipeline.slot_pipeline import SlotPipeline
 from processor.state.kv.store import CorruptStoreError, MemoryStore, StoreError
 from processor.state.table import Table
 from processor.wire.encode import Encoder
-from schemas.changelog.position import NO_TOPIC, LocalMark, Origin, Position
+from schemas.changelog.position import NO_TOPIC, LocalMark, Origin, OutputEnds, Position
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
 from schemas.changelog.watermark import decode_watermark, watermark_key
 from schemas.config import Pipeline
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from processor.wire.encode import EncodedBatch
 
 SINK, QUARANTINE, CHANGELOG = "clicks.clean", "clicks.quarantine", "clicks-changelog"
-DUPLICATES = "clicks.duplicates"
+DUPLICATES, INDEX = "clicks.duplicates", "app-clicks-index"
 STATE, DEFINITION = b"state id 16 byte", b"definition 16 by"
 KEY = watermark_key()
 SEQUENCE = {"from": "header", "name": "seq", "format": "text"}
@@ -129,6 +129,7 @@ class Slot:
         quarantine_limit: int = 1_000_000,
         partitions: int = 1,
         duplicates_limit: int | None = None,
+        marked: int = 0,
         clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.said: list[str] = []
@@ -143,6 +144,8 @@ class Slot:
             quarantine_limit,
             duplicates=None if duplicates_limit is None else DUPLICATES,
             duplicates_limit_bytes=duplicates_limit or 0,
+            index=INDEX if marked else None,
+            index_partitions=marked,
         )
         kind = HopKind(only_hop(CONFIG), topics)
         self.pipeline = SlotPipeline(kind, self.output, batches.DECODER, Encoder(), self.metrics, clock=clock)
@@ -452,7 +455,8 @@ def test_the_position_remembers_the_last_batch_that_held_records() -> None:
     slot.take(chunk(first, last, marker(2, 1, commit=True)))
     slot.commit()
     crc = struct.unpack(">I", last[17:21])[0]
-    assert Table(slot.stores[0]).position() == Position(3, 1, crc, DEFINITION, STATE, 4)
+    expected = Position(3, 1, crc, DEFINITION, STATE, 4, ends=OutputEnds(sink=2))
+    assert Table(slot.stores[0]).position() == expected
 
 
 def test_a_chunk_from_another_position_than_expected_is_a_rebuild_and_takes_nothing_in() -> None:

@@ -59,7 +59,8 @@ from schemas.changelog.ids import (
     id_place_key,
     page_number,
 )
-from schemas.changelog.position import NO_TOPIC, LocalMark, Origin, Position
+from schemas.changelog.marks import IndexMark, MarkTags
+from schemas.changelog.position import NO_ENDS, NO_TOPIC, LocalMark, Origin, OutputEnds, Position
 from schemas.changelog.topic_ids import TopicId, TopicIds
 from schemas.changelog.values import POSITION_KEY, sealed
 from schemas.changelog.watermark import (
@@ -95,7 +96,11 @@ Golden = dict[str, list[str]]
 STATE_ID, MEANING, SECRET = b"state id 16 byte", b"definition 16 by", bytes(range(16))
 OLD_POSITION = Position(120, 100, 0xDEADBEEF, MEANING, STATE_ID, 4)
 TOPICS = TopicIds(*(TopicId(bytes([n]) * 16, 0xC0FFEE00 + n) for n in range(5)))
-POSITION = Position(120, 100, 0xDEADBEEF, MEANING, STATE_ID, 4, TOPICS, "clicks", "é.route")
+NAMED_POSITION = replace(OLD_POSITION, topics=TOPICS, application="clicks", pipeline="é.route")
+POSITION = replace(NAMED_POSITION, ends=OutputEnds(90, -1, 7), since_ms=1_700_000_000_000)
+INDEX_MARK = IndexMark(
+    1_700_000_001_000, 1_700_000_000_000, 120, OutputEnds(90, -1, 7), MarkTags(1, 2, 0, 2**32 - 1)
+)
 SCOPE = watermark_key(b"scope")
 TRACE = ClockTrace(7, 1_000_000, ((7, 1_000_300), (9, NO_LIMIT), (200, 999)))
 STAYING = ClockTrace(0, -1, ((0, 0), (0, -5), (1, -5)))
@@ -126,12 +131,24 @@ def named(key: bytes, number: object, decode: Callable[[bytes], object]) -> Valu
 
 
 VALUES = {
-    # Nothing writes versions 1 of a position and of the ids any more.
+    # Nothing writes versions 1 and 2 of a position, and 1 of the ids, any more.
     "position, version 1": Value(
         OLD_POSITION,
         sealed(POSITION_KEY, struct.pack(">BHqqI16s16s", 1, 4, 120, 100, 0xDEADBEEF, MEANING, STATE_ID)),
         Position.decode,
     ),
+    "position, version 2": Value(
+        NAMED_POSITION,
+        sealed(
+            POSITION_KEY,
+            struct.pack(">BHqqI16s16s", 2, 4, 120, 100, 0xDEADBEEF, MEANING, STATE_ID)
+            + TOPICS.encode()
+            + b"\x06clicks\x08"
+            + "é.route".encode(),
+        ),
+        Position.decode,
+    ),
+    "mark": Value(INDEX_MARK, INDEX_MARK.encode(), IndexMark.decode),
     "position": Value(POSITION, POSITION.encode(), Position.decode),
     "topic ids": Value(TOPICS, TOPICS.encode(), TopicIds.decode),
     "origin": origin(7, 6, NO_TOPIC, 5),
@@ -349,16 +366,23 @@ def written() -> Golden:
 GOLDEN: Golden = json.loads(FILE.read_text()) if FILE.exists() else {}
 BARE = {f"{topic}, without words": topic for topic in ("internal:0", "internal:1")}
 """What builds before route words have written, and nobody writes any more, by what is written now."""
+ENDLESS = {
+    f"{name} {kept}, without ends": f"{name} {kept}"
+    for name in (*JUDGED, "routed.route")
+    for kept in ("changelog", "local")
+}
+"""What builds have written whose positions did not say where outputs ended, by what is written now."""
 
 
 # ---------------------------------------------------------------- the claims
 
 
 def test_every_case_is_golden() -> None:
-    assert GOLDEN.keys() - BARE.keys() == written().keys()
+    assert GOLDEN.keys() - BARE.keys() - ENDLESS.keys() == written().keys()
+    assert GOLDEN.keys() >= BARE.keys() | ENDLESS.keys()
 
 
-@pytest.mark.parametrize("case", [case for case in GOLDEN if case not in BARE])
+@pytest.mark.parametrize("case", [case for case in GOLDEN if case not in BARE | ENDLESS])
 def test_the_golden_bytes_are_written(case: str) -> None:
     assert written()[case] == GOLDEN[case]
 
@@ -375,6 +399,20 @@ def test_records_on_their_way_are_read_as_earlier_builds_have_written_them(case:
     assert [each[:2] for each in old] == [each[:2] for each in new]
     assert not any(words for *_, words in old)
     assert all(words for *_, words in new)
+
+
+@pytest.mark.parametrize("case", ENDLESS)
+def test_a_state_of_before_there_were_ends_differs_by_its_positions_only(case: str) -> None:
+    old, new = pairs_of(case), pairs_of(ENDLESS[case])
+    assert len(old) == len(new)
+    for (key, was), (same, value) in zip(old, new, strict=True):
+        assert key == same
+        if key != POSITION_KEY:
+            assert was == value
+            continue
+        position = Position.decode(value)
+        assert Position.decode(was) == replace(position, ends=NO_ENDS)
+        assert position.ends != NO_ENDS
 
 
 def on_their_way(case: str) -> list[tuple[list[Any], list[int], list[int]]]:
@@ -422,13 +460,16 @@ def test_the_golden_filter_and_run_know_their_ids() -> None:
     assert found.reading_ms.tolist() == ROWS.reading_ms[:CLOSED].tolist()
 
 
+@pytest.mark.parametrize("age", ["", ", without ends"], ids=["now", "without ends"])
 @pytest.mark.parametrize("local", [True, False], ids=["local", "changelog"])
 @pytest.mark.parametrize("name", JUDGED)
-def test_a_judge_that_is_restored_from_golden_state_passes_nothing_again(name: str, *, local: bool) -> None:
+def test_a_judge_that_is_restored_from_golden_state_passes_nothing_again(
+    name: str, age: str, *, local: bool
+) -> None:
     changelog, store, judge = ListedChangelog(), MemoryStore(), judge_of(HOPS[name].pipeline)
-    changelog.rows = list(pairs_of(f"{name} changelog"))
+    changelog.rows = list(pairs_of(f"{name} changelog{age}"))
     if local:
-        store.write(dict(pairs_of(f"{name} local")))
+        store.write(dict(pairs_of(f"{name} local{age}")))
     table = Table(store, judge.log)
 
     position = asyncio.run(restore(table, changelog, 60, lambda _done, _total: None))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.support.suite.browser import Chromium, hard_to_read
+from tests.support.suite.browser import Chromium, against_axe, hard_to_read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,3 +32,11 @@ def test_what_is_hard_to_read_is_found(chromium: Chromium, tmp_path: Path) -> No
     ]
     assert look.requests == ["http://registry.example/x.png"]
     assert "said" in look.errors
+
+
+def test_what_assistive_technology_cannot_tell_is_found(chromium: Chromium, tmp_path: Path) -> None:
+    (tmp_path / "bad.html").write_text("<!doctype html><title>x</title><main><h1>x</h1><input></main>")
+
+    look = chromium.look((tmp_path / "bad.html").as_uri(), against_axe)
+
+    assert {said.partition(":")[0] for said in look.seen} == {"html-has-lang", "label"}

@@ -152,7 +152,7 @@ def test_the_worker_stops_by_itself_before_the_system_ends_it(case: str, tmp_pat
 
 def test_probes_and_monitors_ask_pages_that_are_served(case: str, tmp_path: Path) -> None:
     worker, loaded = container(case), settings(case, tmp_path).worker
-    pages = set(re.findall(r'\("(/\w+)", \w+\)', (ROOT / "processor/worker/app.py").read_text()))
+    pages = set(re.findall(r'View\("(/\w+)"', (ROOT / "processor/worker/web/site.py").read_text()))
     (port,) = worker["ports"]
 
     asked = {name: worker[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")}

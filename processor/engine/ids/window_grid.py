@@ -1,0 +1,123 @@
+"""Judges the occurrences of some ids for many windows at once, by the rules of mode insert-id.
+
+What `seqmark simulate` predicts by. Each id is judged alone: of every window only what its records pass, and
+what of them collides, is kept, so that any number of windows needs one array of occurrences.
+
+Sums per window are int64 or float64 ``[w, SUMS]``::
+
+    passing | its square | colliding | its square | missed | its square
+
+Passing are the records of an id that are no duplicates: those that pass, and collisions. Missed are those of
+them whose content (without fingerprints: whose id) came before. Each is summed over ids, and so is its square,
+from which the variance of a sample of ids follows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from processor.engine.jit import Int, kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SUMS = 6
+_NEVER = -(2**62)
+"""Earlier than any reading by more than any window: their sum does not overflow."""
+
+
+@kernel
+def judge_grid(
+    first: NDArray[np.int64],
+    partition: NDArray[np.int32],
+    reading: NDArray[np.int64],
+    count: NDArray[np.int64],
+    variant: NDArray[np.int64],
+    windows: NDArray[np.int64],
+    refresh: bool,
+    kept: bool,
+    begin_ms: Int,
+    step_ms: Int,
+    sums: NDArray[np.float64],
+    held: NDArray[np.int64],
+) -> None:
+    """Add to ``sums`` what becomes of the ids' records, and to ``held`` when they are remembered.
+
+    Args:
+        first: int64[u + 1], where the rows of each id begin; they end where the next one's do.
+        partition: int32[n], equal where occurrences meet; those of one stand together within an id.
+        reading: int64[n], the clock at each, rising within id and partition.
+        count: int64[n], how many records a row stands for, all at that reading and with that content.
+        variant: int64[n], content by a number from 0 on within the id; 0 everywhere without fingerprints.
+        windows: int64[w], ms.
+        refresh: Whether a duplicate renews what it is one of.
+        kept: Whether a collision is remembered.
+        begin_ms: Where the first of ``held``'s steps begins, not above any reading.
+        step_ms: How long one is.
+        sums: float64[w, SUMS].
+        held: int64[w, steps + 1], how many more ids are remembered in a step than in the one before.
+    """
+    steps = held.shape[1] - 1
+    most = np.int64(0)
+    for row in range(variant.size):
+        most = max(most, variant[row])
+    last = np.empty(most + 1, np.int64)
+    for number in range(first.size - 1):
+        start, stop = first[number], first[number + 1]
+        variants = np.int64(0)
+        for row in range(start, stop):
+            variants = max(variants, variant[row] + 1)
+        for w in range(windows.size):
+            window = windows[w]
+            passing = np.int64(0)
+            colliding = np.int64(0)
+            latest = np.int64(_NEVER)
+            since = np.int64(_NEVER)
+            for row in range(start, stop):
+                if row == start or partition[row] != partition[row - 1]:
+                    if since != _NEVER:
+                        _hold(held, w, since, latest + window, begin_ms, step_ms, steps)
+                    latest = np.int64(_NEVER)
+                    since = np.int64(_NEVER)
+                    for each in range(variants):
+                        last[each] = _NEVER
+                now, which = reading[row], variant[row]
+                if now >= latest + window:
+                    if since != _NEVER:
+                        _hold(held, w, since, latest + window, begin_ms, step_ms, steps)
+                    since = now
+                    latest = now
+                    last[which] = now
+                    passing += 1
+                elif now < last[which] + window:
+                    if refresh:
+                        last[which] = now
+                        latest = max(latest, now)
+                elif kept:
+                    passing += 1
+                    colliding += 1
+                    last[which] = now
+                    latest = max(latest, now)
+                else:
+                    passing += count[row]
+                    colliding += count[row]
+            if since != _NEVER:
+                _hold(held, w, since, latest + window, begin_ms, step_ms, steps)
+            missed = passing - variants
+            sums[w, 0] += passing
+            sums[w, 1] += np.float64(passing) * passing
+            sums[w, 2] += colliding
+            sums[w, 3] += np.float64(colliding) * colliding
+            sums[w, 4] += missed
+            sums[w, 5] += np.float64(missed) * missed
+
+
+@kernel
+def _hold(
+    held: NDArray[np.int64], w: Int, since: Int, until: Int, begin_ms: Int, step_ms: Int, steps: Int
+) -> None:
+    """Note that an id is remembered from one time to before another."""
+    held[w, min((since - begin_ms) // step_ms, steps)] += 1
+    held[w, min((until - begin_ms) // step_ms + 1, steps)] -= 1

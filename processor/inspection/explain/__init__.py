@@ -1,0 +1,1 @@
+"""What became of one record, and why: the answer of ``seqmark explain``."""

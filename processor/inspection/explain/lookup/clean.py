@@ -1,0 +1,366 @@
+"""Finds where a record stands in the clean topic, and back: by its bytes, between two places that are known.
+
+The clean topic has the order of the source, so what lies between two known places of it lies between them
+there as well. Known are: what marks say, where the run of now begins, and what was found before. A record
+keeps its timestamp, so nothing of it stands before the first record with that. Among records that are equal
+in all, those that passed are counted, in their order.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from processor.inspection.explain.lookup.log import shown
+from processor.kafka.client import TopicPartition
+from processor.kafka.offsets import offsets_at
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from processor.engine.batch.columns import Columns
+    from processor.inspection.explain.lookup.log import LogReader
+    from processor.inspection.explain.story import ShownRecord
+    from processor.kafka.client import Client
+
+    Passed = Callable[[int], Awaitable[bool | None]]
+    """Says whether the record at a source offset passed; None: nothing says it."""
+    Formed = Callable[[int], Awaitable["PassedForm | Literal[False] | None"]]
+    """Says in which form it passed; False: it did not; None: nothing says it."""
+
+
+class PassedForm(NamedTuple):
+    """In which form a record passes.
+
+    Attributes:
+        action: What changed it when it collided, ``tag`` or ``rename``; None: it passes as it came.
+        new_id: What it was renamed to.
+    """
+
+    action: str | None = None
+    new_id: str | None = None
+
+    @classmethod
+    def of(cls, action: str | None, new_id: str | None) -> PassedForm:
+        """Return that of a record that collided."""
+        return cls(action, new_id if action == "rename" else None) if action in {"tag", "rename"} else cls()
+
+
+class Asked(NamedTuple):
+    """What is asked of others while a record is looked for.
+
+    Attributes:
+        formed: In which form records that are equal to it passed.
+        marked: A narrower bracket, by marks.
+    """
+
+    formed: Formed
+    marked: Callable[[], Awaitable[Bracket]]
+
+
+MOST_ALIKE = 64
+"""Records of one timestamp and key of which one may have got a new id: each is looked up."""
+NEAR = 2048
+"""Offsets that are read sooner than the brokers are asked for a time."""
+ORIGINAL_ID = b"seqmark.original_id"
+COLLISION = b"seqmark.collision"
+
+
+_NOWHERE = TopicPartition("", 0)
+
+
+class Bracket(NamedTuple):
+    """Two places that belong together: what passes from one on stands in the clean topic from the other on.
+
+    Attributes:
+        source_from: In the source.
+        clean_from: In the clean topic.
+        clean_to: Before it stands whatever passed up to ``source_to``.
+        source_to: In the source; -1: not known.
+        tight: They are close to each other: marks of one second.
+        run: Names the run that it is of.
+    """
+
+    source_from: int
+    clean_from: int
+    clean_to: int
+    source_to: int = -1
+    tight: bool = False
+    run: int = 0
+
+
+@dataclass(frozen=True)
+class Sought:
+    """What a record looks like in the clean topic.
+
+    Attributes:
+        record: As it came.
+        action: What became of it when it collided: ``tag`` and ``rename`` change it.
+        new_id: What it was renamed to.
+        body: The same as bytes, as a worker copies them; None: headers may be written otherwise.
+    """
+
+    record: ShownRecord
+    action: str | None = None
+    new_id: str | None = None
+    body: bytes | None = None
+
+    @property
+    def form(self) -> PassedForm:
+        """In which form it passed."""
+        return PassedForm.of(self.action, self.new_id)
+
+    @classmethod
+    def of(cls, source: TopicPartition, columns: Columns, *, copied: bool) -> Sought:
+        """Return that of the one record of some columns, which passes as it came; ``copied``: byte by byte."""
+        begin, end = int(columns.body[0]), int(columns.end[0])
+        return cls(shown(source, columns), body=columns.data[begin:end].tobytes() if copied else None)
+
+    def rows(self, columns: Columns, start: int, stop: int) -> Iterator[int]:
+        """Yield the rows between two offsets that are this record."""
+        want, offset = self.record, columns.offset
+        key, value = -1 if want.key is None else len(want.key), -1 if want.value is None else len(want.value)
+        begin, end = int(offset.searchsorted(start)), int(offset.searchsorted(stop))
+        may = (columns.timestamp[begin:end] == want.timestamp_ms) & (columns.key_length[begin:end] == key)
+        if self.body is not None:
+            may &= columns.end[begin:end] - columns.body[begin:end] == len(self.body)
+        elif self.action != "rename":
+            may &= columns.value_length[begin:end] == value
+        for row in np.flatnonzero(may).tolist():
+            if self._is(columns, begin + row):
+                yield begin + row
+
+    def _is(self, columns: Columns, row: int) -> bool:
+        if self.body is not None:
+            at = int(columns.body[row])
+            return columns.data[at : at + len(self.body)].tobytes() == self.body
+        want = self.record
+        if not _same(columns, columns.key, columns.key_length, row, want.key):
+            return False
+        if self.action == "rename":
+            new = (self.new_id or "").encode()
+            found = shown(_NOWHERE, columns, row)
+            return new in (found.value or b"") or any(new in (content or b"") for _, content in found.headers)
+        if not _same(columns, columns.value, columns.value_length, row, want.value):
+            return False
+        headers = shown(_NOWHERE, columns, row).headers
+        if self.action == "tag":
+            return bool(headers) and headers[:-1] == want.headers and headers[-1][0] == COLLISION
+        return headers == want.headers
+
+
+def _same(
+    columns: Columns, at: NDArray[np.int64], length: NDArray[np.int64], row: int, wanted: bytes | None
+) -> bool:
+    """Whether a key or a value has these bytes; its length is known to be theirs, but with other ones."""
+    if wanted is None:
+        return int(length[row]) < 0
+    begin = int(at[row])
+    return int(length[row]) == len(wanted) and columns.data[begin : begin + len(wanted)].tobytes() == wanted
+
+
+@dataclass
+class _Anchors:
+    """What was found already of one source partition: source offsets, rising, and where they stand."""
+
+    source: list[int] = field(default_factory=list)
+    clean: list[int] = field(default_factory=list)
+
+    def narrow(self, offset: int, bracket: Bracket) -> tuple[Bracket, int | None]:
+        """Return a narrower bracket around a source offset; and its place, where that is known."""
+        at = bisect_left(self.source, offset)
+        if at < len(self.source) and self.source[at] == offset:
+            return bracket, self.clean[at]
+        if at and self.source[at - 1] >= bracket.source_from:
+            begin = self.source[at - 1] + 1, self.clean[at - 1] + 1
+            bracket = bracket._replace(source_from=begin[0], clean_from=max(begin[1], bracket.clean_from))
+        if at < len(self.source) and self.clean[at] < bracket.clean_to:
+            bracket = bracket._replace(clean_to=self.clean[at], source_to=self.source[at])
+        return bracket, None
+
+    def put(self, offset: int, place: int) -> None:
+        """Remember where a record stands."""
+        at = bisect_left(self.source, offset)
+        if at < len(self.source) and self.source[at] == offset:
+            self.clean[at] = place
+            return
+        self.source.insert(at, offset)
+        self.clean.insert(at, place)
+
+
+@dataclass
+class CleanLog:
+    """Finds records in the clean topic.
+
+    Attributes:
+        client: For times.
+        log: Reads them.
+    """
+
+    client: Client
+    log: LogReader
+    _places: dict[tuple[TopicPartition, TopicPartition, int], _Anchors] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        """Forget what was found: topics may be others now."""
+        self._places.clear()
+
+    async def find(
+        self,
+        clean: TopicPartition,
+        source: TopicPartition,
+        sought: Sought,
+        bracket: Bracket,
+        asked: Asked,
+    ) -> int | None:
+        """Return the offset at which a record that passed stands; None: it is not there.
+
+        Args:
+            clean: The partition of the clean topic.
+            source: The source partition; the record is retained there.
+            sought: The record.
+            bracket: Where it can be, at the most.
+            asked: What else may have to be known.
+
+        Raises:
+            StopError: Something cannot be read.
+            RebuildError: The brokers do not answer.
+        """
+        offset = sought.record.ref.offset
+        places = self._places.setdefault((clean, source, bracket.run), _Anchors())
+        bracket, known = places.narrow(offset, bracket)
+        if known is not None:
+            return known
+        near = bracket._replace(clean_to=min(bracket.clean_to, bracket.clean_from + NEAR))
+        at = None
+        if offset - bracket.source_from <= NEAR:
+            at = await self._find(clean, source, sought, near, asked.formed)
+        if at is None:
+            marked, _ = places.narrow(offset, await asked.marked())
+            if marked.source_from >= bracket.source_from:
+                bracket = marked
+            elif marked.clean_to < bracket.clean_to:
+                bracket = bracket._replace(clean_to=marked.clean_to, source_to=marked.source_to)
+            bracket = await self._later(clean, source, sought.record.timestamp_ms, bracket, offset)
+            at = await self._find(clean, source, sought, bracket, asked.formed)
+        if at is not None:
+            places.put(offset, at)
+        return at
+
+    async def _find(
+        self, clean: TopicPartition, source: TopicPartition, sought: Sought, bracket: Bracket, formed: Formed
+    ) -> int | None:
+        """Return where a record stands within a bracket: behind its equals that passed like it before."""
+        offset = sought.record.ref.offset
+        earlier = unsure = 0
+        for each in await self._equal(source, sought, bracket.source_from, offset):
+            did = await formed(each)
+            earlier += did == sought.form
+            unsure += did is None
+        found = await self._matches(clean, sought, bracket, earlier + 1 + unsure)
+        # Where nothing says which of its equals passed, the first did, others as far as there are so many.
+        return found[earlier + unsure] if earlier + unsure < len(found) else None
+
+    async def source_of(
+        self,
+        clean: TopicPartition,
+        source: TopicPartition,
+        record: ShownRecord,
+        span: tuple[int, int],
+        formed: Formed,
+    ) -> list[int]:
+        """Return the source offsets in a span that a record of the clean topic can have come from, rising.
+
+        Those only that passed in its form, as far as that is known. A tag is taken off before comparing.
+
+        Args:
+            clean: The partition that it stands in.
+            source: The source partition.
+            record: As it stands in the clean topic.
+            span: Of the source.
+            formed: Of records that are equal to it.
+        """
+        del clean
+        begin, end = span
+        if record.timestamp_ms >= 0 and end - begin > NEAR:
+            at = (await offsets_at(self.client, [source], record.timestamp_ms))[source]
+            if at is None:
+                return []
+            begin = max(begin, at)
+        found: dict[int, set[str | None]] = {}
+        headers = record.headers
+        forms: dict[str | None, tuple[tuple[bytes, bytes | None], ...]] = {None: headers}
+        if headers and headers[-1][0] == COLLISION:
+            forms["tag"] = headers[:-1]
+        async for some in self.log.stretches(source, begin, end):
+            for action, before in forms.items():
+                for row in Sought(replace(record, headers=before)).rows(some.columns, begin, end):
+                    found.setdefault(int(some.columns.offset[row]), set()).add(action)
+        fits = []
+        for each, actions in sorted(found.items()):
+            did = await formed(each)
+            if did is None or (did is not False and did.action in actions):
+                fits.append(each)
+        return fits
+
+    async def before_rename(
+        self, source: TopicPartition, record: ShownRecord, span: tuple[int, int]
+    ) -> list[int]:
+        """Return the source offsets in a span from which a record can come that got a new id.
+
+        Those with its timestamp and key: a new id changes the value or a header. Rising, and not too many.
+        """
+        begin, end = span
+        if record.timestamp_ms >= 0 and end - begin > NEAR:
+            at = (await offsets_at(self.client, [source], record.timestamp_ms))[source]
+            begin = end if at is None else max(begin, at)
+        loose = Sought(record, "rename", "")
+        found: list[int] = []
+        async for some in self.log.stretches(source, begin, end):
+            found += [int(some.columns.offset[row]) for row in loose.rows(some.columns, begin, end)]
+            if len(found) >= MOST_ALIKE:
+                break
+        return found[:MOST_ALIKE]
+
+    async def matches(self, clean: TopicPartition, sought: Sought, span: tuple[int, int]) -> list[int]:
+        """Return all offsets of a span of the clean topic at which a record's bytes stand."""
+        return await self._matches(clean, sought, Bracket(0, *span), 2**62)
+
+    async def _matches(self, clean: TopicPartition, sought: Sought, bracket: Bracket, most: int) -> list[int]:
+        found: list[int] = []
+        start, stop = bracket.clean_from, bracket.clean_to
+        async for some in self.log.stretches(clean, start, stop):
+            rows = islice(sought.rows(some.columns, start, stop), most - len(found))
+            found += [int(some.columns.offset[row]) for row in rows]
+            if len(found) >= most:
+                break
+        return found
+
+    async def _equal(self, source: TopicPartition, sought: Sought, begin: int, offset: int) -> list[int]:
+        """Return the offsets before a record at which equal ones stand."""
+        found: list[int] = []
+        plain = Sought(sought.record, body=sought.body)
+        async for some in self.log.stretches(source, begin, offset):
+            found += [int(some.columns.offset[row]) for row in plain.rows(some.columns, begin, offset)]
+        return found
+
+    async def _later(
+        self, clean: TopicPartition, source: TopicPartition, timestamp_ms: int, bracket: Bracket, offset: int
+    ) -> Bracket:
+        """Return a bracket that begins no sooner than the first records of this time."""
+        wide = offset - bracket.source_from > NEAR or bracket.clean_to - bracket.clean_from > NEAR
+        if bracket.tight or timestamp_ms < 0 or not wide:
+            return bracket
+        in_source = (await offsets_at(self.client, [source], timestamp_ms))[source]
+        in_clean = (await offsets_at(self.client, [clean], timestamp_ms))[clean]
+        begin = offset if in_source is None else min(in_source, offset)
+        clean_from = bracket.clean_to if in_clean is None else in_clean
+        return bracket._replace(
+            source_from=max(bracket.source_from, begin), clean_from=max(bracket.clean_from, clean_from)
+        )

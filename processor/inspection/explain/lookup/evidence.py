@@ -1,0 +1,195 @@
+"""Reads what a record is judged by, and finds the record that carried a number.
+
+A receipt of mode watermark knows a number and no record. The record that carried it stands before the dropped
+one in the same partition and scope: it is looked for backwards, the newest first, some thousand at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import orjson
+
+from processor.engine.extract.id_lists import id_lists
+from processor.engine.extract.ids import IdTextForm
+from processor.engine.repartition import ROUTE_KEY, targets
+from processor.engine.verdict import Fault
+from processor.inspection.explain.story import JudgedBy
+from processor.judges.factory import mode_of
+from processor.judges.ids import evidence_of, make_id_extractor
+
+if TYPE_CHECKING:
+    from processor.engine.batch.columns import Columns
+    from processor.inspection.explain.lookup.clean import Passed
+    from processor.inspection.explain.lookup.log import LogReader
+    from processor.judges.ids import IdEvidence
+    from processor.judges.watermark import SequenceEvidence
+    from processor.kafka.client import TopicPartition
+    from schemas.config import Pipeline
+
+MOST_BACK = 2_000_000
+"""Offsets that are looked back for a number: about two seconds. What was sent again was sent soon, mostly."""
+_FIRST_BACK, _MORE_BACK = 2048, 65_536
+
+
+@dataclass(frozen=True)
+class RecordEvidence:
+    """What one record is judged by.
+
+    Attributes:
+        fault: Why it cannot be judged; `Fault.NONE`: it can.
+        grounds: As far as the record alone says it.
+        unjudged: It passes without being judged.
+    """
+
+    fault: Fault
+    grounds: JudgedBy
+    unjudged: bool = False
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """Which number is looked for, in which scope.
+
+    Attributes:
+        sequence: The number.
+        epoch: Of the epoch, where there is one.
+        later: Higher epochs count, too.
+        scope: The scope's bytes.
+        above: Any higher number of its epoch counts, and none else: which it was nothing says.
+    """
+
+    sequence: int
+    epoch: int | None
+    later: bool
+    scope: bytes | None
+    above: bool = False
+
+
+class EvidenceReader:
+    """Reads what the records of one pipeline are judged by.
+
+    Args:
+        pipeline: Its config.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        dedup = pipeline.id_dedup
+        self._ids = None if dedup is None else make_id_extractor(dedup, ROUTE_KEY)
+        self._judge = mode_of(pipeline).judge() if dedup is None else None
+
+    def of(self, columns: Columns) -> RecordEvidence:
+        """Return what a record is judged by; ``columns`` has it alone."""
+        if self._ids is not None:
+            found = evidence_of(self._ids, columns, kept=True)
+            fault = Fault(int(found.fault[0]))
+            unjudged = bool(found.ids.unjudged[0])
+            return RecordEvidence(
+                fault, JudgedBy(id=None if fault or unjudged else _id(columns, found)), unjudged
+            )
+        sequences = self._sequences(columns)
+        fault = Fault(int(sequences.fault[0]))
+        if fault:
+            return RecordEvidence(fault, JudgedBy())
+        epoch = None if sequences.epoch is None else int(sequences.epoch[0])
+        return RecordEvidence(
+            fault, JudgedBy(sequence=int(sequences.sequence[0]), epoch=epoch, scope=_scope(sequences, 0))
+        )
+
+    def target(self, columns: Columns, own: int, partitions: int) -> int:
+        """Return the partition that a record is routed to; below 0: it cannot be."""
+        assert self._ids is not None  # noqa: S101 - routes are by ids
+        found = evidence_of(self._ids, columns, kept=True)
+        return int(targets(found.ids, found.fault, own, partitions)[0][0])
+
+    async def newest(
+        self, log: LogReader, tp: TopicPartition, wanted: Carrier, span: tuple[int, int], passed: Passed
+    ) -> tuple[int | None, int]:
+        """Return the newest record in a span that carried a number and passed, and how far back was looked.
+
+        Args:
+            log: Reads them.
+            tp: The source partition.
+            wanted: The number.
+            span: Of source offsets; the end is looked at first.
+            passed: Says whether a record passed.
+
+        Raises:
+            StopError: They cannot be read.
+        """
+        begin, end = max(span[0], span[1] - MOST_BACK), span[1]
+        many = _FIRST_BACK
+        while end > begin:
+            start = max(begin, end - many)
+            found: list[int] = []
+            async for some in log.stretches(tp, start, end):
+                found += self._carriers(some.columns, wanted, start, end)
+            for offset in sorted(set(found), reverse=True):
+                if await passed(offset) is not False:
+                    return offset, start
+            end, many = start, min(many * 4, _MORE_BACK)
+        return None, begin
+
+    async def late(self, log: LogReader, tp: TopicPartition, own: JudgedBy, span: tuple[int, int]) -> bool:
+        """Return whether a higher number, or epoch, of the record's scope came before it; False: its own did.
+
+        Arguments are as for `newest`.
+        """
+        begin, end = max(span[0], span[1] - MOST_BACK), span[1]
+        many = _FIRST_BACK
+        mine = (own.epoch or 0, own.sequence or 0)
+        while end > begin:
+            start = max(begin, end - many)
+            best = None
+            async for some in log.stretches(tp, start, end):
+                found = self._sequences(some.columns)
+                inside = (found.fault == 0) & (some.columns.offset >= start) & (some.columns.offset < end)
+                for row in np.flatnonzero(inside).tolist():
+                    if _scope(found, row) == own.scope:
+                        epoch = 0 if found.epoch is None else int(found.epoch[row])
+                        best = max(best or (epoch, int(found.sequence[row])), (epoch, int(found.sequence[row])))
+            if best is not None and best >= mine:
+                return best > mine
+            end, many = start, min(many * 4, _MORE_BACK)
+        return False
+
+    def _sequences(self, columns: Columns) -> SequenceEvidence:
+        assert self._judge is not None  # noqa: S101 - of the other mode
+        return cast("SequenceEvidence", self._judge.extract(columns))
+
+    def _carriers(self, columns: Columns, wanted: Carrier, start: int, stop: int) -> list[int]:
+        found = self._sequences(columns)
+        hit = (found.sequence > wanted.sequence) if wanted.above else (found.sequence == wanted.sequence)
+        hit &= found.fault == 0
+        if found.epoch is not None and wanted.epoch is not None:
+            if wanted.above:
+                hit = (found.fault == 0) & (
+                    (found.epoch > wanted.epoch) | ((found.epoch == wanted.epoch) & hit)
+                )
+            else:
+                hit &= found.epoch >= wanted.epoch if wanted.later else found.epoch == wanted.epoch
+        hit &= (columns.offset >= start) & (columns.offset < stop)
+        return [
+            int(columns.offset[row])
+            for row in np.flatnonzero(hit).tolist()
+            if _scope(found, row) == wanted.scope
+        ]
+
+
+def _scope(found: SequenceEvidence, row: int) -> bytes | None:
+    if found.scope is None:
+        return None
+    at, size = int(found.scope[0][row]), int(found.scope[1][row])
+    return found.data[at : at + size].tobytes() if size > 0 else b""
+
+
+def _id(columns: Columns, found: IdEvidence) -> list[object] | None:
+    """Return an id as receipts write it; None: what they show of content needs the partition's secret."""
+    if (found.ids.form == int(IdTextForm.CONTENT)).any():
+        return None
+    lists = id_lists(columns.data, found.ids, np.zeros(1, np.int64))
+    at, size = int(lists.at[0]), int(lists.size[0])
+    parts: list[object] = orjson.loads(lists.data[at : at + size].tobytes())
+    return parts

@@ -1,0 +1,211 @@
+"""Asks what has to be known of a partition before one of its records is explained.
+
+How far it has been judged is asked before where the outputs end, so that all that was written of what is
+judged is below those ends. The origin says which part of the outputs belongs to the state of now. It stands
+anywhere in a changelog, so it is looked for where it is cheap: at the end, at the beginning, and where the
+state's id changes. Where it is not found, nothing is assumed of it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from processor.errors import RebuildError
+from processor.kafka.client import TopicPartition
+from processor.kafka.offsets import bounds, committed
+from processor.kafka.topics.plan import changelog_topic, repartition_topic
+from schemas.changelog.ids import ORIGIN_COPY_KEY
+from schemas.changelog.position import Origin, Position
+from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, CorruptStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from processor.inspection.explain.lookup.log import LogReader
+    from processor.kafka.client import Client
+    from processor.kafka.offsets import Bounds
+    from schemas.config import Pipeline, Settings
+
+FRESH_S = 1.0
+"""For so long answers are used again: who asks about many records does not ask the brokers each time."""
+ORIGIN_FRESH_S = 10.0
+"""Likewise of an origin, which only a reset changes, with the workers stopped."""
+TAIL_OFFSETS = (3, 16, 256)
+HEAD_OFFSETS = 512
+"""Offsets of a changelog that are read to find the origin, at its end and beginning: about 1 MiB at most."""
+COPY_OFFSETS = 64
+"""Offsets at its end that are read for a copy of the origin: blocks of ids are up to 1 MiB each."""
+_STEPS = 64
+
+
+@dataclass(frozen=True)
+class SourceFacts:
+    """What is known of one source partition at one moment.
+
+    Attributes:
+        position: The first offset that is not taken out of the source; None: nobody has begun.
+        bounds: Of the partitions that were asked for; those of topics that do not exist are left out.
+        origin: Where the state begins; None: not known.
+        since_ms: When the state was made; 0: not known.
+        asked_s: When, by the monotonic clock.
+    """
+
+    position: int | None
+    bounds: dict[TopicPartition, Bounds]
+    origin: Origin | None
+    since_ms: int
+    asked_s: float
+
+
+class FactFinder:
+    """Asks for the facts of partitions, and keeps them for a second."""
+
+    def __init__(self, client: Client, log: LogReader, settings: Settings) -> None:
+        self._client = client
+        self._log = log
+        self._settings = settings
+        self._known: dict[tuple[str, int], SourceFacts] = {}
+        self._origins: dict[TopicPartition, tuple[tuple[Origin | None, int], float]] = {}
+
+    def forget(self) -> None:
+        """Ask again next time."""
+        self._known.clear()
+
+    async def of(self, pipeline: Pipeline, number: int) -> SourceFacts:
+        """Return the facts of a source partition.
+
+        Raises:
+            RebuildError: The brokers do not answer.
+        """
+        known = self._known.get((pipeline.name, number))
+        if known is not None and time.monotonic() - known.asked_s < FRESH_S:
+            return known
+        source = TopicPartition(pipeline.source, number)
+        application = self._settings.worker.application_id
+        position = (await committed(self._client, application, [source])).get(source)
+        wanted = [source, *self.outputs(pipeline, number)]
+        found = await bounds(self._client, wanted)
+        origin, since_ms = (None, 0) if pipeline.routed else await self._origin(pipeline, number)
+        facts = SourceFacts(position, found, origin, since_ms, time.monotonic())
+        self._known[pipeline.name, number] = facts
+        return facts
+
+    async def routed(self, pipeline: Pipeline, number: int) -> tuple[int | None, Bounds]:
+        """Return how far a partition of the internal topic is judged, and its bounds."""
+        tp = TopicPartition(repartition_topic(self._settings, pipeline), number)
+        position = (await committed(self._client, self._settings.worker.application_id, [tp])).get(tp)
+        return position, (await bounds(self._client, [tp]))[tp]
+
+    def outputs(self, pipeline: Pipeline, number: int) -> Iterable[TopicPartition]:
+        """Return the partitions in which there can be something of a source partition, as far as they exist."""
+        for topic in pipeline.outputs:
+            there = self._client.partitions(topic)
+            yield from (
+                TopicPartition(topic, each) for each in sorted(there) if pipeline.routed or each == number
+            )
+
+    async def _origin(self, pipeline: Pipeline, number: int) -> tuple[Origin | None, int]:
+        """Return where the state begins, and when it was made, as far as they are known."""
+        tp = TopicPartition(changelog_topic(self._settings, pipeline), number)
+        known = self._origins.get(tp)
+        if known is not None and time.monotonic() - known[1] < ORIGIN_FRESH_S:
+            return known[0]
+        found: tuple[Origin | None, int] = None, 0
+        if number in self._client.partitions(tp.topic):
+            try:
+                limits = (await bounds(self._client, [tp]))[tp]
+                search = _OriginSearch(self._log, tp, limits)
+                found = await search.run(), search.since_ms
+            except (CorruptStateError, RebuildError):
+                found = None, 0
+        self._origins[tp] = found, time.monotonic()
+        return found
+
+
+@dataclass
+class _OriginSearch:
+    """Looks for the origin of the state of now in a changelog."""
+
+    log: LogReader
+    tp: TopicPartition
+    limits: Bounds
+    since_ms: int = 0
+    """When the state was made, once it has run; 0: not known."""
+    _after: int = 0
+    """How far the last read has come."""
+
+    async def run(self) -> Origin | None:
+        """Return it; None: it is not where it would be cheap to find."""
+        start, stop = self.limits.start, self.limits.stable
+        now: Position | None = None
+        for count in TAIL_OFFSETS:
+            _, now, origin = await self._read(max(start, stop - count), stop)
+            if origin is not None:
+                self.since_ms = 0 if now is None else now.since_ms
+                return origin
+            if now is not None:
+                break
+        if now is None:
+            return None
+        self.since_ms = now.since_ms
+        first, _, origin = await self._read(start, min(start + HEAD_OFFSETS, stop), until_position=True)
+        if first is not None and first.state_id != now.state_id:
+            return await self._between(start, stop, now.state_id)
+        if origin is not None:
+            return origin
+        # Of a changelog whose beginning was deleted: it is repeated with each deletion.
+        _, _, origin = await self._read(max(start, stop - COPY_OFFSETS), stop)
+        return origin
+
+    async def _between(self, low: int, high: int, state_id: bytes) -> Origin | None:
+        """Return what stands where the first position with this state id is: between two offsets."""
+        for _ in range(_STEPS):
+            if high - low <= HEAD_OFFSETS:
+                break
+            middle = (low + high) // 2
+            first, _, _ = await self._read(middle, high, until_position=True)
+            if first is None or first.state_id == state_id:
+                high = middle
+            else:
+                low = middle
+        stop = min(low + 2 * HEAD_OFFSETS, self.limits.stable)
+        while low < stop:
+            first, _, origin = await self._read(low, stop, until_position=True)
+            if first is None or first.state_id == state_id:
+                return origin
+            low = self._after
+        return None
+
+    async def _read(
+        self, start: int, stop: int, *, until_position: bool = False
+    ) -> tuple[Position | None, Position | None, Origin | None]:
+        """Return the first position, the last one, and the last origin between two offsets.
+
+        With ``until_position`` what stands up to the first position, with which a transaction ends.
+        """
+        first = last = None
+        origin: Origin | None = None
+        async for some in self.log.stretches(self.tp, start, stop):
+            columns = some.columns
+            for row in (columns.key_length == 1).nonzero()[0].tolist():
+                if not start <= columns.offset[row] < stop:
+                    continue
+                [(key, value)] = columns.items(np.array([row]))
+                if value is None:
+                    continue
+                if key == POSITION_KEY:
+                    last = Position.decode(value)
+                    first = first or last
+                    if until_position:
+                        self._after = int(columns.offset[row]) + 1
+                        return first, last, origin
+                elif key == ORIGIN_KEY:
+                    origin, last = Origin.decode(value), None
+                elif key == ORIGIN_COPY_KEY:
+                    origin = origin or Origin.decode(value)
+            self._after = some.stop
+        return first, last, origin

@@ -1,0 +1,335 @@
+"""Finds what the topics hold of a source record: the record, its receipt, its copy in quarantine, its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from processor.errors import StopError
+from processor.inspection.explain.case import SourceCase
+from processor.inspection.explain.lookup.clean import Asked, Bracket, CleanLog, PassedForm, Sought
+from processor.inspection.explain.lookup.entries import own_quarantined, own_receipts, quarantined, receipt_at
+from processor.inspection.explain.lookup.evidence import EvidenceReader
+from processor.inspection.explain.lookup.finder import EntryFinder, RunOf
+from processor.inspection.explain.lookup.log import Missing, shown
+from processor.inspection.explain.lookup.marked import LATE_MS, MarkLookup
+from processor.inspection.explain.story import EarlierAnswer, JudgedBy, Outcome, RecordRef
+from processor.kafka.client import TopicPartition
+
+if TYPE_CHECKING:
+    from processor.engine.batch.columns import Columns
+    from processor.inspection.explain.lookup.entries import SaidQuarantined, SaidReceipt
+    from processor.inspection.explain.lookup.facts import FactFinder
+    from processor.inspection.explain.lookup.log import LogReader
+    from processor.inspection.explain.lookup.ordered import Entry
+    from processor.inspection.explain.story import Story
+    from processor.inspection.marks import MarkFrame
+    from processor.kafka.client import Client
+    from schemas.config import Pipeline, Settings
+
+_TOLD = {Outcome.DUPLICATE, Outcome.LATE, Outcome.COLLISION}
+"""What receipts and notes say."""
+
+
+@dataclass
+class RecordFinder:
+    """Finds what there is of source records; keeps what it has read for the next.
+
+    Attributes:
+        client: To the brokers.
+        log: Reads records.
+        facts: Asks for positions and bounds.
+        settings: The config.
+        marks: Says between which places of the outputs a record is.
+    """
+
+    client: Client
+    log: LogReader
+    facts: FactFinder
+    settings: Settings
+    marks: MarkLookup = field(init=False)
+    clean: CleanLog = field(init=False)
+    receipts: EntryFinder = field(init=False)
+    copies: EntryFinder = field(init=False)
+    _readers: dict[str, EvidenceReader] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.marks = MarkLookup(self.client, self.log, self.settings)
+        self.clean = CleanLog(self.client, self.log)
+        self.receipts, self.copies = EntryFinder(self.log), EntryFinder(self.log)
+
+    def forget(self) -> None:
+        """Forget what was read."""
+        for each in (self.log, self.facts, self.clean, self.receipts, self.copies):
+            each.forget()
+
+    async def case(self, pipeline: Pipeline, source: RecordRef) -> SourceCase:
+        """Return what is known of a source record before anything of it is looked for.
+
+        Raises:
+            StopError: There is no such partition.
+        """
+        there = self.client.partitions(pipeline.source)
+        if source.partition not in there:
+            what = f"has partitions 0 to {len(there) - 1}" if there else "does not exist"
+            raise StopError(f"{source}: the topic {pipeline.source} {what}")
+        tp = TopicPartition(pipeline.source, source.partition)
+        facts = await self.facts.of(pipeline, source.partition)
+        limits = facts.bounds[tp]
+        record = None
+        if limits.start <= source.offset < limits.stable:
+            found = await self.log.record(tp, source.offset, limits.stable)
+            record = None if isinstance(found, Missing) else found
+        return SourceCase(pipeline, tp, source.offset, facts, self._places(pipeline, tp, record), record)
+
+    def reader(self, pipeline: Pipeline) -> EvidenceReader:
+        """Return what reads the evidence of a pipeline's records."""
+        if pipeline.name not in self._readers:
+            self._readers[pipeline.name] = EvidenceReader(pipeline)
+        return self._readers[pipeline.name]
+
+    def _places(self, pipeline: Pipeline, source: TopicPartition, record: Columns | None) -> tuple[int, ...]:
+        if not pipeline.routed:
+            return (source.partition,)
+        count = len(self.client.partitions(pipeline.sink))
+        if record is None:
+            return tuple(range(count))
+        target = self.reader(pipeline).target(record, source.partition, count)
+        return (target,) if target >= 0 else ()
+
+    async def receipt(self, case: SourceCase) -> tuple[RecordRef, SaidReceipt] | None:
+        """Return the receipt or note of a record in the run of now; None: it has none."""
+        topic = case.pipeline.duplicates
+        for tp, run in self.runs(case, topic, case.places):
+            entry = await self.receipts.now(tp, case.facts.bounds[tp], run, case.offset)
+            if entry is not None and (said := receipt_at(entry.columns, entry.row)) is not None:
+                return RecordRef(tp.topic, tp.partition, entry.offset), said
+        return None
+
+    async def copy(self, case: SourceCase) -> tuple[RecordRef, SaidQuarantined] | None:
+        """Return the quarantined copy of a record in the run of now; None: it has none."""
+        for tp, run in self.runs(case, case.pipeline.quarantine, self.aside(case)):
+            entry = await self.copies.now(tp, case.facts.bounds[tp], run, case.offset)
+            if entry is not None and (said := quarantined(entry.columns, entry.row)) is not None:
+                return RecordRef(tp.topic, tp.partition, entry.offset), said
+        return None
+
+    async def passed(self, case: SourceCase, offset: int) -> bool | None:
+        """Return whether the run of now let a record of the partition pass; None: nothing says it."""
+        form = await self.formed(case, offset)
+        return form if form is None else form is not False
+
+    async def formed(self, case: SourceCase, offset: int) -> PassedForm | Literal[False] | None:
+        """Return in which form the run of now let a record pass; False: it did not; None: nothing says it."""
+        other = replace(case, offset=offset, record=None)
+        if (receipt := await self.receipt(other)) is not None:
+            said = receipt[1]
+            if not said.passed:
+                return False
+            return PassedForm() if said.observed else PassedForm.of(said.grounds.action, said.grounds.new_id)
+        if (copy := await self.copy(other)) is not None:
+            return PassedForm() if copy[1].observed else False
+        return None if case.pipeline.duplicates is None else PassedForm()
+
+    async def earlier(self, case: SourceCase, *, surely: bool) -> list[tuple[EarlierAnswer, Entry]]:
+        """Return what runs before that of now say of a record, newest first.
+
+        Args:
+            case: Of the record.
+            surely: All of them, which takes reading it all once; else at least one, mostly.
+        """
+        found: list[tuple[EarlierAnswer, Entry]] = []
+        for topic, finder in (
+            (case.pipeline.duplicates, self.receipts),
+            (case.pipeline.quarantine, self.copies),
+        ):
+            for tp, run in self.runs(case, topic, case.places):
+                limits = case.facts.bounds[tp]
+                for entry in await finder.before(tp, limits, run, case.offset, surely=surely):
+                    said = receipt_at(entry.columns, entry.row) if finder is self.receipts else None
+                    outcome = Outcome.QUARANTINED if said is None else said.outcome
+                    found.append(
+                        (EarlierAnswer(outcome, RecordRef(tp.topic, tp.partition, entry.offset)), entry)
+                    )
+        return found
+
+    async def standing(self, case: SourceCase) -> RecordRef | None:
+        """Return where a record stands in the clean topic that passed, now or before a reset; None: nowhere."""
+        if case.record is None or case.offset >= case.high:
+            return None
+        if case.is_judged:
+            receipt = await self.receipt(case)
+            return await self.place(case, None if receipt is None else self.edited(case, receipt[1]))
+        entries = [entry for each, entry in await self.earlier(case, surely=True) if each.outcome in _TOLD]
+        said = receipt_at(entries[0].columns, entries[0].row) if entries else None
+        return await self.place_before(case, said)
+
+    async def place_before(self, case: SourceCase, said: SaidReceipt | None) -> RecordRef | None:
+        """Return the one of `places_before`; None: there is none, or nothing says which of several it is."""
+        found = await self.places_before(case, said)
+        return found[0] if len(found) == 1 else None
+
+    async def places_before(self, case: SourceCase, said: SaidReceipt | None) -> list[RecordRef]:
+        """Return where the newest copy of a record stands in the clean topic before the run of now.
+
+        Where other records are equal to it, all of them.
+
+        Args:
+            case: Of the record.
+            said: Its receipt or note of that time; None: it had none.
+        """
+        begin = case.begin(case.pipeline.sink)
+        if case.record is None or begin is None or (said is not None and not said.passed):
+            return []
+        sought = Sought(shown(case.source, case.record)) if said is None else self.edited(case, said)
+        for number in case.places:
+            tp = TopicPartition(case.pipeline.sink, number)
+            if tp in case.facts.bounds:
+                span = case.facts.bounds[tp].start, min(begin, case.facts.bounds[tp].stable)
+                found = await self.clean.matches(tp, sought, span)
+                newest = found if len(found) > 1 and await self._has_equals(case, tp, sought) else found[-1:]
+                if newest:
+                    return [RecordRef(tp.topic, tp.partition, each) for each in newest]
+        return []
+
+    async def _has_equals(self, case: SourceCase, tp: TopicPartition, sought: Sought) -> bool:
+        """Whether other records of the source are equal to a record: nothing says then which is which."""
+
+        async def formed(_: int) -> None:
+            return None
+
+        span = case.facts.bounds[case.source].start, case.high
+        return len(await self.clean.source_of(tp, case.source, sought.record, span, formed)) > 1
+
+    @staticmethod
+    def edited(case: SourceCase, said: SaidReceipt) -> Sought:
+        """Return what a record looks like in the clean topic by its receipt or note; the record is retained."""
+        assert case.record is not None  # noqa: S101 - the caller looked
+        action, new_id = (None, None) if said.observed else (said.grounds.action, said.grounds.new_id)
+        return Sought(shown(case.source, case.record), action, new_id)
+
+    async def place(self, case: SourceCase, sought: Sought | None = None) -> RecordRef | None:
+        """Return where a record that the run of now let pass stands in the clean topic; None: nowhere."""
+        if case.record is None:
+            return None
+        sought = sought or Sought.of(case.source, case.record, copied=not case.pipeline.routed)
+        for number in case.places:
+            tp = TopicPartition(case.pipeline.sink, number)
+            if tp not in case.facts.bounds:
+                continue
+            asked = Asked(partial(self.formed, case), partial(self._marked, case, tp))
+            at = await self.clean.find(tp, case.source, sought, self._wide(case, tp), asked)
+            if at is not None:
+                return RecordRef(tp.topic, tp.partition, at)
+        return None
+
+    @staticmethod
+    def _wide(case: SourceCase, tp: TopicPartition) -> Bracket:
+        """Return all of the run of now."""
+        limits = case.facts.bounds[tp]
+        source = max(case.low, case.facts.bounds[case.source].start)
+        begin = min(max(case.begin(tp.topic) or 0, limits.start), limits.stable)
+        return Bracket(source, begin, limits.stable, run=case.begin(tp.topic) or 0)
+
+    async def _marked(self, case: SourceCase, tp: TopicPartition) -> Bracket:
+        """Return what marks say of where a record's neighbours stand."""
+        wide = self._wide(case, tp)
+        found = await self.marks.around(case.pipeline, case.source.partition, case.offset)
+        frame = next((each for each in found if self._is_now(case, each)), None)
+        if frame is None:
+            return wide
+        before, after = frame.before, frame.after
+        if case.pipeline.routed:
+            if before is None:
+                return wide
+            at = await self.marks.clean_before(case.pipeline, tp.partition, before.time_ms)
+            return wide._replace(
+                source_from=max(wide.source_from, before.next_offset), clean_from=max(wide.clean_from, at)
+            )
+        if before is not None and before.ends.sink >= 0:
+            wide = wide._replace(
+                source_from=max(wide.source_from, before.next_offset),
+                clean_from=max(wide.clean_from, before.ends.sink),
+            )
+        if after is not None and after.since_ms == frame.since_ms and after.ends.sink >= 0:
+            wide = wide._replace(
+                source_to=after.next_offset,
+                clean_to=min(wide.clean_to, after.ends.sink),
+                tight=before is not None,
+            )
+        return wide
+
+    async def framed(self, case: SourceCase, tp: TopicPartition) -> Bracket | None:
+        """Return what marks of the run of now say, as `_marked`; None: there are none for the record."""
+        found = await self.marks.around(case.pipeline, case.source.partition, case.offset)
+        return await self._marked(case, tp) if any(self._is_now(case, each) for each in found) else None
+
+    @staticmethod
+    def _is_now(case: SourceCase, frame: MarkFrame) -> bool:
+        """Whether a frame is of the run of now."""
+        return case.facts.since_ms in {0, frame.since_ms}
+
+    def is_whole(self, case: SourceCase, topic: str | None, numbers: tuple[int, ...]) -> bool:
+        """Whether all that the run of now has written to an output is still there; true without one."""
+        if topic is None:
+            return True
+        tps = [TopicPartition(topic, number) for number in numbers]
+        return all(
+            tp in case.facts.bounds and case.facts.bounds[tp].start <= (case.begin(topic) or 0) for tp in tps
+        )
+
+    async def is_compacted(
+        self, case: SourceCase, topic: str | None, numbers: tuple[int, ...] | None = None
+    ) -> bool:
+        """Whether compaction has removed records that the run of now has written to an output."""
+        for number in case.places if numbers is None else numbers:
+            tp = TopicPartition(topic or "", number)
+            if (limits := case.facts.bounds.get(tp)) is None:
+                continue
+            at = max(limits.start, case.begin(topic) or 0)
+            async for each in self.log.stretches(tp, at, limits.stable):
+                if each.has_gaps or each.is_late(at):
+                    return True
+                at = each.stop
+        return False
+
+    async def judged_after_ms(self, case: SourceCase) -> int | None:
+        """Return a time before the run of now judged a record, the latest known; None: none is known."""
+        found = await self.marks.around(case.pipeline, case.source.partition, case.offset)
+        frame = next((each for each in found if self._is_now(case, each)), None)
+        before = 0 if frame is None or frame.before is None else frame.before.time_ms - LATE_MS
+        return max(before, case.facts.since_ms) or None
+
+    def aside(self, case: SourceCase) -> tuple[int, ...]:
+        """Return the partitions of the quarantine that a copy can be in."""
+        topic = case.pipeline.quarantine
+        if not case.pipeline.routed or topic is None:
+            return (case.source.partition,)
+        count = max(1, len(self.client.partitions(topic)))
+        return tuple(dict.fromkeys(each % count for each in (case.source.partition, *case.places)))
+
+    def runs(
+        self, case: SourceCase, topic: str | None, numbers: tuple[int, ...]
+    ) -> list[tuple[TopicPartition, RunOf]]:
+        """Return the partitions of an output to look in, and whose entries are wanted there."""
+        if topic is None:
+            return []
+        make = own_receipts if topic == case.pipeline.duplicates else own_quarantined
+        own = make(case.source.topic, case.source.partition)
+        run = RunOf(case.source, own, case.begin(topic), case.low, case.high)
+        tps = (TopicPartition(topic, number) for number in numbers)
+        return [(tp, run) for tp in tps if tp in case.facts.bounds]
+
+    @staticmethod
+    def say_receipt(story: Story, said: SaidReceipt) -> None:
+        """Put what a receipt says into a story."""
+        story.outcome, story.grounds, story.observed = said.outcome, said.grounds, said.observed
+        story.expires_ms = said.expires_ms
+
+    def ground(self, story: Story, case: SourceCase) -> None:
+        """Add what the record itself says of what it was judged by."""
+        assert case.record is not None  # noqa: S101 - the caller looked
+        own = self.reader(case.pipeline).of(case.record).grounds
+        known = {name: value for name, value in vars(story.grounds).items() if value is not None}
+        story.grounds = JudgedBy(**{**vars(own), **known})

@@ -1,0 +1,236 @@
+"""Finds out what became of one record of a source.
+
+It is looked for in the order in which a worker writes: a receipt, a copy in quarantine, the clean topic. In
+exactly one of them it must be, if it was judged: what is in none, or in two, contradicts the rules. Before
+that is said it is looked at again: the end of a transaction reaches one partition after another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from processor.engine.verdict import Fault
+from processor.inspection.explain.earlier import EarlierRuns
+from processor.inspection.explain.lookup.clean import Sought
+from processor.inspection.explain.lookup.log import Missing, shown
+from processor.inspection.explain.owner import OwnerFinder
+from processor.inspection.explain.story import JudgedBy, Outcome
+from processor.inspection.explain.twice import TwiceFinder
+from processor.inspection.read.sentences import time_text
+from processor.kafka.topics.plan import repartition_topic
+
+if TYPE_CHECKING:
+    from processor.inspection.explain.case import SourceCase
+    from processor.inspection.explain.records import RecordFinder
+    from processor.inspection.explain.story import RecordRef, Story
+    from schemas.config import Pipeline
+
+PATIENCE_S = 3.0
+"""For how long what must be there may stay invisible, as `seqmark verify` has it."""
+POLL_S = 0.1
+
+
+@dataclass
+class VerdictFinder:
+    """Finds out what became of records.
+
+    Attributes:
+        records: Finds what there is of them.
+    """
+
+    records: RecordFinder
+
+    async def tell(self, story: Story, pipeline: Pipeline, source: RecordRef) -> Story:
+        """Return a story with what became of a source record.
+
+        Raises:
+            StopError: Something cannot be read.
+            RebuildError: The brokers do not answer.
+        """
+        story = replace(story, source=source, mode=pipeline.dedup.mode, notes=[*story.notes], problems=[])
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            told = replace(story, notes=[*story.notes], problems=[], earlier=[])
+            settled = await self._tell(told, pipeline, source)
+            if not told.problems or (settled and time.monotonic() > deadline - PATIENCE_S + 2 * POLL_S):
+                return told
+            if time.monotonic() > deadline:
+                return told
+            await asyncio.sleep(POLL_S)
+            self.records.facts.forget()
+
+    async def _tell(self, story: Story, pipeline: Pipeline, source: RecordRef) -> bool:
+        """Fill in a story; returns whether all that was written is to be seen."""
+        case = await self.records.case(pipeline, source)
+        limits = case.facts.bounds[case.source]
+        story.position = case.facts.position
+        settled = all(each.stable >= each.end for tp, each in case.facts.bounds.items() if tp != case.source)
+        if source.offset >= limits.end:
+            story.outcome = Outcome.NOT_THERE_YET
+            story.why = f"{source.topic}:{source.partition} ends before offset {limits.end}"
+            return settled
+        if source.offset >= limits.stable:
+            story.why = "a transaction is open there, and its end decides whether there is a record at all"
+            return settled
+        if case.record is not None:
+            story.record = shown(case.source, case.record)
+        elif (gone := await self._gone(story, case)) is not None:
+            story.outcome, story.why = Outcome.NO_RECORD, gone
+            return settled
+        if case.is_judged:
+            await self._judged(story, case)
+        elif source.offset >= case.high:
+            await EarlierRuns(self.records).pending(story, case)
+        else:
+            await EarlierRuns(self.records).before(story, case)
+        return settled
+
+    async def _gone(self, story: Story, case: SourceCase) -> str | None:
+        """Note that a record is not there any more; return why there never was one."""
+        limits = case.facts.bounds[case.source]
+        if case.offset >= limits.start:
+            found = await self.records.log.record(case.source, case.offset, limits.stable)
+            if found in {Missing.CONTROL, Missing.ABORTED}:
+                return str(found)
+            story.notes.append(f"the record itself is not in {case.source.topic} any more: {found}")
+            story.why = str(found)
+            return None
+        first = await self.records.log.first_time(case.source, limits.start, limits.stable)
+        story.earliest = limits.start, first
+        since = "" if first is None else f", of {time_text(first)}"
+        story.why = f"{case.source.topic}:{case.source.partition} begins at offset {limits.start} now{since}"
+        story.notes.append(f"the record itself is not retained any more: {story.why}")
+        return None
+
+    # ---------------------------------------------------------------- judged by the run of now
+
+    async def _judged(self, story: Story, case: SourceCase) -> None:
+        receipt, copy = await self.records.receipt(case), await self.records.copy(case)
+        if receipt is not None:
+            story.receipt = receipt[0]
+            self.records.say_receipt(story, receipt[1])
+        if copy is not None:
+            story.quarantine, said = copy
+            story.observed |= said.observed
+            if receipt is None:
+                story.outcome, story.grounds = Outcome.QUARANTINED, said.grounds
+            elif receipt[1].outcome is not Outcome.COLLISION:
+                story.contradict(
+                    f"it has a receipt at {story.receipt} and a copy in quarantine at {story.quarantine}"
+                )
+                return
+        if receipt is None and copy is None:
+            await self._left_over(story, case)
+        elif (receipt is None or receipt[1].passed) and (copy is None or story.observed):
+            await self._passed_noted(story, case)
+        elif receipt is not None and case.record is not None:
+            await self._dropped_noted(story, case)
+        if case.record is not None and story.outcome is not Outcome.QUARANTINED:
+            self.records.ground(story, case)
+        await OwnerFinder(self.records).find(story, case, None if receipt is None else receipt[1])
+        await EarlierRuns(self.records).note(story, case)
+
+    async def _passed_noted(self, story: Story, case: SourceCase) -> None:
+        """Find the place of a record that passed though it has a receipt or a note."""
+        if case.record is None:
+            return
+        observed = story.observed
+        action, new_id = (None, None) if observed else (story.grounds.action, story.grounds.new_id)
+        story.clean = await self.records.place(case, Sought(shown(case.source, case.record), action, new_id))
+        if story.clean is None:
+            await self._not_there(
+                story, case, f"its {'receipt' if observed else 'note'} says that it passed, and"
+            )
+
+    async def _dropped_noted(self, story: Story, case: SourceCase) -> None:
+        """What has a receipt must not stand in the clean topic as well."""
+        at = await TwiceFinder(self.records).dropped(case)
+        if at is not None:
+            clean = f"{case.pipeline.sink}:{case.source.partition}:{at}"
+            story.contradict(
+                f"it has a receipt at {story.receipt}, and {clean} has its bytes: "
+                "no record of the source that passed accounts for that"
+            )
+
+    async def _left_over(self, story: Story, case: SourceCase) -> None:
+        """Fill in the story of a record with neither receipt nor copy: it passed, or one of them is gone."""
+        if case.record is None:
+            story.outcome = Outcome.NOT_RETAINED
+            story.why = f"{story.why}; and no receipt and no copy in quarantine speaks of it"
+            return
+        told = self.records.reader(case.pipeline).of(case.record)
+        story.clean = await self.records.place(case)
+        if story.clean is not None:
+            story.outcome = Outcome.PASSED
+            if told.unjudged:
+                story.why = "a part of its id is missing, and pipelines.dedup.on_missing lets it pass unjudged"
+            return
+        if await self._on_its_way(story, case):
+            return
+        if told.fault is not Fault.NONE:
+            await self._faulty(story, case, told.fault)
+        elif case.pipeline.duplicates is None:
+            if self.records.is_whole(case, case.pipeline.sink, case.places):
+                await self._inferred(story, case, told.grounds)
+                return
+            story.outcome = Outcome.NOT_RETAINED
+            story.why = f"it was judged, there are no receipts, and not all of {case.pipeline.sink} is retained"
+        elif not self.records.is_whole(
+            case, case.pipeline.duplicates, case.places
+        ) or await self.records.is_compacted(case, case.pipeline.duplicates):
+            story.outcome = Outcome.NOT_RETAINED
+            story.why = "it was judged, but neither the clean topic nor the receipts of that time are retained"
+            story.why += " completely, and it is in neither"
+        else:
+            await self._not_there(story, case, "it has no receipt and no copy in quarantine, and")
+
+    async def _faulty(self, story: Story, case: SourceCase, fault: Fault) -> None:
+        story.outcome, story.grounds = Outcome.QUARANTINED, JudgedBy(code=fault.code)
+        if case.pipeline.quarantine is None:
+            story.notes.append("the pipeline has no quarantine topic now")
+        elif self.records.is_whole(case, case.pipeline.quarantine, self.records.aside(case)):
+            story.contradict(f"it cannot be judged ({fault.code}), was taken in, and has no copy in quarantine")
+        else:
+            story.notes.append("its copy in quarantine is not retained any more")
+
+    async def _inferred(self, story: Story, case: SourceCase, own: JudgedBy) -> None:
+        """Without receipts what is not in the clean topic was dropped."""
+        story.outcome, story.grounds = Outcome.DUPLICATE, own
+        if own.sequence is not None:
+            span = max(case.low, case.facts.bounds[case.source].start), case.offset
+            if await self.records.reader(case.pipeline).late(self.records.log, case.source, own, span):
+                story.outcome = Outcome.LATE
+        story.notes.append(
+            f"there is no receipt: pipeline {case.pipeline.name} has no duplicates topic, so the verdict "
+            f"follows from its not being in {case.pipeline.sink}"
+        )
+
+    async def _not_there(self, story: Story, case: SourceCase, why: str) -> None:
+        """A record that passed is not in the clean topic: it is not retained any more, or that contradicts."""
+        removed = ""
+        if self.records.is_whole(case, case.pipeline.sink, case.places):
+            if not await self.records.is_compacted(case, case.pipeline.sink):
+                story.contradict(f"{why} it is not in {case.pipeline.sink}")
+                return
+            removed = ": compaction has removed records of it"
+        if story.outcome is Outcome.PENDING:
+            story.outcome = Outcome.PASSED
+        story.notes.append(f"its copy in {case.pipeline.sink} is not retained any more{removed}")
+
+    async def _on_its_way(self, story: Story, case: SourceCase) -> bool:
+        """Whether a routed record was not judged yet; the story says so then."""
+        if not case.pipeline.routed:
+            return False
+        for number in case.places:
+            position, limits = await self.records.facts.routed(case.pipeline, number)
+            if limits.stable > max(position or 0, limits.start):
+                name = repartition_topic(self.records.settings, case.pipeline)
+                story.outcome = Outcome.PENDING
+                story.why = (
+                    f"it is on its way to partition {number} of its id, and {name}:{number} is not all judged"
+                )
+                return True
+        return False

@@ -1,0 +1,1 @@
+"""What ``seqmark simulate`` predicts of a topic: duplicates by window, memory, disk, and what to choose."""

@@ -1,0 +1,108 @@
+"""Says what ids cost with each backend: memory, disk, changelog, CPU and a restart. Pure.
+
+The figures per id are those of docs/sizing.md, the CPU of a record that of docs/benchmarks.md (10 million ids
+before, one core of the machine named there, warm).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from schemas.config import InsertIdDedup, WatermarkDedup
+
+_EXACT_BYTES = 25
+"""Per id, at most, while the index grows; 16 in the long run."""
+_EXACT_DISK, _CONFIRMED_DISK = 22, 26
+_CONFIRM_BYTES = 1.4
+_CHANGELOG_BYTES, _PRINT_BYTES, _ROUTE_BYTES = 22, 8, 2
+_COMMIT_BYTES = 250
+"""Per partition and commit, for as long as the window is."""
+_COLLISION_BYTES = 320
+_SCOPE_BYTES, _SCOPE_DISK = 90, 50
+CPU_US = {"exact": 1.2, "bloom": 1.2, "bloom confirmed": 2.5}
+_ROUTE_CPU_US = 1.0
+"""The first hop: reads, hashes and writes each record once more."""
+WATERMARK_CPU_US, SCOPED_CPU_US = 0.55, 1.1
+_RESTORED_PER_S = 10e6
+"""Ids of a disk that is intact; 10 to 20 million."""
+_REBUILT_PER_S, _COMMITS_PER_S = 2.5e6, 50_000
+"""Ids and commits of a changelog, where there is no local disk."""
+_SPARE_BUCKETS = 1.25
+"""Filters are sized for a little more than comes."""
+
+
+class BackendCost(NamedTuple):
+    """What one backend takes, over all partitions together.
+
+    Attributes:
+        backend: ``exact``, ``bloom confirmed`` or ``bloom``; ``watermark``.
+        memory_bytes: Beside the 300 MB of a worker.
+        disk_bytes: Of the local state.
+        changelog_bytes: Of its topic, without replicas.
+        cpu_us: Of a record.
+        restart_s: CPU seconds with the local disk.
+        rebuild_s: CPU seconds without it.
+        lost: Records that a filter drops by mistake, of all that were read.
+    """
+
+    backend: str
+    memory_bytes: float
+    disk_bytes: float
+    changelog_bytes: float
+    cpu_us: float
+    restart_s: float
+    rebuild_s: float
+    lost: float = 0.0
+
+
+def id_costs(
+    dedup: InsertIdDedup, held: float, collisions: float, window_ms: int, commits: float, records: float
+) -> list[BackendCost]:
+    """Return what each backend takes.
+
+    Args:
+        dedup: With the options of filters, fingerprint and route.
+        held: Ids that are remembered at once.
+        collisions: Records of ids that collided, likewise.
+        window_ms: How long they are.
+        commits: Of all partitions within the window.
+        records: That are judged.
+    """
+    routed = dedup.route is not None
+    per_id = _CHANGELOG_BYTES + _PRINT_BYTES * (dedup.fingerprint is not None) + _ROUTE_BYTES * routed
+    changelog = per_id * held + _COMMIT_BYTES * commits
+    beside = _COLLISION_BYTES * collisions
+    options = dedup.bloom_options.model_copy(update={"bucket": min(dedup.bloom_options.bucket, window_ms)})
+    buckets = math.ceil(window_ms / options.bucket) + 1
+    bits = 1.44 * math.log2(buckets / (0.75 * options.false_positive_rate))
+    filters = held * bits / 8 * _SPARE_BUCKETS * (buckets + 1) / buckets
+    rebuild = held / _REBUILT_PER_S + commits / _COMMITS_PER_S
+
+    def cost(backend: str, memory: float, disk: float, lost: float = 0.0) -> BackendCost:
+        cpu = CPU_US[backend] + _ROUTE_CPU_US * routed
+        restart = held / _RESTORED_PER_S
+        if backend == "bloom":
+            return BackendCost(
+                backend, memory, disk, filters + _COMMIT_BYTES * commits, cpu, restart, restart, lost
+            )
+        return BackendCost(backend, memory + beside, disk + beside, changelog, cpu, restart, rebuild, lost)
+
+    found = [
+        cost("exact", _EXACT_BYTES * held, _EXACT_DISK * held),
+        cost("bloom confirmed", filters + _CONFIRM_BYTES * held, _CONFIRMED_DISK * held + filters),
+    ]
+    if dedup.fingerprint is None:
+        found.append(cost("bloom", filters, filters, options.false_positive_rate * records))
+    return found
+
+
+def sequence_cost(dedup: WatermarkDedup, scopes: int, scope_bytes: int) -> BackendCost:
+    """Return what sequences take."""
+    if dedup.scope == "partition":
+        return BackendCost("watermark", scope_bytes, scope_bytes, scope_bytes, WATERMARK_CPU_US, 0.0, 0.0)
+    memory = max(scope_bytes, _SCOPE_BYTES * scopes)
+    disk = _SCOPE_DISK * scopes + dedup.reorder_window / 8 * scopes
+    seconds = scopes / _REBUILT_PER_S
+    return BackendCost("watermark", memory, disk, disk, SCOPED_CPU_US, seconds, seconds)

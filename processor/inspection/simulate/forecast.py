@@ -1,0 +1,162 @@
+"""What a simulation has found for one way of judging, as tables, page and JSON show it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from processor.inspection.simulate.windows import WindowPrediction
+    from schemas.config import InsertIdDedup, WatermarkDedup
+
+
+class JudgingWay(NamedTuple):
+    """One way of judging.
+
+    Attributes:
+        name: ``configured``, or ``proposed`` where the records show another one.
+        dedup: The table ``dedup``.
+        why: What speaks for it.
+    """
+
+    name: str
+    dedup: InsertIdDedup | WatermarkDedup
+    why: str
+
+
+@dataclass(frozen=True)
+class JudgedCounts:
+    """What became of the records that were looked at, as far as no window decides it.
+
+    Attributes:
+        records: All of them.
+        quarantined: By code, those that cannot be judged.
+        unjudged: Those that pass for lack of an id.
+        span_ms: How far the clocks went, from the first reading to the last.
+        behind: Those with a timestamp below their partition's clock.
+        ahead: Those with one further ahead of this machine's clock than is believed.
+    """
+
+    records: int
+    quarantined: dict[str, int]
+    unjudged: int = 0
+    span_ms: int = 0
+    behind: int = 0
+    ahead: int = 0
+
+    @property
+    def judgeable(self) -> int:
+        """How many got a verdict."""
+        return self.records - self.unjudged - sum(self.quarantined.values())
+
+
+@dataclass(frozen=True)
+class IdForecast:
+    """Mode insert-id.
+
+    Attributes:
+        way: How was judged.
+        judged: See there.
+        rate: The part of the ids that was looked at; 1: all.
+        exact: Whether all was counted.
+        partitions: How many the records came from.
+        apart: What each window does where equal ids of different partitions do not meet.
+        together: What it does with ``route = "by-id"``.
+        curve: Of many windows, as configured, from short to long.
+        crossing: Copies whose first record is in another partition.
+    """
+
+    way: JudgingWay
+    judged: JudgedCounts
+    rate: float
+    exact: bool
+    partitions: int
+    apart: Sequence[WindowPrediction]
+    together: Sequence[WindowPrediction]
+    curve: Sequence[WindowPrediction]
+    crossing: float
+
+    @property
+    def dedup(self) -> InsertIdDedup:
+        """The table ``dedup``."""
+        return self.way.dedup  # type: ignore[return-value]  # made of ways by ids only
+
+    @property
+    def order_matters(self) -> bool:
+        """Whether what is configured depends on the order in which the partitions are read."""
+        return self.dedup.route is not None and self.partitions > 1
+
+    @property
+    def configured(self) -> Sequence[WindowPrediction]:
+        """What each window does in the scope of the config."""
+        return self.apart if self.dedup.route is None else self.together
+
+
+class ReorderRow(NamedTuple):
+    """What one reorder window does: records by verdict."""
+
+    reorder_window: int
+    passed: int
+    duplicates: int
+    late: int
+
+
+@dataclass(frozen=True)
+class SequenceForecast:
+    """Mode watermark.
+
+    Attributes:
+        way: How was judged.
+        judged: See there.
+        rows: By reorder window, rising.
+        scopes: How many there are; 0: one per partition.
+        scope_bytes: What they take.
+        stopped: Whether scopes became too many, and the rest was not judged.
+    """
+
+    way: JudgingWay
+    judged: JudgedCounts
+    rows: Sequence[ReorderRow]
+    scopes: int
+    scope_bytes: int
+    stopped: bool = False
+
+    @property
+    def dedup(self) -> WatermarkDedup:
+        """The table ``dedup``."""
+        return self.way.dedup  # type: ignore[return-value]  # made of ways by sequences only
+
+    @property
+    def configured(self) -> ReorderRow:
+        """What the reorder window of the config does."""
+        return next(row for row in self.rows if row.reorder_window == self.dedup.reorder_window)
+
+
+Forecast = IdForecast | SequenceForecast
+
+
+@dataclass
+class Simulation:
+    """All that was found for one pipeline.
+
+    Attributes:
+        pipeline: Its name.
+        source: The topic.
+        partitions: How many it has.
+        forecasts: The configured way first.
+        notes: What could not be read, or is to be known.
+        cpu_s: What reading and judging took.
+        changing: Members of the value that differ between copies.
+        candidates: Places that nearly tell records apart, or rise, with what was counted of them.
+    """
+
+    pipeline: str
+    source: str
+    partitions: int
+    forecasts: list[Forecast] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    cpu_s: float = 0.0
+    changing: list[str] = field(default_factory=list)
+    candidates: list[dict[str, Any]] = field(default_factory=list)

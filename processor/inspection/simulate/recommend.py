@@ -1,0 +1,191 @@
+"""Says in words what to choose after a simulation, and why. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from processor.inspection.simulate.costs import id_costs, sequence_cost
+from processor.inspection.simulate.forecast import IdForecast, SequenceForecast
+from processor.ops.status_text import count, duration, size
+from schemas.config.values import duration_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from processor.inspection.simulate.costs import BackendCost
+    from processor.inspection.simulate.forecast import Forecast, Simulation
+    from processor.inspection.simulate.windows import WindowPrediction
+
+ENOUGH = 0.999
+"""The part of the copies that the longest window catches from which on a shorter one will do."""
+_CROSSING = 0.0001
+"""Of all records; fewer copies in other partitions are not worth a second hop."""
+_LARGE_BYTES = 2e9
+"""Memory of ids from which on filters are worth their CPU."""
+_MORE_FAULTS = 0.01
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What to choose.
+
+    Attributes:
+        dedup: Keys of ``[pipelines.dedup]`` as TOML has them.
+        reasons: A sentence each, the most important first.
+        catches: Records that it drops.
+        cost: Of it.
+    """
+
+    dedup: dict[str, Any]
+    reasons: list[str]
+    catches: float
+    cost: BackendCost
+
+
+def recommend(simulation: Simulation, commit_interval_ms: int) -> Recommendation:
+    """Choose among what was simulated: the configured way, unless another one is clearly better."""
+    found = [_of(each, commit_interval_ms) for each in simulation.forecasts]
+    best, forecast = found[0], simulation.forecasts[0]
+    for other, each in zip(found[1:], simulation.forecasts[1:], strict=True):
+        if _faulty(forecast) > _faulty(each) + _MORE_FAULTS:
+            worse = f"{100 * _faulty(forecast):.1f} % of the records cannot be judged as configured"
+            best, forecast = _because(other, f"{worse}; {each.way.why}"), each
+    if isinstance(forecast, IdForecast) and simulation.changing and _would_collide(forecast):
+        names = ", ".join(simulation.changing)
+        best = _because(best, f"copies differ in {names}: a fingerprint has to exclude them", last=True)
+    return best
+
+
+def chosen_window(forecast: IdForecast) -> tuple[WindowPrediction, bool]:
+    """Return the shortest window that catches nearly all that the longest does, and whether with a route."""
+    routed = forecast.dedup.route is not None or forecast.crossing > _CROSSING * forecast.judged.judgeable
+    rows = forecast.together if routed else forecast.apart
+    most = max(row.caught.value for row in rows)
+    if not most:  # nothing speaks against the configured one
+        return next(row for row in rows if row.window_ms == forecast.dedup.window), routed
+    return next(row for row in rows if row.caught.value >= ENOUGH * most), routed
+
+
+def costs_of(forecast: IdForecast, row: WindowPrediction, commit_interval_ms: int) -> list[BackendCost]:
+    """Return what each backend takes for one window."""
+    lasting = min(row.window_ms, forecast.judged.span_ms)
+    commits = math.ceil(lasting / commit_interval_ms) * forecast.partitions
+    commits = min(commits, forecast.judged.judgeable)
+    dedup = forecast.dedup
+    return id_costs(
+        dedup, row.held.value, row.collisions.value, row.window_ms, commits, forecast.judged.judgeable
+    )
+
+
+def knee(curve: Sequence[WindowPrediction]) -> WindowPrediction | None:
+    """Return where the curve of what is caught against the logarithm of the window bends most (Kneedle).
+
+    None: it is flat.
+    """
+    if len(curve) < 3 or curve[-1].caught.value <= curve[0].caught.value:
+        return None
+    low, high = math.log(curve[0].window_ms), math.log(curve[-1].window_ms)
+    least, most = curve[0].caught.value, curve[-1].caught.value
+
+    def above(row: WindowPrediction) -> float:
+        across = (math.log(row.window_ms) - low) / (high - low)
+        return (row.caught.value - least) / (most - least) - across
+
+    return max(curve, key=above)
+
+
+def _of(forecast: Forecast, commit_interval_ms: int) -> Recommendation:
+    if isinstance(forecast, SequenceForecast):
+        return _by_sequence(forecast)
+    return _by_id(forecast, commit_interval_ms)
+
+
+def _by_id(forecast: IdForecast, commit_interval_ms: int) -> Recommendation:
+    row, routed = chosen_window(forecast)
+    dedup = forecast.dedup.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    for key in ("window", "max_ahead"):
+        if key in dedup:
+            dedup[key] = duration_text(dedup[key])
+    if isinstance(dedup.get("bloom"), dict) and "bucket" in dedup["bloom"]:
+        dedup["bloom"]["bucket"] = duration_text(dedup["bloom"]["bucket"])
+    dedup["window"] = duration_text(row.window_ms)
+    reasons = [
+        _of_window(row),
+    ]
+    span = forecast.judged.span_ms
+    if row.window_ms > span:
+        reasons.append(
+            f"the records that were read cover {duration(span / 1000)}: copies that come later than that after "
+            "the first could not be seen"
+        )
+    if routed and forecast.dedup.route is None:
+        dedup["route"] = "by-id"
+        reasons.append(
+            f"route by-id: about {forecast.crossing:,.0f} copies came in another partition than the first"
+        )
+    elif routed and forecast.crossing <= _CROSSING * forecast.judged.judgeable:
+        reasons.append("hardly a copy came in another partition: route by-id may not be needed")
+    costs = costs_of(forecast, row, commit_interval_ms)
+    exact = costs[0]
+    cost = exact
+    if exact.memory_bytes > _LARGE_BYTES and forecast.dedup.backend == "exact":
+        cost = costs[1]
+        dedup["backend"] = "bloom"
+        reasons.append(
+            f"backend bloom, confirmed: {size(int(cost.memory_bytes))} of memory in place of "
+            f"{size(int(exact.memory_bytes))}"
+        )
+    else:
+        if forecast.dedup.backend == "bloom":
+            cost = costs[1] if forecast.dedup.bloom_options.confirm else costs[-1]
+        held = count(round(row.held.value), "id")
+        reasons.append(f"backend {cost.backend}: {held} at once take {size(int(cost.memory_bytes))}")
+    return Recommendation(dedup, reasons, row.caught.value, cost)
+
+
+def _of_window(row: WindowPrediction) -> str:
+    copies = row.caught.value + row.missed.value
+    if not copies:
+        return f"window {duration_text(row.window_ms)}: as configured; no copies were seen that it could catch"
+    return (
+        f"window {duration_text(row.window_ms)}: the shortest of those looked at that catches nearly what the "
+        f"longest does, {100 * row.share:.2f} % of {copies:,.0f} copies"
+    )
+
+
+def _by_sequence(forecast: SequenceForecast) -> Recommendation:
+    # The shortest that lets pass what the longest does: what it drops beyond that is lost.
+    best = max(forecast.rows, key=lambda row: row.passed)
+    row = next(row for row in forecast.rows if row.passed >= best.passed)
+    dedup = forecast.dedup.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    reasons = []
+    if row.reorder_window != forecast.dedup.reorder_window:
+        dedup["reorder_window"] = row.reorder_window
+        gained = row.passed - forecast.configured.passed
+        if gained > 0:
+            reasons.append(
+                f"reorder_window {row.reorder_window}: {count(gained, 'record')} came late and for the first "
+                "time, and would be dropped otherwise"
+            )
+        else:
+            reasons.append(f"reorder_window {row.reorder_window}: no longer one lets more pass")
+    reasons.append(f"drops {row.duplicates:,} duplicates and {row.late:,} late records")
+    cost = sequence_cost(forecast.dedup, forecast.scopes, forecast.scope_bytes)
+    return Recommendation(dedup, reasons, float(row.duplicates + row.late), cost)
+
+
+def _faulty(forecast: Forecast) -> float:
+    """Return the part of the records that cannot be judged."""
+    return sum(forecast.judged.quarantined.values()) / max(1, forecast.judged.records)
+
+
+def _would_collide(forecast: IdForecast) -> bool:
+    of = forecast.dedup.fingerprint
+    return of is not None and any(row.collisions.value for row in forecast.configured)
+
+
+def _because(one: Recommendation, reason: str, *, last: bool = False) -> Recommendation:
+    reasons = [*one.reasons, reason] if last else [reason, *one.reasons]
+    return Recommendation(one.dedup, reasons, one.catches, one.cost)

@@ -1,0 +1,157 @@
+"""Reads ids as people write them, and hashes them as the ids of records are hashed.
+
+A part of an id is written as one word::
+
+    word              a string, or the bytes of a header or key; of a value's field also the number it reads as
+    json:TEXT         what JSON says: json:17 is the number, json:"17" the string
+    "TEXT"            likewise, the string
+    text:TEXT         this text, whatever it begins with
+    base64:BYTES      bytes that are no text, of a header or key
+    content:DIGITS    a content's hash, 32 hexadecimal digits, as receipts show it
+
+Numbers and strings differ, and a number is its text as written: a word that reads as a number asks for both,
+and whoever answers says which of them it found.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import itertools
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import orjson
+
+from processor.engine.bytes.siphash import words_of_key
+from processor.engine.extract.ids import NO_FINGERPRINT, ContentPart, Ids, IdTextForm, ValuePart, hash_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from processor.engine.extract.ids import Part
+
+MOST_ALTERNATIVES = 16
+"""Ids that a list of words may mean: four words that read as numbers."""
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
+_FORMS = {IdTextForm.BYTES: "bytes", IdTextForm.STRING: "string", IdTextForm.NUMBER: "number"}
+KINDS = frozenset({*_FORMS.values(), "content"})
+"""What a part of an id can be."""
+
+
+class AskedPart(NamedTuple):
+    """One part of an id.
+
+    Attributes:
+        form: What it is.
+        content: Its bytes; of content the 16 bytes of its hash.
+    """
+
+    form: IdTextForm
+    content: bytes
+
+    @property
+    def kind(self) -> str:
+        """What it is, as people and programs are told."""
+        return _FORMS.get(self.form, "content")
+
+
+AskedId = tuple[AskedPart, ...]
+
+
+def asked_ids(parts: Sequence[Part], words: Sequence[str]) -> list[AskedId]:
+    """Return the ids that some words can mean, at least one.
+
+    Args:
+        parts: Of the pipeline's ids.
+        words: As many, in their order.
+
+    Raises:
+        ValueError: They mean none; says what would be right.
+    """
+    if len(words) != len(parts):
+        raise ValueError(f"its ids have {len(parts)} parts, and {len(words)} were given")
+    found = list(itertools.product(*(_read(part, word) for part, word in zip(parts, words, strict=True))))
+    if len(found) > MOST_ALTERNATIVES:
+        raise ValueError('too many of the words read as numbers: write json:17 or json:"17"')
+    return found
+
+
+def field_values(word: str) -> list[AskedPart]:
+    """Return what a word can mean that stands for a string or number of a JSON value.
+
+    Raises:
+        ValueError: It means none.
+    """
+    return _field(word)
+
+
+def hash_of(asked: AskedId, secret: bytes) -> NDArray[np.uint64]:
+    """Return uint64[1, 2]: the hash that records with this id have under a partition's secret."""
+    count = len(asked)
+    # Of the types that judging gives the kernel: nothing is compiled for one question.
+    data = np.array(bytearray(b"".join(part.content for part in asked)), np.uint8)
+    form = np.array([[part.form] for part in asked], np.uint8)
+    begin, length = np.zeros((2, count, 1), np.int64)
+    length[:, 0] = [len(part.content) for part in asked]
+    begin[1:, 0] = np.cumsum(length[:-1, 0])
+    content = np.zeros((1, 2), np.uint64)
+    for part in asked:
+        if part.form == IdTextForm.CONTENT:
+            content[0] = np.frombuffer(part.content, "<u8")
+    out = np.zeros((1, 2), np.uint64)
+    flags, lot = (np.zeros(1, np.uint8), np.zeros(1, np.bool_)), np.zeros(1, np.uint64)
+    ids = Ids(out, *flags, form, begin, length, content, NO_FINGERPRINT, lot)
+    hash_ids(data, ids, words_of_key(secret))
+    return out
+
+
+def _read(part: Part, word: str) -> list[AskedPart]:
+    if isinstance(part, ContentPart):
+        kind, _, digits = word.partition(":")
+        if kind != "content" or not re.fullmatch("[0-9a-f]{32}", digits):
+            raise ValueError("a content is asked for as content: and the 32 hexadecimal digits of receipts")
+        return [AskedPart(IdTextForm.CONTENT, bytes.fromhex(digits))]
+    return _field(word) if isinstance(part, ValuePart) else [_bytes(word)]
+
+
+def _field(word: str) -> list[AskedPart]:
+    kind, separator, rest = word.partition(":")
+    if separator and kind == "text":
+        return [AskedPart(IdTextForm.STRING, _encoded(rest))]
+    if separator and kind == "json":
+        return [_json(rest)]
+    if len(word) > 1 and word.startswith('"') and word.endswith('"'):
+        return [_json(word)]
+    string = AskedPart(IdTextForm.STRING, _encoded(word))
+    return [string, AskedPart(IdTextForm.NUMBER, word.encode())] if _NUMBER.fullmatch(word) else [string]
+
+
+def _bytes(word: str) -> AskedPart:
+    kind, separator, rest = word.partition(":")
+    if separator and kind == "base64":
+        try:
+            return AskedPart(IdTextForm.BYTES, base64.b64decode(rest, validate=True))
+        except binascii.Error as error:
+            raise ValueError(f"{word} is no base64: {error}") from error
+    return AskedPart(IdTextForm.BYTES, _encoded(rest if separator and kind == "text" else word))
+
+
+def _json(text: str) -> AskedPart:
+    if _NUMBER.fullmatch(text):
+        return AskedPart(IdTextForm.NUMBER, text.encode())
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"{text} is no JSON: {error}") from error
+    if not isinstance(found, str):
+        raise ValueError(f"{text} is neither a JSON string nor a number")  # noqa: TRY004 - of what was typed
+    return AskedPart(IdTextForm.STRING, found.encode())
+
+
+def _encoded(word: str) -> bytes:
+    # Of a command line: bytes that are no UTF-8 are escaped, and become what they were.
+    return word.encode(errors="surrogateescape")

@@ -1,0 +1,1 @@
+"""The escape gauge: estimates by a sample of ids how many duplicates escape."""

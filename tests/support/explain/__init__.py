@@ -1,0 +1,1 @@
+"""What is true of a stream that holds everything, for the tests of `seqmark explain`."""

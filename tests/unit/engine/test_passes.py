@@ -1,0 +1,170 @@
+"""Which passes of sampled ids are duplicates that escaped, on a few that can be followed by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from processor.engine.extract.ids import NO_LOT, HeaderPart, IdExtractor, KeyPart, ValuePart
+from processor.engine.ids.passes import (
+    ESCAPE_COLUMNS,
+    UNWANTED,
+    Passes,
+    PassKind,
+    PassTable,
+    depth_of,
+    drawn,
+    move,
+    remaining,
+    take,
+)
+from processor.wire.decode import Chunk, Decoder
+from processor.wire.encode import plain_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+WINDOW, HORIZON = 100, 1_000
+OWN, RENEWED, HEARD = PassKind.OWN, PassKind.RENEWED, PassKind.HEARD
+Said = tuple[int, int, int, PassKind]
+"""Key, the partition's clock, partition, kind."""
+
+
+def lots(
+    values: Sequence[bytes], parts: Sequence[HeaderPart | KeyPart | ValuePart], secret: int = 1
+) -> NDArray[np.uint64]:
+    """Return the lots of records with these keys, which are their values and headers as well."""
+    batch = plain_batch([(value, value, 0, (("id", value),)) for value in values])
+    data = batch.build(-1, -1, -1, transactional=False)
+    (piece,) = Decoder().pieces(Chunk("t", 0, 0, data))
+    return IdExtractor(list(parts), bytes([secret]) * 16).extract(piece.columns).lot.copy()
+
+
+def table_of(said: Sequence[Said], table: PassTable | None = None) -> tuple[PassTable, list[list[int]]]:
+    """Take passes into a table, one call each; return it, and of what escaped the copy and what was before."""
+    table = table or PassTable.empty(64)
+    found = []
+    for key, at, partition, kind in said:
+        one = Passes(
+            np.array([key], np.uint64), np.array([at]), np.array([partition]), np.array([kind], np.uint8)
+        )
+        escapes = np.zeros((8, ESCAPE_COLUMNS), np.int64)
+        taken, _, escaped = take(table, one, 8, WINDOW, HORIZON, escapes)
+        assert taken == 1
+        found += escapes[:escaped, :5].tolist()
+    return table, found
+
+
+@pytest.mark.parametrize(
+    ("said", "escaped"),
+    [
+        pytest.param([(7, 0, 0, OWN), (7, 100, 0, OWN)], [[0, 100, 0, 0, 0]], id="a window later"),
+        pytest.param([(7, 0, 0, OWN), (7, 1_001, 0, OWN)], [], id="beyond the horizon"),
+        pytest.param([(7, 0, 0, OWN), (7, 0, 0, OWN)], [], id="judged again"),
+        pytest.param([(7, 500, 0, HEARD), (7, 100, 0, OWN), (7, 500, 0, OWN)], [], id="all of it judged again"),
+        pytest.param([(7, 0, 0, OWN), (8, 100, 0, OWN)], [], id="another id"),
+        pytest.param(
+            [(7, 0, 0, OWN), (7, 100, 0, OWN), (7, 250, 0, OWN)],
+            [[0, 100, 0, 0, 0], [0, 250, 0, 100, 1]],
+            id="the second time it escapes",
+        ),
+        pytest.param([(7, 0, 0, OWN), (7, 20, 1, OWN)], [[1, 20, 0, 0, 0]], id="in another partition"),
+        pytest.param([(7, 20, 1, OWN), (7, 0, 0, OWN)], [[1, 20, 0, 0, 0]], id="the later one is judged first"),
+        pytest.param([(7, 0, 0, HEARD), (7, 20, 1, OWN)], [[1, 20, 0, 0, 0]], id="heard before"),
+        pytest.param([(7, 20, 1, OWN), (7, 0, 0, HEARD)], [[1, 20, 0, 0, 0]], id="heard afterwards"),
+        pytest.param([(7, 0, 0, OWN), (7, 20, 1, HEARD)], [], id="the other worker counts its own"),
+        pytest.param([(7, 0, 0, HEARD), (7, 200, 0, HEARD)], [], id="all heard"),
+        pytest.param(
+            [(7, 20, 1, OWN), (7, 0, 0, HEARD), (7, 0, 0, HEARD)], [[1, 20, 0, 0, 0]], id="heard twice"
+        ),
+        pytest.param(
+            [(7, 20, 1, OWN), (7, 0, 0, OWN), (7, 5, 2, OWN)],
+            [[1, 20, 0, 0, 0], [2, 5, 0, 0, 1]],
+            id="between two",
+        ),
+        pytest.param(
+            [(7, 0, 0, OWN), (7, 90, 0, RENEWED), (7, 190, 0, OWN)], [[0, 190, 0, 90, 0]], id="renewed"
+        ),
+    ],
+)
+def test_a_pass_is_an_escaped_duplicate_of_the_last_one_before_it(
+    said: list[Said], escaped: list[list[int]]
+) -> None:
+    assert table_of(said)[1] == escaped
+
+
+def test_it_ends_early_where_there_is_no_room_for_what_comes_next() -> None:
+    table = PassTable.empty(64)
+    both = Passes(
+        np.array([7, 8], np.uint64), np.zeros(2, np.int64), np.zeros(2, np.int64), np.zeros(2, np.uint8)
+    )
+    escapes = np.zeros((8, ESCAPE_COLUMNS), np.int64)
+    assert take(table, both, 1, WINDOW, HORIZON, escapes) == (1, 1, 0)
+    assert take(table, both, 8, WINDOW, HORIZON, escapes[:0]) == (0, 0, 0)
+
+
+def test_a_sample_is_thinned_by_leaving_out_whole_ids() -> None:
+    keys = [depth << 58 | 1 + number for depth in (0, 1, 2) for number in range(5)]
+    table, _ = table_of([(key, at, at % 2, OWN) for at, key in enumerate(keys)])
+    assert remaining(table, 0, 1) == 10
+    assert remaining(table, 12, 1) == 3
+    smaller = PassTable.empty(32)
+    move(table, 0, 1, smaller, packed=False)
+    assert sorted(smaller.key[smaller.key != 0].tolist()) == keys[5:]
+    assert table_of([(keys[7], 200, 7 % 2, OWN)], smaller)[1] == [[1, 200, 1, 7, 0]]
+    packed = PassTable.empty(10)
+    move(table, 0, 1, packed, packed=True)
+    assert sorted(packed.key.tolist()) == keys[5:]
+
+
+def test_ids_are_drawn_by_lots_that_do_not_depend_on_the_partitions_secret() -> None:
+    values = [b"%d" % n for n in range(100)]
+    assert np.array_equal(lots(values, [KeyPart()], 1), lots(values, [KeyPart()], 2))
+    # A string is another id than the same bytes.
+    assert not np.array_equal(lots([b"1"], [KeyPart()]), lots([b"1"], [ValuePart("")]))
+
+
+@pytest.mark.parametrize(
+    "form", ["%d", "%09d", "%09d-suffix-of-all", "a-prefix-of-all-%d", "%040d", "a%dlong-and-constant-middle%d"]
+)
+def test_the_share_of_counted_ids_that_is_drawn_is_that_of_the_level(form: str) -> None:
+    count = 40_000
+    values = [(form % ((n,) * form.count("%"))).encode() for n in range(count)]
+    lot = np.concatenate([lots(values[k : k + 10_000], [KeyPart()]) for k in range(0, count, 10_000)])
+    assert np.unique(lot).size == count
+    for level in (1, 3, 5):
+        share = np.count_nonzero(lot >> np.uint64(64 - level) == 0) / count
+        # Five standard deviations of drawing each by itself.
+        assert abs(share - 2.0**-level) < 5 * (2.0**-level / count) ** 0.5
+
+
+def test_only_what_passed_is_drawn_and_by_a_hash_with_a_key() -> None:
+    lot = np.array([1, 2**63, NO_LOT, 3, 3], np.uint64)
+    verdict = np.array([0, 0, 0, 1, 0], np.uint8)
+    kinds = np.array([OWN, UNWANTED, UNWANTED, UNWANTED, UNWANTED], np.uint8)
+    at = np.arange(5)
+    found = []
+    for secret in (1, 2):
+        out = Passes(
+            np.zeros(5, np.uint64), np.zeros(5, np.int64), np.zeros(5, np.int64), np.zeros(5, np.uint8)
+        )
+        key = np.array([secret, 0], np.uint64)
+        count = drawn(lot, np.zeros(0, np.uint64), verdict, at, kinds, 1, key, out)
+        assert (count, out.at[:count].tolist()) == (2, [0, 4])
+        assert depth_of(out.key[:count]).tolist() == [63, 62]
+        found.append(out.key[:count].tolist())
+    assert found[0] != found[1]
+
+
+def test_records_of_one_id_with_other_content_are_others() -> None:
+    lot = np.full(3, 5, np.uint64)
+    out = Passes(np.zeros(3, np.uint64), np.zeros(3, np.int64), np.zeros(3, np.int64), np.zeros(3, np.uint8))
+    drawn(
+        lot, np.array([1, 1, 2], np.uint64), np.zeros(3, np.uint8), np.arange(3), np.zeros(8, np.uint8), 0,
+        np.array([1, 2], np.uint64), out,
+    )  # fmt: skip
+    assert out.key[0] == out.key[1] != out.key[2]
