@@ -106,6 +106,7 @@ def test_a_worker_without_an_index_topic_says_so_works_and_takes_it_up_when_it_i
     send(config, 0, 50)
     soon = {**EVERY_COMMIT, "SEQMARK_TEST_METADATA_MAX_AGE_MS": "500"}
     with start_worker(config.but(create_topics=True), env=soon) as worker:
+        worker.wait_ready()
         until(lambda: worker.metrics().get(POSITION) == 50, "the first are in")
         delete_topic(config.bootstrap_servers, index_of(config))
         send(config, 50, 50)

@@ -132,10 +132,11 @@ def dice(seed: int) -> random.Random:
     return random.Random(seed)
 
 
-def until(condition: Callable[[], Any], what: str, timeout_s: float = 90.0) -> Any:
+def until(condition: Callable[[], Any], what: str, timeout_s: float = 240.0) -> Any:
     """Wait for a condition and return what it gave; fail naming it.
 
-    How long it may take is no claim of a test: the default is far above what a busy machine needs.
+    How long it may take is no claim of a test: the default is far above what a busy machine needs, where what
+    is waited for may begin with an interpreter of its own, and with kernels that nobody has compiled yet.
     """
     deadline = time.monotonic() + timeout_s
     while not (found := condition()):

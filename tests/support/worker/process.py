@@ -69,7 +69,7 @@ __all__ = [
 HEADER_SEQUENCE = {"from": "header", "name": "seq", "format": "int64"}
 _FAST = {"commit_interval_ms": 50, "session_timeout_ms": 6000, "web_port": 0}
 """Other settings than the defaults, so that tests need not wait."""
-PATIENCE_S = 120.0
+PATIENCE_S = forks.START_S
 """For a worker to start, to say something, or to end: the first one may have to compile its kernels, on a
 machine whose cores are taken. How quickly it stops is asked in `tests/crash/test_sigterm.py` alone."""
 _files = itertools.count()
