@@ -44,6 +44,9 @@ COPIED = (
 )
 LIMIT_S = 400
 """For a test: on a machine whose cores are taken, its kernels plain Python, it may take a minute."""
+PATIENCE_S = 90
+"""For what a test waits for, which may never come with a mistake in it: well below `LIMIT_S`, at which a test
+is ended and has noticed nothing. No kernel is compiled here, so nothing takes as long as in other tests."""
 MORE_S = 30
 """For each further one."""
 FAILED, PASSED = 1, 0
@@ -134,7 +137,12 @@ class Tree:
         mode = py_compile.PycInvalidationMode.CHECKED_HASH
         for name in ("processor", "schemas"):
             compileall.compile_dir(self._folder / name, quiet=2, invalidation_mode=mode)
-        extra = {"PYTHONPATH": str(self._folder), "PYTHONDONTWRITEBYTECODE": "1", "NUMBA_DISABLE_JIT": "1"}
+        extra = {
+            "PYTHONPATH": str(self._folder),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "NUMBA_DISABLE_JIT": "1",
+            "SEQMARK_TEST_PATIENCE_S": str(PATIENCE_S),
+        }
         self._server = subprocess.Popen(
             [sys.executable, str(self._folder / "tests" / "crash" / "planted" / "forked.py")],
             cwd=self._folder,

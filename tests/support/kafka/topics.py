@@ -132,7 +132,11 @@ def dice(seed: int) -> random.Random:
     return random.Random(seed)
 
 
-def until(condition: Callable[[], Any], what: str, timeout_s: float = 240.0) -> Any:
+PATIENCE_S = float(os.environ.get("SEQMARK_TEST_PATIENCE_S", "300"))
+"""For whatever a test waits for. Less is set where a test is to fail: a planted mistake is caught no later."""
+
+
+def until(condition: Callable[[], Any], what: str, timeout_s: float = PATIENCE_S) -> Any:
     """Wait for a condition and return what it gave; fail naming it.
 
     How long it may take is no claim of a test: the default is far above what a busy machine needs, where what

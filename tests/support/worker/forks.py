@@ -26,13 +26,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from tests.support.kafka.topics import environment
+from tests.support.kafka.topics import PATIENCE_S, environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOT = Path(__file__).parents[3]
-START_S = 300.0
+START_S = PATIENCE_S
 """For the server to import everything, and to compile the kernels where nobody has before."""
 _numbers = itertools.count()
 _AT_FIRST = environment({"PYTHONPATH": str(ROOT)})
