@@ -39,6 +39,7 @@ from processor.engine.ids.passes import (
 )
 from processor.judges.escapes.estimate import EscapeEstimate
 from processor.judges.escapes.statements import Statements
+from processor.judges.escapes.unseen import UnseenBounds
 from processor.ops.escaped import HORIZON_WINDOWS, EscapeReason, EscapeReport
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class EscapeGauge:
         most_slots: A power of two.
         most_waiting: Rows; as many again may be unsaid.
         clock: Monotonic seconds.
+        scattered: Whether an id can be in several partitions, as without ``route``.
 
     Attributes:
         key: uint64[2], of the hash of ids in the sample.
@@ -107,6 +109,8 @@ class EscapeGauge:
         most_slots: int = MOST_SLOTS,
         most_waiting: int = WAITING_ROWS,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        scattered: bool = True,
     ) -> None:
         self.name = name
         self.level = 0
@@ -122,7 +126,7 @@ class EscapeGauge:
         self._rows_at_s = self._calm_at_s = clock()
         self._rows = 0
         self._estimates = {reason: EscapeEstimate() for reason in EscapeReason}
-        self._most_level = 0
+        self._unseen = UnseenBounds(window_ms, scattered=scattered)
         self._slow = 0
         # Odd, so that it can be undone: different keys stay different.
         self._secret = np.frombuffer(os.urandom(24), np.uint64) | np.uint64(1)
@@ -219,8 +223,10 @@ class EscapeGauge:
         if self.off:
             return
         try:
-            for covered in self._waiting.take():
+            waiting = self._waiting.take()
+            for covered in waiting:
                 self._take(covered)
+            self._unseen.cover(waiting, self._since)
             self._densify()
         except Exception as error:  # noqa: BLE001 - a statistic must never end a worker
             self.fail(error)
@@ -275,7 +281,8 @@ class EscapeGauge:
         since[:level] = NEVER
         np.minimum(since[level:], covered.from_ms, out=since[level:])
         self._move_clock(partition, covered.from_ms)
-        self._most_level = max(self._most_level, level)
+        # What is heard may be what a copy is compared with that was taken in before.
+        self._unseen.rise(level)
 
     def _escaped(self, escapes: NDArray[np.int64]) -> None:
         if not len(escapes):
@@ -331,7 +338,7 @@ class EscapeGauge:
 
     def _raise_level(self) -> None:
         self.level += 1
-        self._most_level = max(self._most_level, self.level)
+        self._unseen.rise(self.level)
         for since in self._since.values():
             since[: self.level] = NEVER
 
@@ -352,8 +359,7 @@ class EscapeGauge:
 
     def report(self) -> EscapeReport:
         """Return what there is to say now."""
-        most = 2.0**self._most_level
-        counts = {reason: each.count(most) for reason, each in self._estimates.items()}
+        counts = {reason: each.count(self._unseen.most(reason)) for reason, each in self._estimates.items()}
         return EscapeReport(
             self._window_ms / 1000,
             counts,
