@@ -1101,6 +1101,14 @@ MISTAKES = (
         "test_for_one_that_was_not_drawn_is_allowed_what_a_pair_stands_for[steps1-128]",
     ),
     Mistake(
+        "a sample is thinned from the middle of a run of entries on",
+        "processor/engine/ids/passes.py",
+        "    while keys[free] != np.uint64(0):\n        free += 1\n",
+        "    pass\n",
+        "tests/unit/engine/test_passes.py::"
+        "test_what_is_left_in_a_table_is_found_where_runs_of_entries_had_holes_made_in_them[0]",
+    ),
+    Mistake(
         "what escaped is weighed by how thin the sample is now",
         "processor/judges/escapes/gauge.py",
         "np.exp2(seen_at[known].astype(np.float64))",
