@@ -236,6 +236,11 @@ class EscapeGauge:
 
     def _take(self, covered: Covered) -> None:
         self._cover(covered)
+        if covered.passes.key.size:
+            self._sample(covered)
+        self._move_clock(covered.partition, covered.to_ms)
+
+    def _sample(self, covered: Covered) -> None:
         passes = covered.passes
         depth = depth_of(passes.key)
         wanted = np.flatnonzero((depth >= self.level) & (depth <= MOST_LEVEL))
@@ -261,7 +266,6 @@ class EscapeGauge:
             at += int(taken)
             self._count += int(came)
             self._escaped(escapes[: int(escaped)])
-        self._move_clock(covered.partition, covered.to_ms)
 
     def _scattered(self, key: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """Return keys as the table has them: whoever writes keys cannot tell which slots they begin at."""
