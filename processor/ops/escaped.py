@@ -129,7 +129,8 @@ def _between(count: EscapedCount) -> str:
     low, high = math.floor(count.lower), math.ceil(count.upper)
     if low == high:
         return f"{low:,} duplicate{'' if low == 1 else 's'}"
-    return f"about {low:,} to {high:,} duplicates"
+    # The upper end allows for ids of which none was drawn, and may be far from what is likely.
+    return f"about {round(count.estimate):,} duplicates ({low:,} to {high:,})"
 
 
 def _number(windows: float) -> str:

@@ -92,7 +92,13 @@ class EscapeWatch:
         halvings = max(0, len(self._hops) - 1).bit_length()
         most = MOST_SLOTS >> halvings, WAITING_ROWS >> halvings
         self._gauges = {
-            name: EscapeGauge(name, dedup.window, words_of_key(os.urandom(16)), *most)
+            name: EscapeGauge(
+                name,
+                dedup.window,
+                words_of_key(os.urandom(16)),
+                *most,
+                scattered=not hop.pipeline.routed,
+            )
             for name, hop in self._hops.items()
             if (dedup := hop.pipeline.id_dedup) is not None
         }

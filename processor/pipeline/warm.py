@@ -170,7 +170,8 @@ async def _hop(kind: HopKind, topics: _Memory, metrics: Metrics) -> AsyncIterato
     """
     chunks = topics.chunks(kind.topics.source)
     local = MemoryStore()
-    escapes = EscapeGauge(kind.hop.name, _HOUR_MS, np.zeros(2, np.uint64))
+    # So small that it grows, and is thinned.
+    escapes = EscapeGauge(kind.hop.name, _HOUR_MS, np.zeros(2, np.uint64), 2**10)
     for store, some in ((local, chunks[:-2]), (local, chunks[-2:-1]), (MemoryStore(), chunks[-1:])):
         slot = await _slot(kind, topics, metrics, store)
         slot.partitions[0].judge.sample_for(escapes, 0)

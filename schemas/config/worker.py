@@ -60,7 +60,7 @@ class WorkerOptions(ConfigTable):
     )
     escape_gauge: bool = Field(
         default=True,
-        description="Estimate by a sample of ids how many duplicates escape (mode insert-id): up to 26 MB, "
+        description="Estimate by a sample of ids how many duplicates escape (mode insert-id): up to 20 MB, "
         "below 0.5 % of the CPU. Workers share it by an internal topic.",
     )
     memory_limit: SizeBytes | None = Field(

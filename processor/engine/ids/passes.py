@@ -238,16 +238,40 @@ def remaining(table: PassTable, floor_ms: Int, level: Int) -> Int:
 
 
 @kernel
-def move(table: PassTable, floor_ms: Int, level: Int, out: PassTable, packed: bool) -> None:
-    """Write those entries into another table; ``packed``: one behind the other, which is no table yet."""
+def move(table: PassTable, floor_ms: Int, level: Int, out: PassTable) -> None:
+    """Write those entries into another table, which has room."""
     mask = np.uint64(out.key.size - 1)
-    count = np.int64(0)
     for slot in range(table.key.size):
         key = table.key[slot]
         if key == np.uint64(0) or table.at[slot] < floor_ms or np.int64(key >> np.uint64(58)) < level:
             continue
-        to = count if packed else np.int64(key & mask)
-        while not packed and out.key[to] != np.uint64(0):
+        to = np.int64(key & mask)
+        while out.key[to] != np.uint64(0):
             to = np.int64((np.uint64(to) + np.uint64(1)) & mask)
         out.key[to], out.at[to], out.note[to] = key, table.at[slot], table.note[slot]
-        count += 1
+
+
+@kernel
+def leave_out(table: PassTable, floor_ms: Int, level: Int) -> None:
+    """Leave out all other entries of a table that is not full, in place.
+
+    It begins behind a free slot, where no run of entries goes on: so what an entry is moved past has been
+    moved, and no entry is moved to where one still waits.
+    """
+    keys, ats, notes = table
+    mask = np.int64(keys.size - 1)
+    free = np.int64(0)
+    while keys[free] != np.uint64(0):
+        free += 1
+    for step in range(1, keys.size):
+        slot = (free + step) & mask
+        key, at, note = keys[slot], ats[slot], notes[slot]
+        if key == np.uint64(0):
+            continue
+        keys[slot], ats[slot], notes[slot] = np.uint64(0), 0, 0
+        if at < floor_ms or np.int64(key >> np.uint64(58)) < level:
+            continue
+        to = np.int64(key & np.uint64(mask))
+        while keys[to] != np.uint64(0):
+            to = (to + 1) & mask
+        keys[to], ats[to], notes[to] = key, at, note

@@ -6,10 +6,11 @@ it. So the variance is that of whole ids: the n-th of one id that is seen with w
 w (w - 1) (2 n - 1) to it, which sums up to the w (w - 1) n^2 of n seen.
 
 The interval is of gamma quantiles with the mean and variance of the estimate (Fay and Feuer, 1997),
-which holds for few and unequal weights, too; its upper end allows for one more id than the worst seen.
-It is wider than 95 % would need where all ids let one escape: the quantiles are those of 99 %, so that
-it holds also where some ids let up to ten escape. Where few ids let dozens escape each, and make up
-most of it, a sample of ids misses them more often than that.
+which holds for few and unequal weights, too. The variance is that of the ids that were drawn, and says
+nothing of those that were not: a few that let dozens escape each are most probably missed, all of them.
+So the upper end allows for one more id that has let as many escape as an id can (see `unseen`). The
+quantiles are those of 99 %: 5.3 times that one id are allowed for where nothing was seen, and where much
+was seen 3.6 times; so many ids are missed altogether once in 200 and once in 37 samples.
 """
 
 from __future__ import annotations
@@ -28,8 +29,6 @@ BIN_WINDOWS = 0.05
 """How exactly gaps are kept: a proposed window is at most a twentieth of the present one too long."""
 _QUANTILE = 2.576
 """Of the normal distribution, for 99 %."""
-_LEAST_CLUSTER = 3
-"""So many escaped duplicates an id that was not drawn may have, if no more were seen of any."""
 
 
 def interval(estimate: float, variance: float, unseen: float) -> tuple[float, float]:
@@ -38,7 +37,7 @@ def interval(estimate: float, variance: float, unseen: float) -> tuple[float, fl
     Args:
         estimate: Sum of the weights of what was seen.
         variance: Of the estimate.
-        unseen: What one more id would add to the estimate; 0: all ids are in the sample.
+        unseen: What one more id can add to the estimate, at most; 0: all ids are in the sample.
     """
     if not unseen:
         return estimate, estimate
@@ -60,7 +59,7 @@ class EscapeEstimate:
     def __init__(self) -> None:
         self._bins = np.zeros(round(HORIZON_WINDOWS / BIN_WINDOWS), np.float64)
         self._seen = 0
-        self._estimate = self._variance = self._gap_sum = self._cluster = 0.0
+        self._estimate = self._variance = self._gap_sum = 0.0
         self._first, self._last = math.inf, 0.0
 
     def add(
@@ -78,17 +77,14 @@ class EscapeEstimate:
         self._seen += weight.size
         self._estimate += float(weight.sum())
         self._variance += float((weight * (weight - 1) * (2 * before + 1)).sum())
-        self._cluster = max(self._cluster, float(before.max()) + 1)
         self._gap_sum += float((weight * gap_windows).sum())
         self._first = min(self._first, float(gap_windows.min()))
         self._last = max(self._last, float(gap_windows.max()))
         place = np.clip((gap_windows / BIN_WINDOWS).astype(np.int64), 0, self._bins.size - 1)
         np.add.at(self._bins, place, weight)
 
-    def count(self, most_weight: float) -> EscapedCount:
-        """Return what there is to say; ``most_weight``: for how many one stands where fewest are drawn."""
-        cluster = max(self._cluster + 1, _LEAST_CLUSTER)
-        unseen = most_weight * cluster if most_weight > 1 else 0.0
+    def count(self, unseen: float) -> EscapedCount:
+        """Return what there is to say; ``unseen``: what one more id can add to the estimate, at most."""
         lower, upper = interval(self._estimate, self._variance, unseen)
         if not self._seen:
             return EscapedCount(upper=upper)

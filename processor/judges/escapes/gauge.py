@@ -8,7 +8,7 @@ rises where the sample outgrows its memory, or its rows the processor; it falls 
 
 Invariants: nothing here is judged by, and nothing here raises: the first thing that goes wrong switches
 the gauge off, and says so once. Passes count when their transaction has committed. Memory is bounded,
-26 MB for all pipelines of a worker together, growing included (`MOST_SLOTS`, `WAITING_ROWS`).
+20 MB for all pipelines of a worker together, growing included (`MOST_SLOTS`, `WAITING_ROWS`).
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ from processor.engine.ids.passes import (
     Passes,
     PassTable,
     depth_of,
+    leave_out,
     move,
     remaining,
     take,
 )
 from processor.judges.escapes.estimate import EscapeEstimate
 from processor.judges.escapes.statements import Statements
+from processor.judges.escapes.unseen import UnseenBounds
 from processor.ops.escaped import HORIZON_WINDOWS, EscapeReason, EscapeReport
 
 if TYPE_CHECKING:
@@ -51,8 +53,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_SLOTS = 2**19
-"""12.6 MB; 18.9 MB while it grows to that, or is thinned to three quarters of its entries."""
-FIRST_SLOTS = 2**10
+"""12.6 MB; 15.7 MB while it grows to that. It is thinned in place."""
+FIRST_SLOTS = 2**9
+GROWTH = 4
+"""The old table is a quarter of the new one or less: twice as large would take half as much again."""
 FULL = 0.7
 """Beyond that share of slots, probing takes long."""
 THINNED = 0.75
@@ -66,8 +70,8 @@ NEXT_ROWS = 2**12
 CALM_S = 60.0
 ROOM = 1 / 8
 """With so much of memory and rate in use or less for `CALM_S` the sample takes in twice as many ids."""
-WAITING_ROWS = 2**17
-"""Of passes that nobody has taken in yet, 3.3 MB, and as many that others have not been told.
+WAITING_ROWS = 2**16
+"""Of passes that nobody has taken in yet, 1.6 MB, and as many that others have not been told.
 
 What would be more is left out, and known to be. Shared out over pipelines as slots are."""
 ESCAPES = 4_096
@@ -91,6 +95,7 @@ class EscapeGauge:
         most_slots: A power of two.
         most_waiting: Rows; as many again may be unsaid.
         clock: Monotonic seconds.
+        scattered: Whether an id can be in several partitions, as without ``route``.
 
     Attributes:
         key: uint64[2], of the hash of ids in the sample.
@@ -107,6 +112,8 @@ class EscapeGauge:
         most_slots: int = MOST_SLOTS,
         most_waiting: int = WAITING_ROWS,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        scattered: bool = True,
     ) -> None:
         self.name = name
         self.level = 0
@@ -122,7 +129,7 @@ class EscapeGauge:
         self._rows_at_s = self._calm_at_s = clock()
         self._rows = 0
         self._estimates = {reason: EscapeEstimate() for reason in EscapeReason}
-        self._most_level = 0
+        self._unseen = UnseenBounds(window_ms, scattered=scattered)
         self._slow = 0
         # Odd, so that it can be undone: different keys stay different.
         self._secret = np.frombuffer(os.urandom(24), np.uint64) | np.uint64(1)
@@ -219,14 +226,21 @@ class EscapeGauge:
         if self.off:
             return
         try:
-            for covered in self._waiting.take():
+            waiting = self._waiting.take()
+            for covered in waiting:
                 self._take(covered)
+            self._unseen.cover(waiting, self._since)
             self._densify()
         except Exception as error:  # noqa: BLE001 - a statistic must never end a worker
             self.fail(error)
 
     def _take(self, covered: Covered) -> None:
         self._cover(covered)
+        if covered.passes.key.size:
+            self._sample(covered)
+        self._move_clock(covered.partition, covered.to_ms)
+
+    def _sample(self, covered: Covered) -> None:
         passes = covered.passes
         depth = depth_of(passes.key)
         wanted = np.flatnonzero((depth >= self.level) & (depth <= MOST_LEVEL))
@@ -252,7 +266,6 @@ class EscapeGauge:
             at += int(taken)
             self._count += int(came)
             self._escaped(escapes[: int(escaped)])
-        self._move_clock(covered.partition, covered.to_ms)
 
     def _scattered(self, key: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """Return keys as the table has them: whoever writes keys cannot tell which slots they begin at."""
@@ -275,7 +288,8 @@ class EscapeGauge:
         since[:level] = NEVER
         np.minimum(since[level:], covered.from_ms, out=since[level:])
         self._move_clock(partition, covered.from_ms)
-        self._most_level = max(self._most_level, level)
+        # What is heard may be what a copy is compared with that was taken in before.
+        self._unseen.rise(level)
 
     def _escaped(self, escapes: NDArray[np.int64]) -> None:
         if not len(escapes):
@@ -316,22 +330,19 @@ class EscapeGauge:
         slots = table.key.size
         left = int(remaining(table, floor, self.level))
         if left > THINNED * FULL * slots and slots < self._most_slots:
-            self._table = PassTable.empty(2 * slots)
-            move(table, floor, self.level, self._table, packed=False)
+            larger = self._most_slots if GROWTH * 2 * slots >= self._most_slots else GROWTH * slots
+            self._table = PassTable.empty(larger)
+            move(table, floor, self.level, self._table)
         else:
             while left > THINNED * FULL * slots and self.level < MOST_LEVEL:
                 self._raise_level()
                 left = int(remaining(table, floor, self.level))
-            packed = PassTable.empty(left)
-            move(table, floor, self.level, packed, packed=True)
-            for column in table:
-                column[:] = 0
-            move(packed, -NEVER, 0, table, packed=False)
+            leave_out(table, floor, self.level)
         self._count = left
 
     def _raise_level(self) -> None:
         self.level += 1
-        self._most_level = max(self._most_level, self.level)
+        self._unseen.rise(self.level)
         for since in self._since.values():
             since[: self.level] = NEVER
 
@@ -352,8 +363,7 @@ class EscapeGauge:
 
     def report(self) -> EscapeReport:
         """Return what there is to say now."""
-        most = 2.0**self._most_level
-        counts = {reason: each.count(most) for reason, each in self._estimates.items()}
+        counts = {reason: each.count(self._unseen.most(reason)) for reason, each in self._estimates.items()}
         return EscapeReport(
             self._window_ms / 1000,
             counts,

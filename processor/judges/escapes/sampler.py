@@ -77,8 +77,8 @@ class IdSampler:
         prints = fingerprint[rows] if fingerprint.size else fingerprint
         self._staged.append((lot[rows], prints, verdict[rows], reading_ms[rows]))
         self._staged_rows += rows.size
-        # Each piece of 7,000 thins the sample where it is too much: seldom do more come.
-        if self._staged_rows > gauge.most_waiting // 2:
+        # Of the first rows and one whole piece behind them; from then on each piece thins the sample.
+        if self._staged_rows > gauge.most_waiting * 3 // 4:
             gauge.lose(self._partition)
             self._forget()
 

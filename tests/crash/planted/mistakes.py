@@ -1081,7 +1081,32 @@ MISTAKES = (
         "processor/judges/escapes/estimate.py",
         "(2 * before + 1)",
         "(0 * before + 1)",
-        "tests/unit/pipeline/test_escapes.py::test_the_interval_holds_where_ids_escape_more_than_once[4-heavy]",
+        "tests/unit/pipeline/test_escape_bounds.py::"
+        "test_the_interval_holds_where_few_ids_escape_dozens_of_times[5-100-3]",
+    ),
+    Mistake(
+        "of an id that was not drawn it is taken that it let three escape at most",
+        "processor/judges/escapes/gauge.py",
+        "each.count(self._unseen.most(reason))",
+        "each.count(2.0**self.level * 3)",
+        "tests/unit/pipeline/test_escape_bounds.py::"
+        "test_the_interval_holds_where_few_ids_escape_dozens_of_times[20-100-6]",
+    ),
+    Mistake(
+        "pairs that a thinner sample saw count for as little as those of a denser one now",
+        "processor/judges/escapes/unseen.py",
+        "for covered in taken) - self._horizon_ms",
+        "for covered in taken)",
+        "tests/unit/pipeline/test_escape_bounds.py::"
+        "test_for_one_that_was_not_drawn_is_allowed_what_a_pair_stands_for[steps1-128]",
+    ),
+    Mistake(
+        "a sample is thinned from the middle of a run of entries on",
+        "processor/engine/ids/passes.py",
+        "    while keys[free] != np.uint64(0):\n        free += 1\n",
+        "    pass\n",
+        "tests/unit/engine/test_passes.py::"
+        "test_what_is_left_in_a_table_is_found_where_runs_of_entries_had_holes_made_in_them[0]",
     ),
     Mistake(
         "what escaped is weighed by how thin the sample is now",

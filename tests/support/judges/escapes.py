@@ -35,6 +35,13 @@ class PassedStream(NamedTuple):
     lot: NDArray[np.uint64]
     escaped: dict[EscapeReason, int]
 
+    def part(self, start: int, stop: int) -> PassedStream:
+        """Return some of the passes; what escapes is still that of all."""
+        rows = slice(start, stop)
+        return PassedStream(
+            self.number[rows], self.at[rows], self.partition[rows], self.lot[rows], self.escaped
+        )
+
 
 def stream(seed: int, ids: int, again: float, *, windows: int = 15, partitions: int = 1) -> PassedStream:
     """Return a stream in which each id comes again with probability ``again``, and once more, and so on.
@@ -55,6 +62,41 @@ def stream(seed: int, ids: int, again: float, *, windows: int = 15, partitions: 
     at = first + running - np.repeat(running[begins], copies)
     order = np.lexsort((partition, at))
     lot = rng.integers(0, 2**64 - 1, ids, np.uint64)[number]
+    made = number[order], at[order], partition[order], lot[order]
+    return PassedStream(*made, _truth(*made[:3]))
+
+
+def heavy_stream(seed: int, heavy: int, times: int, *, light: int = 400) -> PassedStream:
+    """Return a stream of one partition in which a few ids escape so many times each, beside light ones.
+
+    Of the light ones half escape once or twice. The heavy ones come again as soon as their window has passed.
+    """
+    rng = np.random.default_rng(seed)
+    passes = np.concatenate([np.full(heavy, times + 1), rng.choice([1, 1, 2, 3], light)])
+    number = np.repeat(np.arange(passes.size), passes)
+    span = times * WINDOW_MS
+    first = np.concatenate([np.arange(heavy), rng.integers(0, span, light)])
+    nth = np.arange(number.size) - np.repeat(np.cumsum(passes) - passes, passes)
+    at = first[number] + nth * WINDOW_MS
+    order = np.argsort(at, kind="stable")
+    lot = rng.integers(0, 2**64 - 1, passes.size, np.uint64)[number]
+    made = number[order], at[order], np.zeros(number.size, np.int64), lot[order]
+    return PassedStream(*made, _truth(*made[:3]))
+
+
+def spread_stream(seed: int, heavy: int, *, partitions: int, light: int = 400) -> PassedStream:
+    """Return a stream in which a few ids pass in all partitions, beside light ones that pass in one.
+
+    Half an hour of a day apart, so to say; and once more three windows later.
+    """
+    rng = np.random.default_rng(seed)
+    number = np.r_[np.repeat(np.arange(heavy), 2 * partitions), heavy + np.arange(light)]
+    partition = np.r_[np.tile(np.arange(partitions), 2 * heavy), rng.integers(0, partitions, light)]
+    again = np.repeat([0, 3 * WINDOW_MS], partitions)
+    at = np.r_[np.tile(again, heavy), rng.integers(0, 5 * WINDOW_MS, light)]
+    at[: 2 * partitions * heavy] += 20 * partition[: 2 * partitions * heavy] + number[: 2 * partitions * heavy]
+    order = np.lexsort((partition, at))
+    lot = rng.integers(0, 2**64 - 1, heavy + light, np.uint64)[number]
     made = number[order], at[order], partition[order], lot[order]
     return PassedStream(*made, _truth(*made[:3]))
 

@@ -16,6 +16,7 @@ from processor.engine.ids.passes import (
     PassTable,
     depth_of,
     drawn,
+    leave_out,
     move,
     remaining,
     take,
@@ -113,12 +114,28 @@ def test_a_sample_is_thinned_by_leaving_out_whole_ids() -> None:
     assert remaining(table, 0, 1) == 10
     assert remaining(table, 12, 1) == 3
     smaller = PassTable.empty(32)
-    move(table, 0, 1, smaller, packed=False)
+    move(table, 0, 1, smaller)
     assert sorted(smaller.key[smaller.key != 0].tolist()) == keys[5:]
     assert table_of([(keys[7], 200, 7 % 2, OWN)], smaller)[1] == [[1, 200, 1, 7, 0]]
-    packed = PassTable.empty(10)
-    move(table, 0, 1, packed, packed=True)
-    assert sorted(packed.key.tolist()) == keys[5:]
+    leave_out(table, 0, 1)
+    assert sorted(table.key[table.key != 0].tolist()) == keys[5:]
+    assert table_of([(keys[7], 200, 7 % 2, OWN)], table)[1] == [[1, 200, 1, 7, 0]]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_left_in_a_table_is_found_where_runs_of_entries_had_holes_made_in_them(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    # Most begin at the last slots, so that runs are long and go on at the first.
+    keys = [int(n) << 58 | int(n) << 20 | int(b) for n, b in enumerate(rng.integers(55, 70, 40) % 64, 1)]
+    rows = [(key, int(at), 0, OWN) for key, at in zip(keys, rng.integers(0, 100, 40), strict=True)]
+    table, _ = table_of(rows, PassTable.empty(64))
+    leave_out(table, 30, 10)
+    left = [row for row in rows if row[1] >= 30 and row[0] >> 58 >= 10]
+    assert sorted(table.key[table.key != 0].tolist()) == sorted(key for key, *_ in left)
+    assert not table.at[table.key == 0].any()
+    # Whoever is looked for is found: it passes again.
+    again = table_of([(key, at + 150, 0, OWN) for key, at, *_ in left], table)[1]
+    assert len(again) == len(left)
 
 
 def test_ids_are_drawn_by_lots_that_do_not_depend_on_the_partitions_secret() -> None:

@@ -73,7 +73,7 @@ def test_the_interval_holds_where_ids_escape_more_than_once(sizes: str, level: i
         before = np.concatenate([np.arange(each) for each in drawn.tolist()] or [np.zeros(0, np.int64)])
         estimate = EscapeEstimate()
         estimate.add(np.full(before.size, 2.0**level), before, np.ones(before.size))
-        count = estimate.count(2.0**level)
+        count = estimate.count(2.0**level * 9)
         held += count.lower <= many.sum() <= count.upper
     assert held >= 95
 
@@ -133,7 +133,7 @@ def test_memory_is_bounded_while_the_sample_grows_and_thins() -> None:
             gauge.add(Covered(0, 0, k, k, Passes(keys, at, at * 0, np.zeros(keys.size, np.uint8))))
             gauge.keep_up()
         assert not gauge.failures
-        assert tracemalloc.get_traced_memory()[1] < 20e6 + 4e6  # the rows of the test itself
+        assert tracemalloc.get_traced_memory()[1] < 16e6 + 4e6  # the rows of the test itself
     finally:
         tracemalloc.stop()
     assert 3 <= gauge.level <= 5
@@ -274,7 +274,7 @@ def test_whatever_fails_switches_the_gauge_off_and_is_not_raised(monkeypatch: py
 
 
 def test_nothing_seen_in_a_thin_sample_does_not_mean_that_nothing_escaped() -> None:
-    count = EscapeEstimate().count(256.0)
+    count = EscapeEstimate().count(3 * 256.0)
     assert count.lower == count.estimate == 0
     assert count.upper > 3 * 256
     assert interval(0.0, 0.0, 0.0) == (0.0, 0.0)
@@ -423,7 +423,7 @@ def test_what_waits_is_counted_and_has_the_share_that_the_gauge_was_given() -> N
         gauge.add(covered(list(range(1, 301)), [k] * 300))
     assert gauge.report().sample_bytes == empty + 2 * 900 * 25
     sampler = IdSampler(gauge, 1, collisions=False, renews=False)
-    lots = np.arange(1, 502, dtype=np.uint64) << np.uint64(50)
-    sampler.saw(ids_of(lots), np.zeros(501, np.uint8), np.full(501, 20))
+    lots = np.arange(1, 752, dtype=np.uint64) << np.uint64(50)
+    sampler.saw(ids_of(lots), np.zeros(751, np.uint8), np.full(751, 20))
     sampler.committed()
     assert 1 not in {each.partition for each in gauge.unsaid()}
