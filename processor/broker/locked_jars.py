@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 LOCK = Path(__file__).with_name("kafka_jars.json")
 _TIMEOUT_S = 60
 _AT_ONCE = 6
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 
 
 class UnreachableJarError(Exception):
@@ -102,5 +103,12 @@ def _fetched(path: str, root: str | None, folder: Path) -> Path:
     except (OSError, RuntimeError) as error:
         if getattr(error, "errno", None):  # of the disk; those of the network are wrapped, and have none
             raise
-        raise UnreachableJarError(f"{path}: {error}") from error
+        raise UnreachableJarError(f"{path}: {error}{_trust(str(error))}") from error
     return jar
+
+
+def _trust(said: str) -> str:
+    """Say how to trust who looks into TLS on the way: the machine's own list of certificates is not asked."""
+    if _UNTRUSTED not in said:
+        return ""
+    return ". If a proxy looks into TLS here, name its certificate: REQUESTS_CA_BUNDLE=/path/to/ca.pem"

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from processor.config.visible import visible, visible_json
 from processor.errors import EXIT_DONE, ConfigError, Problem
+from processor.ops.number_table import NumberTable
 from processor.ops.status_text import count
 
 if TYPE_CHECKING:
@@ -173,9 +173,9 @@ def table_on_stdout(titles: Sequence[str], rows: Iterable[Sequence[str]], right:
     people(stderr=False).print(table_of(titles, rows, right))
 
 
-def table_of(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> Table:
+def table_of(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> NumberTable:
     """Return a table; nothing in it commands the terminal."""
-    table = Table(*titles)
+    table = NumberTable(*titles)
     for index in right:
         table.columns[index].justify = "right"
     for row in rows:

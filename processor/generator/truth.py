@@ -47,10 +47,18 @@ class Truth:
         return int(self.offset.size)
 
 
+def require_room(path: Path) -> None:
+    """Raise OSError where the file could not be written, before there is a stream that has no truth."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = _draft(path)
+    draft.touch()
+    draft.unlink()
+
+
 def write(path: Path, truths: Sequence[Truth]) -> None:
     """Replace the file; whoever looks sees the whole of it or what was there before."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    draft = _draft(path)
     try:
         with draft.open("wb") as file:
             for partition, truth in enumerate(truths):
@@ -59,6 +67,10 @@ def write(path: Path, truths: Sequence[Truth]) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
 
 
 def _lines(partition: int, truth: Truth, start: int) -> Iterator[bytes]:

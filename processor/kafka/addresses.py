@@ -1,12 +1,16 @@
-"""Tells which of the brokers' names nobody knows, before a time-out tells nothing."""
+"""Tells which of the brokers' names nobody knows, and where nothing listens: a time-out tells neither."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+from contextlib import suppress
 
 _LOOK_S = 5.0
 """A name server that does not answer says nothing about a name."""
+_KNOCK_S = 2
+"""A host that is up takes a connection, or refuses it, in milliseconds."""
 
 
 def host_of(address: str) -> str:
@@ -40,3 +44,31 @@ def cannot_resolve(hosts: list[str], bootstrap_servers: str) -> str:
         f"({bootstrap_servers}): is {'it' if one else 'one of them'} misspelt, or a name that only another "
         "network knows, such as that of a container or a pod?"
     )
+
+
+async def nobody_at(bootstrap_servers: str) -> str | None:
+    """Say that nothing listens at any of the addresses, and why; None: something does."""
+    addresses = bootstrap_servers.split(",")
+    found = await asyncio.gather(*map(_knock, addresses))
+    if not all(found):
+        return None
+    why = "; ".join(f"{address} {each}" for address, each in zip(addresses, found, strict=True))
+    return f"no broker at {bootstrap_servers}: is it running, and is kafka.bootstrap_servers right? ({why})"
+
+
+async def _knock(address: str) -> str | None:
+    """Say why nobody can be reached at an address; None: somebody listens."""
+    try:
+        async with asyncio.timeout(_KNOCK_S):
+            _, writer = await asyncio.open_connection(host_of(address), int(address.rpartition(":")[2]))
+    except socket.gaierror:
+        return "does not resolve: no host of this name is known here"
+    except TimeoutError:
+        return "does not answer"
+    except OSError as error:
+        return f"cannot be connected to: {os.strerror(error.errno) if error.errno else error}"
+    writer.close()
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(_KNOCK_S):
+            await writer.wait_closed()
+    return None

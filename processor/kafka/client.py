@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from processor.errors import StopError
-from processor.kafka.addresses import cannot_resolve, unresolved
+from processor.kafka.addresses import cannot_resolve, nobody_at, unresolved
 from processor.kafka.options import client_options
 from processor.kafka.protocol.codes import KafkaCode, error_name
 from processor.kafka.protocol.connections import REQUEST_TIMEOUT_MS, BrokerClient
@@ -224,4 +224,6 @@ async def open_client(
     except (KafkaError, TimeoutError) as error:
         if hosts := await unresolved(kafka.bootstrap_servers):
             raise StopError(f"{cannot_resolve(hosts, kafka.bootstrap_servers)}{advice}") from error
+        if nobody := await nobody_at(kafka.bootstrap_servers):
+            raise StopError(f"{nobody}{advice}") from error
         raise StopError(f"cannot reach Kafka at {kafka.bootstrap_servers}: {error!r}{advice}") from error

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import click
 
 from processor.commands.console import bar, config_option, json_option, result, say
+from processor.commands.files import replace_text, writing
 from processor.config.load import load, require_aggregates
-from processor.errors import EXIT_DONE, EXIT_FAILED, ConfigError, Problem, StopError
+from processor.errors import EXIT_DONE, EXIT_FAILED, ConfigError, Problem
 from processor.ops.extras import require
 from processor.ops.status_text import count
 from schemas.config import PostgresOutput
@@ -84,15 +85,9 @@ def write_report(settings: Settings, config: str, output: Path) -> ReportPage:
         flows=_read(settings),
         sinks=_sinks(settings),
     )
-    # Beside its place first: who has the old page open keeps a whole one.
-    partial = output.with_name(f".{output.name}.partial")
-    try:
+    with writing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(render(made), encoding="utf-8")
-        partial.replace(output)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise StopError(f"{output} cannot be written: {error.strerror}") from error
+    replace_text(output, render(made))
     return made
 
 

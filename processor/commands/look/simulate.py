@@ -12,9 +12,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from processor.commands.chosen import chosen_pipelines
 from processor.commands.console import bar, config_option, json_option, result, say, shown, table_on_stdout
+from processor.commands.files import replace_text
 from processor.commands.run.reset import read_time
 from processor.config.load import load, require_pipelines
-from processor.errors import EXIT_DONE, ConfigError, StopError
+from processor.errors import EXIT_DONE, ConfigError
 from schemas.config.values import DurationMs
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def simulate(  # noqa: PLR0913 - one argument per option
     if html is not None:
         from processor.inspection.simulate.page import render  # noqa: PLC0415 - as above
 
-        _write(html, render(config.name, settings.worker.commit_interval_ms, found))
+        replace_text(html, render(config.name, settings.worker.commit_interval_ms, found))
         say(f"the page: {html}", "green")
     if write is not None:
         _write_config(config, settings, write, found)
@@ -219,7 +220,7 @@ def _write_config(
     from processor.inspection.simulate.written import recommended_text  # noqa: PLC0415 - as above
 
     chosen = {simulation.pipeline: recommendation for simulation, recommendation in found}
-    _write(write, recommended_text(config, settings, chosen))
+    replace_text(write, recommended_text(config, settings, chosen))
     say(f"the config: {write}", "green")
     try:
         load(write)  # it must be right
@@ -227,14 +228,3 @@ def _write_config(
         if "a secret, which is not copied" not in write.read_text(encoding="utf-8"):
             raise
         say("note: it has no secrets: give them in the environment, as it says", "yellow")
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace a file; whoever has an older one open keeps a whole one."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise StopError(f"{path} cannot be written: {error.strerror}") from error

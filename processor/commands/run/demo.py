@@ -18,6 +18,7 @@ import click
 
 from processor.broker.embedded import find_broker
 from processor.commands.console import bar, json_option, people, result, say
+from processor.commands.files import writing
 from processor.commands.look.explain import tell_story
 from processor.commands.look.report import write_report
 from processor.demo.plan import make_plan
@@ -83,6 +84,8 @@ def demo(
     logging.getLogger().addHandler(logging.NullHandler())
     from processor.demo.run import run  # noqa: PLC0415 - slow to import, `-h` is not
 
+    with writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
     wanted = bootstrap_servers or os.environ.get("SEQMARK_KAFKA__BOOTSTRAP_SERVERS")
     say(f"using the broker at {wanted}" if wanted else "starting a broker")
     with _Signals() as signals, find_broker(wanted, say=say) as servers:

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from processor.commands.chosen import no_such
 from processor.commands.console import STYLES, bar, config_option, json_option, result, say
+from processor.commands.files import writing
 from processor.config.load import load
 from processor.errors import ConfigError, Problem
 from schemas.config.values import DurationMs, duration_text
@@ -175,9 +176,13 @@ def generate(  # noqa: PLR0913 - one argument per option
         options = options.ending_by(now_ms)
     _require_certain(chosen, key, options, now_ms)
     sending = Sending(compression, batch_bytes, rate)
+    if truth_path is not None:
+        with writing(truth_path):
+            truth.require_room(truth_path)
     truths, seconds = asyncio.run(_generate(settings.kafka, chosen, key, options, sending))
     if truth_path is not None:
-        truth.write(truth_path, truths)
+        with writing(truth_path):
+            truth.write(truth_path, truths)
     _report(chosen, truths, seconds, truth_path, as_json=as_json)
     for line in _holds(chosen, options):
         say(line)

@@ -98,8 +98,9 @@ async def _run(settings: Settings, *, drain: bool) -> Never:
         say_error(error)
         code = error.exit_code
     logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # as it is where a shell closed it
+            stream.flush()
     os._exit(code)
 
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from pydantic import TypeAdapter, ValidationError
-from rich.table import Table
 
 from processor.commands.console import json_option, people, result, say, shown
 from processor.config.load import load
 from processor.errors import EXIT_DONE, StopError
+from processor.ops.number_table import NumberTable
 from processor.ops.status_text import count
 from schemas.config.reference import ENV_DELIMITER, ENV_PREFIX
 from schemas.config.values import Servers, topic_fault
@@ -213,7 +213,7 @@ def _report(
 def _table(proposal: Proposal) -> None:
     """Show on stderr what was looked at, the likeliest first."""
     titles = "candidate", "in records", "different", "copies", "other content", "rising"
-    table = Table(*titles)
+    table = NumberTable(*titles)
     for column in table.columns[1:5]:
         column.justify = "right"
     for each in proposal.candidates[:_SHOWN]:

@@ -170,7 +170,8 @@ class _SinkTerminal:
 
 
 def _line(totals: Totals) -> str:
-    rows = f"{totals.batches:,} batches, {totals.rows:,} records read"
+    batches = "1 batch" if totals.batches == 1 else f"{totals.batches:,} batches"
+    rows = f"{batches}, {totals.rows:,} records read"
     if (last := totals.last) is None:
         return rows
     aside = f"{totals.late:,} late and {totals.bad:,} bad written aside"

@@ -351,7 +351,7 @@ def _remarks(sample: _Sample) -> list[str]:
         which = (
             "no value is JSON"
             if unread == len(valued)
-            else f"{count(unread, 'value')} of {len(valued):,} no JSON"
+            else f"{count(unread, 'value')} of {len(valued):,} {'is' if unread == 1 else 'are'} no JSON"
         )
         registry = all(isinstance(each.content, bytes) and each.content[:1] == b"\0" for each in valued)
         like = " (Avro or Protobuf of a schema registry, by their first byte)" if registry else ""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.console import Group as Stack
-from rich.table import Table as Grid
 from rich.text import Text
 
 from processor.config.visible import visible
 from processor.inspection.status.say import Level, age_s, sentence
+from processor.ops.number_table import NumberTable
 from processor.ops.status_text import count, duration, short, size
 
 if TYPE_CHECKING:
@@ -201,12 +201,12 @@ def _grid(
     rows: Iterable[Sequence[str]],
     right: Iterable[int],
     marked: frozenset[str] | set[str] = frozenset(),
-) -> Grid:
+) -> NumberTable:
     """Return a table; columns in ``right`` hold numbers, rows with a word of ``marked`` are a problem."""
     numbers = set(right)
-    grid = Grid()
+    grid = NumberTable()
     for index, title in enumerate(titles):
-        grid.add_column(title, justify="right" if index in numbers else "left", overflow="fold")
+        grid.add_column(title, justify="right" if index in numbers else "left")
     for row in rows:
         style = STYLES[Level.PROBLEM] if marked & set(row) else ""
         # As text: brackets in a detail are no markup.

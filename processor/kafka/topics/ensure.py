@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
 import time
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -29,7 +27,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from typing_extensions import override
 
 from processor.errors import Problem, RebuildError, SeqmarkError, StopError
-from processor.kafka.addresses import cannot_resolve, host_of, unresolved
+from processor.kafka.addresses import cannot_resolve, host_of, nobody_at, unresolved
 from processor.kafka.options import client_options
 from processor.kafka.protocol.requests import DescribeTransactionsRequest
 from processor.kafka.protocol.requests import MetadataRequest as OperationsRequest
@@ -58,11 +56,11 @@ _NOT_ALLOWED = (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)
 _CALL_S = 30
 _CONNECT_S = 10
 _APPEAR_S = 30
+_CLOSE_S = 2
 # A source may have been made by the step before ours, as in docker-compose.yml; brokers learn of it in
 # about 10 ms. A person who waits for the message that there is none should not notice.
 _SETTLE_S = 1
 _CREATE_MS = 20_000
-_KNOCK_S = 2
 _POLL_S = 0.05
 _HEARD_CHARACTERS = 300
 
@@ -150,7 +148,7 @@ async def connected(kafka: Kafka) -> AsyncIterator[AIOKafkaAdminClient]:
             raise _translated(error, kafka) from error
     finally:
         with suppress(Exception):
-            async with asyncio.timeout(_KNOCK_S):
+            async with asyncio.timeout(_CLOSE_S):
                 await admin.close()
 
 
@@ -323,35 +321,14 @@ async def _refused(kafka: Kafka, heard: list[str]) -> StopError:
     unknown = await unresolved(servers)
     if unknown and {host_of(address) for address in addresses} <= set(unknown):
         return UnresolvedError(cannot_resolve(unknown, servers))
-    found = await asyncio.gather(*map(_knock, addresses))
-    if all(found):
-        why = "; ".join(f"{address} {each}" for address, each in zip(addresses, found, strict=True))
-        text = f"no broker at {servers}: is it running, and is kafka.bootstrap_servers right?"
-        return UnreachableError(f"{text} ({why})")
+    if nobody := await nobody_at(servers):
+        return UnreachableError(nobody)
     why = f" ({heard[-1][:_HEARD_CHARACTERS]})" if heard else ""
     return StopError(
         f"{servers} listens, but speaks no Kafka with security_protocol "
         f"{kafka.security_protocol} or refuses the credentials{why}: compare kafka.security_protocol, "
         "kafka.sasl_* and kafka.ssl_* with the listener's settings"
     )
-
-
-async def _knock(address: str) -> str | None:
-    """Say why nobody can be reached at an address; None: somebody listens."""
-    try:
-        async with asyncio.timeout(_KNOCK_S):
-            _, writer = await asyncio.open_connection(host_of(address), int(address.rpartition(":")[2]))
-    except socket.gaierror:
-        return "does not resolve: no host of this name is known here"
-    except TimeoutError:
-        return "does not answer"
-    except OSError as error:
-        return f"cannot be connected to: {os.strerror(error.errno) if error.errno else error}"
-    writer.close()
-    with suppress(OSError, TimeoutError):
-        async with asyncio.timeout(_KNOCK_S):
-            await writer.wait_closed()
-    return None
 
 
 def _translated(error: Exception, kafka: Kafka) -> SeqmarkError:

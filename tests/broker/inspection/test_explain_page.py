@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 from tests.broker.commands.test_pages import Place, blocks, commands, place
 from tests.support.kafka.topics import New, create_topic, produce
@@ -45,3 +47,10 @@ def test_the_page_shows_what_the_command_prints_and_its_other_commands_run(place
         place.run(line)
 
     assert len(shown) == 3
+    (program,) = [text for kind, text in blocks(PAGE) if kind == "python"]
+    assert "from seqmark.processor." in program  # as the wheel has it; install/ holds that it has
+    here = place.here(program.replace("from seqmark.", "from ")).replace("clicks.", f"{place.name}.")
+    done = subprocess.run(
+        [sys.executable, "-c", here], cwd=place.folder, capture_output=True, text=True, check=False
+    )
+    assert place.there(done.stdout) == "duplicate clicks.raw:0:0\n", done.stderr

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ssl
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from processor.broker.jars import KAFKA_JARS
 from processor.broker.locked_jars import UnreachableJarError, download, locked, mirror
 from processor.errors import BrokerError
+from tests.support.kafka.certificates import Authority
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,3 +53,17 @@ def test_a_repository_that_does_not_answer_is_named_with_the_jar(tmp_path: Path)
     (tmp_path / "jars").mkdir()
     with pytest.raises(UnreachableJarError, match=rf"{JAR}: .*127\.0\.0\.1.*refused"):
         download({JAR: "00"}, "http://127.0.0.1:1/maven", tmp_path / "jars", print)
+
+
+def test_a_certificate_that_is_not_trusted_is_answered_with_how_to_trust_it(tmp_path: Path) -> None:
+    certificate, key = Authority(tmp_path).sign("localhost", until="20500101000000Z")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    (tmp_path / "jars").mkdir()
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        Thread(target=server.serve_forever, daemon=True).start()
+        root = f"https://localhost:{server.server_port}/maven"
+        with pytest.raises(UnreachableJarError, match=r"name its certificate: REQUESTS_CA_BUNDLE="):
+            download({JAR: "00"}, root, tmp_path / "jars", print)
+        server.shutdown()

@@ -271,6 +271,17 @@ def test_topics_without_a_broker_fails_and_says_where_it_looked() -> None:
     assert "no broker at 127.0.0.1:9" in result.stderr
 
 
+@pytest.mark.parametrize(
+    "command", [["explain", "--key", "a"], ["simulate"], ["verify"], ["read", "events.clean"]]
+)
+def test_a_port_where_nothing_listens_is_said_to_be_one_by_each_command(command: list[str]) -> None:
+    by_ids = str(Path(CLICKS).with_name("insert-id.toml"))
+    result = seqmark(*command, "-c", by_ids, env=NOBODY)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "no broker at 127.0.0.1:9: is it running" in result.stderr
+    assert "KafkaConnectionError" not in result.stderr
+
+
 @pytest.mark.parametrize("command", [["check"], ["topics"], ["verify"], ["generate", "--records", "1"]])
 def test_a_host_that_nobody_knows_fails_and_is_named(command: list[str]) -> None:
     nowhere = {"SEQMARK_KAFKA__BOOTSTRAP_SERVERS": "no-such-host.invalid:9092"}
@@ -374,6 +385,22 @@ def test_a_result_that_cannot_be_written_is_an_error_in_a_line(command: list[str
     with Path("/dev/full").open("wb") as full:
         code, said = written_to(full.fileno(), *command)
     assert (code, said) == (1, "seqmark: stdout cannot be written: No space left on device\n")
+
+
+def test_a_worker_whose_stdout_a_shell_has_closed_ends_as_any_other() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        env = {"SEQMARK_WORKER__WEB_PORT": str(taken.getsockname()[1])}
+        done = subprocess.run(
+            ["/bin/sh", "-c", 'exec "$0" "$@" >&-', sys.executable, "-m", "processor", "worker", "-c", CLICKS],
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            check=False,
+            env=os.environ | NOBODY | env,
+        )
+    assert done.returncode == 1
+    assert "address already in use; nothing was started" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_what_only_the_last_flush_finds_is_an_error_too() -> None:

@@ -16,7 +16,7 @@ from processor.config.load import load, require_pipelines
 ROOT = Path(__file__).parents[3]
 PROGRAMS = (ROOT / "processor", ROOT / "spark_sink")
 README = (ROOT / "README.md").read_text()
-SHOWING = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))
+SHOWING = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("docs/commands/*.md")))
 
 
 def blocks(page: Path, language: str) -> list[str]:

@@ -372,7 +372,7 @@ def test_tombstones_values_that_are_no_json_and_small_samples_are_noted() -> Non
     notes = " ".join(proposed(given).notes)
 
     assert "only 30 records there" in notes
-    assert "1 value of 29 no JSON" in notes
+    assert "1 value of 29 is no JSON" in notes
     assert "1 record without a value" in notes
 
 
