@@ -20,6 +20,8 @@ from schemas.config.reference import ENV_DELIMITER, ENV_PREFIX
 from schemas.config.values import Servers, topic_fault
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from processor.inspection.proposal.candidates import Candidate
     from processor.inspection.proposal.choose import Proposal
     from processor.inspection.proposal.names import PipelineNames
@@ -193,15 +195,17 @@ def _report(
             output=None if output is None else str(output),
         )
         return
-    _table(proposal)
+    # A result, like every table; where the config itself goes to stdout it is the whole result.
+    told = people(stderr=output is None)
+    _table(proposal, told)
     for note in (*sample.notes, *proposal.notes):
         say(f"note: {note}", "yellow")
     for name in existing:
         say(f"note: the topic {name} exists already: name another one, unless it is this pipeline's", "yellow")
-    say(f"proposed: {proposal.reasons['mode']}")
+    told.print(shown(f"proposed: {proposal.reasons['mode']}"), soft_wrap=True)
     for key, reason in proposal.reasons.items():
         if key != "mode":
-            say(f"  {key} = {proposal.dedup[key]!r}: {reason}")
+            told.print(shown(f"  {key} = {proposal.dedup[key]!r}: {reason}"), soft_wrap=True)
     file = "FILE" if output is None else output
     if output is None:
         click.echo(text, nl=False)
@@ -210,8 +214,8 @@ def _report(
     say(f"next: seqmark check -c {file}, seqmark worker -c {file}, seqmark read -c {file} {names.sink}", "dim")
 
 
-def _table(proposal: Proposal) -> None:
-    """Show on stderr what was looked at, the likeliest first."""
+def _table(proposal: Proposal, told: Console) -> None:
+    """Show what was looked at, the likeliest first."""
     titles = "candidate", "in records", "different", "copies", "other content", "rising"
     table = NumberTable(*titles)
     for column in table.columns[1:5]:
@@ -221,7 +225,7 @@ def _table(proposal: Proposal) -> None:
         numbers = (f"{number:,}" for number in (each.distinct, each.copies, each.clashes))
         table.add_row(shown(str(each)), share, *numbers, shown(_rising(proposal, each) or "-"))
     left = len(proposal.candidates) - _SHOWN
-    people().print(table)
+    told.print(table)
     if left > 0:
         say(f"and {count(left, 'other place')}; --json lists them", "dim")
 
