@@ -135,10 +135,13 @@ def test_receipts_of_another_pipeline_over_the_same_source_are_skipped_and_named
     theirs_told = told(foreign, refs(config, config.source))
     foreign_one = tell(config, config.duplicates, alien[0])
     code, printed, _ = run(config, f"{config.duplicates}:0:{alien[0]}")
+    delete_topic(config.bootstrap_servers, index_of(config))
+    by_search = told(config, refs(config, config.source))
 
     assert alien
     assert len(own_receipts) > 20
     assert_as(mine, stories, config)
+    assert_as(mine, by_search, config)
     for story in theirs_told:
         assert story.problems == []
         if story.receipt is not None:

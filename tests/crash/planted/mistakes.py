@@ -1120,8 +1120,8 @@ MISTAKES = (
     Mistake(
         "receipts that somebody has copied count for those that the worker wrote",
         "processor/inspection/explain/lookup/finder.py",
-        "        if entry is not None and where[0] <= entry.offset < where[1]:\n",
-        "        if entry is not None:\n",
+        "        found = await scan(self.log, tp, run.own, where, wanted)\n",
+        "        found = await scan(self.log, tp, run.own, (runs.now.begin, limits.stable), wanted)\n",
         "tests/broker/inspection/test_explain_shared.py::"
         "test_receipts_that_somebody_has_copied_behind_each_other_mislead_nobody[True]",
         broker=True,
@@ -1130,7 +1130,8 @@ MISTAKES = (
         "a receipt of another pipeline over the same source is taken for its own",
         "processor/inspection/explain/lookup/entries.py",
         "    begin = re.escape(receipt_prefix(pipeline, topic))\n",
-        "    begin = re.escape(receipt_prefix(pipeline, topic)).replace(pipeline.encode(), b'[^\"]*', 1)\n",
+        "    begin = re.escape(receipt_prefix(pipeline, topic))"
+        ".replace(b':\"' + pipeline.encode(), b':\"[^\"]*', 1)\n",
         "tests/broker/inspection/test_explain_shared.py::"
         "test_receipts_of_another_pipeline_over_the_same_source_are_skipped_and_named",
         broker=True,
