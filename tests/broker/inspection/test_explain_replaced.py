@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from processor.inspection.explain.story import Outcome, RecordRef
+from processor.inspection.timeline.say import clause
 from tests.broker.inspection.test_explain import WHEN, Truth, drain, named, refs, scoped, some, tell, told
 from tests.support.judges.id_rules import IdRules
 from tests.support.kafka.topics import New, bounds, create_topic, delete_topic, produce, read_topic, until
@@ -119,6 +120,7 @@ def test_what_passed_after_the_last_mark_to_a_sink_that_was_made_anew_is_known_t
 
     stories = told_all(config)
 
+    assert {clause(story, None) for story in stories.values()} == {f"passed to a clean topic {REPLACED}"}
     assert [story.outcome for story in stories.values()] == [Outcome.PASSED] * 20
     assert all(REPLACED in story.sentence for story in stories.values())
 
