@@ -40,25 +40,14 @@ FRESH_S = 1.0
 
 
 class _RecentFrames(NamedTuple):
-    """The frames that were found last, of all source offsets from ``low`` to before ``high``."""
+    """The frames of the source offset that was asked for last: one question asks several times."""
 
-    low: int
-    high: int
+    offset: int
     found: list[MarkFrame]
     at_s: float
 
-    @classmethod
-    def of(cls, found: list[MarkFrame], offset: int) -> _RecentFrames:
-        low, high = -1, -1
-        for each in found:
-            if each.before is None or each.after is None or each.after.since_ms != each.since_ms:
-                return cls(offset, offset + 1, found, time.monotonic())
-            low = max(low, each.before.next_offset)
-            high = each.after.next_offset if high < 0 else min(high, each.after.next_offset)
-        return cls(low, high, found, time.monotonic())
-
     def holds(self, offset: int) -> bool:
-        return self.low <= offset < self.high and time.monotonic() - self.at_s < FRESH_S
+        return self.offset == offset and time.monotonic() - self.at_s < FRESH_S
 
 
 @dataclass
@@ -106,7 +95,7 @@ class MarkLookup:
             found = await frames(marks, offset)
         except (StopError, RebuildError, CorruptStateError):
             return []
-        self._recent[marks.tp] = _RecentFrames.of(found, offset)
+        self._recent[marks.tp] = _RecentFrames(offset, found, time.monotonic())
         return found
 
     async def first_above(
