@@ -163,8 +163,11 @@ async def _commit(context: ResetContext, producer: Producer, states: list[NewSta
             await output.send(topics.changelog, number, [batch])
         if topics.index is not None and number < topics.index_partitions:
             # Offsets that were taken in before are taken in again: from here on by another state.
-            mark = IndexMark.of(position, number, topics.quarantined_to(number), now_ms)
-            await output.send(topics.index, number, [plain_batch([(MARK_KEY, mark.encode(), now_ms, ())])])
+            # Before that how far the one before had come, and into which topics: they may be others by now.
+            marked = [each for each in (state.before, position) if each is not None]
+            marks = (IndexMark.of(each, number, topics.quarantined_to(number), now_ms) for each in marked)
+            rows = [(MARK_KEY, mark.encode(), now_ms, ()) for mark in marks]
+            await output.send(topics.index, number, [plain_batch(rows)])
     await output.flush()
     reached(FaultStep.CHANGELOG)  # 3
     # Whoever joins from here on finds a transaction open on the changelog and waits for it. One that came just

@@ -77,6 +77,7 @@ class NewState:
     position: Position
     step: PartitionStep
     replayed: Replayed
+    before: Position | None = None
 
 
 async def make_state(
@@ -115,7 +116,7 @@ async def make_state(
     judge.restate()
     if step.state is ResetState.RECOMPUTED:
         _require_window(facts, judge)
-    return NewState(judge, position, step, replayed)
+    return NewState(judge, position, step, replayed, facts.position)
 
 
 async def _too_large(context: ResetContext, step: PartitionStep) -> set[tuple[int, int]]:

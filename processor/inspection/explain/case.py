@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from processor.engine.batch.columns import Columns
-    from processor.inspection.explain.lookup.facts import SourceFacts
+    from processor.inspection.explain.lookup.facts import OutputEra, SourceFacts
     from processor.kafka.client import TopicPartition
     from schemas.config import Pipeline
 
@@ -23,6 +25,7 @@ class SourceCase:
         facts: Of the partition.
         places: The partitions of sink and duplicates that it can have something in.
         record: As columns of one row; None: it is not there any more.
+        eras: By topic, from where on the outputs of the run of now are those that there are now.
     """
 
     pipeline: Pipeline
@@ -31,6 +34,7 @@ class SourceCase:
     facts: SourceFacts
     places: tuple[int, ...]
     record: Columns | None
+    eras: Mapping[str, OutputEra] = field(default_factory=dict)
 
     @property
     def low(self) -> int:
@@ -49,6 +53,8 @@ class SourceCase:
 
     def begin(self, topic: str | None) -> int | None:
         """Return where the run of now begins in an output; None: not known."""
+        if topic in self.eras:
+            return 0  # Where it began is said of another topic.
         origin = self.facts.origin
         if origin is None:
             return None
@@ -58,3 +64,8 @@ class SourceCase:
             self.pipeline.sink: origin.sink_offset,
         }
         return max(0, outputs[topic])
+
+    def elsewhere(self, topic: str | None) -> str:
+        """Return why what became of it may be in another topic than an output of now; empty: it is not."""
+        era = self.eras.get(topic or "")
+        return era.why if era is not None and self.offset < era.surely_from else ""

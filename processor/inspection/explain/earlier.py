@@ -5,15 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from processor.engine.verdict import Fault
+from processor.inspection.explain.lookup.clean import Sought
 from processor.inspection.explain.lookup.entries import quarantined, receipt_at
+from processor.inspection.explain.lookup.eras import noun
+from processor.inspection.explain.lookup.log import shown
 from processor.inspection.explain.owner import OwnerFinder
 from processor.inspection.explain.story import EarlierAnswer, JudgedBy, Outcome
 from processor.inspection.read.sentences import time_text
 
 if TYPE_CHECKING:
     from processor.inspection.explain.case import SourceCase
+    from processor.inspection.explain.lookup.eras import PastState
     from processor.inspection.explain.records import RecordFinder
-    from processor.inspection.explain.story import Story
+    from processor.inspection.explain.story import RecordRef, Story
 
 
 @dataclass
@@ -29,7 +34,9 @@ class EarlierRuns:
     async def pending(self, story: Story, case: SourceCase) -> None:
         """Fill in the story of a record that nobody has taken in yet."""
         name = f"{case.source.topic}:{case.source.partition}"
-        if case.facts.position is None:
+        if case.facts.other_source:
+            story.why = f"{case.source.topic} has been replaced since, and nothing of the new one was taken in"
+        elif case.facts.position is None:
             story.why = f"no worker has committed anything of {name}"
         else:
             story.why = f"{name} is taken in up to offset {case.facts.position}"
@@ -57,6 +64,9 @@ class EarlierRuns:
                     self.records.ground(story, case)
                 if said.passed:
                     story.clean = await self.records.place_before(case, said)
+                    past = await self.past(case)
+                    if story.clean is None and past is not None and "sink" in past.elsewhere:
+                        story.elsewhere["sink"] = noun("sink", past.elsewhere["sink"])
                 if said.outcome is Outcome.COLLISION:
                     copies = [each.ref for each, _ in found if each.outcome is Outcome.QUARANTINED]
                     story.quarantine = copies[0] if copies else None
@@ -69,7 +79,7 @@ class EarlierRuns:
             now = {story.receipt, story.quarantine}
             story.earlier = [each for each, _ in found if each.ref not in now]
             return
-        places = await self.records.places_before(case, None)
+        places = await self._passed_before(case)
         if places:
             story.outcome, story.clean = Outcome.PASSED, places[0] if len(places) == 1 else None
             if len(places) > 1:
@@ -79,8 +89,66 @@ class EarlierRuns:
             story.notes.append(f"a run before that of now has let it pass: {since}")
             self.records.ground(story, case)
             return
-        story.outcome = Outcome.NOT_RETAINED if case.record is None else Outcome.SKIPPED
-        story.why = f"{since}, and nothing of it from before is in {', '.join(case.pipeline.outputs)}"
+        await self._left_over(story, case, since)
+
+    async def _passed_before(self, case: SourceCase) -> list[RecordRef]:
+        """Return where a record without a receipt may stand in the clean topic; none: it did not pass."""
+        places = await self.records.places_before(case, None)
+        past = await self.past(case) if places and case.record is not None else None
+        if past is None or case.record is None or "duplicates" not in past.elsewhere:
+            return places
+        # Its receipt may be gone. Of equal records the first passed, and others as far as there are so many.
+        equals = await self.records.equals(case, Sought(shown(case.source, case.record)))
+        rank = equals.index(case.offset) if case.offset in equals else 0
+        return places[rank : rank + 1]
+
+    async def past(self, case: SourceCase) -> PastState | None:
+        """Return the newest state before that of now that may have taken in a record of this source."""
+        eras = self.records.eras
+        found = await eras.before(case.pipeline, case.source.partition, case.facts, case.offset)
+        return next((each for each in found if not each.source), None)
+
+    async def _left_over(self, story: Story, case: SourceCase, since: str) -> None:
+        """Fill in the story of a record of which nothing from before is to be found."""
+        past = await self.past(case)
+        if past is None or not past.elsewhere or case.record is None:
+            story.outcome = Outcome.NOT_RETAINED if case.record is None else Outcome.SKIPPED
+            story.why = f"{since}, and nothing of it from before is in {', '.join(case.pipeline.outputs)}"
+            return
+        story.elsewhere = {kind: noun(kind, why) for kind, why in past.elsewhere.items()}
+        told = self.records.reader(case.pipeline).of(case.record)
+        story.notes.append(f"a run before that of now has judged it: {since}")
+        if not past.taken_in:
+            story.outcome = Outcome.NOT_RETAINED
+            story.why = f"{since}, and what would say whether a run before took it in was in "
+            story.why += " and ".join(story.elsewhere.values())
+            story.notes.pop()
+        elif told.fault is not Fault.NONE:
+            story.outcome, story.grounds = Outcome.QUARANTINED, JudgedBy(code=told.fault.code)
+            if "quarantine" in story.elsewhere:
+                story.notes.append(f"its copy was in {story.elsewhere['quarantine']}")
+        else:
+            await self._passed_or_dropped(story, case, told.grounds)
+
+    async def _passed_or_dropped(self, story: Story, case: SourceCase, own: JudgedBy) -> None:
+        """Fill in the story of a record that a run before has judged, with a topic of that time gone."""
+        pipeline, story.grounds = case.pipeline, own
+        unreceipted = pipeline.duplicates is None or "duplicates" in story.elsewhere
+        if unreceipted and "sink" in story.elsewhere:
+            story.outcome = Outcome.NOT_RETAINED
+            story.why = f"it was judged, and passed or was dropped: what says so was in {story.all_elsewhere()}"
+        elif "sink" in story.elsewhere:
+            if self.records.is_retained(case, pipeline.duplicates):
+                story.outcome = Outcome.PASSED
+                story.notes.append(f"its copy was in {story.elsewhere['sink']}")
+            else:
+                story.outcome = Outcome.NOT_RETAINED
+                story.why = f"it was judged, and not all of {pipeline.duplicates} is retained"
+        elif self.records.is_retained(case, pipeline.sink):
+            await self.records.infer(story, case, own)
+        else:
+            story.outcome = Outcome.NOT_RETAINED
+            story.why = f"it was judged, and not all of {pipeline.sink} is retained"
 
     async def note(self, story: Story, case: SourceCase) -> None:
         """Note what runs before a reset had decided of a record, as far as that is quickly found."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from processor.errors import StopError
 from processor.inspection.explain.lookup.differences import differences
+from processor.inspection.explain.lookup.entries import receipt_at
+from processor.inspection.explain.lookup.eras import noun
 from processor.inspection.explain.lookup.evidence import Carrier
 from processor.inspection.explain.lookup.log import shown
 from processor.inspection.explain.story import Outcome, PassedOwner, RecordRef
@@ -95,8 +97,26 @@ class OwnerFinder:
             clean = await self.records.standing(other)
         except StopError as error:
             note = str(error)
+        if clean is None and not note:
+            note = await self._elsewhere(other)
         differs = None if story.record is None else differences(story.record, record)
         return PassedOwner(ref, record=record, clean=clean, differs=differs, note=note)
+
+    async def _elsewhere(self, case: SourceCase) -> str:
+        """Say that an owner passed to a topic that is not that of now; empty: it did not."""
+        why = case.elsewhere(case.pipeline.sink)
+        if not case.is_judged:
+            found = await self.records.eras.before(
+                case.pipeline, case.source.partition, case.facts, case.offset
+            )
+            why = next((each.elsewhere.get("sink", "") for each in found if not each.source), "")
+        return f"it passed to {noun('sink', why)}" if why else ""
+
+    async def _was_dropped(self, case: SourceCase) -> bool:
+        """Whether a run before that of now says that it dropped a record."""
+        found = [] if case.is_judged else await self.records.earlier(case, surely=True)
+        said = [receipt_at(entry.columns, entry.row) for each, entry in found if each.outcome in _COMPARED]
+        return any(each is not None and not each.passed for each in said)
 
     async def _carrier(self, story: Story, case: SourceCase) -> PassedOwner:
         """Return the record that carried the number which a receipt names, in the same scope."""
@@ -118,6 +138,8 @@ class OwnerFinder:
                     case.pipeline, RecordRef(case.source.topic, case.source.partition, offset)
                 )
                 said = await finder.standing(other) is not None
+                if not said and await self._elsewhere(other) and not await self._was_dropped(other):
+                    return None
             return said
 
         reader = finder.reader(case.pipeline)

@@ -10,10 +10,12 @@ from processor.errors import StopError
 from processor.inspection.explain.case import SourceCase
 from processor.inspection.explain.lookup.clean import Asked, Bracket, CleanLog, PassedForm, Sought
 from processor.inspection.explain.lookup.entries import own_quarantined, own_receipts, quarantined, receipt_at
+from processor.inspection.explain.lookup.eras import EraFinder
 from processor.inspection.explain.lookup.evidence import EvidenceReader
 from processor.inspection.explain.lookup.finder import EntryFinder, RunOf
 from processor.inspection.explain.lookup.log import Missing, shown
 from processor.inspection.explain.lookup.marked import LATE_MS, MarkLookup
+from processor.inspection.explain.lookup.spans import entry_span
 from processor.inspection.explain.story import EarlierAnswer, JudgedBy, Outcome, RecordRef
 from processor.kafka.client import TopicPartition
 
@@ -42,6 +44,7 @@ class RecordFinder:
         facts: Asks for positions and bounds.
         settings: The config.
         marks: Says between which places of the outputs a record is.
+        eras: Says which outputs have been replaced.
     """
 
     client: Client
@@ -49,6 +52,7 @@ class RecordFinder:
     facts: FactFinder
     settings: Settings
     marks: MarkLookup = field(init=False)
+    eras: EraFinder = field(init=False)
     clean: CleanLog = field(init=False)
     receipts: EntryFinder = field(init=False)
     copies: EntryFinder = field(init=False)
@@ -56,12 +60,13 @@ class RecordFinder:
 
     def __post_init__(self) -> None:
         self.marks = MarkLookup(self.client, self.log, self.settings)
+        self.eras = EraFinder(self.client, self.settings, self.facts, self.marks)
         self.clean = CleanLog(self.client, self.log)
         self.receipts, self.copies = EntryFinder(self.log), EntryFinder(self.log)
 
     def forget(self) -> None:
         """Forget what was read."""
-        for each in (self.log, self.facts, self.clean, self.receipts, self.copies):
+        for each in (self.log, self.facts, self.clean, self.receipts, self.copies, self.marks, self.eras):
             each.forget()
 
     async def case(self, pipeline: Pipeline, source: RecordRef) -> SourceCase:
@@ -81,7 +86,9 @@ class RecordFinder:
         if limits.start <= source.offset < limits.stable:
             found = await self.log.record(tp, source.offset, limits.stable)
             record = None if isinstance(found, Missing) else found
-        return SourceCase(pipeline, tp, source.offset, facts, self._places(pipeline, tp, record), record)
+        places = self._places(pipeline, tp, record)
+        eras = await self.eras.of(pipeline, source.partition, facts, places)
+        return SourceCase(pipeline, tp, source.offset, facts, places, record, eras)
 
     def reader(self, pipeline: Pipeline) -> EvidenceReader:
         """Return what reads the evidence of a pipeline's records."""
@@ -100,9 +107,17 @@ class RecordFinder:
 
     async def receipt(self, case: SourceCase) -> tuple[RecordRef, SaidReceipt] | None:
         """Return the receipt or note of a record in the run of now; None: it has none."""
-        topic = case.pipeline.duplicates
-        for tp, run in self.runs(case, topic, case.places):
-            entry = await self.receipts.now(tp, case.facts.bounds[tp], run, case.offset)
+        for tp, run in self.runs(case, case.pipeline.duplicates, case.places):
+            span = partial(self._span, case, tp, "duplicates")
+            entry = await self.receipts.now(tp, case.facts.bounds[tp], run, case.offset, span)
+            if entry is not None and (said := receipt_at(entry.columns, entry.row)) is not None:
+                return RecordRef(tp.topic, tp.partition, entry.offset), said
+        return None
+
+    async def receipt_anywhere(self, case: SourceCase) -> tuple[RecordRef, SaidReceipt] | None:
+        """Return the last receipt of a record in the run of now, by reading all of it."""
+        for tp, run in self.runs(case, case.pipeline.duplicates, case.places):
+            entry = await self.receipts.scanned(tp, case.facts.bounds[tp], run, case.offset)
             if entry is not None and (said := receipt_at(entry.columns, entry.row)) is not None:
                 return RecordRef(tp.topic, tp.partition, entry.offset), said
         return None
@@ -110,7 +125,8 @@ class RecordFinder:
     async def copy(self, case: SourceCase) -> tuple[RecordRef, SaidQuarantined] | None:
         """Return the quarantined copy of a record in the run of now; None: it has none."""
         for tp, run in self.runs(case, case.pipeline.quarantine, self.aside(case)):
-            entry = await self.copies.now(tp, case.facts.bounds[tp], run, case.offset)
+            span = partial(self._span, case, tp, "quarantine")
+            entry = await self.copies.now(tp, case.facts.bounds[tp], run, case.offset, span)
             if entry is not None and (said := quarantined(entry.columns, entry.row)) is not None:
                 return RecordRef(tp.topic, tp.partition, entry.offset), said
         return None
@@ -130,7 +146,11 @@ class RecordFinder:
             return PassedForm() if said.observed else PassedForm.of(said.grounds.action, said.grounds.new_id)
         if (copy := await self.copy(other)) is not None:
             return PassedForm() if copy[1].observed else False
-        return None if case.pipeline.duplicates is None else PassedForm()
+        return (
+            None
+            if case.pipeline.duplicates is None or other.elsewhere(case.pipeline.duplicates)
+            else PassedForm()
+        )
 
     async def earlier(self, case: SourceCase, *, surely: bool) -> list[tuple[EarlierAnswer, Entry]]:
         """Return what runs before that of now say of a record, newest first.
@@ -147,6 +167,8 @@ class RecordFinder:
             for tp, run in self.runs(case, topic, case.places):
                 limits = case.facts.bounds[tp]
                 for entry in await finder.before(tp, limits, run, case.offset, surely=surely):
+                    if not entry.is_about(case.record):
+                        continue  # It is about a record of a source that was replaced.
                     said = receipt_at(entry.columns, entry.row) if finder is self.receipts else None
                     outcome = Outcome.QUARANTINED if said is None else said.outcome
                     found.append(
@@ -188,19 +210,20 @@ class RecordFinder:
             if tp in case.facts.bounds:
                 span = case.facts.bounds[tp].start, min(begin, case.facts.bounds[tp].stable)
                 found = await self.clean.matches(tp, sought, span)
-                newest = found if len(found) > 1 and await self._has_equals(case, tp, sought) else found[-1:]
+                many = len(found) > 1 and len(await self.equals(case, sought)) > 1
+                newest = found if many else found[-1:]
                 if newest:
                     return [RecordRef(tp.topic, tp.partition, each) for each in newest]
         return []
 
-    async def _has_equals(self, case: SourceCase, tp: TopicPartition, sought: Sought) -> bool:
-        """Whether other records of the source are equal to a record: nothing says then which is which."""
+    async def equals(self, case: SourceCase, sought: Sought) -> list[int]:
+        """Return the source offsets of all records that are equal to a record, its own included, rising."""
 
         async def formed(_: int) -> None:
             return None
 
         span = case.facts.bounds[case.source].start, case.high
-        return len(await self.clean.source_of(tp, case.source, sought.record, span, formed)) > 1
+        return await self.clean.source_of(case.source, sought.record, span, formed)
 
     @staticmethod
     def edited(case: SourceCase, said: SaidReceipt) -> Sought:
@@ -216,7 +239,8 @@ class RecordFinder:
         sought = sought or Sought.of(case.source, case.record, copied=not case.pipeline.routed)
         for number in case.places:
             tp = TopicPartition(case.pipeline.sink, number)
-            if tp not in case.facts.bounds:
+            era = case.eras.get(tp.topic)
+            if tp not in case.facts.bounds or (era is not None and case.offset < era.maybe_from):
                 continue
             asked = Asked(partial(self.formed, case), partial(self._marked, case, tp))
             at = await self.clean.find(tp, case.source, sought, self._wide(case, tp), asked)
@@ -224,19 +248,33 @@ class RecordFinder:
                 return RecordRef(tp.topic, tp.partition, at)
         return None
 
+    async def elsewhere(self, case: SourceCase, topic: str | None) -> str:
+        """Return why what became of a record may be in another topic than that of now; empty: it is not."""
+        if topic is None:
+            return ""
+        return case.elsewhere(topic) or await self.eras.mixed(case, topic)
+
+    async def _span(self, case: SourceCase, tp: TopicPartition, kind: str) -> tuple[int, int] | None:
+        """Return between which offsets of an output the entry of a record stands; None: that is not known."""
+        return None if case.pipeline.routed else entry_span(case, tp, kind, await self._frame(case))
+
+    async def _frame(self, case: SourceCase) -> MarkFrame | None:
+        """Return the marks of the run of now around a record; None: there are none."""
+        found = await self.marks.around(case.pipeline, case.source.partition, case.offset)
+        return next((each for each in found if self._is_now(case, each)), None)
+
     @staticmethod
     def _wide(case: SourceCase, tp: TopicPartition) -> Bracket:
         """Return all of the run of now."""
-        limits = case.facts.bounds[tp]
-        source = max(case.low, case.facts.bounds[case.source].start)
+        limits, era = case.facts.bounds[tp], case.eras.get(tp.topic)
+        source = max(case.low, case.facts.bounds[case.source].start, 0 if era is None else era.maybe_from)
         begin = min(max(case.begin(tp.topic) or 0, limits.start), limits.stable)
         return Bracket(source, begin, limits.stable, run=case.begin(tp.topic) or 0)
 
     async def _marked(self, case: SourceCase, tp: TopicPartition) -> Bracket:
         """Return what marks say of where a record's neighbours stand."""
         wide = self._wide(case, tp)
-        found = await self.marks.around(case.pipeline, case.source.partition, case.offset)
-        frame = next((each for each in found if self._is_now(case, each)), None)
+        frame = await self._frame(case)
         if frame is None:
             return wide
         before, after = frame.before, frame.after
@@ -262,13 +300,30 @@ class RecordFinder:
 
     async def framed(self, case: SourceCase, tp: TopicPartition) -> Bracket | None:
         """Return what marks of the run of now say, as `_marked`; None: there are none for the record."""
-        found = await self.marks.around(case.pipeline, case.source.partition, case.offset)
-        return await self._marked(case, tp) if any(self._is_now(case, each) for each in found) else None
+        return None if await self._frame(case) is None else await self._marked(case, tp)
 
     @staticmethod
     def _is_now(case: SourceCase, frame: MarkFrame) -> bool:
         """Whether a frame is of the run of now."""
         return case.facts.since_ms in {0, frame.since_ms}
+
+    async def infer(self, story: Story, case: SourceCase, own: JudgedBy) -> None:
+        """Fill in the story of a record that is not in the clean topic: without receipts it was dropped."""
+        story.outcome, story.grounds = Outcome.DUPLICATE, own
+        if own.sequence is not None:
+            start = case.facts.bounds[case.source].start
+            span = max(case.low, start) if case.is_judged else start, case.offset
+            if await self.reader(case.pipeline).late(self.log, case.source, own, span):
+                story.outcome = Outcome.LATE
+        none = f"there is no receipt: pipeline {case.pipeline.name} has no duplicates topic"
+        if where := story.elsewhere.get("duplicates"):
+            none = f"its receipt was in {where}"
+        story.notes.append(f"{none}, so the verdict follows from its not being in {case.pipeline.sink}")
+
+    def is_retained(self, case: SourceCase, topic: str | None) -> bool:
+        """Whether all is still there that was ever written to the partitions of an output."""
+        tps = [TopicPartition(topic or "", number) for number in case.places]
+        return all(tp in case.facts.bounds and case.facts.bounds[tp].start == 0 for tp in tps)
 
     def is_whole(self, case: SourceCase, topic: str | None, numbers: tuple[int, ...]) -> bool:
         """Whether all that the run of now has written to an output is still there; true without one."""
@@ -296,8 +351,7 @@ class RecordFinder:
 
     async def judged_after_ms(self, case: SourceCase) -> int | None:
         """Return a time before the run of now judged a record, the latest known; None: none is known."""
-        found = await self.marks.around(case.pipeline, case.source.partition, case.offset)
-        frame = next((each for each in found if self._is_now(case, each)), None)
+        frame = await self._frame(case)
         before = 0 if frame is None or frame.before is None else frame.before.time_ms - LATE_MS
         return max(before, case.facts.since_ms) or None
 
@@ -315,8 +369,10 @@ class RecordFinder:
         """Return the partitions of an output to look in, and whose entries are wanted there."""
         if topic is None:
             return []
-        make = own_receipts if topic == case.pipeline.duplicates else own_quarantined
-        own = make(case.source.topic, case.source.partition)
+        if topic == case.pipeline.duplicates:
+            own = own_receipts(case.pipeline.name, case.source.topic, case.source.partition)
+        else:
+            own = own_quarantined(case.source.topic, case.source.partition)
         run = RunOf(case.source, own, case.begin(topic), case.low, case.high)
         tps = (TopicPartition(topic, number) for number in numbers)
         return [(tp, run) for tp in tps if tp in case.facts.bounds]

@@ -50,7 +50,8 @@ def sentence(story: Story, *, contents: bool = True) -> str:
 
 
 def _passed(story: Story, _: _Contents) -> str:
-    where = f" to {story.clean}" if story.clean is not None else ""
+    there = story.clean or story.elsewhere.get("sink")
+    where = "" if there is None else f" to {there}"
     return f"passed{where}: {story.why or _RULES[story.mode]}"
 
 
@@ -117,5 +118,6 @@ _SAY: dict[Outcome, Callable[[Story, _Contents], str]] = {
     Outcome.NO_RECORD: lambda story, _: f"is no record: {story.why}",
     Outcome.NOT_RETAINED: lambda story, _: f"is not retained any more: {story.why}",
     Outcome.NOT_THERE_YET: lambda story, _: f"does not exist yet: {story.why}",
+    Outcome.FOREIGN: lambda story, _: f"is {story.why}",
     Outcome.CONTRADICTION: lambda story, _: f"contradicts the rules: {'; '.join(story.problems)}",
 }

@@ -50,6 +50,8 @@ class Outcome(StrEnum):
     NOT_RETAINED = "not_retained"
     NOT_THERE_YET = "not_there_yet"
     """The partition ends before it."""
+    FOREIGN = "foreign"
+    """It is a receipt, or a copy in quarantine, of a pipeline that does not write there by the config."""
     CONTRADICTION = "contradiction"
     """The topics do not hold what the rules say."""
 
@@ -189,6 +191,8 @@ class Story:
         position: How far the source partition has been judged: the first offset that is not.
         earliest: The first offset that is still retained of what was asked for, and its time in ms.
         earlier: What runs before a reset had decided, newest first.
+        elsewhere: By kind of output (sink, duplicates, quarantine): the topic that something of it was written
+            to, as a noun, where that is not the one of now.
         certificate: Whether the last certificate covers it, in words; None: nobody looked.
         why: Of outcomes without a verdict: the reason, as a clause.
         sentence: What became of it, in one; `processor.inspection.explain.sentence` makes it.
@@ -216,6 +220,7 @@ class Story:
     position: int | None = None
     earliest: tuple[int, int | None] | None = None
     earlier: list[EarlierAnswer] = field(default_factory=list)
+    elsewhere: dict[str, str] = field(default_factory=dict)
     certificate: str | None = None
     why: str = ""
     sentence: str = ""
@@ -231,6 +236,10 @@ class Story:
         if self.outcome in {Outcome.NOT_RETAINED, Outcome.NOT_THERE_YET}:
             return EXIT_FAILED
         return EXIT_DONE
+
+    def all_elsewhere(self) -> str:
+        """Return the topics that something of it was written to, where they are not those of now."""
+        return " and ".join(self.elsewhere[each] for each in ("sink", "duplicates") if each in self.elsewhere)
 
     def contradict(self, problem: str) -> None:
         """Note that the topics do not hold what the rules say."""
@@ -263,6 +272,7 @@ class Story:
             if self.earliest is None
             else {"offset": self.earliest[0], "timestamp": self.earliest[1]},
             "earlier": [each.as_json() for each in self.earlier],
+            "elsewhere": self.elsewhere,
             "certificate": self.certificate,
             "notes": self.notes,
             "problems": self.problems,

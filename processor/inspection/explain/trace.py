@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from processor.inspection.explain.lookup.entries import quarantined, receipt_at
+from processor.inspection.explain.lookup.entries import SaidReceipt, quarantined, receipt_at
 from processor.inspection.explain.lookup.log import Missing, shown
 from processor.inspection.explain.story import Outcome, RecordRef, Story
 from processor.inspection.explain.twice import TwiceFinder
@@ -86,16 +86,21 @@ class Tracer:
             what = "receipt" if question.role is Purpose.DUPLICATES else "quarantined record"
             story.contradict(f"it is no {what} that a worker wrote")
             return story
-        pipeline = next((each for each in question.sharing if each.source == said.source.topic), None)
+        name = said.pipeline if isinstance(said, SaidReceipt) else None
+        pipeline = next((each for each in question.sharing if _wrote(each, said.source.topic, name)), None)
         if pipeline is None:
-            story.contradict(
-                f"it names {said.source}, and that is no source of a pipeline that writes to this topic"
-            )
+            what = "a copy in quarantine of" if name is None else f"a receipt of pipeline {name}, of"
+            story.outcome = Outcome.FOREIGN
+            story.why = f"{what} {said.source}, and by this config no such pipeline writes there"
             return story
         if said.source.partition not in self.records.client.partitions(pipeline.source):
             story.contradict(f"it names {said.source}, and there is no such partition")
             return story
         story = replace(story, pipeline=pipeline.name)
+        if await self._is_of_another_source(pipeline, said.source, record):
+            story.outcome = Outcome.NOT_RETAINED
+            story.why = f"it is about {said.source} of a source topic that has been replaced since"
+            return story
         told = await self.verdicts.tell(story, pipeline, said.source)
         place = _PLACES[question.role]
         if getattr(told, place) != story.asked and not told.problems:
@@ -106,6 +111,15 @@ class Tracer:
             else:
                 told.contradict(f"{story.asked} is about {said.source}, of which that is not so")
         return told
+
+    async def _is_of_another_source(self, pipeline: Pipeline, source: RecordRef, entry: Columns) -> bool:
+        """Whether an entry is about a record of a topic that had the source's name before it."""
+        case = await self.records.case(pipeline, source)
+        if case.record is not None and int(case.record.timestamp[0]) == int(entry.timestamp[0]):
+            return False
+        if case.record is None and source.offset < case.facts.bounds[case.source].end:
+            return False
+        return case.facts.other_source or await self.records.eras.source_before(pipeline, source.partition)
 
     async def _is_earlier(self, told: Story, question: Question) -> bool:
         """Whether an entry is of a run before that of now."""
@@ -189,7 +203,7 @@ class Tracer:
         async def formed(offset: int) -> PassedForm | Literal[False] | None:
             return await records.formed(case, offset) if offset >= case.low else None
 
-        found = await records.clean.source_of(tp, source, shown(tp, record), span, formed)
+        found = await records.clean.source_of(source, shown(tp, record), span, formed)
         for offset in found:
             ref = RecordRef(source.topic, number, offset)
             if len(found) == 1:
@@ -205,7 +219,10 @@ class Tracer:
         for number in self._sources(pipeline, partition):
             tp = TopicPartition(pipeline.source, number)
             limits = (await bounds(self.records.client, [tp]))[tp]
-            if limits.start > 0:
+            case = await self.records.case(pipeline, RecordRef(tp.topic, number, limits.start))
+            if case.facts.other_source or await self.records.eras.source_before(pipeline, number):
+                said.append(f"the topic {tp.topic} has been replaced since")
+            elif limits.start > 0:
                 said.append(f"{tp.topic}:{tp.partition} begins at offset {limits.start} now")
             elif await self._is_compacted(tp, limits):
                 said.append(f"compaction has removed records of {tp.topic}:{tp.partition}")
@@ -216,3 +233,8 @@ class Tracer:
             if each.has_gaps:
                 return True
         return False
+
+
+def _wrote(pipeline: Pipeline, source: str, name: str | None) -> bool:
+    """Whether an entry about a topic is of a pipeline; ``name`` is that which the entry gives, if it does."""
+    return pipeline.source == source and name in {None, pipeline.name}

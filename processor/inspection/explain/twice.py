@@ -85,6 +85,8 @@ class TwiceFinder:
             return None  # What got a new id may have come once more, as it stands in the clean topic.
         if pipeline.routed or pipeline.duplicates is None or guarantee != "exactly_once" or begin is None:
             return None
+        if await self.records.elsewhere(case, pipeline.sink):
+            return None
         if clean not in case.facts.bounds or case.facts.bounds[clean].stable < begin:
             return None
         frame = await self.records.framed(case, clean)

@@ -15,15 +15,18 @@ from typing import TYPE_CHECKING
 from processor.engine.verdict import Fault
 from processor.inspection.explain.earlier import EarlierRuns
 from processor.inspection.explain.lookup.clean import Sought
+from processor.inspection.explain.lookup.eras import noun
 from processor.inspection.explain.lookup.log import Missing, shown
 from processor.inspection.explain.owner import OwnerFinder
 from processor.inspection.explain.story import JudgedBy, Outcome
 from processor.inspection.explain.twice import TwiceFinder
 from processor.inspection.read.sentences import time_text
+from processor.kafka.client import TopicPartition
 from processor.kafka.topics.plan import repartition_topic
 
 if TYPE_CHECKING:
     from processor.inspection.explain.case import SourceCase
+    from processor.inspection.explain.lookup.entries import SaidReceipt
     from processor.inspection.explain.records import RecordFinder
     from processor.inspection.explain.story import RecordRef, Story
     from schemas.config import Pipeline
@@ -53,7 +56,7 @@ class VerdictFinder:
         story = replace(story, source=source, mode=pipeline.dedup.mode, notes=[*story.notes], problems=[])
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            told = replace(story, notes=[*story.notes], problems=[], earlier=[])
+            told = replace(story, notes=[*story.notes], problems=[], earlier=[], elsewhere={})
             settled = await self._tell(told, pipeline, source)
             if not told.problems or (settled and time.monotonic() > deadline - PATIENCE_S + 2 * POLL_S):
                 return told
@@ -123,7 +126,7 @@ class VerdictFinder:
                 )
                 return
         if receipt is None and copy is None:
-            await self._left_over(story, case)
+            receipt = await self._left_over(story, case)
         elif (receipt is None or receipt[1].passed) and (copy is None or story.observed):
             await self._passed_noted(story, case)
         elif receipt is not None and case.record is not None:
@@ -132,6 +135,16 @@ class VerdictFinder:
             self.records.ground(story, case)
         await OwnerFinder(self.records).find(story, case, None if receipt is None else receipt[1])
         await EarlierRuns(self.records).note(story, case)
+        self._note_disorder(story)
+
+    def _note_disorder(self, story: Story) -> None:
+        """Note where something was found in an output that does not lie in the order of the source."""
+        for ref, finder in ((story.receipt, self.records.receipts), (story.quarantine, self.records.copies)):
+            if ref is not None and TopicPartition(*ref[:2]) in finder.disordered:
+                story.notes.append(
+                    f"{ref.topic}:{ref.partition} is not in the order of the source: something stands there "
+                    "twice, or others write to it. What stands where the worker wrote counts, if marks say that"
+                )
 
     async def _passed_noted(self, story: Story, case: SourceCase) -> None:
         """Find the place of a record that passed though it has a receipt or a note."""
@@ -155,8 +168,21 @@ class VerdictFinder:
                 "no record of the source that passed accounts for that"
             )
 
-    async def _left_over(self, story: Story, case: SourceCase) -> None:
-        """Fill in the story of a record with neither receipt nor copy: it passed, or one of them is gone."""
+    async def _left_over(self, story: Story, case: SourceCase) -> tuple[RecordRef, SaidReceipt] | None:
+        """Fill in the story of a record with neither receipt nor copy: it passed, or one of them is gone.
+
+        Returns a receipt that only reading all of them has found.
+        """
+        await self._unentered(story, case)
+        receipt = await self.records.receipt_anywhere(case) if story.problems else None
+        if receipt is not None:
+            story.problems.clear()
+            story.receipt = receipt[0]
+            self.records.say_receipt(story, receipt[1])
+            self.records.receipts.disordered.add(TopicPartition(*receipt[0][:2]))
+        return receipt
+
+    async def _unentered(self, story: Story, case: SourceCase) -> None:
         if case.record is None:
             story.outcome = Outcome.NOT_RETAINED
             story.why = f"{story.why}; and no receipt and no copy in quarantine speaks of it"
@@ -172,12 +198,8 @@ class VerdictFinder:
             return
         if told.fault is not Fault.NONE:
             await self._faulty(story, case, told.fault)
-        elif case.pipeline.duplicates is None:
-            if self.records.is_whole(case, case.pipeline.sink, case.places):
-                await self._inferred(story, case, told.grounds)
-                return
-            story.outcome = Outcome.NOT_RETAINED
-            story.why = f"it was judged, there are no receipts, and not all of {case.pipeline.sink} is retained"
+        elif case.pipeline.duplicates is None or await self._is_elsewhere(story, case, "duplicates"):
+            await self._unreceipted(story, case, told.grounds)
         elif not self.records.is_whole(
             case, case.pipeline.duplicates, case.places
         ) or await self.records.is_compacted(case, case.pipeline.duplicates):
@@ -187,30 +209,46 @@ class VerdictFinder:
         else:
             await self._not_there(story, case, "it has no receipt and no copy in quarantine, and")
 
+    async def _is_elsewhere(self, story: Story, case: SourceCase, kind: str) -> bool:
+        """Whether an output of a record may have gone to a topic that is not that of now; the story says so."""
+        why = await self.records.elsewhere(case, getattr(case.pipeline, kind))
+        if why:
+            story.elsewhere[kind] = noun(kind, why)
+        return bool(why)
+
+    async def _unreceipted(self, story: Story, case: SourceCase, own: JudgedBy) -> None:
+        """Fill in the story of a record of which no receipt can speak: the clean topic tells, if it can."""
+        sink = case.pipeline.sink
+        if await self._is_elsewhere(story, case, "sink"):
+            story.outcome = Outcome.NOT_RETAINED
+            story.why = f"it was judged, and passed or was dropped: what says so was in {story.all_elsewhere()}"
+        elif self.records.is_whole(case, sink, case.places) and not (
+            story.elsewhere and await self.records.is_compacted(case, sink)
+        ):
+            await self.records.infer(story, case, own)
+        else:
+            story.outcome = Outcome.NOT_RETAINED
+            story.why = f"it was judged, there are no receipts, and not all of {sink} is retained"
+
     async def _faulty(self, story: Story, case: SourceCase, fault: Fault) -> None:
         story.outcome, story.grounds = Outcome.QUARANTINED, JudgedBy(code=fault.code)
         if case.pipeline.quarantine is None:
             story.notes.append("the pipeline has no quarantine topic now")
+        elif await self._is_elsewhere(story, case, "quarantine"):
+            story.notes.append(f"its copy was in {story.elsewhere['quarantine']}")
         elif self.records.is_whole(case, case.pipeline.quarantine, self.records.aside(case)):
             story.contradict(f"it cannot be judged ({fault.code}), was taken in, and has no copy in quarantine")
         else:
             story.notes.append("its copy in quarantine is not retained any more")
 
-    async def _inferred(self, story: Story, case: SourceCase, own: JudgedBy) -> None:
-        """Without receipts what is not in the clean topic was dropped."""
-        story.outcome, story.grounds = Outcome.DUPLICATE, own
-        if own.sequence is not None:
-            span = max(case.low, case.facts.bounds[case.source].start), case.offset
-            if await self.records.reader(case.pipeline).late(self.records.log, case.source, own, span):
-                story.outcome = Outcome.LATE
-        story.notes.append(
-            f"there is no receipt: pipeline {case.pipeline.name} has no duplicates topic, so the verdict "
-            f"follows from its not being in {case.pipeline.sink}"
-        )
-
     async def _not_there(self, story: Story, case: SourceCase, why: str) -> None:
         """A record that passed is not in the clean topic: it is not retained any more, or that contradicts."""
         removed = ""
+        if await self._is_elsewhere(story, case, "sink"):
+            if story.outcome is Outcome.PENDING:
+                story.outcome = Outcome.PASSED
+            story.notes.append(f"its copy was in {story.elsewhere['sink']}")
+            return
         if self.records.is_whole(case, case.pipeline.sink, case.places):
             if not await self.records.is_compacted(case, case.pipeline.sink):
                 story.contradict(f"{why} it is not in {case.pipeline.sink}")

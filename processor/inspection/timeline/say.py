@@ -94,7 +94,9 @@ def _place(ref: RecordRef) -> str:
 
 
 def _clean(story: Story) -> str:
-    return "" if story.clean is None else f", {_place(story.clean)}"
+    if story.clean is not None:
+        return f", {_place(story.clean)}"
+    return f" to {story.elsewhere['sink']}" if "sink" in story.elsewhere else ""
 
 
 def _owner(story: Story, passed: RecordRef | None) -> str:

@@ -20,13 +20,13 @@ from tests.support.kafka.topics import (
     alter_brokers,
     alter_topic,
     bounds,
-    create_topic,
     delete_records,
     group_members,
     group_offsets,
     int64,
     open_transaction,
     produce_transaction,
+    set_group_offset,
     until,
 )
 from tests.support.worker import forks
@@ -494,20 +494,20 @@ def test_topics_that_contradict_the_rules_are_named(broker: Broker, tmp_path: Pa
         [New(b"k", b"v", (*FORGED, ("seqmark.source", source)), WHEN)],
     )
     produce(config.bootstrap_servers, config.duplicates, [New(b"k", b"no receipt", (), WHEN)])
-    other = f"{config.sink}-other"
-    create_topic(config.bootstrap_servers, other, 1)
-    elsewhere = replace(config, pipelines=(replace(config.pipelines[0], sink=other),))
+    produce(config.bootstrap_servers, config.source, [named(b"c")])
+    skipped = bounds(config.bootstrap_servers, config.source)[1] - 1
+    set_group_offset(config.bootstrap_servers, config.application_id, config.source, skipped + 1)
 
     twice = tell(config, config.source, 1)
     forged = tell(config, config.duplicates, bounds(config.bootstrap_servers, config.duplicates)[1] - 1)
-    nowhere = tell(elsewhere, config.source, 2)
+    nowhere = tell(config, config.source, skipped)
 
     assert (twice.outcome, twice.exit_code) == (Outcome.CONTRADICTION, 3)
     assert "a receipt at" in twice.sentence
     assert "a copy in quarantine at" in twice.sentence
     assert (forged.exit_code, forged.problems) == (3, ["it is no receipt that a worker wrote"])
     assert (nowhere.outcome, nowhere.exit_code) == (Outcome.CONTRADICTION, 3)
-    assert f"it is not in {other}" in nowhere.sentence
+    assert f"it is not in {config.sink}" in nowhere.sentence
 
 
 def test_what_stands_in_the_clean_topic_once_too_often_contradicts_the_rules(

@@ -1116,12 +1116,49 @@ MISTAKES = (
         "tests/unit/pipeline/test_escapes.py::test_pairs_count_by_the_sample_that_saw_both",
     ),
     Mistake(
-        "a receipt of a run before a reset is taken for that of now",
-        "processor/inspection/explain/lookup/finder.py",
-        "            return await runs.now.find(wanted)\n",
-        "            return await (runs.before or runs.now).find(wanted)\n",
+        "what a run before a reset has judged is taken for judged by that of now",
+        "processor/inspection/explain/case.py",
+        "        return self.low <= self.offset < self.high\n",
+        "        return 0 <= self.offset < self.high\n",
         "tests/broker/inspection/test_explain.py::"
         "test_after_a_reset_the_latest_run_counts_and_earlier_ones_are_named",
+        broker=True,
+    ),
+    Mistake(
+        "an output that was made anew is taken for the one that was written to",
+        "processor/inspection/explain/lookup/eras.py",
+        "            if then.made_anew(now):\n",
+        "            if then.made_anew(now) and not topic:\n",
+        "tests/broker/inspection/test_explain_replaced.py::"
+        "test_what_passed_to_a_sink_that_was_made_anew_says_so_and_later_records_are_found_in_the_new_one",
+        broker=True,
+    ),
+    Mistake(
+        "a reset does not say how far the state before it had come, and into which topics",
+        "processor/reset/run.py",
+        "            marked = [each for each in (state.before, position) if each is not None]\n",
+        "            marked = [position]\n",
+        "tests/broker/inspection/test_explain_replaced.py::"
+        "test_what_passed_after_the_last_mark_to_a_sink_that_was_made_anew_is_known_to_have_passed",
+        broker=True,
+    ),
+    Mistake(
+        "receipts that somebody has copied count for those that the worker wrote",
+        "processor/inspection/explain/lookup/finder.py",
+        "        found = await scan(self.log, tp, run.own, where, wanted)\n",
+        "        found = await scan(self.log, tp, run.own, (runs.now.begin, limits.stable), wanted)\n",
+        "tests/broker/inspection/test_explain_shared.py::"
+        "test_receipts_that_somebody_has_copied_behind_each_other_mislead_nobody[True]",
+        broker=True,
+    ),
+    Mistake(
+        "a receipt of another pipeline over the same source is taken for its own",
+        "processor/inspection/explain/lookup/entries.py",
+        "    begin = re.escape(receipt_prefix(pipeline, topic))\n",
+        "    begin = re.escape(receipt_prefix(pipeline, topic))"
+        ".replace(b':\"' + pipeline.encode(), b':\"[^\"]*', 1)\n",
+        "tests/broker/inspection/test_explain_shared.py::"
+        "test_receipts_of_another_pipeline_over_the_same_source_are_skipped_and_named",
         broker=True,
     ),
     Mistake(

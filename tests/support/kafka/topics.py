@@ -380,6 +380,15 @@ def group_offsets(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
     return {(tp.topic, tp.partition): tp.offset for tp in answer.topic_partitions if tp.offset >= 0}
 
 
+def set_group_offset(bootstrap: str, group: str, topic: str, offset: int, partition: int = 0) -> None:
+    """Commit an offset for a consumer group that has no members."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
+    finally:
+        consumer.close()
+
+
 # ------------------------------------------------------------------ transactions
 
 _LIST_TRANSACTIONS = 66

@@ -269,7 +269,6 @@ class CleanLog:
 
     async def source_of(
         self,
-        clean: TopicPartition,
         source: TopicPartition,
         record: ShownRecord,
         span: tuple[int, int],
@@ -280,13 +279,11 @@ class CleanLog:
         Those only that passed in its form, as far as that is known. A tag is taken off before comparing.
 
         Args:
-            clean: The partition that it stands in.
             source: The source partition.
             record: As it stands in the clean topic.
             span: Of the source.
             formed: Of records that are equal to it.
         """
-        del clean
         begin, end = span
         if record.timestamp_ms >= 0 and end - begin > NEAR:
             at = (await offsets_at(self.client, [source], record.timestamp_ms))[source]

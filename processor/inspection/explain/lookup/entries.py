@@ -15,6 +15,7 @@ import orjson
 
 from processor.inspection.explain.story import JudgedBy, Outcome, RecordRef
 from processor.wire.quarantine import MOST_DIGITS, OURS, is_observed, read_record
+from processor.wire.receipts import receipt_prefix
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,12 +70,10 @@ class SaidQuarantined:
     observed: bool
 
 
-def own_receipts(topic: str, partition: int) -> Own:
-    """Return what finds the receipts and notes of a source partition among others."""
-    name = re.escape(orjson.dumps(topic))
-    pattern = re.compile(
-        rb'\{"pipeline":"[^"\\]*","topic":' + name + rb',"partition":(\d{1,10}),"offset":(\d{1,19})[,}]'
-    )
+def own_receipts(pipeline: str, topic: str, partition: int) -> Own:
+    """Return what finds the receipts and notes that a pipeline wrote of a source partition, among others."""
+    begin = re.escape(receipt_prefix(pipeline, topic))
+    pattern = re.compile(begin + rb'"partition":(\d{1,10}),"offset":(\d{1,19})[,}]')
     other = re.compile(rb'\{"pipeline":"[^"\\]*","topic":"[^"\\]*","partition":\d{1,10},"offset":\d{1,19}[,}]')
 
     def own(columns: Columns) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -88,7 +87,7 @@ def own_receipts(topic: str, partition: int) -> Own:
             elif size <= 0 or other.match(data, at, at + size) is not None:
                 continue
             else:
-                ref = _slow_ref(bytes(data[at : at + size])) if size <= MOST_RECEIPT_BYTES else None
+                ref = _slow_ref(bytes(data[at : at + size]), pipeline) if size <= MOST_RECEIPT_BYTES else None
                 if ref is None or ref.topic != topic:
                     continue
                 number, offset = ref.partition, ref.offset
@@ -182,10 +181,11 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS and int(text) <= _MOST_OFFSET
 
 
-def _slow_ref(value: bytes) -> RecordRef | None:
-    """Return what a receipt of another form is about."""
+def _slow_ref(value: bytes, pipeline: str) -> RecordRef | None:
+    """Return what a receipt of another form is about; None: it is none of this pipeline."""
     try:
-        return _ref(orjson.loads(value))
+        said = orjson.loads(value)
+        return _ref(said) if said["pipeline"] == pipeline else None
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
         return None
 

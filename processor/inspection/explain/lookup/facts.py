@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from processor.errors import RebuildError
 from processor.kafka.client import TopicPartition
 from processor.kafka.offsets import bounds, committed
-from processor.kafka.topics.plan import changelog_topic, repartition_topic
+from processor.kafka.topics.plan import changelog_topic, positions_topic, repartition_topic
 from schemas.changelog.ids import ORIGIN_COPY_KEY
 from schemas.changelog.position import Origin, Position
+from schemas.changelog.topic_ids import UNKNOWN_ID, TopicId
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, CorruptStateError
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ HEAD_OFFSETS = 512
 COPY_OFFSETS = 64
 """Offsets at its end that are read for a copy of the origin: blocks of ids are up to 1 MiB each."""
 _STEPS = 64
+NEVER = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,14 @@ class SourceFacts:
     """What is known of one source partition at one moment.
 
     Attributes:
-        position: The first offset that is not taken out of the source; None: nobody has begun.
+        position: The first offset that is not taken out of the source; None: nobody has begun, or in another
+            topic by this name.
         bounds: Of the partitions that were asked for; those of topics that do not exist are left out.
         origin: Where the state begins; None: not known.
         since_ms: When the state was made; 0: not known.
         asked_s: When, by the monotonic clock.
+        last: The last position in the changelog, of the first hop where there are two; None: not known.
+        other_source: The state is of another topic than the source is now.
     """
 
     position: int | None
@@ -59,6 +64,36 @@ class SourceFacts:
     origin: Origin | None
     since_ms: int
     asked_s: float
+    last: Position | None = None
+    other_source: bool = False
+
+
+class OutputEra(NamedTuple):
+    """From which source offset on an output went to the topic of now.
+
+    Attributes:
+        maybe_from: What lies before it went to another topic.
+        surely_from: What lies from it on went to the topic of now; `NEVER`: nothing yet.
+        why: What has become of the other topic, as the end of a noun phrase.
+    """
+
+    maybe_from: int
+    surely_from: int
+    why: str
+
+
+class StateFacts(NamedTuple):
+    """What a partition of a changelog says of its state, as far as it is known.
+
+    Attributes:
+        origin: Where it begins.
+        since_ms: When it was made; 0: not known.
+        last: Its last position.
+    """
+
+    origin: Origin | None = None
+    since_ms: int = 0
+    last: Position | None = None
 
 
 class FactFinder:
@@ -69,11 +104,12 @@ class FactFinder:
         self._log = log
         self._settings = settings
         self._known: dict[tuple[str, int], SourceFacts] = {}
-        self._origins: dict[TopicPartition, tuple[tuple[Origin | None, int], float]] = {}
+        self._states: dict[TopicPartition, tuple[StateFacts, float]] = {}
 
     def forget(self) -> None:
         """Ask again next time."""
         self._known.clear()
+        self._states.clear()
 
     async def of(self, pipeline: Pipeline, number: int) -> SourceFacts:
         """Return the facts of a source partition.
@@ -89,8 +125,19 @@ class FactFinder:
         position = (await committed(self._client, application, [source])).get(source)
         wanted = [source, *self.outputs(pipeline, number)]
         found = await bounds(self._client, wanted)
-        origin, since_ms = (None, 0) if pipeline.routed else await self._origin(pipeline, number)
-        facts = SourceFacts(position, found, origin, since_ms, time.monotonic())
+        topic = changelog_topic(self._settings, pipeline)
+        if pipeline.routed:
+            topic = positions_topic(self._settings, pipeline.name)
+        state = await self.state(topic, number)
+        source_id = self._client.ids.get(pipeline.source, UNKNOWN_ID)
+        other = state.last is not None and state.last.topics.source.is_other(
+            TopicId.of(pipeline.source, source_id)
+        )
+        if other:
+            position, state = None, StateFacts()
+        elif pipeline.routed:
+            state = StateFacts(last=state.last)
+        facts = SourceFacts(position, found, state.origin, state.since_ms, time.monotonic(), state.last, other)
         self._known[pipeline.name, number] = facts
         return facts
 
@@ -108,21 +155,22 @@ class FactFinder:
                 TopicPartition(topic, each) for each in sorted(there) if pipeline.routed or each == number
             )
 
-    async def _origin(self, pipeline: Pipeline, number: int) -> tuple[Origin | None, int]:
-        """Return where the state begins, and when it was made, as far as they are known."""
-        tp = TopicPartition(changelog_topic(self._settings, pipeline), number)
-        known = self._origins.get(tp)
+    async def state(self, topic: str, number: int) -> StateFacts:
+        """Return what a changelog says of a partition's state."""
+        tp = TopicPartition(topic, number)
+        known = self._states.get(tp)
         if known is not None and time.monotonic() - known[1] < ORIGIN_FRESH_S:
             return known[0]
-        found: tuple[Origin | None, int] = None, 0
+        found = StateFacts()
         if number in self._client.partitions(tp.topic):
             try:
                 limits = (await bounds(self._client, [tp]))[tp]
                 search = _OriginSearch(self._log, tp, limits)
-                found = await search.run(), search.since_ms
+                origin = await search.run()
+                found = StateFacts(origin, search.since_ms, search.last)
             except (CorruptStateError, RebuildError):
-                found = None, 0
-        self._origins[tp] = found, time.monotonic()
+                pass  # nothing is assumed of it
+        self._states[tp] = found, time.monotonic()
         return found
 
 
@@ -135,6 +183,8 @@ class _OriginSearch:
     limits: Bounds
     since_ms: int = 0
     """When the state was made, once it has run; 0: not known."""
+    last: Position | None = None
+    """Its last position, once it has run."""
     _after: int = 0
     """How far the last read has come."""
 
@@ -144,6 +194,7 @@ class _OriginSearch:
         now: Position | None = None
         for count in TAIL_OFFSETS:
             _, now, origin = await self._read(max(start, stop - count), stop)
+            self.last = now
             if origin is not None:
                 self.since_ms = 0 if now is None else now.since_ms
                 return origin

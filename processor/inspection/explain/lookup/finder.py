@@ -5,15 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from processor.errors import StopError
 from processor.inspection.explain.lookup.ordered import DisorderError, OrderedLog, runs_between, scan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from processor.inspection.explain.lookup.log import LogReader
     from processor.inspection.explain.lookup.ordered import Entry, Own
     from processor.kafka.client import TopicPartition
     from processor.kafka.offsets import Bounds
+
+    Span = Callable[[], Awaitable[tuple[int, int] | None]]
+    """Says between which offsets of an output the entry of a record stands; None: that is not known."""
+
+MOST_SCANNED = 2_000_000
+"""Offsets that are read for one record, where entries are in no order: some seconds."""
 
 
 @dataclass
@@ -36,30 +43,69 @@ class EntryFinder:
     """
 
     log: LogReader
+    disordered: set[TopicPartition] = field(default_factory=set)
+    """Where entries were found not to lie in source order."""
     _runs: dict[tuple[TopicPartition, TopicPartition], _Runs] = field(default_factory=dict)
 
     def forget(self) -> None:
         """Forget what was seen: a reset may have begun another run."""
         self._runs.clear()
+        self.disordered.clear()
 
-    async def now(self, tp: TopicPartition, limits: Bounds, run: RunOf, wanted: int) -> Entry | None:
+    async def now(
+        self, tp: TopicPartition, limits: Bounds, run: RunOf, wanted: int, span: Span
+    ) -> Entry | None:
         """Return what names a source offset in the run of now.
+
+        A search finds it, if entries lie in order. Anybody can write to a topic, so what it says counts only if
+        it agrees with where the worker wrote then; that is read, however the entries lie there.
 
         Args:
             tp: The partition of the output.
             limits: Its bounds.
             run: Whose entries, and where the run begins.
             wanted: The source offset.
+            span: Asks between which offsets the worker wrote it.
 
         Raises:
-            StopError: It cannot be read.
+            StopError: It cannot be read, or too much would have to be.
         """
         runs = self._of(tp, limits, run)
+        entry, ordered = None, True
         try:
-            return await runs.now.find(wanted)
+            entry = await runs.now.find(wanted)
         except DisorderError:
-            found = await scan(self.log, tp, run.own, (runs.now.begin, limits.stable), wanted)
-            return found[-1] if found else None
+            ordered = False
+            self.disordered.add(tp)
+        where = await span()
+        if where is None:
+            return entry if ordered else await self._scanned(tp, run, (runs.now.begin, limits.stable), wanted)
+        if entry is not None and where[0] <= entry.offset < where[1]:
+            return entry
+        found = await scan(self.log, tp, run.own, where, wanted)
+        if found:
+            self.disordered.add(tp)
+        return found[-1] if found else entry
+
+    async def scanned(self, tp: TopicPartition, limits: Bounds, run: RunOf, wanted: int) -> Entry | None:
+        """Return the last entry that names a source offset in the run of now, by reading all of that.
+
+        Raises:
+            StopError: It cannot be read, or would take long.
+        """
+        return await self._scanned(tp, run, (self._of(tp, limits, run).now.begin, limits.stable), wanted)
+
+    async def _scanned(
+        self, tp: TopicPartition, run: RunOf, span: tuple[int, int], wanted: int
+    ) -> Entry | None:
+        if span[1] - span[0] > MOST_SCANNED:
+            raise StopError(
+                f"{tp.topic}:{tp.partition} is not in the source's order, no marks say where to look, and "
+                f"{span[1] - span[0]:,} offsets are more than the {MOST_SCANNED:,} that are read for an "
+                "answer: ask by --id or --key"
+            )
+        found = await scan(self.log, tp, run.own, span, wanted)
+        return found[-1] if found else None
 
     async def before(
         self, tp: TopicPartition, limits: Bounds, run: RunOf, wanted: int, *, surely: bool

@@ -44,6 +44,10 @@ class Entry(NamedTuple):
     columns: Columns
     row: int
 
+    def is_about(self, record: Columns | None) -> bool:
+        """Whether it can be about a record, which an entry has the timestamp of; true where that is gone."""
+        return record is None or int(self.columns.timestamp[self.row]) == int(record.timestamp[0])
+
 
 @dataclass
 class _Seen:
