@@ -176,7 +176,7 @@ def _show(settings: Settings, simulation: Simulation, chosen: Recommendation) ->
                 f"\n{each.name}" + (" (* as configured)" if any("*" in row[0] for row in each.rows) else "")
             )
             table_on_stdout(each.titles, each.rows, right=range(1, len(each.titles)))
-        if isinstance(forecast, IdForecast):
+        if isinstance(forecast, IdForecast) and forecast.way.name != "compared":
             click.echo("\nshare of the copies that is caught, by window")
             for line in plot(forecast.curve):
                 click.echo(line)
