@@ -171,12 +171,13 @@ def _show(settings: Settings, simulation: Simulation, chosen: Recommendation) ->
         click.echo()
         for sentence in sentences(forecast):
             click.echo(shown(sentence).plain)
-        for each in tables(forecast, settings.worker.commit_interval_ms):
+        whole = forecast.way.name != "compared"
+        for each in tables(forecast, settings.worker.commit_interval_ms, costs=whole):
             click.echo(
                 f"\n{each.name}" + (" (* as configured)" if any("*" in row[0] for row in each.rows) else "")
             )
             table_on_stdout(each.titles, each.rows, right=range(1, len(each.titles)))
-        if isinstance(forecast, IdForecast) and forecast.way.name != "compared":
+        if isinstance(forecast, IdForecast) and whole:
             click.echo("\nshare of the copies that is caught, by window")
             for line in plot(forecast.curve):
                 click.echo(line)

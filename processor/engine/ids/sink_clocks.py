@@ -40,12 +40,13 @@ class SinkClocks:
 
     Args:
         partitions: Of the sink.
+        most_cells: The bound, where there are no more partitions than a 16th of it.
     """
 
-    def __init__(self, partitions: int) -> None:
+    def __init__(self, partitions: int, most_cells: int = MOST_CELLS) -> None:
         self.step_ms = 1
         self.earliest_ms = 0
-        self._steps = min(max(MOST_CELLS // partitions, _FEWEST_STEPS), _MOST_STEPS)
+        self._steps = min(max(most_cells // partitions, _FEWEST_STEPS), _MOST_STEPS)
         self._highest = np.full((partitions, self._steps), NEVER, np.int64)
         self._first: int | None = None
         self._last = 0

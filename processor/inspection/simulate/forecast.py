@@ -28,6 +28,11 @@ class JudgingWay(NamedTuple):
     dedup: InsertIdDedup | WatermarkDedup
     why: str
 
+    @property
+    def title(self) -> str:
+        """How it is called in sentences."""
+        return "for comparison" if self.name == "compared" else f"judged as {self.name}"
+
 
 @dataclass(frozen=True)
 class JudgedCounts:

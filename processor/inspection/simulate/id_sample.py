@@ -130,6 +130,13 @@ class IdSample:
         """How many partitions records came from."""
         return max(1, len(self._partitions))
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all arrays: the same however many records there are, once ids are pinned a little more."""
+        arrays = self._hash, self._reading, self._partition, self._count, self._print, self._behind
+        rows = sum(each.nbytes for each in arrays if each is not None)
+        return rows + self.counters.nbytes + self._pinned.nbytes + self._near_pinned.nbytes
+
     def begin_of(self, *, route: bool) -> int:
         """Return the lowest reading of any record; with ``route`` by the clocks of the sink's partitions."""
         return min(self.begin_ms, self._clocks.earliest_ms) if route and self._clocks else self.begin_ms

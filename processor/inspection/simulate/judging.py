@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from processor.engine.ids import clock
-from processor.engine.ids.sink_clocks import SinkClocks
+from processor.engine.ids.sink_clocks import MOST_CELLS, SinkClocks
 from processor.engine.receipts import PASSING
 from processor.engine.repartition import ROUTE_KEY
 from processor.engine.verdict import Fault, Verdict
@@ -76,6 +76,7 @@ class IdWay:
         now_ms: What this machine's clock reads.
         partitions: How many the source has, and the sink with a route.
         most_rows: See `IdSample`.
+        most_cells: See `SinkClocks`.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class IdWay:
         now_ms: int,
         partitions: tuple[int, int] = (1, 1),
         most_rows: int = MOST_ROWS,
+        most_cells: int = MOST_CELLS,
     ) -> None:
         self.way = way
         dedup: Any = way.dedup
@@ -95,7 +97,7 @@ class IdWay:
         self._extractor = make_id_extractor(self._dedup, ROUTE_KEY)
         self._partitions = partitions
         # By arrival, and where all meet in one partition, the clock is that of the order in which they meet.
-        self._sink = None if arrival or partitions[1] == 1 else SinkClocks(partitions[1])
+        self._sink = None if arrival or partitions[1] == 1 else SinkClocks(partitions[1], most_cells)
         prints = self._dedup.fingerprint is not None
         self._sample = IdSample(self._windows[0], prints=prints, most_rows=most_rows, clocks=self._sink)
         self._clocks: dict[int, int] = {}

@@ -11,6 +11,7 @@ import time
 from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
+from processor.engine.ids.sink_clocks import MOST_CELLS
 from processor.errors import RebuildError, StopError
 from processor.inspection.go_on import NoteAndGoOn
 from processor.inspection.proposal.observed import observe
@@ -117,7 +118,8 @@ def _judging(
     for n, way in enumerate(ways):
         if way.dedup.mode == "insert-id":
             rows = most_rows if n == 0 else min(most_rows, OTHER_RECORDS // beside)
-            judging.append(IdWay(way, windows_ms, now_ms, partitions, rows))
+            cells = MOST_CELLS if n == 0 else MOST_CELLS // beside
+            judging.append(IdWay(way, windows_ms, now_ms, partitions, rows, cells))
         else:
             judging.append(SequenceWay(way, MOST_SCOPE_BYTES if n == 0 else _OTHER_SCOPE_BYTES // beside))
     return judging

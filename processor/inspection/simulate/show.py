@@ -37,8 +37,8 @@ class TableRows(NamedTuple):
     rows: Sequence[tuple[str, ...]]
 
 
-def tables(forecast: Forecast, commit_interval_ms: int) -> Iterator[TableRows]:
-    """Yield the tables of one way of judging."""
+def tables(forecast: Forecast, commit_interval_ms: int, *, costs: bool = True) -> Iterator[TableRows]:
+    """Yield the tables of one way of judging; without ``costs`` not what ids take."""
     rows = list(grid(forecast, commit_interval_ms))
     if isinstance(forecast, SequenceForecast):
         yield _sequence_table(forecast, rows)
@@ -55,7 +55,8 @@ def tables(forecast: Forecast, commit_interval_ms: int) -> Iterator[TableRows]:
         marked = [is_configured and used and row.window_ms == forecast.dedup.window for row in outcome.rows]
         windows = [_window_row(row, mark) for row, mark in zip(outcome.rows, marked, strict=True)]
         yield TableRows(name, titles, windows)
-        yield _cost_table(name, [row for row in rows if row.scope == scope], marks=is_configured)
+        if costs:
+            yield _cost_table(name, [row for row in rows if row.scope == scope], marks=is_configured)
 
 
 def _sequence_table(forecast: SequenceForecast, rows: Sequence[GridRow]) -> TableRows:
@@ -132,7 +133,7 @@ def plot(curve: Sequence[WindowPrediction]) -> Iterator[str]:
             continue
         bar = "█" * round(_BAR * row.share)
         mark = "  <- knee" if row is bend else ""
-        yield f"{_short(row.window_ms):>9} {bar:<{_BAR}} {100 * row.share:6.2f} %{mark}"
+        yield f"{_short(row.window_ms):>11} {bar:<{_BAR}} {100 * row.share:6.2f} %{mark}"
 
 
 def _short(window_ms: int) -> str:
@@ -142,7 +143,7 @@ def _short(window_ms: int) -> str:
 def sentences(forecast: Forecast) -> Iterator[str]:
     """Yield what was looked at, a sentence each."""
     judged = forecast.judged
-    yield f"{count(judged.records, 'record')}, judged as {forecast.way.name}: {forecast.way.why}"
+    yield f"{count(judged.records, 'record')}, {forecast.way.title}: {forecast.way.why}"
     for code, number in judged.quarantined.items():
         yield f"{count(number, 'record')} cannot be judged: {code}"
     if judged.unjudged:

@@ -227,9 +227,11 @@ def test_a_sample_never_has_more_rows_than_its_bound_and_keeps_all_records_of_it
     random = np.random.default_rng(1)
     ids = hashed(random.integers(0, 50_000, 200_000), 1)
     sample = IdSample(HOUR, most_rows=10_000)
+    most_bytes = sample.size_bytes + 8 * 4_096  # ids that are pinned
     for part in np.array_split(np.arange(ids.size), 50):
         sample.add(0, ids[part], part.astype(np.int64), NO_PRINTS)
         assert len(sample) <= 10_000
+        assert sample.size_bytes <= most_bytes
 
     rows = sample.ordered(route=False, pinned=False)
     kept = np.flatnonzero(ids >> np.uint64(64 - sample.level) == 0)
