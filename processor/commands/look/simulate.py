@@ -82,7 +82,7 @@ def simulate(  # noqa: PLR0913 - one argument per option
     force: bool,
     as_json: bool,
 ) -> None:
-    """Predict duplicates, memory, disk and CPU for a grid of windows, and recommend a config.
+    """Predict duplicates, memory, disk and CPU for a grid of modes and windows, and recommend a config.
 
     Reads what is retained of the source once, read_committed; writes nothing into Kafka and joins no group. Of
     ids a sample is looked at, where not all fit: then each number has an interval. Exit code 1: the broker or

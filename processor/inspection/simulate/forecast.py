@@ -146,6 +146,7 @@ class SequenceForecast:
         rows: By reorder window, rising.
         scopes: How many there are; 0: one per partition.
         stopped: Whether scopes became too many, and the rest was not judged.
+        left_out: Reorder windows that would have taken too much memory, beside the configured one.
     """
 
     way: JudgingWay
@@ -153,6 +154,7 @@ class SequenceForecast:
     rows: Sequence[ReorderRow]
     scopes: int
     stopped: bool = False
+    left_out: Sequence[int] = ()
 
     @property
     def dedup(self) -> WatermarkDedup:

@@ -189,7 +189,9 @@ class SequenceWay:
         self.way = way
         self._most_bytes = most_bytes
         dedup: Any = way.dedup
-        self._windows = sorted({*REORDER_WINDOWS, dedup.reorder_window})
+        self._configured: int = dedup.reorder_window
+        self._windows = sorted({*REORDER_WINDOWS, self._configured})
+        self._left_out: list[int] = []
         self._modes = [
             WatermarkMode(dedup.model_copy(update={"reorder_window": each}), "simulated")
             for each in self._windows
@@ -201,6 +203,11 @@ class SequenceWay:
         self._scope_bytes = [0] * len(self._windows)
         self._faults = Faults()
         self._stopped = False
+
+    @property
+    def size_bytes(self) -> int:
+        """What the scopes take of the partition that is read."""
+        return sum(judge.size()[1] for judge in self._judges)
 
     def take(self, partition: int, columns: Columns) -> None:
         """Take the next records of a partition; the partitions come one after the other."""
@@ -220,8 +227,21 @@ class SequenceWay:
             verdict = judge.judge(evidences[type(judge)]).verdict
             judge.absorb()
             self._verdicts[n] += np.bincount(verdict, minlength=len(Verdict))
-        if sum(judge.size()[1] for judge in self._judges) > self._most_bytes:
-            self._stopped = True
+        self._keep_within()
+
+    def _keep_within(self) -> None:
+        """Give up the reorder window that takes most, the configured one last: then judging ends."""
+        sizes = [judge.size()[1] for judge in self._judges]
+        while sum(sizes) > self._most_bytes and not self._stopped:
+            others = [n for n, window in enumerate(self._windows) if window != self._configured]
+            if not others:
+                self._stopped = True
+                return
+            given_up = max(others, key=lambda n: sizes[n])
+            self._left_out.append(self._windows[given_up])
+            for each in (sizes, self._windows, self._modes, self._judges, self._scope_bytes):
+                del each[given_up]
+            self._verdicts = np.delete(self._verdicts, given_up, axis=0)
 
     def _close(self) -> None:
         """Note what the partition's scopes take."""
@@ -242,4 +262,5 @@ class SequenceWay:
             )
         ]
         judged = JudgedCounts(self._faults.records, self._faults.by_code())
-        return SequenceForecast(self.way, judged, rows, self._scopes, self._stopped)
+        left_out = sorted(self._left_out)
+        return SequenceForecast(self.way, judged, rows, self._scopes, self._stopped, left_out)

@@ -153,6 +153,9 @@ def sentences(forecast: Forecast) -> Iterator[str]:
     else:
         if forecast.scopes:
             yield f"{count(forecast.scopes, 'scope')} take {size(forecast.configured.scope_bytes)}"
+        if forecast.left_out:
+            names = ", ".join(f"{each:,}" for each in forecast.left_out)
+            yield f"left out, for all scopes together take too much memory here: reorder windows of {names}"
         if forecast.stopped:
             yield "there were more scopes than fit: only the records up to there were judged"
 
@@ -202,6 +205,7 @@ def fields(forecast: Forecast, commit_interval_ms: int) -> dict[str, Any]:
             "reorder_windows": rows,
             "scopes": forecast.scopes,
             "stopped": forecast.stopped,
+            "left_out": list(forecast.left_out),
         }
     routed = forecast.dedup.route is not None
     configured_as = forecast.dedup.window, routed

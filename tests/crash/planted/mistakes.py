@@ -1094,6 +1094,14 @@ MISTAKES = (
         "test_the_grid_has_what_unconfirmed_filters_catch_in_their_rows",
     ),
     Mistake(
+        "a simulation gives up the configured reorder window where scopes take too much",
+        "processor/inspection/simulate/judging.py",
+        "            others = [n for n, window in enumerate(self._windows) if window != self._configured]\n",
+        "            others = [n for n, window in enumerate(self._windows) if window != 16_384]\n",
+        "tests/unit/inspection/simulate/test_scopes_bound.py::"
+        "test_long_reorder_windows_are_left_out_and_the_configured_one_judges_all_records",
+    ),
+    Mistake(
         "a failure of the escape gauge ends the worker",
         "processor/judges/escapes/gauge.py",
         "            self._densify()\n        except Exception as error:",
