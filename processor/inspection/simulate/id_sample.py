@@ -271,12 +271,13 @@ class IdSample:
 
     def ordered(self, *, route: bool, pinned: bool) -> Occurrences:
         """Return the rows of pinned ids, or of all others, id by id; ``route``: all partitions meet."""
+        at_the_sink = self._readings_at_the_sink() if route else None  # before anything is copied
         rows = np.flatnonzero(self.is_pinned(self._hash[: self._rows]) == pinned)
         hashes, reading, partition = self._hash[rows], self._reading[rows], self._partition[rows]
         # With a route in the order in which they meet, which is that of the source partitions' clocks.
         order = np.lexsort((reading, hashes) if route else (reading, partition, hashes))
-        if route:
-            reading = self._readings_at_the_sink()[rows]
+        if at_the_sink is not None:
+            reading = at_the_sink[rows]
         hashes = hashes[order]
         new = np.flatnonzero(hashes[1:] != hashes[:-1]) + 1
         first = np.concatenate(([0], new, [rows.size])) if rows.size else np.zeros(1, np.int64)

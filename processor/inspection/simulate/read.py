@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 CLIENT_ID = "seqmark-simulate"
 LOOKED_AT = 5_000
 """Records that are taken apart for what could tell them from each other; Python looks at each."""
-OTHER_RECORDS = 1_000_000
-"""Records that the ways beside the configured one take, all of them together: that one takes all."""
+OTHER_RECORDS, _FEWEST_OTHER, _OTHER_SHARE = 1_000_000, 500_000, 20
+"""Records that the ways beside the configured one take, all of them together: at most, at least (if so many are
+there), and in between a 20th of what is read. The configured one takes all."""
 _OTHER_SCOPE_BYTES = MOST_SCOPE_BYTES // 2
 """What scopes of all ways beside the configured one may take."""
 
@@ -83,7 +84,6 @@ async def simulate(
     sink = next((sample.existing[topic] for topic in clean if topic in sample.existing), sample.partitions)
     ways = ways_of(pipeline, observe(sample.records), found)
     judging = _judging(ways, windows_ms, (sample.partitions, sink), most_rows)
-    others = OTHER_RECORDS // max(1, len(ways) - 1)
     async with open_client(settings.kafka, CLIENT_ID, [pipeline.source]) as client:
         try:
             spans = await _spans(client, pipeline.source, extent)
@@ -91,6 +91,7 @@ async def simulate(
                 raise StopError(f"{pipeline.source} has no records there: choose an earlier --since")
             began = time.process_time()
             offsets = sum(max(0, stop - start) for start, stop in spans.values())
+            others = min(OTHER_RECORDS, max(_FEWEST_OTHER, offsets // _OTHER_SHARE)) // max(1, len(ways) - 1)
             await _read(client, spans, judging, others, found.notes.append, progress(offsets))
         except RebuildError as error:
             raise StopError(f"{pipeline.source} cannot be read: {error}. Is the cluster well?") from error
