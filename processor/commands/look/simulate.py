@@ -83,7 +83,7 @@ def simulate(  # noqa: PLR0913 - one argument per option
     force: bool,
     as_json: bool,
 ) -> None:
-    """Predict duplicates, memory, disk and CPU for a grid of windows, and recommend a config.
+    """Predict duplicates, memory, disk and CPU for a grid of modes and windows, and recommend a config.
 
     Reads what is retained of the source once, read_committed; writes nothing into Kafka and joins no group. Of
     ids a sample is looked at, where not all fit: then each number has an interval. Exit code 1: the broker or
@@ -172,12 +172,13 @@ def _show(settings: Settings, simulation: Simulation, chosen: Recommendation) ->
         click.echo()
         for sentence in sentences(forecast):
             click.echo(shown(sentence).plain)
-        for each in tables(forecast, settings.worker.commit_interval_ms):
+        whole = forecast.way.name != "compared"
+        for each in tables(forecast, settings.worker.commit_interval_ms, costs=whole):
             click.echo(
                 f"\n{each.name}" + (" (* as configured)" if any("*" in row[0] for row in each.rows) else "")
             )
             table_on_stdout(each.titles, each.rows, right=range(1, len(each.titles)))
-        if isinstance(forecast, IdForecast):
+        if isinstance(forecast, IdForecast) and whole:
             click.echo("\nshare of the copies that is caught, by window")
             for line in plot(forecast.curve):
                 click.echo(line)

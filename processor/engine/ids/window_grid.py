@@ -10,6 +10,9 @@ Sums per window are int64 or float64 ``[w, SUMS]``::
 Passing are the records of an id that are no duplicates: those that pass, and collisions. Missed are those of
 them whose content (without fingerprints: whose id) came before. Each is summed over ids, and so is its square,
 from which the variance of a sample of ids follows.
+
+Filters that nobody confirms know of an id only in which bucket of time it was remembered: it is forgotten with
+its bucket, at most one bucket too late (`processor.engine.ids.bloom.window`). A bucket of 1 ms is exact.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ def judge_grid(
     count: NDArray[np.int64],
     variant: NDArray[np.int64],
     windows: NDArray[np.int64],
+    buckets: NDArray[np.int64],
     refresh: bool,
     kept: bool,
     begin_ms: Int,
@@ -52,6 +56,7 @@ def judge_grid(
         count: int64[n], how many records a row stands for, all at that reading and with that content.
         variant: int64[n], content by a number from 0 on within the id; 0 everywhere without fingerprints.
         windows: int64[w], ms.
+        buckets: int64[w], ms: what an id is forgotten with; 1: by itself. Above it there are no variants.
         refresh: Whether a duplicate renews what it is one of.
         kept: Whether a collision is remembered.
         begin_ms: Where the first of ``held``'s steps begins, not above any reading.
@@ -70,41 +75,46 @@ def judge_grid(
         for row in range(start, stop):
             variants = max(variants, variant[row] + 1)
         for w in range(windows.size):
-            window = windows[w]
+            window, bucket = windows[w], buckets[w]
             passing = np.int64(0)
             colliding = np.int64(0)
             latest = np.int64(_NEVER)
+            ends = np.int64(_NEVER)
             since = np.int64(_NEVER)
             for row in range(start, stop):
                 if row == start or partition[row] != partition[row - 1]:
                     if since != _NEVER:
-                        _hold(held, w, since, latest + window, begin_ms, step_ms, steps)
+                        _hold(held, w, since, ends, begin_ms, step_ms, steps)
                     latest = np.int64(_NEVER)
+                    ends = np.int64(_NEVER)
                     since = np.int64(_NEVER)
                     for each in range(variants):
                         last[each] = _NEVER
                 now, which = reading[row], variant[row]
-                if now >= latest + window:
+                if now >= ends:
                     if since != _NEVER:
-                        _hold(held, w, since, latest + window, begin_ms, step_ms, steps)
+                        _hold(held, w, since, ends, begin_ms, step_ms, steps)
                     since = now
                     latest = now
+                    ends = np.int64(_end(latest, window, bucket))
                     last[which] = now
                     passing += 1
-                elif now < last[which] + window:
+                elif bucket > 1 or now < last[which] + window:
                     if refresh:
                         last[which] = now
                         latest = max(latest, now)
+                        ends = np.int64(_end(latest, window, bucket))
                 elif kept:
                     passing += 1
                     colliding += 1
                     last[which] = now
                     latest = max(latest, now)
+                    ends = np.int64(_end(latest, window, bucket))
                 else:
                     passing += count[row]
                     colliding += count[row]
             if since != _NEVER:
-                _hold(held, w, since, latest + window, begin_ms, step_ms, steps)
+                _hold(held, w, since, ends, begin_ms, step_ms, steps)
             missed = passing - variants
             sums[w, 0] += passing
             sums[w, 1] += np.float64(passing) * passing
@@ -112,6 +122,14 @@ def judge_grid(
             sums[w, 3] += np.float64(colliding) * colliding
             sums[w, 4] += missed
             sums[w, 5] += np.float64(missed) * missed
+
+
+@kernel
+def _end(latest: Int, window: Int, bucket: Int) -> Int:
+    """Return the first reading at which an id is forgotten that was remembered at ``latest``."""
+    if bucket > 1:
+        latest = (latest // bucket + 1) * bucket - 1
+    return latest + window
 
 
 @kernel

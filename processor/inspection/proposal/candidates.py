@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from processor.inspection.proposal.member_names import names_sending
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -111,6 +113,17 @@ def contents(records: Iterable[ObservedRecord]) -> Candidate:
             _add_copy(found, original, record)
     found.distinct = len(seen)
     return found
+
+
+def content_part(records: Iterable[ObservedRecord]) -> dict[str, Any]:
+    """Return the content of the values as a part of an id, without what names the sending."""
+    part: dict[str, Any] = {"from": "content"}
+    valued = [record for record in records if not record.is_null]
+    if not all(record.is_json for record in valued):
+        return part | {"of": "bytes"}
+    places = {place for record in valued for place in record.leaves if place.source == "value"}
+    sending = sorted(place.name for place in places if names_sending(place.name))
+    return part | ({"exclude": sending} if sending else {})
 
 
 def _add_copy(found: Candidate, original: ObservedRecord, copy: ObservedRecord) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from processor.inspection.proposal.candidates import (
     Candidate,
     candidate,
+    content_part,
     contents,
     places_of,
 )
@@ -282,17 +283,7 @@ def _by_content(sample: _Sample) -> Proposal | None:
     whole = contents(sample.records)
     if not whole.present:
         return None
-    part: dict[str, Any] = {"from": "content"}
-    if not all(record.is_json for record in sample.records if not record.is_null):
-        part["of"] = "bytes"
-    else:
-        sending = {
-            place.name
-            for record in sample.records
-            for place in record.leaves
-            if place.source == "value" and names_sending(place.name)
-        }
-        part |= {"exclude": sorted(sending)} if sending else {}
+    part = content_part(sample.records)
     why = (
         "no header, key or member of the value that was looked at tells the records apart: their content is "
         "the id"

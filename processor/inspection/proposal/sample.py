@@ -41,31 +41,36 @@ class TopicSample:
 
     Attributes:
         partitions: How many it has.
-        existing: Those of the other topics that were asked about which exist.
+        existing: Those of the other topics that were asked about which exist, with their partitions.
         records: Partition after partition, in the order of their offsets.
         notes: What could not be read.
     """
 
     partitions: int
-    existing: frozenset[str]
+    existing: Mapping[str, int]
     records: list[TopicRecord] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
-async def take_sample(kafka: Kafka, topic: str, most: int, others: Collection[str]) -> TopicSample:
+async def take_sample(
+    kafka: Kafka, topic: str, most: int, others: Collection[str], *, optional: bool = False
+) -> TopicSample:
     """Read up to ``most`` records of a topic, and look which of the ``others`` exist.
+
+    With ``optional`` those that may not be looked at are taken for missing ones.
 
     Raises:
         StopError: The broker cannot be reached, the topic does not exist or has no records.
         ConfigError: Files of certificates or keys are wrong.
     """
     async with connected(kafka) as admin:
-        found = await describe(admin, [topic, *others])
+        found = await (describe(admin, [topic], others) if optional else describe(admin, [topic, *others]))
         if topic not in found:
             there = [name for name in await admin.list_topics() if not name.startswith("__")]
             instead = nearest(topic, there) if there else "the cluster has no topics yet"
             raise StopError(f"there is no topic {topic} at {kafka.bootstrap_servers}: {instead}")
-    sample = TopicSample(found[topic].partitions, frozenset(found) - {topic})
+    existing = {name: found[name].partitions for name in others if name in found and name != topic}
+    sample = TopicSample(found[topic].partitions, existing)
     async with open_client(kafka, "seqmark-init", [topic]) as client:
         try:
             hidden = await _read(client, topic, most, sample)

@@ -1,9 +1,16 @@
-"""Writes single values as TOML, on one line."""
+"""Writes single values as TOML, on one line, and says how a config has the keys of a dedup."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from schemas.config.values import duration_text
+
+if TYPE_CHECKING:
+    from schemas.config import InsertIdDedup, WatermarkDedup
+
+_DURATIONS = {"window", "max_ahead", "bucket"}
 
 
 def toml_text(value: Any) -> str:
@@ -15,3 +22,12 @@ def toml_text(value: Any) -> str:
         return f"[{', '.join(map(toml_text, value))}]"
     # A basic string of TOML has the escapes of JSON; DEL has to be escaped, too.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def dedup_keys(dedup: InsertIdDedup | WatermarkDedup) -> dict[str, Any]:
+    """Return the keys of a table ``dedup`` as a config has them: those that were given, times as text."""
+    keys = dedup.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    for table in (keys, keys.get("bloom") or {}):
+        for name in _DURATIONS & table.keys():
+            table[name] = duration_text(table[name])
+    return keys

@@ -57,25 +57,37 @@ class BackendCost(NamedTuple):
     lost: float = 0.0
 
 
+def bucket_of(dedup: InsertIdDedup, window_ms: int) -> int:
+    """Return how long a filter's bucket is with another window."""
+    return min(dedup.model_copy(update={"window": window_ms}).bloom_options.bucket, window_ms)
+
+
 def id_costs(
-    dedup: InsertIdDedup, held: float, collisions: float, window_ms: int, commits: float, records: float
+    dedup: InsertIdDedup,
+    held: float,
+    collisions: float,
+    window_ms: int,
+    commits: float,
+    records: float,
+    *,
+    routed: bool,
 ) -> list[BackendCost]:
     """Return what each backend takes.
 
     Args:
-        dedup: With the options of filters, fingerprint and route.
+        dedup: With the options of filters and fingerprint.
         held: Ids that are remembered at once.
         collisions: Records of ids that collided, likewise.
         window_ms: How long they are.
         commits: Of all partitions within the window.
         records: That are judged.
+        routed: Whether there is a route.
     """
-    routed = dedup.route is not None
     per_id = _CHANGELOG_BYTES + _PRINT_BYTES * (dedup.fingerprint is not None) + _ROUTE_BYTES * routed
     changelog = per_id * held + _COMMIT_BYTES * commits
     beside = _COLLISION_BYTES * collisions
-    options = dedup.bloom_options.model_copy(update={"bucket": min(dedup.bloom_options.bucket, window_ms)})
-    buckets = math.ceil(window_ms / options.bucket) + 1
+    options = dedup.bloom_options
+    buckets = math.ceil(window_ms / bucket_of(dedup, window_ms)) + 1
     bits = 1.44 * math.log2(buckets / (0.75 * options.false_positive_rate))
     filters = held * bits / 8 * _SPARE_BUCKETS * (buckets + 1) / buckets
     rebuild = held / _REBUILT_PER_S + commits / _COMMITS_PER_S
@@ -98,11 +110,11 @@ def id_costs(
     return found
 
 
-def sequence_cost(dedup: WatermarkDedup, scopes: int, scope_bytes: int) -> BackendCost:
-    """Return what sequences take."""
+def sequence_cost(dedup: WatermarkDedup, scopes: int, scope_bytes: int, reorder_window: int) -> BackendCost:
+    """Return what sequences take with one reorder window."""
     if dedup.scope == "partition":
         return BackendCost("watermark", scope_bytes, scope_bytes, scope_bytes, WATERMARK_CPU_US, 0.0, 0.0)
     memory = max(scope_bytes, _SCOPE_BYTES * scopes)
-    disk = _SCOPE_DISK * scopes + dedup.reorder_window / 8 * scopes
+    disk = _SCOPE_DISK * scopes + reorder_window / 8 * scopes
     seconds = scopes / _REBUILT_PER_S
     return BackendCost("watermark", memory, disk, disk, SCOPED_CPU_US, seconds, seconds)

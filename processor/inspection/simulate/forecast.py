@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from processor.inspection.simulate.windows import in_any_order
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -16,7 +18,8 @@ class JudgingWay(NamedTuple):
     """One way of judging.
 
     Attributes:
-        name: ``configured``, or ``proposed`` where the records show another one.
+        name: ``configured``; ``proposed`` where the records show another one; ``compared``: the configured one
+            with another scope, or by content.
         dedup: The table ``dedup``.
         why: What speaks for it.
     """
@@ -24,6 +27,11 @@ class JudgingWay(NamedTuple):
     name: str
     dedup: InsertIdDedup | WatermarkDedup
     why: str
+
+    @property
+    def title(self) -> str:
+        """How it is called in sentences."""
+        return "for comparison" if self.name == "compared" else f"judged as {self.name}"
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,28 @@ class JudgedCounts:
         return self.records - self.unjudged - sum(self.quarantined.values())
 
 
+class ScopeOutcome(NamedTuple):
+    """What windows do in one scope: where ids meet.
+
+    Attributes:
+        rows: Of each window, from short to long.
+        forever: Of one that never ends.
+        filtered: As ``rows``, by filters that nobody confirms: an id goes with its bucket. Empty where there
+            are fingerprints.
+        curve: Of many windows, or none.
+    """
+
+    rows: Sequence[WindowPrediction]
+    forever: WindowPrediction
+    filtered: Sequence[WindowPrediction] = ()
+    curve: Sequence[WindowPrediction] = ()
+
+    def in_any_order(self, judged: int) -> ScopeOutcome:
+        """Return it with bounds that hold in whatever order partitions are read that meet."""
+        rows, filtered = (in_any_order(each, self.forever, judged) for each in (self.rows, self.filtered))
+        return self._replace(rows=rows, filtered=filtered)
+
+
 @dataclass(frozen=True)
 class IdForecast:
     """Mode insert-id.
@@ -61,22 +91,24 @@ class IdForecast:
         judged: See there.
         rate: The part of the ids that was looked at; 1: all.
         exact: Whether all was counted.
-        partitions: How many the records came from.
-        apart: What each window does where equal ids of different partitions do not meet.
-        together: What it does with ``route = "by-id"``.
+        partitions: How many the source has, and the sink with a route.
+        apart: What windows do where equal ids of different partitions do not meet.
+        together: What they do with ``route = "by-id"``.
         curve: Of many windows, as configured, from short to long.
         crossing: Copies whose first record is in another partition.
+        meet: Whether records came from several partitions.
     """
 
     way: JudgingWay
     judged: JudgedCounts
     rate: float
     exact: bool
-    partitions: int
-    apart: Sequence[WindowPrediction]
-    together: Sequence[WindowPrediction]
+    partitions: tuple[int, int]
+    apart: ScopeOutcome
+    together: ScopeOutcome
     curve: Sequence[WindowPrediction]
     crossing: float
+    meet: bool = True
 
     @property
     def dedup(self) -> InsertIdDedup:
@@ -86,21 +118,22 @@ class IdForecast:
     @property
     def order_matters(self) -> bool:
         """Whether what is configured depends on the order in which the partitions are read."""
-        return self.dedup.route is not None and self.partitions > 1
+        return self.dedup.route is not None and self.meet
 
     @property
     def configured(self) -> Sequence[WindowPrediction]:
         """What each window does in the scope of the config."""
-        return self.apart if self.dedup.route is None else self.together
+        return (self.apart if self.dedup.route is None else self.together).rows
 
 
 class ReorderRow(NamedTuple):
-    """What one reorder window does: records by verdict."""
+    """What one reorder window does: records by verdict, and what its scopes take."""
 
     reorder_window: int
     passed: int
     duplicates: int
     late: int
+    scope_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -112,16 +145,16 @@ class SequenceForecast:
         judged: See there.
         rows: By reorder window, rising.
         scopes: How many there are; 0: one per partition.
-        scope_bytes: What they take.
         stopped: Whether scopes became too many, and the rest was not judged.
+        left_out: Reorder windows that would have taken too much memory, beside the configured one.
     """
 
     way: JudgingWay
     judged: JudgedCounts
     rows: Sequence[ReorderRow]
     scopes: int
-    scope_bytes: int
     stopped: bool = False
+    left_out: Sequence[int] = ()
 
     @property
     def dedup(self) -> WatermarkDedup:

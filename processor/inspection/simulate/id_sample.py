@@ -8,6 +8,9 @@ rows are short: what is merged is `merged_ms` apart at most.
 
 Of every record, in the sample or not, one of 65,536 counters counts where its hash lies: they tell whether ids
 that are not in the sample can have very many records (see `processor.inspection.simulate.windows`).
+
+With a route the clocks are those of the sink's partitions (`processor.engine.ids.sink_clocks`). Then each row
+has its timestamp too, as how far it lies below its source partition's clock.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from processor.engine.ids.sink_clocks import SinkClocks
+
 MOST_ROWS = 2**21
 """Rows of 32 bytes: 64 MiB, and about as much again while they are sorted."""
 COUNTERS = 2**16
@@ -28,6 +33,8 @@ _WIDEST = 8
 """Half of this part of it is the most that merged ones are apart: the rest is left to the threshold."""
 _MANY = 16
 """Rows of an id from which on they are merged, and it is pinned."""
+_MOST_BEHIND_MS = 2**31 - 1
+"""25 days: what is later than that moves no clock."""
 _PINNED = 4_096
 """The bound's part that an id has to have to be pinned: so many are pinned at most."""
 
@@ -65,9 +72,18 @@ class IdSample:
         shortest_ms: The shortest window of interest.
         prints: Whether records have fingerprints.
         most_rows: The bound; at least twice as many as are added at once.
+        clocks: Of the sink's partitions, with a route; they take records beside this. None: all of them read
+            what the source partitions' do.
     """
 
-    def __init__(self, shortest_ms: int, *, prints: bool = False, most_rows: int = MOST_ROWS) -> None:
+    def __init__(
+        self,
+        shortest_ms: int,
+        *,
+        prints: bool = False,
+        most_rows: int = MOST_ROWS,
+        clocks: SinkClocks | None = None,
+    ) -> None:
         self.judged = 0
         self.level = 0
         self.merged_ms = 0
@@ -85,6 +101,9 @@ class IdSample:
         self._partition = np.empty(most_rows, np.int32)
         self._count = np.empty(most_rows, np.int32)
         self._print = np.empty(most_rows, np.uint64) if prints else None
+        self._clocks = clocks
+        self._behind = None if clocks is None else np.empty(most_rows, np.int32)
+        self._routed_reading: NDArray[np.int64] | None = None
 
     @property
     def rate(self) -> float:
@@ -111,6 +130,17 @@ class IdSample:
         """How many partitions records came from."""
         return max(1, len(self._partitions))
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all arrays: the same however many records there are, once ids are pinned a little more."""
+        arrays = self._hash, self._reading, self._partition, self._count, self._print, self._behind
+        rows = sum(each.nbytes for each in arrays if each is not None)
+        return rows + self.counters.nbytes + self._pinned.nbytes + self._near_pinned.nbytes
+
+    def begin_of(self, *, route: bool) -> int:
+        """Return the lowest reading of any record; with ``route`` by the clocks of the sink's partitions."""
+        return min(self.begin_ms, self._clocks.earliest_ms) if route and self._clocks else self.begin_ms
+
     def __len__(self) -> int:
         return self._rows
 
@@ -120,6 +150,7 @@ class IdSample:
         hashes: NDArray[np.uint64],
         reading_ms: NDArray[np.int64],
         prints: NDArray[np.uint64],
+        timestamp_ms: NDArray[np.int64] | None = None,
     ) -> None:
         """Take the next records of a partition.
 
@@ -128,9 +159,11 @@ class IdSample:
             hashes: uint64[n], a word of the ids' keyed hash.
             reading_ms: int64[n], the partition's clock at each.
             prints: uint64[n], fingerprints; uint64[0] where there are none.
+            timestamp_ms: int64[n], the records' own, as far as they are believed; None: as the clock.
         """
         if not hashes.size:
             return
+        self._routed_reading = None
         low, high = int(reading_ms[0]), int(reading_ms[-1])
         self.begin_ms = min(self.begin_ms, low) if self.judged else low
         self.end_ms = max(self.end_ms, high) if self.judged else high
@@ -140,7 +173,9 @@ class IdSample:
         step = max(1, self._most // 4)
         for start in range(0, hashes.size, step):
             part = slice(start, start + step)
-            self._add(partition, hashes[part], reading_ms[part], prints[part] if prints.size else prints)
+            stamps = reading_ms[part] if timestamp_ms is None else timestamp_ms[part]
+            columns = hashes[part], reading_ms[part], prints[part] if prints.size else prints
+            self._add(partition, *columns, reading_ms[part] - stamps)
 
     def _add(
         self,
@@ -148,6 +183,7 @@ class IdSample:
         hashes: NDArray[np.uint64],
         reading_ms: NDArray[np.int64],
         prints: NDArray[np.uint64],
+        behind_ms: NDArray[np.int64],
     ) -> None:
         rows = self._sampled(hashes)
         while self._rows + rows.size > self._most:
@@ -160,6 +196,8 @@ class IdSample:
         self._count[place] = 1
         if self._print is not None:
             self._print[place] = prints[rows]
+        if self._behind is not None:
+            self._behind[place] = np.minimum(behind_ms[rows], _MOST_BEHIND_MS)
         self._rows += rows.size
 
     def _sampled(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -226,16 +264,20 @@ class IdSample:
         return self._rows
 
     def _keep(self, rows: NDArray[np.int64]) -> None:
-        for each in (self._hash, self._reading, self._partition, self._count, self._print):
+        for each in (self._hash, self._reading, self._partition, self._count, self._print, self._behind):
             if each is not None:
                 each[: rows.size] = each[rows]
         self._rows = rows.size
 
     def ordered(self, *, route: bool, pinned: bool) -> Occurrences:
         """Return the rows of pinned ids, or of all others, id by id; ``route``: all partitions meet."""
+        at_the_sink = self._readings_at_the_sink() if route else None  # before anything is copied
         rows = np.flatnonzero(self.is_pinned(self._hash[: self._rows]) == pinned)
         hashes, reading, partition = self._hash[rows], self._reading[rows], self._partition[rows]
+        # With a route in the order in which they meet, which is that of the source partitions' clocks.
         order = np.lexsort((reading, hashes) if route else (reading, partition, hashes))
+        if at_the_sink is not None:
+            reading = at_the_sink[rows]
         hashes = hashes[order]
         new = np.flatnonzero(hashes[1:] != hashes[:-1]) + 1
         first = np.concatenate(([0], new, [rows.size])) if rows.size else np.zeros(1, np.int64)
@@ -244,6 +286,16 @@ class IdSample:
         if self._print is not None and rows.size:
             variant = _numbered(hashes, self._print[rows][order], first)
         return Occurrences(first, meets, reading[order], self._count[rows][order].astype(np.int64), variant)
+
+    def _readings_at_the_sink(self) -> NDArray[np.int64]:
+        reading = self._reading[: self._rows]
+        if self._clocks is None or self._behind is None:
+            return reading
+        if self._routed_reading is None:
+            target = self._clocks.targets(self._hash[: self._rows])
+            stamps = reading - self._behind[: self._rows]
+            self._routed_reading = self._clocks.readings(target, reading, stamps)
+        return self._routed_reading
 
 
 def _counter(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:

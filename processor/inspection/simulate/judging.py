@@ -1,22 +1,31 @@
 """Takes the records of a source, and counts what each way of judging makes of them.
 
-By ids: the real extractor and the real clock, and of the ids a sample. By sequences: the real judges, one per
-partition and reorder window, over all records.
+By ids: the real extractor and the real clock, and of the ids a sample. They are hashed with the key by which a
+route shares them out, so that each record's partition of the sink is known; the sample is another one for other
+ids only. By sequences: the real judges, one per partition and reorder window, over all records.
 """
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from processor.engine.ids import clock
+from processor.engine.ids.sink_clocks import MOST_CELLS, SinkClocks
 from processor.engine.receipts import PASSING
+from processor.engine.repartition import ROUTE_KEY
 from processor.engine.verdict import Fault, Verdict
-from processor.inspection.simulate.forecast import IdForecast, JudgedCounts, ReorderRow, SequenceForecast
+from processor.inspection.simulate.costs import bucket_of
+from processor.inspection.simulate.forecast import (
+    IdForecast,
+    JudgedCounts,
+    ReorderRow,
+    ScopeOutcome,
+    SequenceForecast,
+)
 from processor.inspection.simulate.id_sample import MOST_ROWS, IdSample
-from processor.inspection.simulate.windows import FOREVER_MS, in_any_order, predict
+from processor.inspection.simulate.windows import FOREVER_MS, predict
 from processor.judges.ids import make_id_extractor
 from processor.judges.watermark import WatermarkMode
 from processor.state.kv.store import MemoryStore
@@ -65,20 +74,32 @@ class IdWay:
         way: How.
         windows_ms: Of interest; the configured one is one of them.
         now_ms: What this machine's clock reads.
+        partitions: How many the source has, and the sink with a route.
         most_rows: See `IdSample`.
+        most_cells: See `SinkClocks`.
     """
 
     def __init__(
-        self, way: JudgingWay, windows_ms: Sequence[int], now_ms: int, most_rows: int = MOST_ROWS
+        self,
+        way: JudgingWay,
+        windows_ms: Sequence[int],
+        now_ms: int,
+        partitions: tuple[int, int] = (1, 1),
+        most_rows: int = MOST_ROWS,
+        most_cells: int = MOST_CELLS,
     ) -> None:
         self.way = way
         dedup: Any = way.dedup
         self._dedup: InsertIdDedup = dedup
         self._windows = sorted({*windows_ms, self._dedup.window})
-        self._limit_ms = clock.NO_LIMIT if self._dedup.time == "arrival" else self._dedup.max_ahead + now_ms
-        self._extractor = make_id_extractor(self._dedup, os.urandom(16))
+        arrival = self._dedup.time == "arrival"
+        self._limit_ms = clock.NO_LIMIT if arrival else self._dedup.max_ahead + now_ms
+        self._extractor = make_id_extractor(self._dedup, ROUTE_KEY)
+        self._partitions = partitions
+        # By arrival, and where all meet in one partition, the clock is that of the order in which they meet.
+        self._sink = None if arrival or partitions[1] == 1 else SinkClocks(partitions[1], most_cells)
         prints = self._dedup.fingerprint is not None
-        self._sample = IdSample(self._windows[0], prints=prints, most_rows=most_rows)
+        self._sample = IdSample(self._windows[0], prints=prints, most_rows=most_rows, clocks=self._sink)
         self._clocks: dict[int, int] = {}
         self._faults = Faults()
         self._unjudged = self._behind = self._ahead = 0
@@ -92,40 +113,61 @@ class IdWay:
         self._behind += readings.late
         self._ahead += readings.future
         self._faults.take(ids.fault)
-        unjudged = int(np.count_nonzero(ids.unjudged))
-        self._unjudged += unjudged
-        hashes, reading, prints = ids.hash[:, 0], readings.reading_ms, ids.fingerprint
-        if unjudged or ids.fault.any():
-            rows = np.flatnonzero((ids.fault == 0) & ~ids.unjudged)
-            hashes, reading = hashes[rows], reading[rows]
+        hashes, reading, prints, unjudged = ids.hash[:, 0], readings.reading_ms, ids.fingerprint, ids.unjudged
+        stamps = np.minimum(columns.timestamp, self._limit_ms)
+        if ids.fault.any():
+            rows = np.flatnonzero(ids.fault == 0)
+            hashes, reading, unjudged, stamps = hashes[rows], reading[rows], unjudged[rows], stamps[rows]
             prints = prints[rows] if prints.size else prints
-        self._sample.add(partition, hashes, reading, prints)
+        if self._sink is not None:
+            target = self._sink.targets(hashes)
+            target[unjudged] = partition % self._sink.partitions
+            self._sink.add(target, reading, stamps)
+        if unjudged.any():
+            self._unjudged += int(np.count_nonzero(unjudged))
+            rows = np.flatnonzero(~unjudged)
+            hashes, reading, stamps = hashes[rows], reading[rows], stamps[rows]
+            prints = prints[rows] if prints.size else prints
+        self._sample.add(partition, hashes, reading, prints, stamps)
 
     def forecast(self) -> IdForecast:
         """Return what all windows would do."""
-        sample, dedup = self._sample, self._dedup
-        rules = {"refresh": dedup.refresh, "kept": dedup.on_collision in PASSING}
-        apart = predict(sample, [*self._windows, FOREVER_MS], route=False, **rules)
-        together = predict(sample, [*self._windows, FOREVER_MS], route=True, **rules)
-        span = sample.end_ms - sample.begin_ms
-        curve = predict(sample, _curve(span, self._windows), route=dedup.route is not None, **rules)
+        sample, dedup, windows = self._sample, self._dedup, self._windows
+        routed, span = dedup.route is not None, sample.end_ms - sample.begin_ms
         meet = sample.partitions > 1
-        bounded = in_any_order(together[:-1], together[-1], sample.judged) if meet else together[:-1]
+        apart = self._outcome(route=False, curve=_curve(span, windows) if not routed else [])
+        together = apart
+        if routed or meet or self._sink is not None:
+            together = self._outcome(route=True, curve=_curve(span, windows) if routed else [])
+        curve = together.curve if routed else apart.curve
+        if meet:
+            together = together.in_any_order(sample.judged)
         judged = JudgedCounts(
             self._faults.records, self._faults.by_code(), self._unjudged, span, self._behind, self._ahead
         )
-        crossing = max(0.0, apart[-1].missed.value - together[-1].missed.value)
+        crossing = max(0.0, apart.forever.missed.value - together.forever.missed.value)
+        exact = sample.exact and not (routed and (meet or self._unjudged))
         return IdForecast(
-            self.way,
-            judged,
-            sample.rate,
-            sample.exact and not (meet and dedup.route is not None),
-            sample.partitions,
-            apart[:-1],
-            bounded,
-            curve,
-            crossing,
+            self.way, judged, sample.rate, exact, self._partitions, apart, together, curve, crossing, meet
         )
+
+    def _outcome(self, *, route: bool, curve: Sequence[int]) -> ScopeOutcome:
+        """Return what windows do, with ids as such and with filters that nobody confirms, in one go."""
+        dedup, number = self._dedup, len(self._windows)
+        # Filters and fingerprints do not go together: nobody knows the fingerprint of an id in a filter.
+        filtered = [] if dedup.fingerprint is not None else self._windows
+        windows = [*self._windows, FOREVER_MS, *curve, *filtered]
+        buckets = [1] * (len(windows) - len(filtered)) + [bucket_of(dedup, each) for each in filtered]
+        found = predict(
+            self._sample,
+            windows,
+            route=route,
+            refresh=dedup.refresh,
+            kept=dedup.on_collision in PASSING,
+            buckets_ms=buckets,
+        )
+        after = number + 1 + len(curve)
+        return ScopeOutcome(found[:number], found[number], found[after:], found[number + 1 : after])
 
 
 def _curve(span_ms: int, windows: Sequence[int]) -> list[int]:
@@ -140,13 +182,16 @@ class SequenceWay:
 
     Args:
         way: How.
-        more: Reorder windows beside the configured one.
+        most_bytes: What all scopes may take.
     """
 
-    def __init__(self, way: JudgingWay, more: Sequence[int] = REORDER_WINDOWS) -> None:
+    def __init__(self, way: JudgingWay, most_bytes: int = MOST_SCOPE_BYTES) -> None:
         self.way = way
+        self._most_bytes = most_bytes
         dedup: Any = way.dedup
-        self._windows = sorted({*more, dedup.reorder_window})
+        self._configured: int = dedup.reorder_window
+        self._windows = sorted({*REORDER_WINDOWS, self._configured})
+        self._left_out: list[int] = []
         self._modes = [
             WatermarkMode(dedup.model_copy(update={"reorder_window": each}), "simulated")
             for each in self._windows
@@ -154,9 +199,15 @@ class SequenceWay:
         self._verdicts = np.zeros((len(self._windows), len(Verdict)), np.int64)
         self._partition = -1
         self._judges: list[Judge] = []
-        self._scopes = self._scope_bytes = 0
+        self._scopes = 0
+        self._scope_bytes = [0] * len(self._windows)
         self._faults = Faults()
         self._stopped = False
+
+    @property
+    def size_bytes(self) -> int:
+        """What the scopes take of the partition that is read."""
+        return sum(judge.size()[1] for judge in self._judges)
 
     def take(self, partition: int, columns: Columns) -> None:
         """Take the next records of a partition; the partitions come one after the other."""
@@ -176,26 +227,40 @@ class SequenceWay:
             verdict = judge.judge(evidences[type(judge)]).verdict
             judge.absorb()
             self._verdicts[n] += np.bincount(verdict, minlength=len(Verdict))
-        if sum(judge.size()[1] for judge in self._judges) > MOST_SCOPE_BYTES:
-            self._stopped = True
+        self._keep_within()
+
+    def _keep_within(self) -> None:
+        """Give up the reorder window that takes most, the configured one last: then judging ends."""
+        sizes = [judge.size()[1] for judge in self._judges]
+        while sum(sizes) > self._most_bytes and not self._stopped:
+            others = [n for n, window in enumerate(self._windows) if window != self._configured]
+            if not others:
+                self._stopped = True
+                return
+            given_up = max(others, key=lambda n: sizes[n])
+            self._left_out.append(self._windows[given_up])
+            for each in (sizes, self._windows, self._modes, self._judges, self._scope_bytes):
+                del each[given_up]
+            self._verdicts = np.delete(self._verdicts, given_up, axis=0)
 
     def _close(self) -> None:
         """Note what the partition's scopes take."""
-        if self._judges:
-            scopes, size = self._judges[self._windows.index(self._dedup_window)].size()
-            self._scopes += scopes
-            self._scope_bytes += size
-
-    @property
-    def _dedup_window(self) -> int:
-        dedup: Any = self.way.dedup
-        return int(dedup.reorder_window)
+        for n, judge in enumerate(self._judges):
+            scopes, size = judge.size()
+            self._scopes += scopes if n == 0 else 0
+            self._scope_bytes[n] += size
 
     def forecast(self) -> SequenceForecast:
         """Return what all reorder windows would do."""
         self._close()
         self._judges = []
         counts = self._verdicts[:, [Verdict.PASS, Verdict.DUPLICATE, Verdict.LATE]].tolist()
-        rows = [ReorderRow(each, *numbers) for each, numbers in zip(self._windows, counts, strict=True)]
+        rows = [
+            ReorderRow(window, passed, duplicates, late, size)
+            for window, (passed, duplicates, late), size in zip(
+                self._windows, counts, self._scope_bytes, strict=True
+            )
+        ]
         judged = JudgedCounts(self._faults.records, self._faults.by_code())
-        return SequenceForecast(self.way, judged, rows, self._scopes, self._scope_bytes, self._stopped)
+        left_out = sorted(self._left_out)
+        return SequenceForecast(self.way, judged, rows, self._scopes, self._stopped, left_out)

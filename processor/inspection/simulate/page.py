@@ -86,7 +86,7 @@ def _section(simulation: Simulation, chosen: Recommendation, commit_interval_ms:
 
 def _way(forecast: Forecast, commit_interval_ms: int) -> Html:
     parts: list[Html] = [
-        element("h3", f"JudgedCounts as {forecast.way.name}"),
+        element("h3", forecast.way.title.capitalize()),
         bullets(list(sentences(forecast))),
     ]
     if isinstance(forecast, IdForecast):

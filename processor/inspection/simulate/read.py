@@ -11,31 +11,37 @@ import time
 from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
+from processor.engine.ids.sink_clocks import MOST_CELLS
 from processor.errors import RebuildError, StopError
 from processor.inspection.go_on import NoteAndGoOn
 from processor.inspection.proposal.observed import observe
 from processor.inspection.proposal.sample import take_sample
 from processor.inspection.simulate.forecast import Simulation
 from processor.inspection.simulate.id_sample import MOST_ROWS
-from processor.inspection.simulate.judging import IdWay, SequenceWay
+from processor.inspection.simulate.judging import MOST_SCOPE_BYTES, IdWay, SequenceWay
 from processor.inspection.simulate.ways import ways_of
 from processor.kafka.client import TopicPartition, check_aiokafka, open_client
 from processor.kafka.offsets import bounds, offsets_at
 from processor.kafka.reader import PartitionReader
+from processor.kafka.topics.plan import changelog_topic, repartition_topic
 from processor.ops.status_text import count
 from processor.wire.decode import Decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from processor.inspection.simulate.forecast import JudgingWay
     from processor.kafka.client import Client
     from schemas.config import Pipeline, Settings
 
 CLIENT_ID = "seqmark-simulate"
 LOOKED_AT = 5_000
 """Records that are taken apart for what could tell them from each other; Python looks at each."""
-PROPOSED_RECORDS = 1_000_000
-"""Records that the ways which are only proposed take: the configured one takes all."""
+OTHER_RECORDS, _FEWEST_OTHER, _OTHER_SHARE = 1_000_000, 500_000, 20
+"""Records that the ways beside the configured one take, all of them together: at most, at least (if so many are
+there), and in between a 20th of what is read. The configured one takes all."""
+_OTHER_SCOPE_BYTES = MOST_SCOPE_BYTES // 2
+"""What scopes of all ways beside the configured one may take."""
 
 
 class ReadExtent(NamedTuple):
@@ -72,24 +78,21 @@ async def simulate(
         StopError: The broker cannot be reached, the topic is not there or has no records in the extent.
     """
     check_aiokafka()
-    sample = await take_sample(settings.kafka, pipeline.source, LOOKED_AT, [])
+    clean = _clean_topics(settings, pipeline)
+    sample = await take_sample(settings.kafka, pipeline.source, LOOKED_AT, clean, optional=True)
     found = Simulation(pipeline.name, pipeline.source, sample.partitions, notes=list(sample.notes))
-    observed = observe(sample.records)
-    ways = ways_of(pipeline, observed, found)
-    now_ms = time.time_ns() // 1_000_000
-    judging: list[IdWay | SequenceWay] = [
-        IdWay(way, windows_ms, now_ms, most_rows // len(ways))
-        if way.dedup.mode == "insert-id"
-        else SequenceWay(way)
-        for way in ways
-    ]
+    sink = next((sample.existing[topic] for topic in clean if topic in sample.existing), sample.partitions)
+    ways = ways_of(pipeline, observe(sample.records), found)
+    judging = _judging(ways, windows_ms, (sample.partitions, sink), most_rows)
     async with open_client(settings.kafka, CLIENT_ID, [pipeline.source]) as client:
         try:
             spans = await _spans(client, pipeline.source, extent)
             if not any(start < stop for start, stop in spans.values()):
                 raise StopError(f"{pipeline.source} has no records there: choose an earlier --since")
             began = time.process_time()
-            await _read(client, spans, judging, found, progress(sum(max(0, b - a) for a, b in spans.values())))
+            offsets = sum(max(0, stop - start) for start, stop in spans.values())
+            others = min(OTHER_RECORDS, max(_FEWEST_OTHER, offsets // _OTHER_SHARE)) // max(1, len(ways) - 1)
+            await _read(client, spans, judging, others, found.notes.append, progress(offsets))
         except RebuildError as error:
             raise StopError(f"{pipeline.source} cannot be read: {error}. Is the cluster well?") from error
     found.forecasts = [each.forecast() for each in judging]
@@ -97,6 +100,30 @@ async def simulate(
     if not found.forecasts[0].judged.records:
         raise StopError(f"{pipeline.source} has no records in {count(len(spans), 'partition')} there")
     return found
+
+
+def _clean_topics(settings: Settings, pipeline: Pipeline) -> list[str]:
+    """Return the topics of which the first that is there says how many partitions the sink has."""
+    if not pipeline.routed:
+        return []
+    internal = repartition_topic(settings, pipeline), changelog_topic(settings, pipeline)
+    return [topic for topic in (pipeline.sink, *internal) if topic]
+
+
+def _judging(
+    ways: Sequence[JudgingWay], windows_ms: Sequence[int], partitions: tuple[int, int], most_rows: int
+) -> list[IdWay | SequenceWay]:
+    """Return who judges in each way; the first is the configured one, and may keep more than all others."""
+    now_ms, beside = time.time_ns() // 1_000_000, max(1, len(ways) - 1)
+    judging: list[IdWay | SequenceWay] = []
+    for n, way in enumerate(ways):
+        if way.dedup.mode == "insert-id":
+            rows = most_rows if n == 0 else min(most_rows, OTHER_RECORDS // beside)
+            cells = MOST_CELLS if n == 0 else MOST_CELLS // beside
+            judging.append(IdWay(way, windows_ms, now_ms, partitions, rows, cells))
+        else:
+            judging.append(SequenceWay(way, MOST_SCOPE_BYTES if n == 0 else _OTHER_SCOPE_BYTES // beside))
+    return judging
 
 
 async def _spans(client: Client, topic: str, extent: ReadExtent) -> dict[TopicPartition, tuple[int, int]]:
@@ -122,15 +149,17 @@ async def _read(
     client: Client,
     spans: dict[TopicPartition, tuple[int, int]],
     judging: Sequence[IdWay | SequenceWay],
-    found: Simulation,
+    others: int,
+    note: Callable[[str], None],
     advance: Callable[[int], None],
 ) -> None:
-    decoder, policy = Decoder(), NoteAndGoOn(client, found.notes.append)
+    """Let the ways take the records; all but the first ``others``, the same part of each partition."""
+    decoder, policy = Decoder(), NoteAndGoOn(client, note)
     total = sum(max(0, stop - start) for start, stop in spans.values())
     for tp, (start, stop) in spans.items():
         if start >= stop:
             continue
-        left = -(-(stop - start) * PROPOSED_RECORDS // total)
+        left = -(-(stop - start) * others // total)
         at = start
         reader = PartitionReader(client, decoder, tp, policy, ahead=True)
         async with aclosing(reader.columns(start, stop)) as pieces:

@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from processor.inspection.simulate.costs import id_costs, sequence_cost
+from processor.inspection.proposal.toml_text import dedup_keys
 from processor.inspection.simulate.forecast import IdForecast, SequenceForecast
+from processor.inspection.simulate.grid import costs_of, sequence_cost_of
 from processor.ops.status_text import count, duration, size
 from schemas.config.values import duration_text
 
@@ -25,6 +26,8 @@ _CROSSING = 0.0001
 _LARGE_BYTES = 2e9
 """Memory of ids from which on filters are worth their CPU."""
 _MORE_FAULTS = 0.01
+_MORE_LOST = 0.01
+"""Of all records; a scope that lets so many more pass is another one than the config has."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,11 @@ def recommend(simulation: Simulation, commit_interval_ms: int) -> Recommendation
     found = [_of(each, commit_interval_ms) for each in simulation.forecasts]
     best, forecast = found[0], simulation.forecasts[0]
     for other, each in zip(found[1:], simulation.forecasts[1:], strict=True):
-        if _faulty(forecast) > _faulty(each) + _MORE_FAULTS:
+        if each.way.name == "proposed" and _faulty(forecast) > _faulty(each) + _MORE_FAULTS:
             worse = f"{100 * _faulty(forecast):.1f} % of the records cannot be judged as configured"
             best, forecast = _because(other, f"{worse}; {each.way.why}"), each
+        elif more := _more_pass(forecast, each):
+            best, forecast = _because(other, more), each
     if isinstance(forecast, IdForecast) and simulation.changing and _would_collide(forecast):
         names = ", ".join(simulation.changing)
         best = _because(best, f"copies differ in {names}: a fingerprint has to exclude them", last=True)
@@ -61,22 +66,11 @@ def recommend(simulation: Simulation, commit_interval_ms: int) -> Recommendation
 def chosen_window(forecast: IdForecast) -> tuple[WindowPrediction, bool]:
     """Return the shortest window that catches nearly all that the longest does, and whether with a route."""
     routed = forecast.dedup.route is not None or forecast.crossing > _CROSSING * forecast.judged.judgeable
-    rows = forecast.together if routed else forecast.apart
+    rows = (forecast.together if routed else forecast.apart).rows
     most = max(row.caught.value for row in rows)
     if not most:  # nothing speaks against the configured one
         return next(row for row in rows if row.window_ms == forecast.dedup.window), routed
     return next(row for row in rows if row.caught.value >= ENOUGH * most), routed
-
-
-def costs_of(forecast: IdForecast, row: WindowPrediction, commit_interval_ms: int) -> list[BackendCost]:
-    """Return what each backend takes for one window."""
-    lasting = min(row.window_ms, forecast.judged.span_ms)
-    commits = math.ceil(lasting / commit_interval_ms) * forecast.partitions
-    commits = min(commits, forecast.judged.judgeable)
-    dedup = forecast.dedup
-    return id_costs(
-        dedup, row.held.value, row.collisions.value, row.window_ms, commits, forecast.judged.judgeable
-    )
 
 
 def knee(curve: Sequence[WindowPrediction]) -> WindowPrediction | None:
@@ -104,12 +98,7 @@ def _of(forecast: Forecast, commit_interval_ms: int) -> Recommendation:
 
 def _by_id(forecast: IdForecast, commit_interval_ms: int) -> Recommendation:
     row, routed = chosen_window(forecast)
-    dedup = forecast.dedup.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    for key in ("window", "max_ahead"):
-        if key in dedup:
-            dedup[key] = duration_text(dedup[key])
-    if isinstance(dedup.get("bloom"), dict) and "bucket" in dedup["bloom"]:
-        dedup["bloom"]["bucket"] = duration_text(dedup["bloom"]["bucket"])
+    dedup = dedup_keys(forecast.dedup)
     dedup["window"] = duration_text(row.window_ms)
     reasons = [
         _of_window(row),
@@ -127,7 +116,7 @@ def _by_id(forecast: IdForecast, commit_interval_ms: int) -> Recommendation:
         )
     elif routed and forecast.crossing <= _CROSSING * forecast.judged.judgeable:
         reasons.append("hardly a copy came in another partition: route by-id may not be needed")
-    costs = costs_of(forecast, row, commit_interval_ms)
+    costs = costs_of(forecast, row, commit_interval_ms, routed=routed)
     exact = costs[0]
     cost = exact
     if exact.memory_bytes > _LARGE_BYTES and forecast.dedup.backend == "exact":
@@ -159,7 +148,7 @@ def _by_sequence(forecast: SequenceForecast) -> Recommendation:
     # The shortest that lets pass what the longest does: what it drops beyond that is lost.
     best = max(forecast.rows, key=lambda row: row.passed)
     row = next(row for row in forecast.rows if row.passed >= best.passed)
-    dedup = forecast.dedup.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    dedup = dedup_keys(forecast.dedup)
     reasons = []
     if row.reorder_window != forecast.dedup.reorder_window:
         dedup["reorder_window"] = row.reorder_window
@@ -172,13 +161,31 @@ def _by_sequence(forecast: SequenceForecast) -> Recommendation:
         else:
             reasons.append(f"reorder_window {row.reorder_window}: no longer one lets more pass")
     reasons.append(f"drops {row.duplicates:,} duplicates and {row.late:,} late records")
-    cost = sequence_cost(forecast.dedup, forecast.scopes, forecast.scope_bytes)
+    cost = sequence_cost_of(forecast, row)
     return Recommendation(dedup, reasons, float(row.duplicates + row.late), cost)
 
 
 def _faulty(forecast: Forecast) -> float:
     """Return the part of the records that cannot be judged."""
     return sum(forecast.judged.quarantined.values()) / max(1, forecast.judged.records)
+
+
+def _more_pass(forecast: Forecast, other: Forecast) -> str | None:
+    """Return why another scope of the same sequence, that loses clearly fewer records; None: it is none."""
+    if not (isinstance(forecast, SequenceForecast) and isinstance(other, SequenceForecast)):
+        return None
+    if (forecast.dedup.sequence, forecast.dedup.epoch) != (other.dedup.sequence, other.dedup.epoch):
+        return None
+    more = _passing(other) - _passing(forecast)
+    if more <= _MORE_LOST or _faulty(other) > _faulty(forecast):
+        return None
+    lost = f"{100 * more:.1f} % of the records"
+    return f"scope {other.dedup.scope}: {lost} pass that scope {forecast.dedup.scope} drops"
+
+
+def _passing(forecast: SequenceForecast) -> float:
+    """Return the part of the records that the best reorder window lets pass."""
+    return max(row.passed for row in forecast.rows) / max(1, forecast.judged.records)
 
 
 def _would_collide(forecast: IdForecast) -> bool:

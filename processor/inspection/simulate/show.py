@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from processor.inspection.proposal.toml_text import dedup_keys
 from processor.inspection.simulate.forecast import IdForecast, SequenceForecast
-from processor.inspection.simulate.recommend import chosen_window, costs_of, knee
+from processor.inspection.simulate.grid import costs_of, estimate_fields, grid, grid_fields
+from processor.inspection.simulate.recommend import chosen_window, knee
 from processor.inspection.simulate.windows import CONFIDENCE
 from processor.ops.status_text import count, duration, size
 from schemas.config.values import duration_text
@@ -18,11 +20,13 @@ if TYPE_CHECKING:
 
     from processor.inspection.simulate.costs import BackendCost
     from processor.inspection.simulate.forecast import Forecast
+    from processor.inspection.simulate.grid import GridRow
     from processor.inspection.simulate.windows import Estimate, WindowPrediction
 
 _BAR = 40
 """Characters of a full bar: all copies."""
 _BARS = 12
+_TAKES = ("memory", "disk", "changelog", "CPU per million", "restart", "without disk", "lost")
 
 
 class TableRows(NamedTuple):
@@ -33,29 +37,57 @@ class TableRows(NamedTuple):
     rows: Sequence[tuple[str, ...]]
 
 
-def tables(forecast: Forecast, commit_interval_ms: int) -> Iterator[TableRows]:
-    """Yield the tables of one way of judging."""
+def tables(forecast: Forecast, commit_interval_ms: int, *, costs: bool = True) -> Iterator[TableRows]:
+    """Yield the tables of one way of judging; without ``costs`` not what ids take."""
+    rows = list(grid(forecast, commit_interval_ms))
     if isinstance(forecast, SequenceForecast):
-        sequences = [
-            (f"{row.reorder_window:,}{_mark(row.reorder_window == forecast.dedup.reorder_window)}",
-             f"{row.passed:,}", f"{row.duplicates:,}", f"{row.late:,}")
-            for row in forecast.rows
-        ]  # fmt: skip
-        yield TableRows("by sequence", ("reorder window", "passed", "duplicates", "late"), sequences)
+        yield _sequence_table(forecast, rows)
         return
+    is_configured, routed = forecast.way.name == "configured", forecast.dedup.route is not None
     titles = ("window", "caught", "interval", "missed", "of copies", "collisions", "ids held")
-    for name, found, used in (
-        ("ids per partition", forecast.apart, forecast.dedup.route is None),
-        ('ids with route = "by-id"', forecast.together, forecast.dedup.route is not None),
+    for scope, name, outcome in (
+        ("partition", "ids per partition", forecast.apart),
+        ("by-id", 'ids with route = "by-id"', forecast.together),
     ):
-        if used or forecast.crossing:
-            rows = [_window_row(row, used and row.window_ms == forecast.dedup.window) for row in found]
-            yield TableRows(name, titles, rows)
-    best, _ = chosen_window(forecast)
-    costs = costs_of(forecast, best, commit_interval_ms)
-    kinds = ("backend", "memory", "disk", "changelog", "CPU per million", "restart", "without disk", "lost")
-    name = f"what a window of {duration_text(best.window_ms)} takes"
-    yield TableRows(name, kinds, [_cost_row(cost) for cost in costs])
+        used = routed == (scope == "by-id")
+        if not used and not forecast.crossing:
+            continue
+        marked = [is_configured and used and row.window_ms == forecast.dedup.window for row in outcome.rows]
+        windows = [_window_row(row, mark) for row, mark in zip(outcome.rows, marked, strict=True)]
+        yield TableRows(name, titles, windows)
+        if costs:
+            yield _cost_table(name, [row for row in rows if row.scope == scope], marks=is_configured)
+
+
+def _sequence_table(forecast: SequenceForecast, rows: Sequence[GridRow]) -> TableRows:
+    is_configured = forecast.way.name == "configured"
+    shown = [
+        (
+            f"{row.window:,}{_mark(row.configured and is_configured)}",
+            f"{found.passed:,}",
+            f"{found.duplicates:,}",
+            f"{found.late:,}",
+            f"{row.lost_late:,}",
+            f"{forecast.scopes:,}",
+            *_taken(row.cost)[:-1],
+        )
+        for row, found in zip(rows, forecast.rows, strict=True)
+    ]
+    titles = ("reorder window", "passed", "duplicates", "late", "of them new", "scopes", *_TAKES[:-1])
+    return TableRows(f"by sequence, scope {forecast.dedup.scope}", titles, shown)
+
+
+def _cost_table(name: str, rows: Sequence[GridRow], *, marks: bool) -> TableRows:
+    shown = [
+        (
+            duration_text(row.window) + _mark(row.configured and marks),
+            row.cost.backend,
+            f"{row.caught.value:,.0f}",
+            *_taken(row.cost),
+        )
+        for row in rows
+    ]
+    return TableRows(f"what they take, {name}", ("window", "backend", "caught", *_TAKES), shown)
 
 
 def _mark(is_configured: bool) -> str:  # noqa: FBT001 - one question
@@ -79,9 +111,9 @@ def interval(of: Estimate) -> str:
     return "exact" if of.exact else f"{of.low:,.0f} to {of.high:,.0f}"
 
 
-def _cost_row(cost: BackendCost) -> tuple[str, ...]:
+def _taken(cost: BackendCost) -> tuple[str, ...]:
+    """Return what stands below `_TAKES`."""
     return (
-        cost.backend,
         size(round(cost.memory_bytes)),
         size(round(cost.disk_bytes)),
         size(round(cost.changelog_bytes)),
@@ -101,7 +133,7 @@ def plot(curve: Sequence[WindowPrediction]) -> Iterator[str]:
             continue
         bar = "█" * round(_BAR * row.share)
         mark = "  <- knee" if row is bend else ""
-        yield f"{_short(row.window_ms):>9} {bar:<{_BAR}} {100 * row.share:6.2f} %{mark}"
+        yield f"{_short(row.window_ms):>11} {bar:<{_BAR}} {100 * row.share:6.2f} %{mark}"
 
 
 def _short(window_ms: int) -> str:
@@ -111,7 +143,7 @@ def _short(window_ms: int) -> str:
 def sentences(forecast: Forecast) -> Iterator[str]:
     """Yield what was looked at, a sentence each."""
     judged = forecast.judged
-    yield f"{count(judged.records, 'record')}, judged as {forecast.way.name}: {forecast.way.why}"
+    yield f"{count(judged.records, 'record')}, {forecast.way.title}: {forecast.way.why}"
     for code, number in judged.quarantined.items():
         yield f"{count(number, 'record')} cannot be judged: {code}"
     if judged.unjudged:
@@ -120,7 +152,10 @@ def sentences(forecast: Forecast) -> Iterator[str]:
         yield from _id_sentences(forecast)
     else:
         if forecast.scopes:
-            yield f"{count(forecast.scopes, 'scope')} take {size(forecast.scope_bytes)}"
+            yield f"{count(forecast.scopes, 'scope')} take {size(forecast.configured.scope_bytes)}"
+        if forecast.left_out:
+            names = ", ".join(f"{each:,}" for each in forecast.left_out)
+            yield f"left out, for all scopes together take too much memory here: reorder windows of {names}"
         if forecast.stopped:
             yield "there were more scopes than fit: only the records up to there were judged"
 
@@ -138,6 +173,8 @@ def _id_sentences(forecast: IdForecast) -> Iterator[str]:
             "the order in which a worker reads the partitions: "
             "the numbers are those by the order of the clocks, the intervals hold for every order"
         )
+    elif forecast.dedup.route is not None and not forecast.exact:
+        yield "the clocks of the sink's partitions are read in steps: a late record's may be one step behind"
     if forecast.rate < 1 or not (forecast.exact or forecast.order_matters):
         yield (
             f"estimated from {100 * forecast.rate:.3g} % of the ids; the truth lies within an interval "
@@ -153,23 +190,31 @@ def fields(forecast: Forecast, commit_interval_ms: int) -> dict[str, Any]:
     found: dict[str, Any] = {
         "way": forecast.way.name,
         "why": forecast.way.why,
+        "dedup": dedup_keys(forecast.dedup),
         "mode": forecast.dedup.mode,
         "records": judged.records,
         "quarantined": judged.quarantined,
         "unjudged": judged.unjudged,
+        "grid": [grid_fields(row, forecast.dedup.mode) for row in grid(forecast, commit_interval_ms)],
     }
     if isinstance(forecast, SequenceForecast):
         configured = forecast.dedup.reorder_window
         rows = [row._asdict() | {"configured": row.reorder_window == configured} for row in forecast.rows]
-        return found | {"reorder_windows": rows, "scopes": forecast.scopes, "stopped": forecast.stopped}
+        return found | {
+            "scope": forecast.dedup.scope,
+            "reorder_windows": rows,
+            "scopes": forecast.scopes,
+            "stopped": forecast.stopped,
+            "left_out": list(forecast.left_out),
+        }
     routed = forecast.dedup.route is not None
     configured_as = forecast.dedup.window, routed
     windows = [
         _window_fields(row) | {"route": route, "configured": (row.window_ms, route) == configured_as}
-        for route, rows in ((False, forecast.apart), (True, forecast.together))
-        for row in rows
+        for route, outcome in ((False, forecast.apart), (True, forecast.together))
+        for row in outcome.rows
     ]
-    best, _ = chosen_window(forecast)
+    best, as_routed = chosen_window(forecast)
     bend = knee(forecast.curve)
     return found | {
         "rate": forecast.rate,
@@ -182,18 +227,9 @@ def fields(forecast: Forecast, commit_interval_ms: int) -> dict[str, Any]:
         "windows": windows,
         "curve": [{"window_ms": row.window_ms, "share": round(row.share, 6)} for row in forecast.curve],
         "knee_ms": None if bend is None else bend.window_ms,
-        "costs": [cost._asdict() for cost in costs_of(forecast, best, commit_interval_ms)],
+        "costs": [cost._asdict() for cost in costs_of(forecast, best, commit_interval_ms, routed=as_routed)],
     }
 
 
 def _window_fields(row: WindowPrediction) -> dict[str, Any]:
-    numbers = {
-        name: {"value": round(each.value), "low": round(each.low), "high": round(each.high)}
-        for name, each in (
-            ("caught", row.caught),
-            ("missed", row.missed),
-            ("collisions", row.collisions),
-            ("held", row.held),
-        )
-    }
-    return {"window_ms": row.window_ms, "share": round(row.share, 6), **numbers}
+    return {"window_ms": row.window_ms, "share": round(row.share, 6), **estimate_fields(row)}

@@ -1,4 +1,8 @@
-"""Finds the ways of judging that are compared: the config's, and one that the records propose."""
+"""Finds the ways of judging that are compared.
+
+The config's; those that the records propose: another id, or the other mode; and the config's varied: with other
+scopes, by content, with a fingerprint and without one.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from processor.inspection.proposal.candidates import COMMON, content_part
 from processor.inspection.proposal.choose import propose
+from processor.inspection.proposal.observed import KEY
+from processor.inspection.proposal.toml_text import dedup_keys
 from processor.inspection.simulate.forecast import JudgingWay
-from schemas.config.dedup import InsertIdDedup, WatermarkDedup
+from schemas.config.dedup import ContentId, InsertIdDedup, WatermarkDedup
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from processor.inspection.proposal.choose import Proposal
     from processor.inspection.proposal.observed import ObservedRecord
@@ -21,10 +28,13 @@ if TYPE_CHECKING:
 _DEDUP: TypeAdapter[InsertIdDedup | WatermarkDedup] = TypeAdapter(InsertIdDedup | WatermarkDedup)
 _SHOWN = 5
 """Candidates that are named."""
+_HEADERS = 2
+"""Whose values have a sequence each."""
+_OF_FINGERPRINTS = {"fingerprint", "on_collision", "rename"}
 
 
 def ways_of(pipeline: Pipeline, observed: Sequence[ObservedRecord], found: Simulation) -> list[JudgingWay]:
-    """Return the configured way, and another one where a sample of the records proposes it.
+    """Return the configured way, and others.
 
     Args:
         pipeline: With the configured way.
@@ -39,16 +49,55 @@ def ways_of(pipeline: Pipeline, observed: Sequence[ObservedRecord], found: Simul
     found.notes += proposal.notes
     found.candidates = _candidates(proposal)
     for dedup, why in proposal.others:
-        way = _way(dedup, why)
+        way = _way("proposed", dedup, why)
         if way is not None and not any(_same(way.dedup, each.dedup) for each in ways):
             ways.append(way)
-            break
+    sequences = [each.dedup for each in ways if each.dedup.mode == "watermark"][:1]
+    varied = [*(each for of in sequences for each in _scopes(of, proposal, observed))]
+    if pipeline.dedup.mode == "insert-id":
+        varied += _by_content(pipeline.dedup, observed, found.changing)
+    for dedup, why in varied:
+        way = _way("compared", dedup, why)
+        if way is not None and all(way.dedup != each.dedup for each in ways):
+            ways.append(way)
     return ways
 
 
-def _way(dedup: dict[str, Any], why: str) -> JudgingWay | None:
+def _scopes(
+    dedup: WatermarkDedup, proposal: Proposal, observed: Sequence[ObservedRecord]
+) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the same sequence with the scopes that the records have."""
+    table = dedup_keys(dedup)
+    keyed = sum(KEY in record.leaves for record in observed) >= COMMON * len(observed)
+    rising = [each.scope for each in proposal.rises.values() if each.scope.startswith("header:")]
+    for scope in dict.fromkeys(["partition", *(["key"] if keyed else []), *rising[:_HEADERS]]):
+        yield table | {"scope": scope}, f"the same sequence with scope {scope}"
+
+
+def _by_content(
+    dedup: InsertIdDedup, observed: Sequence[ObservedRecord], changing: Sequence[str]
+) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the content as the id; and the same id, its copies told apart by a fingerprint, or not at all."""
+    table = dedup_keys(dedup)
+    plain = {key: value for key, value in table.items() if key not in _OF_FINGERPRINTS}
+    if any(isinstance(part, ContentId) for part in dedup.id):
+        return
+    if any(not record.is_null for record in observed):
+        part = content_part(observed)
+        yield plain | {"id": [part]}, "the value's content in place of the id"
+        if dedup.fingerprint is None:
+            confirmed = {key: value for key, value in table.items() if key != "bloom"}
+            print_: dict[str, Any] = {"of": "bytes"} if "of" in part else {}
+            if changing and not print_:
+                print_ = {"exclude": [name for name in changing if name]}
+            yield confirmed | {"fingerprint": print_}, "the same id, with a fingerprint"
+    if dedup.fingerprint is not None:
+        yield plain, "the same id, without a fingerprint"
+
+
+def _way(name: str, dedup: dict[str, Any], why: str) -> JudgingWay | None:
     try:
-        return JudgingWay("proposed", _DEDUP.validate_python(dedup), why)
+        return JudgingWay(name, _DEDUP.validate_python(dedup), why)
     except ValidationError:
         return None  # of a name that no config takes
 

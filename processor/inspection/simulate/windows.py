@@ -80,7 +80,13 @@ class WindowPrediction:
 
 
 def predict(
-    sample: IdSample, windows_ms: Sequence[int], *, route: bool, refresh: bool = False, kept: bool = True
+    sample: IdSample,
+    windows_ms: Sequence[int],
+    *,
+    route: bool,
+    refresh: bool = False,
+    kept: bool = True,
+    buckets_ms: Sequence[int] = (),
 ) -> list[WindowPrediction]:
     """Return what each window would do.
 
@@ -90,15 +96,17 @@ def predict(
         route: Whether equal ids of all partitions meet.
         refresh: Whether a duplicate renews its id.
         kept: Whether a collision is remembered.
+        buckets_ms: Of each window, where filters that nobody confirms remember ids; 1, or none: ids as such.
     """
     windows = np.array(windows_ms, np.int64)
+    buckets = np.array(buckets_ms, np.int64) if buckets_ms else np.ones(windows.size, np.int64)
+    rules = _Rules(windows, buckets, refresh, kept, sample.begin_of(route=route))
     sampled, pinned = (
-        _judge(sample, sample.ordered(route=route, pinned=each), windows, refresh=refresh, kept=kept)
-        for each in (False, True)
+        _judge(sample, sample.ordered(route=route, pinned=each), rules) for each in (False, True)
     )
     found = []
     for n, window in enumerate(windows.tolist()):
-        guess = _Guess(sample, sampled, pinned, window, parts=1 if route else sample.partitions)
+        guess = _Guess(sample, sampled, pinned, window, rules.begin_ms, parts=1 if route else sample.partitions)
         # What was seen to pass, and to be dropped, bounds all from both sides.
         least, most = guess.dropped(n), sample.judged - guess.seen(n, 0)
         narrow = min((guess.left_over(n), guess.copies(n)), key=lambda each: each.high - each.low)
@@ -136,6 +144,17 @@ def in_any_order(
     ]
 
 
+class _Rules(NamedTuple):
+    """What ids are judged by."""
+
+    windows: NDArray[np.int64]
+    buckets: NDArray[np.int64]
+    refresh: bool
+    kept: bool
+    begin_ms: int
+    """Not above any reading."""
+
+
 class _Judged(NamedTuple):
     """What some ids come to.
 
@@ -154,13 +173,13 @@ class _Judged(NamedTuple):
     copies_squared: float
 
 
-def _judge(
-    sample: IdSample, rows: Occurrences, windows: NDArray[np.int64], *, refresh: bool, kept: bool
-) -> _Judged:
+def _judge(sample: IdSample, rows: Occurrences, rules: _Rules) -> _Judged:
+    windows, buckets, refresh, kept, _ = rules
     sums = np.zeros((windows.size, SUMS))
     held = np.zeros((windows.size, _STEPS + 1), np.int64)
-    step = (sample.end_ms - sample.begin_ms) // _STEPS + 1
-    judge_grid(*rows, windows, refresh, kept, sample.begin_ms, step, sums, held)
+    begin = int(rows.reading_ms.min()) if rows.reading_ms.size else sample.begin_ms
+    step = (sample.end_ms - begin) // _STEPS + 1
+    judge_grid(*rows, windows, buckets, refresh, kept, begin, step, sums, held)
     peak = held[:, :-1].cumsum(axis=1).max(axis=1, initial=0)
     merged, squares = 0, 0.0
     if rows.first.size > 1:
@@ -177,13 +196,14 @@ class _Guess:
     sampled: _Judged
     pinned: _Judged
     window_ms: int
+    begin_ms: int
     parts: int
     """In how many partitions an id is remembered by itself, at most."""
 
     @property
     def times(self) -> float:
         """How often an id can pass in a partition, at most, where its content does not count."""
-        return (self.sample.end_ms - self.sample.begin_ms) // self.window_ms + 1
+        return (self.sample.end_ms - self.begin_ms) // self.window_ms + 1
 
     def seen(self, n: int, column: int) -> float:
         """Return a sum over the ids in the sample."""

@@ -1048,8 +1048,8 @@ MISTAKES = (
     Mistake(
         "in a simulation an id expires one millisecond late",
         "processor/engine/ids/window_grid.py",
-        "                if now >= latest + window:\n",
-        "                if now > latest + window:\n",
+        "                if now >= ends:\n",
+        "                if now > ends:\n",
         "tests/unit/inspection/simulate/test_windows.py::"
         "test_what_fits_is_predicted_as_a_naive_model_judges_it",
     ),
@@ -1068,6 +1068,38 @@ MISTAKES = (
         "        return np.flatnonzero(hashes >> np.uint64(64 - self.level) == 0)[1:]\n",
         "tests/unit/inspection/simulate/test_windows.py::"
         "test_a_sample_never_has_more_rows_than_its_bound_and_keeps_all_records_of_its_ids",
+    ),
+    Mistake(
+        "a simulation with a route goes by the clocks of the source's partitions",
+        "processor/engine/ids/sink_clocks.py",
+        "        now = max(clock[to], timestamp[row])\n",
+        "        now = max(clock[to], reading[row])\n",
+        "tests/unit/inspection/simulate/test_route_clock.py::"
+        "test_what_fits_is_predicted_as_a_naive_model_judges_it_by_the_clock_of_the_sinks_partition",
+    ),
+    Mistake(
+        "a simulation takes filters that nobody confirms to forget each id by itself",
+        "processor/engine/ids/window_grid.py",
+        "        latest = (latest // bucket + 1) * bucket - 1\n",
+        "        latest = latest - 1\n",
+        "tests/unit/inspection/simulate/test_windows.py::"
+        "test_filters_that_nobody_confirms_are_predicted_to_forget_bucket_by_bucket",
+    ),
+    Mistake(
+        "the grid says of unconfirmed filters what exact ids catch",
+        "processor/inspection/simulate/grid.py",
+        "            found = outcome.filtered[n] if by_bucket else row\n",
+        "            found = row\n",
+        "tests/unit/inspection/simulate/test_recommend.py::"
+        "test_the_grid_has_what_unconfirmed_filters_catch_in_their_rows",
+    ),
+    Mistake(
+        "a simulation gives up the configured reorder window where scopes take too much",
+        "processor/inspection/simulate/judging.py",
+        "            others = [n for n, window in enumerate(self._windows) if window != self._configured]\n",
+        "            others = [n for n, window in enumerate(self._windows) if window != 16_384]\n",
+        "tests/unit/inspection/simulate/test_scopes_bound.py::"
+        "test_long_reorder_windows_are_left_out_and_the_configured_one_judges_all_records",
     ),
     Mistake(
         "a failure of the escape gauge ends the worker",

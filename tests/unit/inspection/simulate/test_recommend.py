@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,9 +18,11 @@ from processor.inspection.simulate.forecast import (
     JudgedCounts,
     JudgingWay,
     ReorderRow,
+    ScopeOutcome,
     SequenceForecast,
     Simulation,
 )
+from processor.inspection.simulate.grid import costs_of, grid
 from processor.inspection.simulate.recommend import Recommendation, knee, recommend
 from processor.inspection.simulate.show import fields, plot, sentences, tables
 from processor.inspection.simulate.windows import Estimate, WindowPrediction
@@ -44,13 +47,18 @@ ROWS = [row(HOUR, 700), row(DAY, 999.5), row(7 * DAY, 1_000)]
 
 
 def by_ids(
-    rows: list[WindowPrediction] = ROWS, crossing: float = 0, faulty: int = 0, **dedup: Any
+    rows: list[WindowPrediction] = ROWS,
+    crossing: float = 0,
+    faulty: int = 0,
+    name: str = "configured",
+    **dedup: Any,
 ) -> IdForecast:
     table = {"mode": "insert-id", "id": [HEADER], "window": "1h", **dedup}
-    way = JudgingWay("configured", TypeAdapter(InsertIdDedup).validate_python(table), "as the config has it")
+    way = JudgingWay(name, TypeAdapter(InsertIdDedup).validate_python(table), "as the config has it")
     judged = JudgedCounts(100_000, {"field_missing": faulty} if faulty else {}, 0, 10 * DAY)
     better = [row(each.window_ms, each.caught.value + crossing, 1_000 + crossing) for each in rows]
-    return IdForecast(way, judged, 1.0, True, 4, rows, better, rows, crossing)
+    apart, together = (ScopeOutcome(each, each[-1], each) for each in (rows, better))
+    return IdForecast(way, judged, 1.0, True, (4, 8), apart, together, rows, crossing)
 
 
 def recommended(*forecasts: Forecast, changing: list[str] | None = None) -> Recommendation:
@@ -83,21 +91,93 @@ def test_filters_are_recommended_where_ids_take_gigabytes() -> None:
 
 
 def test_another_way_is_recommended_where_many_records_cannot_be_judged_as_configured() -> None:
-    other = by_ids(id=[{"from": "key"}])
+    other = by_ids(id=[{"from": "key"}], name="proposed")
 
     assert recommended(by_ids(), other).dedup["id"] == [HEADER]
     assert recommended(by_ids(faulty=50_000), other).dedup["id"] == [{"from": "key"}]
 
 
-def test_the_shortest_reorder_window_that_loses_no_record_is_recommended() -> None:
-    table = {"mode": "watermark", "sequence": {"from": "header", "name": "seq"}}
-    way = JudgingWay("configured", TypeAdapter(WatermarkDedup).validate_python(table), "")
-    rows = [ReorderRow(0, 900, 50, 50), ReorderRow(64, 940, 60, 0), ReorderRow(1_024, 940, 60, 0)]
+def by_sequence(rows: list[ReorderRow], scope: str = "partition") -> SequenceForecast:
+    table = {"mode": "watermark", "scope": scope, "sequence": {"from": "header", "name": "seq"}}
+    dedup = TypeAdapter(WatermarkDedup).validate_python(table)
+    way = JudgingWay("configured" if scope == "partition" else "compared", dedup, "")
+    return SequenceForecast(way, JudgedCounts(1_000, {}), rows, 0 if scope == "partition" else 50)
 
-    found = recommended(SequenceForecast(way, JudgedCounts(1_000, {}), rows, 0, 8))
+
+LATE = [ReorderRow(0, 900, 50, 50), ReorderRow(64, 940, 60, 0), ReorderRow(1_024, 940, 60, 0)]
+
+
+def test_the_shortest_reorder_window_that_loses_no_record_is_recommended() -> None:
+    found = recommended(by_sequence(LATE))
 
     assert found.dedup["reorder_window"] == 64
     assert "40 records came late" in found.reasons[0]
+
+
+@pytest.mark.parametrize(("passing", "scope"), [(945, None), (990, "key")])
+def test_another_scope_is_recommended_where_the_configured_one_loses_clearly_more(
+    passing: int, scope: str | None
+) -> None:
+    found = recommended(by_sequence(LATE), by_sequence([ReorderRow(0, passing, 10, 0)], "key"))
+
+    assert found.dedup.get("scope") == (scope or "partition")
+
+
+def test_the_grid_has_a_row_per_scope_window_and_backend_and_marks_the_configured_one() -> None:
+    rows = list(grid(by_ids(backend="bloom", window="1d"), 100))
+
+    assert [(row.scope, row.window, row.cost.backend) for row in rows] == [
+        (scope, window, backend)
+        for scope in ("partition", "by-id")
+        for window in (HOUR, DAY, 7 * DAY)
+        for backend in ("exact", "bloom confirmed", "bloom")
+    ]
+    [configured] = [row for row in rows if row.configured]
+    assert (configured.scope, configured.window, configured.cost.backend) == (
+        "partition",
+        DAY,
+        "bloom confirmed",
+    )
+    assert not any(row.cost.backend == "bloom" for row in grid(by_ids(fingerprint={}), 100))
+
+
+def test_the_grid_has_what_unconfirmed_filters_catch_in_their_rows() -> None:
+    more = [row(each.window_ms, each.caught.value + 7, 2_000) for each in ROWS]
+    forecast = by_ids()
+    forecast = replace(forecast, apart=forecast.apart._replace(filtered=more))
+
+    caught = {
+        (each.window, each.cost.backend): each.caught.value
+        for each in grid(forecast, 100)
+        if each.scope == "partition"
+    }
+
+    for each in ROWS:
+        exact, confirmed = (caught[each.window_ms, name] for name in ("exact", "bloom confirmed"))
+        assert exact == confirmed == each.caught.value == caught[each.window_ms, "bloom"] - 7
+
+
+def test_the_grid_of_sequences_says_how_many_late_records_came_for_the_first_time() -> None:
+    rows = [
+        (row.window, row.late, row.lost_late, row.held.value) for row in grid(by_sequence(LATE, "key"), 100)
+    ]
+
+    assert rows == [(0, 50, 40, 50), (64, 0, 0, 50), (1_024, 0, 0, 50)]
+
+
+@pytest.mark.parametrize("backend", range(3))
+def test_every_cost_grows_with_the_window_and_a_route_costs_more(backend: int) -> None:
+    forecast = by_ids()
+
+    short, long = (
+        costs_of(forecast, row(each, 1, held=each), 100, routed=False)[backend] for each in (HOUR, DAY)
+    )
+    routed = costs_of(forecast, row(HOUR, 1, held=HOUR), 100, routed=True)[backend]
+
+    for name in ("memory_bytes", "disk_bytes", "changelog_bytes", "restart_s", "rebuild_s"):
+        assert getattr(short, name) < getattr(long, name), name
+    assert short.cpu_us < routed.cpu_us
+    assert (short.changelog_bytes < routed.changelog_bytes) == (backend < 2)  # a filter has no owners
 
 
 def test_the_knee_is_where_the_curve_bends() -> None:
@@ -113,7 +193,7 @@ def test_costs_grow_with_ids_and_the_filters_take_what_the_page_on_sizing_says()
         {"mode": "insert-id", "id": [HEADER], "window": "7d"}
     )
 
-    exact, confirmed, bloom = id_costs(dedup, 1e8, 0, 7 * DAY, 0, 1e9)
+    exact, confirmed, bloom = id_costs(dedup, 1e8, 0, 7 * DAY, 0, 1e9, routed=False)
 
     assert exact.memory_bytes == 25e8
     assert 5.5e8 < bloom.memory_bytes < 9e8
@@ -124,9 +204,11 @@ def test_costs_grow_with_ids_and_the_filters_take_what_the_page_on_sizing_says()
 def test_tables_sentences_and_json_say_that_nothing_was_estimated() -> None:
     forecast = by_ids(crossing=500)
 
-    assert [each.name for each in tables(forecast, 100)][:2] == [
+    assert [each.name for each in tables(forecast, 100)] == [
         "ids per partition",
+        "what they take, ids per partition",
         'ids with route = "by-id"',
+        'what they take, ids with route = "by-id"',
     ]
     assert all(each.rows[0][2] == "exact" for each in list(tables(forecast, 100))[:1])
     assert not any("estimated" in each for each in sentences(forecast))

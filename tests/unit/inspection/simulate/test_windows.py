@@ -35,8 +35,13 @@ class Seen(NamedTuple):
 RECORDS = st.lists(st.builds(Seen, *(st.integers(0, most) for most in (1, 3, 2, 9))), max_size=60)
 
 
-def naive(records: list[Seen], window: int, *, route: bool, refresh: bool, kept: bool) -> tuple[int, int, int]:
-    """Judge by the contract's sentences; return duplicates, copies that are none, and collisions."""
+def naive(
+    records: list[Seen], window: int, *, route: bool, refresh: bool, kept: bool, bucket: int = 1
+) -> tuple[int, int, int]:
+    """Judge by the contract's sentences; return duplicates, copies that are none, and collisions.
+
+    Filters that nobody confirms remember an id to the end of its ``bucket``, and the window from there on.
+    """
     clocks: dict[int, int] = defaultdict(int)
     inside: dict[object, dict[int, int]] = defaultdict(dict)
     came: set[tuple[int, int]] = set()
@@ -48,7 +53,11 @@ def naive(records: list[Seen], window: int, *, route: bool, refresh: bool, kept:
     # With a route the partitions' records meet in the order of their clocks.
     for now, record in sorted(timed, key=lambda each: each[0]) if route else timed:
         place = record.id if route else (record.id, record.partition)
-        live = {content: at for content, at in inside[place].items() if now < at + window}
+        live = {
+            content: at
+            for content, at in inside[place].items()
+            if now < at // bucket * bucket + bucket - 1 + window
+        }
         again = (record.id, record.content) in came
         came.add((record.id, record.content))
         if record.content in live:
@@ -95,6 +104,22 @@ def test_what_fits_is_predicted_as_a_naive_model_judges_it(
     for each in found:
         caught, missed, collisions = naive(records, each.window_ms, route=route, refresh=refresh, kept=kept)
         assert (each.caught, each.missed, each.collisions) == ((caught,) * 3, (missed,) * 3, (collisions,) * 3)
+
+
+@given(records=RECORDS, refresh=st.booleans(), bucket=st.integers(2, 40))
+def test_filters_that_nobody_confirms_are_predicted_to_forget_bucket_by_bucket(
+    *, records: list[Seen], refresh: bool, bucket: int
+) -> None:
+    records = [record._replace(content=0) for record in records]
+    sample = filled(IdSample(1), records, prints=False)
+
+    found = predict(sample, WINDOWS, route=False, refresh=refresh, buckets_ms=[bucket] * len(WINDOWS))
+
+    for each in found:
+        caught, missed, _ = naive(
+            records, each.window_ms, route=False, refresh=refresh, kept=True, bucket=bucket
+        )
+        assert (each.caught.value, each.missed.value) == (caught, missed)
 
 
 def test_ids_of_both_partitions_meet_with_a_route_and_not_without_one() -> None:
@@ -202,9 +227,11 @@ def test_a_sample_never_has_more_rows_than_its_bound_and_keeps_all_records_of_it
     random = np.random.default_rng(1)
     ids = hashed(random.integers(0, 50_000, 200_000), 1)
     sample = IdSample(HOUR, most_rows=10_000)
+    most_bytes = sample.size_bytes + 8 * 4_096  # ids that are pinned
     for part in np.array_split(np.arange(ids.size), 50):
         sample.add(0, ids[part], part.astype(np.int64), NO_PRINTS)
         assert len(sample) <= 10_000
+        assert sample.size_bytes <= most_bytes
 
     rows = sample.ordered(route=False, pinned=False)
     kept = np.flatnonzero(ids >> np.uint64(64 - sample.level) == 0)
