@@ -237,17 +237,20 @@ class _Guess:
 
     def total(self, n: int, column: int) -> Estimate:
         """Return the estimate of a sum over all ids."""
-        rate, judged = self.sample.rate, float(self.sample.judged)
+        rate, judged, hidden = self.sample.rate, float(self.sample.judged), 0.0
         # Of few that were seen a normal distribution says too little (Wilson's score interval has these terms).
         variance = (1 - rate) / rate**2 * (float(self.sampled.sums[n, column + 1]) + _SIGMAS**2 / 4)
         slack = _SIGMAS**2 / 2 * (1 - rate) / rate + self._late()
         if rate < 1:
-            ids, most, _ = self._unseen()
+            ids, most, noise = self._unseen()
             variance += ids * most**2 * (1 - rate) / rate
             slack += most
+            # Every id passes: the variance is of many. Of few that do it again the sample may have none.
+            hidden = 0.0 if column == 0 else _HIDDEN / rate * min(most, noise)
         half = _SIGMAS * math.sqrt(variance) + slack
         value = float(self.pinned.sums[n, column]) + float(self.sampled.sums[n, column]) / rate
-        return Estimate(min(value, judged), max(self.seen(n, column), value - half), min(judged, value + half))
+        high = min(judged, value + half + hidden)
+        return Estimate(min(value, judged), max(self.seen(n, column), value - half), high)
 
     def held(self, n: int) -> Estimate:
         """Return the estimate of the ids that are remembered at once."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from processor.commands.console import people
 from processor.commands.setup.init import _table
 from processor.inspection.proposal.choose import Proposal, propose
 from processor.inspection.proposal.observed import observe
@@ -29,7 +30,7 @@ def test_names_that_are_markup_are_shown_as_they_are(capsys: pytest.CaptureFixtu
     headers = [(b"[red]markup[/red] [/] [link=x]", b"%d")]
     made = [record(0, START_MS + at, {"[red]event_id": f"e{at}"}, headers=headers) for at in range(60)]
 
-    _table(proposed(made))
+    _table(proposed(made), people())
 
     shown = capsys.readouterr().err
     assert "header [red]markup[/red] [/] [link=x]" in shown
