@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -21,6 +22,8 @@ R = TypeVar("R")
 _TASKS_PER_CORE = 2
 """So that a long one does not keep the others waiting, and short ones do not cost more than what they do."""
 _SETTLED: list[bool] = []
+_RAISED = re.compile(r"^((?:\w+\.)*\w+(?:Error|Exception|Interrupt): .*)$", re.MULTILINE)
+_SPARK_SAYS = re.compile(r"^: (?:\w+\.)*\w+: (.*)$", re.MULTILINE)
 
 
 class _Refusal(NamedTuple):
@@ -57,8 +60,7 @@ class TaskCluster:
             if not isinstance(error, PySparkException) and "py4j" not in type(error).__module__:
                 raise
             raise StopError(
-                f"{what}: a task of Spark failed ({_last_line(error)}); nothing of this run counts, start "
-                f"it again"
+                f"{what}: a task of Spark failed ({_cause(error)}); nothing of this run counts, start it again"
             ) from error
         for each in made:
             if isinstance(each, _Refusal):
@@ -89,7 +91,9 @@ def _guarded(function: Callable[[T], R], item: T) -> R | _Refusal:
         return _Refusal(f"{why}; nothing of this run counts: mend that and start it again")
 
 
-def _last_line(error: Exception) -> str:
-    lines = [each.strip() for each in str(error).splitlines() if each.strip()]
-    told = [each for each in lines if "Error" in each and not each.startswith(("at ", "File "))]
-    return (told or lines or [type(error).__name__])[-1 if not told else 0][:300]
+def _cause(error: Exception) -> str:
+    """Return what a task has raised, or what Spark says of it."""
+    text = str(error)
+    raised = [each for each in _RAISED.findall(text) if not each.startswith(("org.", "java."))]
+    told = raised[-1:] or _SPARK_SAYS.findall(text)[:1] or text.splitlines()[:1]
+    return (told or [type(error).__name__])[0].strip()[:300]

@@ -377,7 +377,7 @@ def _counts(
         "kept": read - skipped - faults - duplicates - lost,
         "duplicates": duplicates,
         "collisions": collisions,
-        "renamed": sum(each.renamed for each in written),
+        "renamed": sum(each.renamed for each in judged),
         "quarantined": faults + (collisions if action == "quarantine" else 0),
     }
     if written:

@@ -55,7 +55,12 @@ _COMPACTED = {"files": "files merged", "dates": "dates they are of"}
 )
 @click.option("--dry-run", is_flag=True, help="Count what would become of the rows, and write nothing.")
 @click.option("--compact", is_flag=True, help="Read no input; merge the files of each date into one.")
-@click.option("--master", default="local[*]", metavar="M", help="Where Spark runs.")
+@click.option(
+    "--master",
+    default="local[*,4]",
+    metavar="M",
+    help="Where Spark runs; 4: a task that dies is tried so often.",
+)
 @click.option("--memory", default="1g", metavar="SIZE", help="The driver's heap.")
 @json_option
 def batch(  # noqa: PLR0913 - one argument per option

@@ -22,6 +22,11 @@ NO_DAY = -(2**62)
 """Of rows without a time that can be read."""
 
 
+def _writer(stream: Any, schema: Any) -> Any:
+    # With checksums a page that is damaged later is found, and not taken for other rows.
+    return pq.ParquetWriter(stream, schema, compression="zstd", write_page_checksum=True)
+
+
 class DataFiles:
     """The files of one kind that one task writes.
 
@@ -70,7 +75,7 @@ class DataFiles:
             file = folder / f"{self._stem}-{self._counter}.parquet"
             self._counter += 1
             stream = file.open("wb")
-            self._open[day] = file, pq.ParquetWriter(stream, rows.schema, compression="zstd"), stream
+            self._open[day] = file, _writer(stream, rows.schema), stream
             self._rows[file] = 0
         file, writer, _ = self._open[day]
         writer.write_table(rows)

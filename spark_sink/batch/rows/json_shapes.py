@@ -5,8 +5,8 @@ JSON has no schema, so a run looks at its rows first. A shape is a word or a tup
     "null"  "bool"  "int"  "float"  "text"  ("list", shape)  ("object", {name: shape})
 
 Whole numbers and fractions together are floats; whatever else differs is kept as text, what is no text by its
-JSON. So is an object without members, and a whole number beyond 64 bits signed. Shapes join to the same shape
-in whatever order.
+JSON. So are objects that all have no members, and a whole number beyond 64 bits signed. Shapes join to the same
+shape in whatever order.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Shape = str | tuple[str, Any]
 NULL: Shape = "null"
 _KINDS: dict[type, Shape] = {type(None): NULL, bool: "bool", int: "int", float: "float", str: "text"}
+_NUMBERS = ("int", "float")
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _PLAIN = {"bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "text": pa.string()}
 
@@ -33,7 +34,7 @@ def shape_of(value: Any) -> Shape:
     if isinstance(value, list):
         return ("list", joined_shape(map(shape_of, value)))
     if isinstance(value, dict):
-        return ("object", {name: shape_of(each) for name, each in value.items()}) if value else "text"
+        return ("object", {name: shape_of(each) for name, each in value.items()})
     kind = _KINDS[type(value)]
     return "text" if kind == "int" and not _LEAST <= value <= _MOST else kind
 
@@ -56,7 +57,7 @@ def _both(one: Shape, other: Shape) -> Shape:
             return ("list", _both(one[1], other[1]))
         names = dict.fromkeys([*one[1], *other[1]])
         return ("object", {name: _both(one[1].get(name, NULL), other[1].get(name, NULL)) for name in names})
-    return "float" if {one, other} == {"int", "float"} else "text"
+    return "float" if one in _NUMBERS and other in _NUMBERS else "text"
 
 
 def schema_of_shape(shape: Shape) -> Any:

@@ -37,7 +37,7 @@ def open_parquet(path: str) -> Any:
     """
     try:
         # Spark's older files have times of 96 bits, which pyarrow would read as nanoseconds.
-        return pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
+        return pq.ParquetFile(path, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
         raise StopError(f"{path} is cut or corrupt, or no Parquet file ({_short(error)})") from error
 

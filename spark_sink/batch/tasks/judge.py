@@ -40,10 +40,11 @@ _ROW_BITS = 40
 
 
 class JudgedBucket(NamedTuple):
-    """What became of the rows of a bucket."""
+    """What became of the rows of a bucket; ``renamed`` of them get new ids."""
 
     duplicates: int
     collisions: int
+    renamed: int
 
 
 def judge(plan: RunPlan, bucket: int, splits: Sequence[Split], probed: int) -> JudgedBucket:
@@ -85,8 +86,11 @@ def judge(plan: RunPlan, bucket: int, splits: Sequence[Split], probed: int) -> J
     columns = keys[told, ROW], verdict, owner_name, owner_row, said.collided[told].astype(np.int64)
     rows = np.stack(columns, axis=1)
     write_parted(staged(plan.staging, VERDICTS, bucket), rows, split[told], len(splits), names)
-    duplicates = int((said.verdict == Verdict.DUPLICATE).sum())
-    return JudgedBucket(duplicates, int((said.verdict == Verdict.COLLISION).sum()))
+    duplicates, collisions = (
+        int((said.verdict == each).sum()) for each in (Verdict.DUPLICATE, Verdict.COLLISION)
+    )
+    firsts = int(said.collided.sum()) if plan.rename_first else 0
+    return JudgedBucket(duplicates, collisions, collisions + firsts if plan.renamed is not None else 0)
 
 
 def _remembered(plan: RunPlan, bucket: int, probed: int) -> tuple[NDArray[np.int64], list[Name]]:

@@ -100,14 +100,19 @@ class BatchScene:
             file.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
         return str(file)
 
+    kinds = ("output", "duplicates", "quarantine")
+
+    def path(self, kind: str) -> str:
+        """Return the folder of one kind of rows."""
+        return str(self.table["output"]["path"] if kind == "output" else self.table[kind])
+
     def run(self, inputs: Iterable[str] = (), **options: Any) -> BatchOutcome:
         """Run it."""
         return BatchJob(self.spark, self.batch, BatchOptions(list(inputs), **options), Audience()).run()
 
     def rows(self, kind: str = "output") -> list[Any]:
         """Return what counts."""
-        path = self.table["output"]["path"] if kind == "output" else self.table[kind]
-        return list(read_clean(self.spark, path).collect())
+        return list(read_clean(self.spark, self.path(kind)).collect())
 
     def assert_true(self) -> None:
         """Compare table, receipts and quarantine with the truth, row by row."""
