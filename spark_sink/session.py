@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,9 +76,10 @@ def spark_session(
     memory: str = "1g",
     jvm_flags: str = "",
     settings: Mapping[str, str] | None = None,
+    kafka: bool = True,
     say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[SparkSession]:
-    """Give a session that can read Kafka, and stop it at exit.
+    """Give a session, and stop it at exit.
 
     If this process has a session already, give that one, and do not stop it. The JVM stays
     until the process ends: PySpark uses it again.
@@ -88,6 +90,7 @@ def spark_session(
         memory: The driver's heap, which with a local master is all there is.
         jvm_flags: Flags for the driver's JVM.
         settings: Spark settings beside or instead of ours.
+        kafka: Whether it can read Kafka, which needs jars that are fetched once.
         say: Called with what takes long, for a person to read.
 
     Raises:
@@ -97,7 +100,7 @@ def spark_session(
     launch: dict[str, str] = {}
     # Under spark-submit the JVM is there already: master, memory and packages were given to it.
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        launch = _launch(master, memory, jvm_flags, say)
+        launch = _launch(master, memory, jvm_flags, say, kafka=kafka)
     builder = SparkSession.builder.appName(name)
     for key, value in {**launch, **_SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
@@ -154,17 +157,21 @@ def _jvm_ends() -> bool:
     return True
 
 
-def _launch(master: str, memory: str, jvm_flags: str, say: Callable[[str], None]) -> dict[str, str]:
+def _launch(
+    master: str, memory: str, jvm_flags: str, say: Callable[[str], None], *, kafka: bool
+) -> dict[str, str]:
     """Return the settings that a JVM is started with."""
-    jars = connector_jars(say)
+    jars = connector_jars(say) if kafka else []
     # Spark's scripts look at JAVA_HOME and PATH only, and take whatever is there.
     java = find_java()
     if java.note:
         say(java.note)
     os.environ["JAVA_HOME"] = str(java.home)
+    # Workers run what runs here, and not whatever python3 is on the PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return {
         "spark.master": master,
-        "spark.jars": ",".join(str(jar) for jar in jars),
+        **({"spark.jars": ",".join(str(jar) for jar in jars)} if jars else {}),
         "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": f"{_LOGGING} {jvm_flags}",
         **(_LOCAL_SETTINGS if master.startswith("local") else {}),

@@ -54,6 +54,7 @@ _SECTIONS = {
     "spark": {
         "aggregate": "Run the Spark job that aggregates the clean topics.",
         "sink": "The older name of aggregate.",
+        "batch": "Make files at rest clean, within a run and across runs.",
     },
 }
 """What each command does, by the folder that has its module."""
@@ -65,6 +66,7 @@ _INTERRUPTED = {
     "simulate": "nothing is predicted",
     "read": "there may be more records",
     "explain": "it has not said what became of the record",
+    "batch": "what was written does not count unless it said committed: run the same batch again",
     "reset": "what was not said to be reset may be or not: run the same reset again",
 }
 _ALIASES = {"sink": "aggregate"}

@@ -27,6 +27,10 @@ _PLACES = (
     ("aggregates", "output"),
     ("aggregates", "checkpoint"),
     ("aggregates", "aside"),
+    ("batches", "input", "path"),
+    ("batches", "output", "path"),
+    ("batches", "duplicates"),
+    ("batches", "quarantine"),
 )
 
 

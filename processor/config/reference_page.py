@@ -81,6 +81,9 @@ _SECTIONS = {
     "[pipelines.dedup]": "By what records are judged. `mode` says which of the keys there are.",
     "[[aggregates]]": "What Spark makes of a clean topic. `[[sinks]]` is an older name of the same table, and "
     "`SEQMARK_SINKS__…` of its variables; one file has one of the two.",
+    "[[batches]]": "Files at rest that Spark makes clean, see [batch.md](batch.md). A config with these "
+    "alone needs "
+    "neither `[kafka]` nor `[worker]`.",
 }
 
 

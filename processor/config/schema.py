@@ -31,6 +31,9 @@ def config_schema() -> dict[str, Any]:
     for other, name in OTHERWISE.items():
         keys[other] = keys[name] | {"description": f"{keys[name]['description']} Another name of {name}."}
         made["not"] = {"required": [other, name]}
+    of_topics = [{"required": [name]} for name in ("pipelines", "aggregates", *OTHERWISE)]
+    made["if"] = {"required": ["batches"], "not": {"anyOf": of_topics}}
+    made["then"], made["else"] = True, {"required": made.pop("required")}
     plain = _plain(made)
     return {"$schema": DIALECT, "title": "The config file of Seqmark", **plain}
 

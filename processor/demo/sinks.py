@@ -16,7 +16,7 @@ from processor.demo.collisions import ORIGINAL_ID
 from processor.demo.plan import ID_MEMBER
 from processor.errors import StopError
 from spark_sink.job import SinkJob, SinkOptions
-from spark_sink.read_back import count_topic, read_rows
+from spark_sink.reading.read_back import count_topic, read_rows
 from spark_sink.session import spark_session
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from processor.demo.plan import DemoPlan
     from processor.generator import StreamPartition
     from spark_sink.query.progress import Totals
-    from spark_sink.summary import SummaryRow
+    from spark_sink.reading.summary import SummaryRow
 
 _MASTER = "local[*]"
 # A run of seconds: what the second compiler would make faster is over before it is done (measured for a read of

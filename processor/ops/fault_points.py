@@ -1,4 +1,4 @@
-"""Ends or halts this process for a test, between every two steps of the commit and while it restores.
+"""Ends or halts this process for a test, between every two steps of a commit or a batch, and while it restores.
 
 ``SEQMARK_FAULT_STEP=NAME[:N]`` ends the process with SIGKILL right after the N-th time (default 1) that
 the step NAME was done; with ``SEQMARK_FAULT_ACTION=stop`` it is halted there with SIGSTOP instead, once,
@@ -65,8 +65,13 @@ def disarmed() -> Iterator[None]:
         _disarmed.pop()
 
 
-def reached(step: CommitStep | Restoring, pipeline: str = "") -> None:
-    """Note that ``step`` is done, for ``pipeline``; a test may have asked to end or halt here."""
+def reached(step: StrEnum, pipeline: str = "") -> None:
+    """Note that ``step`` is done, for ``pipeline``; a test may have asked to end or halt here.
+
+    Args:
+        step: A `CommitStep`, a moment of `Restoring`, or a step of `spark_sink.batch.job`.
+        pipeline: Whose commit it is.
+    """
     global _left  # noqa: PLW0603 - one counter for the process, by design
     if _disarmed or step != _wanted or (_pipeline and pipeline != _pipeline):
         return

@@ -18,6 +18,7 @@ from schemas.config.aggregates import (
     aggregate_call,
     output_column,
 )
+from schemas.config.batches import BatchFingerprint, BatchInput, BatchOutput, BatchRename, FileBatch
 from schemas.config.dedup import (
     BloomOptions,
     ContentId,
@@ -41,10 +42,15 @@ from schemas.config.worker import WorkerOptions
 
 __all__ = [
     "AggregateCall",
+    "BatchFingerprint",
+    "BatchInput",
+    "BatchOutput",
+    "BatchRename",
     "BloomOptions",
     "ConsoleOutput",
     "ContentId",
     "Dedup",
+    "FileBatch",
     "Fingerprint",
     "HeaderId",
     "HeaderSource",

@@ -14,6 +14,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from schemas.config.aggregate_rules import aggregate_violations
 from schemas.config.aggregates import Sink
+from schemas.config.batch_rules import batch_violations
+from schemas.config.batches import FileBatch
 from schemas.config.dedup import MOST_VALUE_PARTS, BloomOptions, Fingerprint, InsertIdDedup, Rename
 from schemas.config.fingerprint_rules import fingerprint_violations, uncounted_violation
 from schemas.config.kafka import Kafka
@@ -45,8 +47,11 @@ def violations(raw: Mapping[str, Any]) -> Iterator[Violation]:
     yield from _worker(worker)
     pipelines = [_right(Pipeline, each) for each in _tables(raw.get("pipelines"))]
     aggregates = [_right(Sink, each) for each in _tables(raw.get("aggregates"))]
-    if not raw.get("pipelines") and not raw.get("aggregates"):
-        yield ("pipelines",), "at least one [[pipelines]] or [[aggregates]] is needed"
+    batches = [_right(FileBatch, each) for each in _tables(raw.get("batches"))]
+    if not uses_kafka(raw) and not raw.get("batches"):
+        yield ("pipelines",), "at least one [[pipelines]], [[aggregates]] or [[batches]] is needed"
+    yield from _unique("batches", "name", batches)
+    yield from batch_violations(batches, _tables(raw.get("batches")))
     yield from _unique("pipelines", "name", pipelines)
     yield from _unique("aggregates", "name", aggregates)
     # Two queries on one checkpoint destroy each other's progress.
@@ -60,6 +65,11 @@ def violations(raw: Mapping[str, Any]) -> Iterator[Violation]:
         yield from _dedup(where, dedup)
         yield from _fingerprint(where, dedup, quarantine="quarantine" in each)
     yield from _guarantee(worker, _tables(raw.get("pipelines")))
+
+
+def uses_kafka(raw: Mapping[str, Any]) -> bool:
+    """Return whether a config, as it was written, has anything that reads or writes topics."""
+    return bool(raw.get("pipelines") or raw.get("aggregates"))
 
 
 def _kafka(kafka: Right, written: Mapping[str, Any]) -> Iterator[Violation]:

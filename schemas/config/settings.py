@@ -7,11 +7,18 @@ from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_va
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from schemas.config.aggregates import Sink
+from schemas.config.batches import FileBatch
 from schemas.config.kafka import Kafka
 from schemas.config.pipeline import Pipeline
-from schemas.config.rules import violations
+from schemas.config.rules import uses_kafka, violations
 from schemas.config.values import ConfigTable, wrong
 from schemas.config.worker import WorkerOptions
+
+_UNUSED = {
+    "kafka": {"bootstrap_servers": "no-kafka-in-this-config.invalid:9092"},  # RFC 2606: it never resolves
+    "worker": {"application_id": "no-worker-in-this-config"},
+}
+"""What stands for the tables that a config of batches alone need not have."""
 
 
 class Settings(ConfigTable):
@@ -23,12 +30,18 @@ class Settings(ConfigTable):
         default_factory=list, description="What is made clean, from where to where."
     )
     aggregates: list[Sink] = Field(default_factory=list, description="What Spark makes of the clean topics.")
+    batches: list[FileBatch] = Field(
+        default_factory=list,
+        description="Files at rest that Spark makes clean. A config with these alone needs no other table.",
+    )
 
     @model_validator(mode="wrap")
     @classmethod
     def _everything_at_once(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         # pydantic would run cross-field rules only where no field is wrong: a user would then fix his
         # file twice. The rules therefore read what was written, not the finished model.
+        if isinstance(data, Mapping) and data.get("batches") and not uses_kafka(data):
+            data = {**_UNUSED, **data}
         errors: list[InitErrorDetails] = []
         settings: Self | None = None
         try:

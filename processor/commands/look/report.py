@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from processor.inspection.report.hours import Flow
     from processor.inspection.report.page import ReportPage
     from schemas.config import Settings
-    from spark_sink.summary import SinkPart
+    from spark_sink.reading.summary import SinkPart
 
 
 @click.command()
@@ -108,7 +108,7 @@ def _read(settings: Settings) -> list[Flow]:
 def _sinks(settings: Settings) -> Sequence[SinkPart]:
     if not settings.aggregates:
         return ()
-    from spark_sink.read_back import read_sinks  # noqa: PLC0415 - as above
+    from spark_sink.reading.read_back import read_sinks  # noqa: PLC0415 - as above
 
     return read_sinks(settings, say=say)
 

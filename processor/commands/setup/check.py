@@ -81,6 +81,8 @@ def _look(config: Path, found: Findings, *, require_broker: bool, offline: bool)
         from processor.inspection.check.memory import check_memory  # noqa: PLC0415 - see above
         from processor.inspection.check.state_folder import check_state_folder  # noqa: PLC0415 - see above
 
+        if not settings.pipelines and not settings.aggregates:
+            return EXIT_DONE  # of batches alone: no broker is named
         if offline:
             found.warn(KEY, f"{UNCHECKED}: --offline asks no broker")
             plan = None
@@ -97,8 +99,11 @@ def _look(config: Path, found: Findings, *, require_broker: bool, offline: bool)
 
 
 def _counted(settings: Settings) -> str:
-    parts = (len(settings.pipelines), "pipeline"), (len(settings.aggregates), "aggregate")
-    return " and ".join(count(number, what) for number, what in parts if number)
+    batches = len(settings.batches)
+    parts = [(len(settings.pipelines), "pipeline"), (len(settings.aggregates), "aggregate")]
+    counted = [count(number, what) for number, what in parts if number]
+    counted += [f"{batches} batch{'es' if batches > 1 else ''}"] if batches else []
+    return " and ".join(counted)
 
 
 def _conclude(found: Findings) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from processor.inspection.report.hours import Flow
-    from spark_sink.summary import SinkPart
+    from spark_sink.reading.summary import SinkPart
 
 _STYLE = Path(__file__).with_name("report.css")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from spark_sink.summary import Group, SinkPart, SinkSummary, Value
+    from spark_sink.reading.summary import Group, SinkPart, SinkSummary, Value
 
 
 def sink_section(name: str, sink: SinkPart) -> Html:

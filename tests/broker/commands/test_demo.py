@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from processor.commands.cli import main
 from processor.kafka.plain.consumer import read_partition
-from spark_sink.read_back import read_rows
+from spark_sink.reading.read_back import read_rows
 from tests.support.kafka.topics import environment, free_port, unique, until
 from tests.support.worker import forks
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from processor.kafka.plain.consumer import Seen
     from schemas.config import Settings, Sink
-    from spark_sink.summary import SummaryRow
+    from spark_sink.reading.summary import SummaryRow
     from tests.support.kafka.broker import Broker
     from tests.support.suite.browser import Chromium, Look
 

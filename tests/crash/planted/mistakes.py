@@ -1243,4 +1243,27 @@ MISTAKES = (
         "tests/property/verify/test_observed_certificate.py::"
         "test_no_change_of_any_output_goes_unseen_in_either_part",
     ),
+    Mistake(
+        "a late row at rest is judged by what came before it alone",
+        "processor/engine/rest/judge.py",
+        "else old_alike[k]\n",
+        "else nowhere\n",
+        "tests/property/engine/rest/test_judge_model.py::"
+        "test_every_run_is_judged_as_the_naive_model_has_it_in_any_order_of_its_rows",
+    ),
+    Mistake(
+        "rows at rest of one time are judged in the order in which they come",
+        "processor/engine/rest/judge.py",
+        "    keys = rows.place[some], some < new,",
+        "    keys = some, some < new,",
+        "tests/property/engine/rest/test_judge_model.py::"
+        "test_every_run_is_judged_as_the_naive_model_has_it_in_any_order_of_its_rows",
+    ),
+    Mistake(
+        "a number in a column is hashed as text",
+        "processor/engine/rest/columns.py",
+        "cls(IdTextForm.NUMBER, valid, *_decimals(valid, owned(values, np.int64)))",
+        "cls(IdTextForm.STRING, valid, *_decimals(valid, owned(values, np.int64)))",
+        "tests/property/engine/rest/test_row_ids.py::test_columns_have_the_ids_of_records_with_these_values",
+    ),
 )

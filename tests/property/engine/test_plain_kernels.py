@@ -38,6 +38,11 @@ PROPERTIES = {
         "property/engine/test_bulk_restore.py",
         "unit/engine/test_id_block.py",
     ),
+    "rest": (
+        "property/engine/rest/test_row_ids.py",
+        "property/engine/rest/test_judge_model.py",
+        "property/engine/rest/test_probe.py",
+    ),
 }
 
 

@@ -25,6 +25,7 @@ _PROOFS = f"{_FIRST_LINES}the_pages_on_sequences_proofs_resets_and_reading_run"
 _IDS = "tests/broker/modes/test_insert_id_example.py::test_the_example_keeps_what_the_truth_says"
 AS_TYPED = {
     "README.md": f"{_FIRST_LINES}the_page_on_init_and_of_the_readme_run",
+    "docs/batch.md": "tests/spark/batch/test_page.py::test_the_example_of_the_page_comes_out_as_it_says",
     "docs/certificate.md": _PROOFS,
     "docs/commands/explain-all.md": _PROOFS,
     "docs/commands/explain.md": (
@@ -44,6 +45,7 @@ AS_TYPED = {
     "examples/aggregates.toml": (
         "tests/spark/test_sink_examples.py::test_each_output_of_the_example_gets_its_rows"
     ),
+    "examples/batch.toml": "tests/spark/batch/test_page.py::test_the_example_of_a_config_runs",
     "examples/clicks.toml": f"{_FIRST_LINES}the_example_of_clicks_run",
     "examples/content.toml": _IDS,
     "examples/fingerprint.toml": _IDS,

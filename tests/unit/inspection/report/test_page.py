@@ -16,7 +16,7 @@ from processor.inspection.report.markup import element, shown_value
 from processor.inspection.report.page import ReportPage, render
 from processor.inspection.report.plots import draw_flow
 from processor.inspection.report.sinks import _steps
-from spark_sink.summary import Group, SinkPart, SinkSummary, SummaryRow
+from spark_sink.reading.summary import Group, SinkPart, SinkSummary, SummaryRow
 
 HOSTILE = "<script>alert('1')</script>&\"$x^2$_"
 VOID = {"meta"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from spark_sink.read_back import read_sinks
-from tests.spark.test_read_back import check, rows, settings
+from spark_sink.reading.read_back import read_sinks
+from tests.spark.reading.test_read_back import check, rows, settings
 
 pytestmark = pytest.mark.postgres
 

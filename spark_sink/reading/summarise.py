@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from schemas.config.aggregates import aggregate_call, output_column
-from spark_sink.summary import MOST_GROUPS, MOST_WINDOWS, Group, SinkSummary, SummaryRow
+from spark_sink.reading.summary import MOST_GROUPS, MOST_WINDOWS, Group, SinkSummary, SummaryRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from schemas.config import Sink
-    from spark_sink.summary import Value
+    from spark_sink.reading.summary import Value
 
 
 class Dialect(NamedTuple):

@@ -13,12 +13,12 @@ import pytest
 from processor.errors import StopError
 from schemas.config import Settings
 from schemas.event import EventModel, aggregate_columns
-from spark_sink import read_back
 from spark_sink.outputs.kafka import keyed
 from spark_sink.outputs.parquet import dated
 from spark_sink.query.sources import client_options
-from spark_sink.read_back import output_words, read_rows, read_sinks
-from spark_sink.summary import MOST_GROUPS, MOST_WINDOWS, SinkPart, SummaryRow
+from spark_sink.reading import read_back
+from spark_sink.reading.read_back import output_words, read_rows, read_sinks
+from spark_sink.reading.summary import MOST_GROUPS, MOST_WINDOWS, SinkPart, SummaryRow
 from spark_sink.values.schema import output_schema
 from tests.support.kafka.topics import create_topic, unique
 

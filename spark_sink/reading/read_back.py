@@ -22,9 +22,9 @@ from schemas.config.aggregates import output_column
 from schemas.config.values import duration_words
 from schemas.event import EventModel, EventModelError, aggregate_columns
 from spark_sink.query.sources import read_topic
+from spark_sink.reading.summarise import POSTGRES, SPARK, Summarising
+from spark_sink.reading.summary import SinkPart, SummaryRow
 from spark_sink.session import spark_session
-from spark_sink.summarise import POSTGRES, SPARK, Summarising
-from spark_sink.summary import SinkPart, SummaryRow
 from spark_sink.values.schema import output_schema
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from schemas.config import Kafka, Settings, Sink
-    from spark_sink.summary import SinkSummary, Value
+    from spark_sink.reading.summary import SinkSummary, Value
 
 _VIEW = "seqmark_output"
 _PATIENCE_S = 10.0

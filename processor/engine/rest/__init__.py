@@ -1,0 +1,35 @@
+"""Rows at rest: their ids and fingerprints by the worker's own kernels, and what becomes of them.
+
+What Spark's side uses stands here; it imports nothing else of the engine.
+"""
+
+from __future__ import annotations
+
+from processor.engine.extract.ids import IdTextForm
+from processor.engine.ids.new_ids import new_ids
+from processor.engine.rest.columns import IdColumn, RowIds, ids_of_columns
+from processor.engine.rest.json_rows import JsonIds, JsonRows, fingerprints_of, pointer_of
+from processor.engine.rest.judge import NOBODY, RestRows, RestVerdicts, judge_rows
+from processor.engine.rest.probe import LowProbe
+from processor.engine.rest.warm import warm_rest
+from processor.engine.verdict import Fault, Verdict
+
+__all__ = [
+    "NOBODY",
+    "Fault",
+    "IdColumn",
+    "IdTextForm",
+    "JsonIds",
+    "JsonRows",
+    "LowProbe",
+    "RestRows",
+    "RestVerdicts",
+    "RowIds",
+    "Verdict",
+    "fingerprints_of",
+    "ids_of_columns",
+    "judge_rows",
+    "new_ids",
+    "pointer_of",
+    "warm_rest",
+]

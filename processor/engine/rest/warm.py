@@ -1,0 +1,43 @@
+"""Compiles the kernels of rows at rest by working on a few made-up rows.
+
+A driver calls this once, before its tasks begin: Python workers then find the kernels in the cache and load
+them, where otherwise each would compile all of them by itself.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from processor.engine.extract.ids import IdTextForm
+from processor.engine.ids.new_ids import new_ids
+from processor.engine.jit import COMPILES
+from processor.engine.rest.columns import IdColumn, ids_of_columns
+from processor.engine.rest.json_rows import JsonIds, JsonRows, fingerprints_of
+from processor.engine.rest.judge import RestRows, judge_rows
+from processor.engine.rest.probe import LowProbe
+
+_TEXT = b'{"a": 1, "b": null}{"a": 1, "b": 2}'
+
+
+def warm_rest() -> None:
+    """Compile or load all kernels; about 20 s where none is in the cache, a moment where they are."""
+    if not COMPILES:
+        return
+    secret, valid, offsets = bytes(16), np.ones(2, np.bool_), np.array([0, 19, len(_TEXT)])
+    data = np.frombuffer(_TEXT, np.uint8)
+    columns = [
+        IdColumn.of_text(IdTextForm.STRING, valid, offsets, data),
+        IdColumn.of_integers(valid, np.arange(2)),
+        IdColumn.of_integers(valid, np.arange(2, dtype=np.uint64)),
+    ]
+    hashes = ids_of_columns(columns, secret).ids.hash
+    rows = JsonRows.of(data, offsets)
+    JsonIds(["/a", "/b"], secret).read(rows)
+    prints = JsonIds(["/a", "/b"], secret, exclude=("/b",)).read(rows).ids.fingerprint
+    fingerprints_of(rows, ("/b",), secret)
+    alike = np.zeros_like(hashes)
+    for fingerprint in (prints[:0], prints):
+        judged = RestRows(alike, fingerprint, np.arange(2), np.arange(2))
+        judge_rows(judged, RestRows.none(), 1)
+    LowProbe(np.sort(hashes[:, 0])).matches(np.zeros(1, np.int64))
+    new_ids(secret, hashes, prints)

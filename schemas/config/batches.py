@@ -1,0 +1,137 @@
+"""One batch: files at rest that Spark makes clean, within a run and across runs."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from schemas.config.values import ConfigTable, DurationMs, Name, Text, wrong
+
+OWN_COLUMNS = "seqmark_"
+"""How the names of the columns begin that a batch adds to every row."""
+_LATER = "is not available in this version yet"
+_OF_INPUT, _OF_OUTPUT = '"json" or "parquet"', '"parquet"'
+
+
+def _input_format(value: Any) -> Any:
+    if value in {"delta", "kafka"}:
+        raise wrong(f"an input of {value} {_LATER}: write {_OF_INPUT}")
+    return value
+
+
+def _output_format(value: Any) -> Any:
+    if value in {"delta", "iceberg"}:
+        raise wrong(f"an output of {value} {_LATER}: write {_OF_OUTPUT}")
+    return value
+
+
+def _folder(value: str) -> str:
+    if "://" in value:
+        raise wrong(
+            "must be a path of a file system that Spark's driver and executors all see, without scheme: "
+            "commits rest on links and locks of files, which object stores do not have"
+        )
+    if any(letter in value for letter in "*?["):
+        raise wrong(
+            "must be a folder or a file; for several patterns give them to --input, where a shell expands"
+        )
+    return value
+
+
+def _column(value: str) -> str:
+    if value.startswith(OWN_COLUMNS):
+        raise wrong(f"must not begin with {OWN_COLUMNS}: Seqmark adds columns of such names")
+    return value
+
+
+Folder = Annotated[Text, AfterValidator(_folder)]
+InputColumn = Annotated[Text, AfterValidator(_column)]
+
+
+class BatchInput(ConfigTable):
+    """The table ``input``."""
+
+    format: Annotated[Literal["json", "parquet"], BeforeValidator(_input_format)] = Field(
+        description="json: a JSON object per line, also as .gz; parquet: Parquet files."
+    )
+    path: Folder = Field(
+        description="A file, or a folder with all files below it; names that begin with . or _ are left out. "
+        "`--input` names others."
+    )
+
+
+class BatchOutput(ConfigTable):
+    """The table ``output``."""
+
+    format: Annotated[Literal["parquet"], BeforeValidator(_output_format)] = Field(
+        description="parquet: Parquet files, which count when a commit file names them."
+    )
+    path: Folder = Field(description="Folder of the clean table. It is also what the next run looks ids up in.")
+
+
+class BatchFingerprint(ConfigTable):
+    """The table ``fingerprint`` of a batch: by what a resend and an id with other content are told apart."""
+
+    exclude: list[InputColumn] = Field(
+        default_factory=list,
+        description="Columns that do not count, such as the time of sending; a column inside an object goes "
+        "with it.",
+    )
+
+
+class BatchRename(ConfigTable):
+    """The table ``rename`` of a batch."""
+
+    to: InputColumn = Field(
+        description="The column of the id that gets the new id; the old one is kept in seqmark_original_id."
+    )
+
+
+class FileBatch(ConfigTable):
+    """An element of ``[[batches]]``: files that `seqmark batch` makes clean."""
+
+    name: Name = Field(description="Its name.")
+    input: BatchInput = Field(description="What is read.")
+    output: BatchOutput = Field(description="Where the clean rows go.")
+    duplicates: Folder | None = Field(
+        default=None,
+        description="Folder for receipts, one row per dropped row and per collision; not set: there are none.",
+    )
+    quarantine: Folder | None = Field(
+        default=None,
+        description="Folder for rows that cannot be judged; not set: the run stops at the first.",
+    )
+    id: Annotated[list[InputColumn], Field(min_length=1)] = Field(
+        description="The columns that make an id: of strings, whole numbers or bytes."
+    )
+    event_time: InputColumn = Field(
+        description="The column with the time of the event, which decides which copy is first, and the date: a "
+        "timestamp, an ISO 8601 text, or whole milliseconds since 1970; without a zone it is UTC."
+    )
+    window: DurationMs = Field(
+        description="How far apart in event time two rows of one id are copies, within a run and across runs."
+    )
+    fingerprint: BatchFingerprint | None = Field(
+        default=None,
+        description="By what a resend and an id that comes with other content are told apart; not set: by "
+        "nothing, a row whose id was kept is a duplicate.",
+    )
+    on_collision: Literal["pass", "tag", "rename", "quarantine", "drop"] = Field(
+        default="pass",
+        description="What becomes of a row whose id comes with other content; needs fingerprint. tag fills the "
+        "column seqmark_collision; quarantine and drop keep no memory of it.",
+    )
+    rename: BatchRename | None = Field(
+        default=None,
+        description='With on_collision "rename": the column that gets the new id; not set: the only one.',
+    )
+    rename_first: bool = Field(
+        default=False,
+        description="Rename the first of rows that collide, too, where it is not committed yet.",
+    )
+
+    @property
+    def renamed_column(self) -> str | None:
+        """The column that gets new ids; None: no row is renamed."""
+        if self.on_collision != "rename":
+            return None
+        return self.rename.to if self.rename else self.id[0]

@@ -1,0 +1,135 @@
+"""Finds the input files of a run, and says by what they are known."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from processor.errors import StopError
+from spark_sink.batch.table.commits import InputStamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from spark_sink.batch.table.commits import Commit
+
+_ENDS = {
+    "parquet": (".parquet", ".parq", ".pq"),
+    "json": (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz"),
+}
+_MOST_DIFFERENCES = 5
+_DIGITS = 16
+"""Of a digest: 64 bits, for a few thousand runs."""
+
+
+class InputFile(NamedTuple):
+    """One file that a run reads.
+
+    Attributes:
+        path: It.
+        stamp: What it is known by; its name is the path from the input's folder on.
+    """
+
+    path: Path
+    stamp: InputStamp
+
+    @property
+    def name(self) -> str:
+        """Its base name, as receipts have it."""
+        return self.path.name
+
+
+def find_inputs(paths: Sequence[str], kind: str) -> tuple[list[InputFile], list[str]]:
+    """Return the files in the order in which rows of one time are judged, and those that are left out.
+
+    Args:
+        paths: Files, and folders with all that is below them.
+        kind: Format, by which files in folders are chosen; a file that is named itself may be called anything.
+
+    Raises:
+        StopError: A path does not exist, or there is no file at all.
+    """
+    found: dict[Path, InputFile] = {}
+    others: list[str] = []
+    for given in paths:
+        root = Path(given).resolve()
+        if root.is_dir():
+            for file in sorted(_below(root)):
+                if file.name.lower().endswith(_ENDS[kind]):
+                    found[file] = _input(file, file.relative_to(root).as_posix())
+                else:
+                    others.append(str(file))
+        elif root.exists():
+            found[root] = _input(root, root.name)
+        else:
+            raise StopError(
+                f"input {given} does not exist; name a file or a folder, or give others with --input"
+            )
+    if not found:
+        ends = ", ".join(_ENDS[kind])
+        left = f"; {len(others)} files with other names were left out" if others else ""
+        raise StopError(f"no input: no file in {', '.join(paths)} has a name that ends in {ends}{left}")
+    return sorted(found.values(), key=lambda each: (each.name, each.stamp.name, str(each.path))), others
+
+
+def _below(root: Path) -> Iterator[Path]:
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(each for each in folders if not each.startswith((".", "_")))
+        yield from (Path(folder, each) for each in files if not each.startswith((".", "_")))
+
+
+def _input(file: Path, name: str) -> InputFile:
+    status = file.stat()
+    return InputFile(file, InputStamp(name, status.st_size, status.st_mtime_ns))
+
+
+def digest(files: Sequence[InputFile]) -> str:
+    """Return the name of a run over these files."""
+    known = sorted([each.stamp.name, each.stamp.bytes, each.stamp.modified_ns] for each in files)
+    return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:_DIGITS]
+
+
+def require_same_inputs(commit: Commit, files: Sequence[InputFile]) -> None:
+    """Refuse other inputs than those of a run that has committed.
+
+    Raises:
+        StopError: Names the difference.
+    """
+    before = {each.name: each for each in commit.inputs}
+    now = {each.stamp.name: each.stamp for each in files}
+    told = [f"{name} is new" for name in now if name not in before]
+    told += [f"{name} is missing" for name in before if name not in now]
+    for name, stamp in now.items():
+        if name in before and stamp.bytes != before[name].bytes:
+            told.append(f"{name} had {before[name].bytes:,} bytes and has {stamp.bytes:,}")
+        elif name in before and stamp != before[name]:
+            told.append(f"{name} was modified")
+    if told:
+        more = f", and {len(told) - _MOST_DIFFERENCES} more" if len(told) > _MOST_DIFFERENCES else ""
+        raise StopError(
+            f"run {commit.run} has committed over other inputs: "
+            f"{', '.join(told[:_MOST_DIFFERENCES])}{more}. Give "
+            "this run a name of its own, or leave --run out"
+        )
+
+
+def require_unchanged(files: Sequence[InputFile]) -> None:
+    """Refuse to commit what was made of files that have changed meanwhile.
+
+    Raises:
+        StopError: Names one.
+    """
+    for each in files:
+        try:
+            now = _input(each.path, each.stamp.name).stamp
+        except FileNotFoundError:
+            now = None
+        if now != each.stamp:
+            raise StopError(
+                f"{each.path} has changed while it was read: nothing of this run counts; start it again "
+                f"when the "
+                "file is whole"
+            )

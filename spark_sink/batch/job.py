@@ -1,0 +1,391 @@
+"""Makes the files of one batch clean, as one run that counts whole or not at all.
+
+The steps of a run, numbered once; code, tests and docs use these numbers and names. Whoever dies after any of
+them leaves nothing that counts, but for step 8, after which all of it does:
+
+    1 locked      one run at a time works on a table
+    2 named       the run has a name, and no commit of that name yet: a run that has one answers at once
+    3 inspected   the input's footers are read; columns and types fit the table's
+    4 extracted   ids, fingerprints and times are put aside by bucket of ids; rows stay where they are
+    5 probed      so are the table's rows with these ids, of the dates that the window reaches
+    6 judged      each bucket is judged by the worker's kernels; verdicts are put aside by split of the input
+    7 written     the input is read once more: kept rows, receipts and quarantined rows are written
+    8 committed   one commit file names them all
+    9 cleared     what was put aside, and what dead runs have left, is removed
+
+Spark deals out the work: a task takes a split, a file of the table or a bucket, and reads and writes files by
+Arrow. Nothing goes through the JVM, and no promise rests on how Spark would plan a join.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from bisect import bisect_left
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from processor.engine.rest import Fault, warm_rest
+from processor.errors import StopError
+from spark_sink.batch.cluster import TaskCluster
+from spark_sink.batch.inputs import find_inputs, require_unchanged
+from spark_sink.batch.leftovers import remove_leftovers
+from spark_sink.batch.naming import name_run
+from spark_sink.batch.plan import RunPlan, Split
+from spark_sink.batch.rows.json_shapes import joined_shape, schema_of_shape, widened
+from spark_sink.batch.rows.schema import joined, plain_schema, schema_of, schema_text
+from spark_sink.batch.table.commits import RUN, Commit, Snapshot, read_snapshot, write_commit
+from spark_sink.batch.table.definition import open_definition
+from spark_sink.batch.table.layout import DAY_US, KINDS, QUARANTINE, ROWS, TableLayout, day_number
+from spark_sink.batch.table.lock import table_lock
+from spark_sink.batch.tasks.extract import Extracted, extract
+from spark_sink.batch.tasks.inspect import Footer, read_footer
+from spark_sink.batch.tasks.judge import JudgedBucket, judge
+from spark_sink.batch.tasks.probe import ProbedFile, probe, put_lows
+from spark_sink.batch.tasks.write import WrittenSplit, write
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from schemas.config import FileBatch
+    from spark_sink.batch.inputs import InputFile
+    from spark_sink.batch.table.commits import DataFile
+    from spark_sink.batch.table.definition import TableDefinition
+
+_SPLIT_BYTES = 128 << 20
+"""Of a Parquet file's columns, inflated: a task holds a few of its rows at a time, not all."""
+_BUCKET_ROWS = 1 << 19
+"""Rows per bucket: 40 B each as they are put aside, some 150 MB while they are judged."""
+_MOST_BUCKETS = 4096
+_LINE_BYTES = 200
+"""Of a line of JSON, guessed, to choose the number of buckets."""
+
+
+class BatchStep(StrEnum):
+    """The steps of a run, see the module."""
+
+    LOCKED = "locked"
+    NAMED = "named"
+    INSPECTED = "inspected"
+    EXTRACTED = "extracted"
+    PROBED = "probed"
+    JUDGED = "judged"
+    WRITTEN = "written"
+    COMMITTED = "committed"
+    CLEARED = "cleared"
+
+
+class BatchAudience(Protocol):
+    """Who is told how far a run is."""
+
+    def say(self, text: str) -> None:
+        """Tell of what takes long."""
+
+    def done(self, step: BatchStep) -> None:
+        """Note that a step is done."""
+
+
+class BatchOptions(NamedTuple):
+    """How a run is to be done.
+
+    Attributes:
+        inputs: Files and folders in place of the config's; empty: those of the config.
+        run: Its name; None: its files name it.
+        since: The date, YYYY-MM-DD in UTC, from which on results are made again; None: nothing is.
+        dry: Whether only to count what would become of the rows.
+    """
+
+    inputs: Sequence[str] = ()
+    run: str | None = None
+    since: str | None = None
+    dry: bool = False
+
+
+class BatchOutcome(NamedTuple):
+    """What came of a run.
+
+    Attributes:
+        run: Its name.
+        commit: The number of its commit; None: a dry run has none.
+        earlier: Whether it had committed before.
+        counts: ``files``, ``read``, ``skipped`` (of dates that are not made), ``kept``, ``duplicates``,
+            ``collisions``, ``renamed``, ``quarantined``, and ``dates`` that rows were kept of.
+        seconds: That it took.
+    """
+
+    run: str
+    commit: int | None
+    earlier: bool
+    counts: dict[str, int]
+    seconds: float
+
+
+class BatchJob:
+    """One run of one batch.
+
+    Args:
+        spark: Whose tasks do the work.
+        batch: What is made clean, from where to where.
+        options: How.
+        audience: Told of the steps.
+    """
+
+    def __init__(
+        self, spark: SparkSession, batch: FileBatch, options: BatchOptions, audience: BatchAudience
+    ) -> None:
+        self._cluster, self._batch, self._options, self._audience = TaskCluster(spark), batch, options, audience
+        self._layout = TableLayout(batch.output.path, batch.duplicates, batch.quarantine)
+        self._began = time.monotonic()
+
+    def run(self) -> BatchOutcome:
+        """Do it, or find that it is done.
+
+        Raises:
+            StopError: Another run is at work, an input cannot be used or does not fit, or a row cannot be
+                judged and there is no quarantine. Nothing of the run counts.
+        """
+        batch, options, layout = self._batch, self._options, self._layout
+        with table_lock(layout):
+            self._audience.done(BatchStep.LOCKED)
+            snapshot = read_snapshot(layout)
+            definition = open_definition(layout, batch, keep=not options.dry)
+            files, others = find_inputs(options.inputs or [batch.input.path], batch.input.format)
+            if others:
+                self._audience.say(f"{len(others)} files with other names are left out, such as {others[0]}")
+            name, commit = name_run(files, options.run, options.since, snapshot)
+            if commit is not None:
+                remove_leftovers(layout, snapshot)
+                return BatchOutcome(name, commit.number, True, commit.counts, self._seconds())
+            self._audience.done(BatchStep.NAMED)
+            if not options.dry:
+                layout.claim()
+            attempt = os.urandom(4).hex()
+            try:
+                return self._attempt(self._plan(name, attempt, snapshot, definition, files), snapshot, files)
+            finally:
+                shutil.rmtree(layout.staging(attempt), ignore_errors=True)
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def _plan(
+        self,
+        run: str,
+        attempt: str,
+        snapshot: Snapshot,
+        definition: TableDefinition,
+        files: Sequence[InputFile],
+    ) -> RunPlan:
+        batch, options, layout = self._batch, self._options, self._layout
+        folders = {kind: None if folder is None else str(folder) for kind, folder in layout.folders.items()}
+        return RunPlan(
+            batch=batch.name,
+            run=run,
+            number=len(snapshot.commits) + 1,
+            attempt=attempt,
+            staging=str(layout.staging(attempt)),
+            output=str(layout.output),
+            folders=folders,
+            format=batch.input.format,
+            files=[str(each.path) for each in files],
+            names=[each.name for each in files],
+            id=list(batch.id),
+            event_time=batch.event_time,
+            window_us=batch.window * 1000,
+            key=definition.key,
+            exclude=None if batch.fingerprint is None else list(batch.fingerprint.exclude),
+            on_collision=batch.on_collision,
+            renamed=batch.renamed_column,
+            rename_first=batch.rename_first,
+            since_day=None if options.since is None else day_number(options.since),
+            buckets=1,
+        )
+
+    def _attempt(self, plan: RunPlan, snapshot: Snapshot, files: Sequence[InputFile]) -> BatchOutcome:
+        """Do the steps from 3 on."""
+        layout, since = self._layout, self._options.since
+        layout.staging(plan.attempt).mkdir(parents=True)
+        splits, plan = self._inspect(plan, snapshot, files)
+        self._audience.done(BatchStep.INSPECTED)
+        extracted, plan = self._extract(plan, snapshot, splits)
+        self._audience.done(BatchStep.EXTRACTED)
+        removed = _removed(snapshot, since, {each.stamp.name for each in files} | {each.name for each in files})
+        probed = self._probe(plan, snapshot, removed, extracted, len(splits))
+        self._audience.done(BatchStep.PROBED)
+        judged = self._cluster.run(
+            partial(_judge_bucket, plan, splits, probed), range(plan.buckets), "judging the rows"
+        )
+        self._audience.done(BatchStep.JUDGED)
+        if self._options.dry:
+            counts = _counts(files, extracted, judged, [], self._batch.on_collision)
+            return BatchOutcome(plan.run, None, False, counts, self._seconds())
+        self._audience.say(f"writing what became of {sum(each.rows for each in extracted):,} rows")
+        written = self._cluster.run(partial(write, plan), splits, "writing the rows")
+        self._audience.done(BatchStep.WRITTEN)
+        require_unchanged(files)
+        counts = _counts(files, extracted, judged, written, self._batch.on_collision)
+        commit = Commit(
+            number=plan.number,
+            run=plan.run,
+            kind=RUN,
+            inputs=[each.stamp for each in files],
+            schema=plan.schema,
+            columns={each.name: str(each.type) for each in schema_of(plan.schema)},
+            added={kind: [file for each in written for file in each.files.get(kind, [])] for kind in KINDS},
+            removed=removed,
+            counts=counts,
+            since=since,
+        )
+        write_commit(layout, commit, snapshot.last)
+        self._audience.done(BatchStep.COMMITTED)
+        remove_leftovers(layout, Snapshot([*snapshot.commits, commit]))
+        self._audience.done(BatchStep.CLEARED)
+        return BatchOutcome(plan.run, plan.number, False, counts, self._seconds())
+
+    def _inspect(
+        self, plan: RunPlan, snapshot: Snapshot, files: Sequence[InputFile]
+    ) -> tuple[list[Split], RunPlan]:
+        """Return the splits, and the plan with its number of buckets; of Parquet with the schema, too."""
+        self._audience.say(f"looking at {len(files):,} files")
+        known = snapshot.last
+        if plan.format == "json":
+            splits = [Split(number, number) for number in range(len(files))]
+            rows = sum(each.stamp.bytes for each in files) // _LINE_BYTES
+            return splits, plan._replace(buckets=self._buckets(rows))
+        function = partial(read_footer, plan.id, plan.event_time, plan.renamed)
+        footers = self._cluster.run(function, plan.files, "looking at the input")
+        schemas = [] if known is None else [("the table", schema_of(known.schema))]
+        schemas += [(file, schema_of(each.schema)) for file, each in zip(plan.files, footers, strict=True)]
+        schema = joined(schemas)
+        for column in (*plan.id, plan.event_time):
+            if column not in schema.names:
+                raise StopError(f"no input file has a column {column}, which batch {plan.batch} is to read")
+        splits = list(_splits(footers))
+        rows = sum(sum(each.rows) for each in footers)
+        return splits, plan._replace(schema=schema_text(schema), buckets=self._buckets(rows))
+
+    def _buckets(self, rows: int) -> int:
+        wanted = max(-(-rows // _BUCKET_ROWS), min(self._cluster.cores, -(-rows // 10_000)), 1)
+        return min(1 << (wanted - 1).bit_length(), _MOST_BUCKETS)
+
+    def _extract(
+        self, plan: RunPlan, snapshot: Snapshot, splits: Sequence[Split]
+    ) -> tuple[list[Extracted], RunPlan]:
+        self._audience.say(f"reading ids, in {len(splits):,} parts")
+        warm_rest()  # workers then find the kernels compiled
+        extracted = self._cluster.run(partial(extract, plan), splits, "reading the ids")
+        if plan.folders[QUARANTINE] is None:
+            for split, each in zip(splits, extracted, strict=True):
+                if each.first_fault is not None:
+                    row, code = each.first_fault
+                    raise StopError(
+                        f"{plan.names[split.file]}:{row} cannot be judged ({Fault(code).code}); nothing "
+                        f"of this run "
+                        f"counts. Name a folder for such rows: batches.{plan.batch}.quarantine"
+                    )
+        if plan.format == "json":
+            known = None if snapshot.last is None else schema_of(snapshot.last.schema)
+            shape = joined_shape(each.shape for each in extracted)
+            found = plain_schema(widened(schema_of_shape(shape), known), "the input")
+            whole = joined([*([] if known is None else [("the table", known)]), ("the input", found)])
+            plan = plan._replace(schema=schema_text(whole))
+        return extracted, plan
+
+    def _probe(
+        self,
+        plan: RunPlan,
+        snapshot: Snapshot,
+        removed: dict[str, list[str]],
+        extracted: Sequence[Extracted],
+        splits: int,
+    ) -> int:
+        """Look the new ids up in the files that the window reaches; return the number of those."""
+        gone, days = set(removed[ROWS]), {day for each in extracted for day in each.days}
+        # Two times are less than a window apart: their dates at most so many days, rounded up.
+        reach = -(-plan.window_us // DAY_US)
+        near = _Near(days, reach)
+        files = [
+            each for each in snapshot.files[ROWS] if each.path not in gone and day_number(each.date) in near
+        ]
+        probed = [ProbedFile(at, str(self._layout.file(each.path))) for at, each in enumerate(files)]
+        if probed:
+            self._audience.say(f"looking the ids up in {len(probed):,} of {len(snapshot.files[ROWS]):,} files")
+            put_lows(plan, splits)
+        self._cluster.run(partial(probe, plan), probed, "looking the ids up")
+        return len(probed)
+
+
+class _Near:
+    """Says which dates are so near to one of some dates; the dates are day numbers."""
+
+    def __init__(self, days: set[int], reach: int) -> None:
+        self._days, self._reach = sorted(days), reach
+
+    def __contains__(self, day: int) -> bool:
+        at = bisect_left(self._days, day - self._reach)
+        return at < len(self._days) and self._days[at] <= day + self._reach
+
+
+def _judge_bucket(plan: RunPlan, splits: Sequence[Split], probed: int, bucket: int) -> JudgedBucket:
+    return judge(plan, bucket, splits, probed)
+
+
+def _splits(footers: Sequence[Footer]) -> list[Split]:
+    made: list[Split] = []
+    for file, footer in enumerate(footers):
+        first, row, held, row_of_first = 0, 0, 0, 0
+        for group, (rows, size) in enumerate(zip(footer.rows, footer.bytes, strict=True)):
+            if held and held + size > _SPLIT_BYTES:
+                made.append(Split(len(made), file, row_of_first, first, group - first))
+                first, held, row_of_first = group, 0, row
+            row, held = row + rows, held + size
+        if len(footer.rows) > first:
+            made.append(Split(len(made), file, row_of_first, first, len(footer.rows) - first))
+    return made
+
+
+def _removed(snapshot: Snapshot, since: str | None, names: set[str]) -> dict[str, list[str]]:
+    """Return by kind the files that are made again: of dates from ``since`` on, undated ones by their input."""
+    if since is None:
+        return {kind: [] for kind in KINDS}
+
+    def again(file: DataFile) -> bool:
+        return file.date >= since if file.date else file.source in names
+
+    return {kind: [each.path for each in snapshot.files[kind] if again(each)] for kind in KINDS}
+
+
+def _counts(
+    files: Sequence[InputFile],
+    extracted: Sequence[Extracted],
+    judged: Sequence[JudgedBucket],
+    written: Sequence[WrittenSplit],
+    action: str,
+) -> dict[str, int]:
+    read, skipped = sum(each.rows for each in extracted), sum(each.skipped for each in extracted)
+    faults = sum(each.faults for each in extracted)
+    duplicates, collisions = sum(each.duplicates for each in judged), sum(each.collisions for each in judged)
+    lost = collisions if action in {"quarantine", "drop"} else 0
+    counts = {
+        "files": len(files),
+        "read": read,
+        "skipped": skipped,
+        "kept": read - skipped - faults - duplicates - lost,
+        "duplicates": duplicates,
+        "collisions": collisions,
+        "renamed": sum(each.renamed for each in judged),
+        "quarantined": faults + (collisions if action == "quarantine" else 0),
+    }
+    if written:
+        kept = sum(each.kept for each in written)
+        if kept != counts["kept"]:
+            raise StopError(
+                f"{kept:,} rows were written and {counts['kept']:,} are to be kept: nothing counts; report it"
+            )
+        dates = {file.date for each in written for file in each.files.get(ROWS, [])}
+        counts["dates"] = len(dates)
+    return counts

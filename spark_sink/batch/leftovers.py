@@ -1,0 +1,37 @@
+"""Removes what no commit names: files of runs that died, and files that a commit before the last has removed.
+
+What the last commit has removed stays, for readers that began before it. Called with the table's lock held.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spark_sink.batch.table.layout import OWN_FOLDER
+
+if TYPE_CHECKING:
+    from spark_sink.batch.table.commits import Snapshot
+    from spark_sink.batch.table.layout import TableLayout
+
+
+def remove_leftovers(layout: TableLayout, snapshot: Snapshot) -> int:
+    """Remove them; return how many data files they were."""
+    shutil.rmtree(layout.own / "staging", ignore_errors=True)
+    named = {layout.file(each.path) for files in snapshot.files.values() for each in files}
+    if snapshot.last is not None:
+        named |= {layout.file(path) for paths in snapshot.last.removed.values() for path in paths}
+    removed = 0
+    for folder in layout.folders.values():
+        if folder is None:
+            continue
+        for root, folders, files in os.walk(folder / "data"):
+            folders[:] = [each for each in folders if each != OWN_FOLDER]
+            for name in files:
+                file = Path(root, name)
+                if file not in named:
+                    file.unlink(missing_ok=True)
+                    removed += 1
+    return removed

@@ -1,0 +1,53 @@
+"""Names a run, and finds the commit that it already has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from processor.errors import StopError
+from spark_sink.batch.inputs import digest, require_same_inputs
+from spark_sink.batch.table.commits import RUN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spark_sink.batch.inputs import InputFile
+    from spark_sink.batch.table.commits import Commit, Snapshot
+
+
+class NamedRun(NamedTuple):
+    """A run and its commit; None: it has none yet."""
+
+    name: str
+    commit: Commit | None
+
+
+def name_run(files: Sequence[InputFile], given: str | None, since: str | None, snapshot: Snapshot) -> NamedRun:
+    """Return the name of a run and its commit.
+
+    Without a name that is given, a run is named by its files. What is made again from a date on is a run of its
+    own; done once more right after itself, it is the same one.
+
+    Raises:
+        StopError: A run of this name has committed over other inputs, or for other dates.
+    """
+    stamps = [each.stamp for each in files]
+    name = given or digest(files)
+    if since is not None and given is None:
+        runs = [each for each in snapshot.commits if each.kind == RUN]
+        again = runs and runs[-1].since == since and runs[-1].inputs == stamps
+        name = runs[-1].run if again else f"{name}-from-{since}-{len(snapshot.commits) + 1}"
+    commit = snapshot.of_run(name)
+    if commit is not None:
+        require_same_inputs(commit, files)
+        if commit.since != since:
+            raise StopError(
+                f"run {name} has committed {_dates(commit.since)}, and is asked for {_dates(since)}: give "
+                f"this run "
+                "a name of its own"
+            )
+    return NamedRun(name, commit)
+
+
+def _dates(since: str | None) -> str:
+    return "all dates" if since is None else f"the dates from {since} on"

@@ -1,0 +1,74 @@
+"""Reads what counts of a clean table, of its receipts or of its quarantine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from processor.errors import StopError
+from spark_sink.batch.rows.own_columns import OWN_SCHEMA, RECEIPTS
+from spark_sink.batch.rows.schema import schema_of
+from spark_sink.batch.table.commits import read_snapshot
+from spark_sink.batch.table.layout import DUPLICATES, OWN_FOLDER, ROWS, TableLayout
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def committed_files(path: str) -> list[str]:
+    """Return the files of a clean table, or of its receipts or quarantine, that count now.
+
+    Args:
+        path: The folder that the config names as output, duplicates or quarantine.
+
+    Raises:
+        StopError: No batch has written there, or a commit is damaged.
+    """
+    return _committed(path)[0]
+
+
+def _committed(path: str) -> tuple[list[str], pa.Schema | None]:
+    """Return the files that count, and their schema; None: it differs from file to file."""
+    folder, kind = Path(path).resolve(), ROWS
+    note = folder / OWN_FOLDER / "of.json"
+    table = folder
+    if note.exists():
+        whose = json.loads(note.read_text())
+        table, kind = (folder / whose["table"]).resolve(), whose["kind"]
+    layout = TableLayout(str(table))
+    if not (layout.own / "table.json").exists():
+        raise StopError(f"{path} is no clean table, nor its receipts or quarantine: no batch has written there")
+    snapshot = read_snapshot(layout)
+    schema = None
+    if kind == ROWS and snapshot.last is not None:
+        schema = pa.schema([*schema_of(snapshot.last.schema), *OWN_SCHEMA])
+    elif kind == DUPLICATES:
+        schema = RECEIPTS
+    return [str(layout.file(each.path)) for each in snapshot.files[kind]], schema
+
+
+def read_clean(spark: SparkSession, path: str) -> DataFrame:
+    """Read what is committed, and nothing else: rows of the output, receipts, or quarantined rows.
+
+    Rows come with the columns that begin with ``seqmark_``. What a run that is at work has written is not among
+    them, and a run that commits meanwhile does not change what this has begun to read.
+
+    Args:
+        spark: A session.
+        path: The folder that the config names as output, duplicates or quarantine.
+
+    Raises:
+        StopError: No batch has written there, or a commit is damaged.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - pyspark is slow to import
+    from pyspark.sql.types import StructType  # noqa: PLC0415 - as above
+
+    files, schema = _committed(path)
+    kind = None if schema is None else from_arrow_schema(schema, prefer_timestamp_ntz=True)
+    if not files:
+        return spark.createDataFrame([], kind or StructType([]))
+    reader = spark.read.option("mergeSchema", "true") if kind is None else spark.read.schema(kind)
+    return reader.parquet(*files)

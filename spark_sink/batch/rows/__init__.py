@@ -1,0 +1,1 @@
+"""Reads the rows of input files as Arrow tables, and what they are judged by."""

@@ -1,0 +1,146 @@
+"""Says what type a table has for values of JSON, and makes columns of that type of them.
+
+JSON has no schema, so a run looks at its rows first. A shape is a word or a tuple::
+
+    "null"  "bool"  "int"  "float"  "text"  ("list", shape)  ("object", {name: shape})
+
+Whole numbers and fractions together are floats; whatever else differs is kept as text, what is no text by its
+JSON. So are objects that all have no members, and a whole number beyond 64 bits signed. Shapes join to the same
+shape in whatever order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pyarrow as pa
+
+from processor.errors import StopError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Shape = str | tuple[str, Any]
+NULL: Shape = "null"
+_KINDS: dict[type, Shape] = {type(None): NULL, bool: "bool", int: "int", float: "float", str: "text"}
+_NUMBERS = ("int", "float")
+_LEAST, _MOST = -(2**63), 2**63 - 1
+_PLAIN = {"bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "text": pa.string()}
+
+
+def shape_of(value: Any) -> Shape:
+    """Return the shape of one value, as orjson reads it."""
+    if isinstance(value, list):
+        return ("list", joined_shape(map(shape_of, value)))
+    if isinstance(value, dict):
+        return ("object", {name: shape_of(each) for name, each in value.items()})
+    kind = _KINDS[type(value)]
+    return "text" if kind == "int" and not _LEAST <= value <= _MOST else kind
+
+
+def joined_shape(shapes: Iterable[Shape]) -> Shape:
+    """Return the shape that has room for all of them."""
+    made: Shape = NULL
+    for each in shapes:
+        made = _both(made, each)
+    return made
+
+
+def _both(one: Shape, other: Shape) -> Shape:
+    if NULL in (one, other):
+        return other if one == NULL else one
+    if one == other:
+        return one
+    if isinstance(one, tuple) and isinstance(other, tuple) and one[0] == other[0]:
+        if one[0] == "list":
+            return ("list", _both(one[1], other[1]))
+        names = dict.fromkeys([*one[1], *other[1]])
+        return ("object", {name: _both(one[1].get(name, NULL), other[1].get(name, NULL)) for name in names})
+    return "float" if one in _NUMBERS and other in _NUMBERS else "text"
+
+
+def schema_of_shape(shape: Shape) -> Any:
+    """Return the schema of rows of this shape; columns of nulls alone are left out."""
+    if not isinstance(shape, tuple):
+        return pa.schema([])
+    found = [(name, _type(each)) for name, each in shape[1].items()]
+    return pa.schema([(name, kind) for name, kind in found if kind is not None])
+
+
+def _type(shape: Shape) -> Any:
+    """Return a shape's type; None: it has none, being null."""
+    if not isinstance(shape, tuple):
+        return _PLAIN.get(shape)
+    if shape[0] == "list":
+        return pa.list_(pa.field("element", _type(shape[1]) or pa.string()))
+    found = [(name, _type(each)) for name, each in shape[1].items()]
+    members = [(name, kind) for name, kind in found if kind is not None]
+    return pa.struct(members) if members else pa.string()
+
+
+def widened(schema: Any, table: Any | None) -> Any:
+    """Return the schema of a run's rows with the table's types where their values have room there.
+
+    What has none is left as it is, and refused where the two are joined.
+    """
+    if table is None:
+        return schema
+    known = {each.name: each.type for each in table}
+    return pa.schema(
+        [
+            (
+                each.name,
+                known[each.name] if each.name in known and _fits(each.type, known[each.name]) else each.type,
+            )
+            for each in schema
+        ]
+    )
+
+
+def _fits(kind: Any, table: Any) -> bool:
+    if kind == table or table == pa.string():
+        return True
+    if kind == pa.int64():
+        return bool(table == pa.float64())
+    if pa.types.is_list(kind) and pa.types.is_list(table):
+        return _fits(kind.value_type, table.value_type)
+    if pa.types.is_struct(kind) and pa.types.is_struct(table):
+        known = {each.name: each.type for each in table}
+        return all(each.name in known and _fits(each.type, known[each.name]) for each in kind)
+    return False
+
+
+def table_of(values: Sequence[dict[str, Any]], schema: Any, file: str) -> Any:
+    """Return rows as a table of this schema.
+
+    Raises:
+        StopError: A number has more digits than a column of floats can keep.
+    """
+    columns = []
+    for each in schema:
+        try:
+            column = [_as(value.get(each.name), each.type) for value in values]
+            columns.append(pa.array(column, each.type))
+        except (OverflowError, pa.ArrowException, TypeError, AttributeError) as error:
+            raise StopError(
+                f"{file}: column {each.name}: a value does not fit into {each.type} ({error})"
+            ) from error
+    return pa.table(columns, schema=schema)
+
+
+def _as(value: Any, kind: Any) -> Any:
+    if value is None:
+        return None
+    if kind == pa.string():
+        return value if isinstance(value, str) else orjson.dumps(value).decode()
+    if kind == pa.float64():
+        made = float(value)
+        if isinstance(value, int) and int(made) != value:
+            raise OverflowError(f"{value} has too many digits for a float")
+        return made
+    if pa.types.is_list(kind):
+        return [_as(each, kind.value_type) for each in value]
+    if pa.types.is_struct(kind):
+        return {each.name: _as(value.get(each.name), each.type) for each in kind}
+    return value

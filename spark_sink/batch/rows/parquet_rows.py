@@ -1,0 +1,145 @@
+"""Reads row groups of Parquet files, and makes ids, times and fingerprints of their columns."""
+
+from __future__ import annotations
+
+import base64
+import math
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from processor.engine.rest import IdColumn, IdTextForm, JsonRows, RowIds, fingerprints_of, ids_of_columns
+from processor.errors import StopError
+from spark_sink.batch.rows.schema import fitted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from spark_sink.batch.plan import RunPlan, Split
+
+ROWS_AT_A_TIME = 131_072
+"""A few dozen megabytes of rows of 150 B, in Arrow's form and in ours."""
+
+
+def open_parquet(path: str) -> Any:
+    """Return a Parquet file, opened.
+
+    Raises:
+        StopError: It is cut, or no Parquet file.
+    """
+    try:
+        # Spark's older files have times of 96 bits, which pyarrow would read as nanoseconds.
+        return pq.ParquetFile(path, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as error:
+        raise StopError(f"{path} is cut or corrupt, or no Parquet file ({_short(error)})") from error
+
+
+def read_groups(path: str, split: Split, columns: Sequence[str] | None) -> Iterator[tuple[int, Any]]:
+    """Yield the rows of a split, some at a time, with the number of their first in the file.
+
+    Args:
+        path: Of the file.
+        split: Which of its row groups.
+        columns: Those that are read; None: all.
+
+    Raises:
+        StopError: The file is corrupt.
+    """
+    number = split.first_row
+    # pyarrow takes a dot in a name for a step into an object.
+    chosen = None if columns is None or any("." in each for each in columns) else list(columns)
+    with open_parquet(path) as file:
+        groups = range(split.first_group, split.first_group + split.groups)
+        try:
+            for batch in file.iter_batches(ROWS_AT_A_TIME, row_groups=list(groups), columns=chosen):
+                yield number, pa.Table.from_batches([batch])
+                number += len(batch)
+        except (pa.ArrowException, OSError) as error:
+            raise StopError(f"{path} is corrupt ({_short(error)}); nothing of this run counts") from error
+
+
+def _short(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def table_ids(table: Any, plan: RunPlan, schema: Any, file: str) -> RowIds:
+    """Return the ids of rows; those of nulls have a fault, fingerprints are not among them."""
+    parts = fitted(table, pa.schema([schema.field(each) for each in plan.id]), file)
+    return ids_of_columns([_part(column.combine_chunks()) for column in parts.columns], plan.key)
+
+
+def _part(column: Any) -> IdColumn:
+    if isinstance(column, pa.ChunkedArray):
+        column = pa.concat_arrays(column.chunks)
+    valid = np.array(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+    if pa.types.is_integer(column.type):
+        return IdColumn.of_integers(valid, np.array(pc.fill_null(column, 0).to_numpy(zero_copy_only=False)))
+    if pa.types.is_decimal(column.type):  # what was uint64
+        values = [0 if each is None else int(each) for each in column.to_pylist()]
+        return IdColumn.of_integers(valid, np.array(values, np.uint64))
+    form = IdTextForm.STRING if pa.types.is_string(column.type) else IdTextForm.BYTES
+    _, offsets, data = column.buffers()
+    count = len(column)
+    found = (
+        np.frombuffer(offsets, np.int32)[column.offset : column.offset + count + 1] if count else np.zeros(1)
+    )
+    raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    return IdColumn.of_text(form, valid, found.astype(np.int64), raw)
+
+
+def table_fingerprints(table: Any, plan: RunPlan, schema: Any, file: str) -> NDArray[np.uint64]:
+    """Return the fingerprints of rows: of their columns that count, as JSON without nulls."""
+    excluded = set(plan.exclude or ())
+    counted = pa.schema([each for each in schema if each.name not in excluded])
+    return row_fingerprints(fitted(table, counted, file), plan.key)
+
+
+def row_fingerprints(table: Any, key: bytes) -> NDArray[np.uint64]:
+    """Return the fingerprints of rows, of which all columns count."""
+    columns = [(each.name, _values(table.column(each.name))) for each in table.schema]
+    texts = [
+        orjson.dumps({name: values[row] for name, values in columns if values[row] is not None})
+        for row in range(len(table))
+    ]
+    offsets = np.concatenate([[0], np.cumsum([len(each) for each in texts])]).astype(np.int64)
+    rows = JsonRows.of(np.frombuffer(b"".join(texts), np.uint8), offsets)
+    return fingerprints_of(rows, (), key)[0]
+
+
+def _values(column: Any) -> list[Any]:
+    """Return a column's values as JSON has them; times are whole microseconds, or days."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        column = column.cast(pa.int64())
+    elif pa.types.is_date(kind):
+        column = column.cast(pa.int32())
+    elif pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        pass
+    else:
+        return [_json(each) for each in column.to_pylist()]
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _json(value: Any) -> Any:
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case bytes():
+            return base64.b64encode(value).decode()
+        case Decimal() | datetime() | date() | time():
+            return str(value)
+        case dict():
+            return {name: _json(each) for name, each in value.items() if each is not None}
+        case list() | tuple():
+            return [_json(each) for each in value]
+        case _:
+            return value

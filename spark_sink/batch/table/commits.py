@@ -1,0 +1,188 @@
+"""Reads and writes the commits of a clean table: what of its files counts.
+
+A commit is one file, put if absent, that names its predecessor by number and SHA-256 and says which files it
+adds and which it removes. What counts is what the commits from 1 to the last have added and not removed:
+
+    {"version": 1, "number": 7, "previous": {"number": 6, "sha256": "..."} | null,
+     "run": "...", "kind": "run" | "compaction", "from": "2026-01-31" | null,
+     "inputs": [{"name", "bytes", "modified_ns"}], "columns": {name: type}, "schema": base64 of Arrow's form,
+     "added": {"rows": [{"path", "date", "rows"}], "duplicates": [...], "quarantine": [{..., "source"}]},
+     "removed": {"rows": ["path"], ...}, "counts": {"read": 10, ...}}
+
+Paths lead from the table's folder on. A run is one commit: rows, receipts and quarantine count together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from processor.errors import StopError
+from spark_sink.batch.table.layout import KINDS, put_if_absent
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from spark_sink.batch.table.layout import TableLayout
+
+VERSION = 1
+RUN, COMPACTION = "run", "compaction"
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One file of a table.
+
+    Attributes:
+        path: From the table's folder on.
+        date: Of all its rows, in UTC; empty: they have none.
+        rows: Their number.
+        source: The input file that undated rows come from.
+    """
+
+    path: str
+    date: str
+    rows: int
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class InputStamp:
+    """What an input file is known by."""
+
+    name: str
+    bytes: int
+    modified_ns: int
+
+
+def _kinds() -> dict[str, Any]:
+    return {kind: [] for kind in KINDS}
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit, see the module."""
+
+    number: int
+    run: str
+    kind: str
+    inputs: list[InputStamp]
+    schema: str
+    columns: dict[str, str]
+    added: dict[str, list[DataFile]] = field(default_factory=_kinds)
+    removed: dict[str, list[str]] = field(default_factory=_kinds)
+    counts: dict[str, int] = field(default_factory=dict)
+    since: str | None = None
+    """The date from which on results were made again; None: none were."""
+    sha256: str = ""
+    """Of its file."""
+
+
+class Snapshot:
+    """What counts after the last commit.
+
+    Attributes:
+        commits: From the first on.
+        files: By kind, those that count.
+    """
+
+    def __init__(self, commits: list[Commit]) -> None:
+        self.commits = commits
+        found: dict[str, dict[str, DataFile]] = {kind: {} for kind in KINDS}
+        for commit in commits:
+            for kind, paths in commit.removed.items():
+                for path in paths:
+                    found[kind].pop(path, None)
+            for kind, files in commit.added.items():
+                found[kind].update({each.path: each for each in files})
+        self.files = {kind: list(files.values()) for kind, files in found.items()}
+
+    @property
+    def last(self) -> Commit | None:
+        """The last commit; None: there is none."""
+        return self.commits[-1] if self.commits else None
+
+    def of_run(self, run: str) -> Commit | None:
+        """Return the commit of a run; None: it has none."""
+        return next((each for each in self.commits if each.kind == RUN and each.run == run), None)
+
+
+def read_snapshot(layout: TableLayout) -> Snapshot:
+    """Read all commits.
+
+    Raises:
+        StopError: One is damaged, is missing, or does not follow the one before it.
+    """
+    folder = layout.own / "commits"
+    names = (
+        sorted(each.name for each in folder.glob("*.json") if each.stem.isdecimal()) if folder.is_dir() else []
+    )
+    commits: list[Commit] = []
+    for number, name in enumerate(names, 1):
+        commits.append(_read(folder / name, number, commits[-1] if commits else None))
+    return Snapshot(commits)
+
+
+def _read(file: Path, number: int, before: Commit | None) -> Commit:
+    raw = file.read_bytes()
+    try:
+        made = json.loads(raw)
+        version, previous = made["version"], made["previous"]
+        if version != VERSION:
+            raise StopError(
+                f"commit {file}: version {version}, this Seqmark reads {VERSION}; install a newer one"
+            )
+        commit = Commit(
+            number=made["number"],
+            run=made["run"],
+            kind=made["kind"],
+            inputs=[InputStamp(**each) for each in made["inputs"]],
+            schema=made["schema"],
+            columns=made["columns"],
+            added={kind: [DataFile(**each) for each in files] for kind, files in made["added"].items()},
+            removed=made["removed"],
+            counts=made["counts"],
+            since=made["from"],
+            sha256=hashlib.sha256(raw).hexdigest(),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise StopError(f"commit {file} is damaged ({error}); restore the folder from a backup") from error
+    expected = None if before is None else {"number": before.number, "sha256": before.sha256}
+    if commit.number != number or previous != expected:
+        raise StopError(
+            f"commit {file} does not follow the one before it: a commit is missing or was changed; restore the "
+            "folder from a backup"
+        )
+    return commit
+
+
+def write_commit(layout: TableLayout, commit: Commit, before: Commit | None) -> None:
+    """Put a commit: from here on it counts, whole.
+
+    Raises:
+        StopError: Somebody else has put one of this number.
+    """
+    added = {kind: [asdict(each) for each in files] for kind, files in commit.added.items()}
+    made = {
+        "version": VERSION,
+        "number": commit.number,
+        "previous": None if before is None else {"number": before.number, "sha256": before.sha256},
+        "run": commit.run,
+        "kind": commit.kind,
+        "from": commit.since,
+        "inputs": [asdict(each) for each in commit.inputs],
+        "columns": commit.columns,
+        "schema": commit.schema,
+        "added": added,
+        "removed": commit.removed,
+        "counts": commit.counts,
+    }
+    folder = layout.own / "commits"
+    folder.mkdir(parents=True, exist_ok=True)
+    if not put_if_absent(folder / f"{commit.number:08d}.json", json.dumps(made, indent=1)):
+        raise StopError(
+            f"another run has committed to {layout.output} meanwhile: nothing of this one counts; start "
+            f"it again"
+        )

@@ -1,0 +1,61 @@
+"""Reads the footer of one input file: step 3."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from processor.errors import StopError
+from spark_sink.batch.rows.parquet_rows import open_parquet
+from spark_sink.batch.rows.schema import plain_schema, schema_text
+from spark_sink.batch.rows.times import can_be_time
+
+
+class Footer(NamedTuple):
+    """What a Parquet file says of itself.
+
+    Attributes:
+        schema: Its columns as a table has them.
+        rows: Of each row group.
+        bytes: Of each row group.
+    """
+
+    schema: str
+    rows: list[int]
+    bytes: list[int]
+
+
+def read_footer(ids: list[str], event_time: str, renamed: str | None, path: str) -> Footer:
+    """Return the footer of a file.
+
+    Raises:
+        StopError: The file is cut, or has a column that no table can have or no id or time can be read from.
+    """
+    with open_parquet(path) as file:
+        schema, metadata = file.schema_arrow, file.metadata
+        plain = plain_schema(schema, path)
+        for name in ids:
+            _require_id(schema, plain, name, path, renamed=name == renamed)
+        if event_time in plain.names and not can_be_time(plain.field(event_time).type):
+            raise StopError(
+                f"{path}: column {event_time} has the type {schema.field(event_time).type}: event_time is a "
+                "timestamp, a date, an ISO 8601 text or whole milliseconds"
+            )
+        groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+        return Footer(
+            schema_text(plain), [each.num_rows for each in groups], [each.total_byte_size for each in groups]
+        )
+
+
+def _require_id(schema: pa.Schema, plain: pa.Schema, name: str, path: str, *, renamed: bool) -> None:
+    if name not in plain.names:
+        return
+    given, kind = schema.field(name).type, plain.field(name).type
+    whole = pa.types.is_integer(given) or pa.types.is_integer(kind)
+    if renamed and not pa.types.is_string(kind):
+        raise StopError(f"{path}: column {name} has the type {given}: only a column of texts can be renamed")
+    if not (whole or pa.types.is_string(kind) or pa.types.is_binary(kind)):
+        raise StopError(
+            f"{path}: column {name} has the type {given}: an id is made of texts, whole numbers or bytes"
+        )

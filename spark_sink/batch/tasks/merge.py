@@ -1,0 +1,66 @@
+"""Writes several files of one date as one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from processor.errors import StopError
+from spark_sink.batch.rows.data_files import DataFiles
+from spark_sink.batch.rows.parquet_rows import ROWS_AT_A_TIME, open_parquet
+from spark_sink.batch.table.layout import day_number
+
+if TYPE_CHECKING:
+    from spark_sink.batch.table.commits import DataFile
+
+
+class MergedDate(NamedTuple):
+    """The files of one kind and date that become one.
+
+    Attributes:
+        kind: Of the files.
+        folder: Of the kind.
+        table: Folder of the table.
+        stem: What the new file's name begins with.
+        date: Of all rows.
+        paths: Of the files, in the order of their rows.
+    """
+
+    kind: str
+    folder: str
+    table: str
+    stem: str
+    date: str
+    paths: list[str]
+
+
+def merge(job: MergedDate) -> list[DataFile]:
+    """Write the rows of all files, in their order; return the file.
+
+    Raises:
+        StopError: A file cannot be read.
+    """
+    schemas = []
+    for path in job.paths:
+        with open_parquet(path) as file:
+            schemas.append(file.schema_arrow.remove_metadata())
+    schema = pa.unify_schemas(schemas)
+    with DataFiles(job.folder, job.table, job.stem) as files:
+        for path in job.paths:
+            with open_parquet(path) as file:
+                try:
+                    for batch in file.iter_batches(ROWS_AT_A_TIME):
+                        rows = pa.Table.from_batches([batch])
+                        columns = [
+                            rows.column(each.name)
+                            if each.name in rows.schema.names
+                            else pa.nulls(len(rows), each.type)
+                            for each in schema
+                        ]
+                        days = np.full(len(rows), day_number(job.date))
+                        files.write(pa.table(columns, schema=schema), days)
+                except (pa.ArrowException, OSError) as error:
+                    raise StopError(f"{path}, which is part of the table, cannot be read ({error})") from error
+    return files.written

@@ -1,0 +1,1 @@
+"""Reads what aggregates have written, for people: the report, the demo."""

@@ -1,0 +1,259 @@
+"""What does a run make of files that are cut, changed, empty, or of other columns, and what does it refuse?"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from processor.errors import StopError
+from tests.support.batches.scene import START, BatchScene, some_rows
+from tests.support.batches.truth import FileRow
+from tests.support.kafka.topics import dice
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+
+
+def table(scene: BatchScene, name: str, **columns: Any) -> str:
+    """Write a Parquet file of these columns beside an id and a time; return its path."""
+    count = len(next(iter(columns.values()))) if columns else 1
+    made = {
+        "event_id": pa.array([f"{name}-{number}" for number in range(count)]),
+        "occurred_at": pa.array([START] * count, pa.timestamp("us", "UTC")),
+        "amount": pa.array(range(count), pa.int64()),
+    } | columns
+    file = scene.raw / name
+    pq.write_table(pa.table(made), file)
+    return str(file)
+
+
+def refused(scene: BatchScene, path: str, message: str) -> None:
+    """Run over a file that is refused, and see that nothing of it counts."""
+    before = scene.rows() if (scene.out / "_seqmark" / "table.json").exists() else []
+    with pytest.raises(StopError, match=message):
+        scene.run([path])
+    assert scene.rows() == before
+    assert not list((scene.out / "_seqmark" / "staging").glob("*"))
+
+
+def test_a_file_that_is_cut_or_corrupt_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    scene = BatchScene(spark, tmp_path)
+    scene.run([table(scene, "good.parquet", amount=[1])])
+    whole = Path(table(scene, "cut.parquet", amount=list(range(9_999)))).read_bytes()
+    file = scene.raw / "cut.parquet"
+
+    file.write_bytes(whole[: len(whole) // 2])
+    refused(scene, str(file), re.escape(f"{file} is cut or corrupt, or no Parquet file"))
+
+    middle = len(whole) // 3
+    file.write_bytes(whole[:middle] + bytes(99) + whole[middle + 99 :])
+    refused(scene, str(file), re.escape(f"{file} is corrupt"))
+
+    lines = BatchScene(spark, tmp_path / "json", "json")
+    good = b'{"event_id": "a", "occurred_at": "2026-01-01", "amount": 1}\n' * 99
+    lines.run([str(Path(lines.write("good.jsonl", [FileRow("", 0, "e", START, 1)])))])
+    packed, plain = lines.raw / "cut.jsonl.gz", lines.raw / "cut.jsonl"
+    packed.write_bytes(gzip.compress(good)[:-20])
+    refused(lines, str(packed), re.escape(f"{packed} is cut or corrupt"))
+    plain.write_bytes(good[:-20])
+    refused(lines, str(plain), re.escape(f"{plain} is cut: its last line, row 98, has no end and is no JSON"))
+
+
+def test_a_new_column_is_taken_on_and_a_changed_type_refused_with_both(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    scene = BatchScene(spark, tmp_path)
+    scene.run([table(scene, "old.parquet", amount=[1])])
+
+    refused(
+        scene,
+        table(scene, "changed.parquet", amount=["many"]),
+        r"column amount is string in .*changed\.parquet and int64 in the table: a column keeps its type",
+    )
+    scene.run([table(scene, "new.parquet", amount=[2], tags=[["x", None]], at=[{"place": Decimal("1.5")}])])
+    scene.run([table(scene, "without.parquet", amount=[3])])
+
+    rows = {row["amount"]: (row["tags"], row["at"] and row["at"]["place"]) for row in scene.rows()}
+    assert rows == {1: (None, None), 2: (["x", None], Decimal("1.5")), 3: (None, None)}
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (
+            {"event_id": [1.5]},
+            "column event_id has the type double: an id is made of texts, whole numbers or bytes",
+        ),
+        ({"occurred_at": [True]}, "column occurred_at has the type bool: event_time is a timestamp, a date"),
+        ({"seqmark_run": ["x"]}, "column seqmark_run: names that begin with seqmark_ are Seqmark's own"),
+        ({"Amount": [1]}, "columns amount and Amount differ by case alone"),
+        (
+            {"late": pa.array([1], pa.time64("us"))},
+            r"column late has the type time64\[us\]; Spark has none for",
+        ),
+    ],
+)
+def test_columns_that_cannot_be_read_are_refused_by_name(
+    spark: SparkSession, tmp_path: Path, columns: dict[str, Any], message: str
+) -> None:
+    scene = BatchScene(spark, tmp_path)
+    refused(scene, table(scene, "a.parquet", **columns), message)
+
+
+def test_a_column_that_no_file_has_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    scene = BatchScene(spark, tmp_path, event_time="happened_at")
+    refused(
+        scene,
+        table(scene, "a.parquet"),
+        "no input file has a column happened_at, which batch archive is to read",
+    )
+
+
+def test_without_quarantine_the_run_stops_at_the_first_row_that_cannot_be_judged(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    scene = BatchScene(spark, tmp_path, quarantine=None)
+    rows = [FileRow("a.parquet", number, f"e{number}", START, 1) for number in range(20)]
+    rows[11], rows[17] = rows[11]._replace(at=None), rows[17]._replace(id=None)
+    refused(
+        scene,
+        scene.write("a.parquet", rows),
+        r"a\.parquet:11 cannot be judged \(field_missing\); .* Name a folder .*: batches\.archive\.quarantine",
+    )
+
+
+def test_empty_files_are_no_rows_and_no_file_at_all_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    scene = BatchScene(spark, tmp_path)
+    (scene.raw / "readme.txt").write_text("not an input")
+    with pytest.raises(
+        StopError, match=r"no input: no file in .* has a name that ends in .*1 files with other names"
+    ):
+        scene.run()
+    with pytest.raises(StopError, match=r"input .*nowhere does not exist"):
+        scene.run([str(scene.raw / "nowhere")])
+    assert scene.run([scene.write("empty.parquet", [])]).counts["read"] == 0
+    assert scene.rows() == []
+
+    lines = BatchScene(spark, tmp_path / "json", "json")
+    assert lines.run([lines.write("empty.jsonl", [])]).counts["kept"] == 0
+    assert lines.rows() == []
+
+
+def test_lines_are_numbered_as_in_their_file_and_quarantined_as_they_came(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    scene = BatchScene(spark, tmp_path, "json")
+    lines = [
+        b'\xef\xbb\xbf{"event_id": "a", "occurred_at": "2026-01-01T10:00:00Z", "n": 1, "o": {"x": [1, 2.5]}}',
+        b"",
+        b"  ",
+        b'{"event_id": "b", "occurred_at": "2026-01-01T11:00:00+02:00", "n": "two", "o": {"y": true}}\r',
+        b'{"event_id": "c", "occurred_at": 1767261600000, "n": null}',
+        b'{"event_id": "d", "occurred_at": "yesterday"}',
+        b'{"event_id": ["d"], "occurred_at": "2026-01-01"}',
+        b'{"event_id": "e", "occurred_at": 1e30, "n": 1}',
+        b'{"event_id": "e", "occurred_at": 99999999999999999, "n": 1}',
+        b'{"event_id": "f"',
+        b"[1]",
+        b'{"event_id": 7, "occurred_at": "2026-01-02T00:00:00.123456789-00:30"}',
+    ]
+    file = scene.raw / "a.json"
+    file.write_bytes(b"\n".join(lines))
+
+    scene.run([str(file)])
+
+    kept = {row["seqmark_row"]: row for row in scene.rows()}
+    assert {number: row["event_id"] for number, row in kept.items()} == {0: "a", 3: "b", 4: "c", 11: "7"}
+    assert {number: row["n"] for number, row in kept.items()} == {0: "1", 3: "two", 4: None, 11: None}
+    assert kept[0]["o"].asDict() == {"x": [1.0, 2.5], "y": None}
+    times = {number: row["seqmark_time"].replace(tzinfo=UTC) for number, row in kept.items()}
+    assert times == {
+        0: datetime(2026, 1, 1, 10, tzinfo=UTC),
+        3: datetime(2026, 1, 1, 9, tzinfo=UTC),
+        4: datetime(2026, 1, 1, 10, tzinfo=UTC),
+        11: datetime(2026, 1, 2, 0, 30, 0, 123_456, tzinfo=UTC),
+    }
+    aside = {
+        row["seqmark_source"]: (row["seqmark_error"], bytes(row["seqmark_line"]))
+        for row in scene.rows("quarantine")
+    }
+    assert aside == {
+        f"a.json:{number}": (code, lines[number])
+        for number, code in {
+            5: "field_type",
+            6: "field_type",
+            7: "field_type",
+            8: "out_of_range",
+            9: "value_not_json",
+            10: "field_missing",
+        }.items()
+    }
+
+
+def test_the_same_id_is_the_same_whatever_it_is_written_in(spark: SparkSession, tmp_path: Path) -> None:
+    scene = BatchScene(spark, tmp_path)
+    scene.table["id"] = ["event_id", "number"]
+    count, numbers = 3, [1, 2**63 - 1, 0]
+    columns: dict[str, Any] = {
+        "event_id": pa.array(["x", "y", "é"]).dictionary_encode(),
+        "occurred_at": pa.array(["2026-01-01"] * count),
+        "number": pa.array(numbers, pa.int64()),
+    }
+    scene.run([table(scene, "a.parquet", **columns)])
+    large = pa.array(["x", "y", "é"], pa.large_string())
+    assert scene.run([table(scene, "b.parquet", **columns | {"event_id": large})]).counts["duplicates"] == count
+
+    scene.table["input"] = {"format": "json", "path": str(scene.raw)}
+    file = scene.raw / "c.json"
+    escaped = '{"occurred_at": "2026-01-01T12:00:00Z", "number": 0, "event_id": "\\u00e9"}'
+    other = '{"occurred_at": "2026-01-01T12:00:00Z", "number": "0", "event_id": "x"}'
+    file.write_text(f"{escaped}\n")
+    assert scene.run([str(file)]).counts["duplicates"] == 1
+    file.write_text(f"{escaped}\n{other}\n")
+    refused(scene, str(file), "column number is string in the input and int64 in the table")
+
+
+def test_whole_numbers_without_sign_and_bytes_make_ids(spark: SparkSession, tmp_path: Path) -> None:
+    scene = BatchScene(spark, tmp_path)
+    scene.table["id"] = ["event_id", "number"]
+    columns: dict[str, Any] = {
+        "event_id": pa.array([b"\xff" * 4, b"abcd"], pa.binary(4)),
+        "occurred_at": pa.array([START.replace(tzinfo=None)] * 2, pa.timestamp("ns")),
+        "number": pa.array([1, 2**64 - 1], pa.uint64()),
+    }
+    scene.run([table(scene, "a.parquet", **columns)])
+
+    assert scene.run([table(scene, "b.parquet", **columns)]).counts["duplicates"] == 2
+
+    told = {tuple(row["id"]) for row in scene.rows("duplicates")}
+    assert told == {('{"base64":"/////w=="}', "1"), ("abcd", str(2**64 - 1))}
+    assert {(bytes(row["event_id"]), int(row["number"])) for row in scene.rows()} == {
+        (b"\xff" * 4, 1),
+        (b"abcd", 2**64 - 1),
+    }
+
+
+def test_a_table_whose_ids_are_made_otherwise_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    scene = BatchScene(spark, tmp_path)
+    path = scene.write("a.parquet", some_rows(dice(1), "a.parquet", 10))
+    scene.run([path])
+    scene.table["id"] = ["event_id", "amount"]
+
+    with pytest.raises(StopError, match=r'id was \["event_id"\] and is \["event_id", "amount"\]'):
+        scene.run([path], run="other")
+
+    scene.table |= {"id": ["event_id"], "duplicates": str(tmp_path / "quarantine"), "quarantine": None}
+    with pytest.raises(
+        StopError, match=r"duplicates folder .*quarantine: it belongs to another table or holds another"
+    ):
+        scene.run([path], run="other")

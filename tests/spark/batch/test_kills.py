@@ -1,0 +1,146 @@
+"""Is a run that was killed, after whichever step, as if it had never been, or as if it had not been killed?"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from processor.errors import StopError
+from spark_sink.batch.job import BatchJob, BatchOptions, BatchStep
+from tests.support.batches.scene import DAY, START, Audience, BatchScene, some_rows
+from tests.support.kafka.topics import dice
+from tests.support.spark_sink.job import ROOT
+
+if TYPE_CHECKING:
+    from enum import StrEnum
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.crash,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+WAIT_S = 300
+CORES = 2
+"""Of the tests' Spark: it keeps a worker per core, and notices when it uses one that it is dead."""
+RENAMES: dict[str, Any] = {"fingerprint": {"exclude": ["occurred_at"]}, "on_collision": "rename"}
+
+
+def command(scene: BatchScene, *options: str, step: str) -> subprocess.CompletedProcess[str]:
+    """Run it as a user does, and have it killed after a step."""
+    config = scene.folder / "batch.json.toml"
+    config.write_text(
+        "[[batches]]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in scene.table.items())
+    )
+    environ = os.environ | {"SEQMARK_FAULT_STEP": step}
+    arguments = [
+        sys.executable,
+        "-m",
+        "processor",
+        "batch",
+        "-c",
+        str(config),
+        "--master",
+        "local[2]",
+        *options,
+    ]
+    return subprocess.run(
+        arguments, check=False, cwd=ROOT, env=environ, text=True, capture_output=True, timeout=WAIT_S
+    )
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
+    return json.dumps(value)
+
+
+@pytest.mark.timeout(2 * WAIT_S)
+@pytest.mark.drawn("step")
+@pytest.mark.parametrize("step", list(BatchStep))
+def test_a_run_that_is_killed_after_a_step_and_started_again_is_as_if_undisturbed(
+    spark: SparkSession, tmp_path: Path, step: BatchStep
+) -> None:
+    scene, chance = BatchScene(spark, tmp_path, **RENAMES), dice(7)
+    first = some_rows(chance, "a.parquet", 60)
+    scene.run([scene.write("a.parquet", first)], run="first")
+    scene.truth.run("first", first)
+    second = some_rows(chance, "b.parquet", 60, first_day=1)
+    paths = [str(scene.raw / "a.parquet"), scene.write("b.parquet", second)]
+    options = {"run": "again", "since": "2026-01-02"}
+
+    killed = command(
+        scene,
+        *(each for path in paths for each in ("--input", path)),
+        "--run",
+        "again",
+        "--from",
+        "2026-01-02",
+        step=step,
+    )
+
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    committed = step in {BatchStep.COMMITTED, BatchStep.CLEARED}
+    if not committed:
+        scene.assert_true()
+    outcome = scene.run(paths, **options)
+    assert outcome.earlier is committed
+    scene.truth.run("again", first + second, since=START + DAY)
+    scene.assert_true()
+    assert not list((scene.out / "_seqmark" / "staging").glob("*"))
+
+
+class _KillsWorkers(Audience):
+    """Kills Spark's Python workers right after a step."""
+
+    def __init__(self, step: BatchStep) -> None:
+        super().__init__()
+        self._step: BatchStep | None = step
+        self.killed = 0
+
+    def stop(self) -> None:
+        """Kill no more."""
+        self._step = None
+
+    def done(self, step: StrEnum) -> None:
+        """Kill those that this process's own Spark has started."""
+        super().done(step)
+        if step != self._step:
+            return
+        for each in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):  # it may have ended already
+                if "pyspark.daemon" in " ".join(each.cmdline()):
+                    each.kill()
+                    self.killed += 1
+
+
+def test_python_workers_that_are_killed_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    scene, chance = BatchScene(spark, tmp_path, **RENAMES), dice(8)
+    for number, step in enumerate((BatchStep.INSPECTED, BatchStep.JUDGED)):
+        rows = some_rows(chance, f"{number}.parquet", 60)
+        path = scene.write(f"{number}.parquet", rows)
+        kills = _KillsWorkers(step)
+        job = BatchJob(spark, scene.batch, BatchOptions([path], f"run-{number}"), kills)
+
+        for _ in range(2 * CORES):
+            try:
+                job.run()
+            except StopError as error:
+                assert "a task of Spark failed" in str(error)  # noqa: PT017 - it may or may not
+                kills.stop()
+            else:
+                break
+
+        assert kills.killed
+        scene.truth.run(f"run-{number}", rows)
+        scene.assert_true()

@@ -1,0 +1,119 @@
+"""Does a config of batches say everything that is wrong with it, at once, and need nothing else?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from processor.commands.cli import main
+from processor.config.load import load
+from processor.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RIGHT = """
+[[batches]]
+name = "a"
+input = { format = "parquet", path = "raw" }
+output = { format = "parquet", path = "clean" }
+id = ["event_id", "device"]
+event_time = "at"
+window = "7d"
+"""
+
+
+def problems(tmp_path: Path, text: str) -> list[str]:
+    file = tmp_path / "my.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load(file, {})
+    return [f"{each.key}: {each.message}" for each in caught.value.problems]
+
+
+def test_batches_alone_are_a_config_and_check_asks_no_broker(tmp_path: Path) -> None:
+    file = tmp_path / "my.toml"
+    file.write_text(RIGHT)
+
+    done = CliRunner().invoke(main, ["check", "-c", str(file)])
+
+    assert done.exit_code == 0
+    assert "names 1 batch, and every key is right" in done.stdout
+    assert "the config and its topics are right" in done.stderr
+
+
+def test_beside_a_pipeline_the_tables_of_the_broker_are_needed(tmp_path: Path) -> None:
+    pipeline = '[[pipelines]]\nname = "p"\nsource = "s"\nsink = "t"\ndedup = { mode = "watermark" }\n'
+    found = problems(tmp_path, RIGHT + pipeline)
+    assert {each.split(":")[0] for each in found} >= {"kafka", "worker"}
+
+
+def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
+    text = """
+[[batches]]
+name = "a b"
+input = { format = "kafka", path = "raw/*.json" }
+output = { format = "delta", path = "s3://bucket/clean" }
+duplicates = "raw/receipts"
+id = ["event_id", "event_id", "seqmark_id"]
+event_time = "at"
+window = "0s"
+rename_first = true
+
+[[batches]]
+name = "c"
+input = { format = "json", path = "raw" }
+output = { format = "parquet", path = "raw/clean" }
+id = ["event_id", "device"]
+event_time = "at"
+window = "7d"
+fingerprint = {}
+on_collision = "rename"
+
+[[batches]]
+name = "d"
+input = { format = "json", path = "more" }
+output = { format = "iceberg", path = "clean" }
+id = ["event_id"]
+event_time = "at"
+window = "7d"
+fingerprint = {}
+on_collision = "quarantine"
+rename = { to = "other" }
+"""
+    found = problems(tmp_path, text)
+    for key, message in {
+        "batches.0.name": "must be made of letters",
+        "batches.0.input.format": "an input of kafka is not available in this version yet: write",
+        "batches.0.input.path": "must be a folder or a file",
+        "batches.0.output.format": 'an output of delta is not available in this version yet: write "parquet"',
+        "batches.0.output.path": "must be a path of a file system",
+        "batches.0.id.2": "must not begin with seqmark_",
+        "batches.0.window": "must be longer than 0",
+        "batches.0.rename_first": "needs fingerprint",
+        "batches.1.output.path": "lies in or around batches.c.input.path; each needs a folder of its own",
+        "batches.1.rename": "is needed, for the id has several columns",
+        "batches.2.output.format": "an output of iceberg is not available in this version yet",
+        "batches.2.on_collision": '"quarantine" needs a folder for it',
+        "batches.2.rename": 'has no effect with on_collision "quarantine"',
+    }.items():
+        assert any(each.startswith(f"{key}: {message}") for each in found), (key, found)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('id = ["a", "a"]', "batches.0.id.1: is a once more"),
+        (
+            'rename = { to = "x" }\nfingerprint = {}\non_collision = "rename"',
+            "batches.0.rename.to: must be a column",
+        ),
+        ('duplicates = "clean/sub"', "batches.0.duplicates: lies in or around batches.a.output.path"),
+        ('on_collision = "drop"', "batches.0.on_collision: needs fingerprint"),
+    ],
+)
+def test_values_that_are_wrong_together_are_said(tmp_path: Path, line: str, message: str) -> None:
+    text = RIGHT.replace('id = ["event_id", "device"]\n', "") if line.startswith("id") else RIGHT
+    assert any(each.startswith(message) for each in problems(tmp_path, text + line + "\n"))
