@@ -17,6 +17,7 @@ from schemas.changelog.backfill import BACKFILL_KEY
 from schemas.changelog.ids import ID_BLOCK_KIND, IDS_KEY, IdState
 from tests.support.judges.id_rules import IdModel, IdRules, IdSaid
 from tests.support.kafka.topics import New, Record, dice, group_offsets
+from tests.support.verify.certificate import certificate, corrupted
 from tests.support.worker.backfill import RUN, kill_load, run_load, stage
 from tests.support.worker.process import (
     WorkerConfig,
@@ -104,6 +105,12 @@ def told(config: WorkerConfig, partition: int) -> list[dict[str, Any]]:
     return [json.loads(each.value or b"") for each in read(config, config.duplicates, partition)]
 
 
+def with_another_backfill(receipts: list[Record]) -> list[Record]:
+    last = max(n for n, each in enumerate(receipts) if b'"backfill"' in (each.value or b""))
+    wrong = (receipts[last].value or b"").replace(RUN.encode(), b"another")
+    return [each._replace(value=wrong) if n == last else each for n, each in enumerate(receipts)]
+
+
 def test_backfill_and_worker_are_a_worker_over_all_of_it_through_kills(broker: Broker, tmp_path: Path) -> None:
     config, staged = config_of(broker, tmp_path), tmp_path / "staged"
     records = {number: stream(number) for number in range(3)}
@@ -134,7 +141,12 @@ def test_backfill_and_worker_are_a_worker_over_all_of_it_through_kills(broker: B
     ended = run_drain(config)
     assert ended.code == 0, ended.stderr
     models = {number: model_of(some) for number, some in history.items()}
-    assert assert_goes_on(config, models, CUTS) > 10
+    brought = assert_goes_on(config, models, CUTS)
+    assert brought > 10
+    # What the history dropped is not to be proved from the topics; all else is.
+    proof = certificate(config)
+    assert (proof.code, proof.violations) == (0, []), proof.details or proof.stderr
+    assert proof.last["unproved"] == brought
 
     # A worker without local state, and then one with it, still know it.
     again = {number: records[number][-1].timestamp for number in records}
@@ -148,6 +160,10 @@ def test_backfill_and_worker_are_a_worker_over_all_of_it_through_kills(broker: B
         ended = run_drain(config)
         assert ended.code == 0, ended.stderr
         assert assert_goes_on(config, models, since) > 5
+
+    assert certificate(config).code == 0
+    forged = certificate(corrupted(config, "duplicates", with_another_backfill))
+    assert {rule for *_, rule in forged.violations} == {"receipt_wrong"}
 
     # The source cannot give the history back.
     answer = run_reset(config, "--to-earliest")

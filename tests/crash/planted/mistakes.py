@@ -1203,4 +1203,12 @@ MISTAKES = (
         "    if False and known.backfill:\n",
         "tests/unit/reset/test_reset.py::test_what_cannot_be_is_refused_with_what_could",
     ),
+    Mistake(
+        "a certificate takes a state that began with a backfill for an empty one",
+        "processor/verify/span.py",
+        "        if history.known_from <= self.known_from and not _brought(history):\n",
+        "        if history.known_from <= self.known_from:\n",
+        "tests/unit/verify/test_span.py::"
+        "test_what_a_backfill_brought_is_trusted_by_receipts_that_say_enough",
+    ),
 )
