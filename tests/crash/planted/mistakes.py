@@ -1208,7 +1208,6 @@ MISTAKES = (
         "processor/verify/span.py",
         "        if history.known_from <= self.known_from and not _brought(history):\n",
         "        if history.known_from <= self.known_from:\n",
-        "tests/unit/verify/test_span.py::"
-        "test_what_a_backfill_brought_is_trusted_by_receipts_that_say_enough",
+        "tests/unit/verify/test_span.py::test_what_a_backfill_brought_is_trusted_by_receipts_that_say_enough",
     ),
 )

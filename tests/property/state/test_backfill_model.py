@@ -17,6 +17,7 @@ from processor.engine.ids.page import BACKFILLED, NO_FINGERPRINTS
 from processor.engine.verdict import Verdict
 from processor.errors import StopError
 from processor.reset.backfill.found import find
+from processor.reset.backfill.prepare import HistoryRows, Preparation
 from processor.reset.backfill.staging import Staging, clock_after, remembered_rows, stage_partition
 from processor.state.kv.store import MemoryStore
 from schemas.changelog.backfill import BACKFILL_KEY, BackfillProgress
@@ -111,6 +112,51 @@ def test_backfill_and_worker_are_a_worker_over_all_of_it(
         assert said.backfill == RUN
         other.commit()
         other.open(MemoryStore() if stop in again else None)
+
+
+@settings(deadline=None, max_examples=80)
+@given(RECORDS, DEFINITIONS, st.data())
+def test_a_history_is_folded_to_what_a_worker_remembers_in_whatever_order_it_comes(
+    records: list[Came], given_keys: dict[str, Any], data: st.DataObject
+) -> None:
+    history, rest = records[: len(records) // 2], records[len(records) // 2 :]
+    whole, other = (IdPartition(**definition(given_keys)) for _ in range(2))
+    whole.now_ms = other.now_ms = 3000 - AHEAD_MS
+    latest_ms = 3000
+    ids = whole.judge.extract(whole.columns(history)).ids
+    times = np.minimum(np.array([each.timestamp for each in history], np.int64), latest_ms)
+    prints = ids.fingerprint if ids.fingerprint.size else np.zeros(len(history), np.uint64)
+    order = np.lexsort((prints, ids.hash[:, 1], ids.hash[:, 0], times))
+    whole.take([history[n] for n in order])
+    expected = whole.take(rest)
+
+    shuffled = np.array(data.draw(st.permutations(range(len(history)))), np.int64)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(history)), max_size=3)))
+    assert whole.judge.log.secret is not None
+    with tempfile.TemporaryDirectory() as folder:
+        fingerprints = bool(ids.fingerprint.size)
+        empty = Staging(Path(folder), RUN, "p", bytes(16), whole.judge.log.secret, fingerprints, {})
+        keep = whole.dedup.on_collision == "pass"
+        work = Preparation(empty, {0: len(history)}, WINDOW_MS, latest_ms, keep_collisions=keep)
+        for start, stop in pairwise([0, *cuts, len(history)]):
+            some = shuffled[start:stop]
+            own = np.array([each.timestamp for each in history], np.int64)[some]
+            work.take(HistoryRows(np.zeros_like(some), ids.hash[some], own, prints[some]))
+        loaded(other, work.stage())
+        assert {path.name for path in Path(folder).iterdir()} == {"backfill.json", "partition-0"}
+    assert other.open() is not None
+    assert other.judge.clock_ms == (times.max() if history else None)
+    said = other.take(rest)
+    assert said.verdict.tolist() == expected.verdict.tolist()
+    assert said.expires_ms.tolist() == expected.expires_ms.tolist()
+
+
+def test_a_row_of_a_partition_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    work = Preparation(Staging(tmp_path, RUN, "p", bytes(16), bytes(16), False, {}), {0: 0}, 1, 1)
+    for number in (-1, 1):
+        rows = HistoryRows(np.full(1, number), np.full((1, 2), 2**64 - 1, np.uint64), np.zeros(1, np.int64))
+        with pytest.raises(ValueError, match=f"there is no partition {number}"):
+            work.take(rows)
 
 
 HISTORY = [Came(b"%d" % each, 1000 + each) for each in range(20)]
