@@ -138,10 +138,10 @@ class Preparation:
             if not path.exists():
                 continue
             rows = np.fromfile(path, _ROW)
-            # Of one id and time the order must not go by how the rows came.
-            rows = rows[np.lexsort((rows["fingerprint"], rows["hash"][:, 1], rows["hash"][:, 0], rows["time"]))]
             prints = rows["fingerprint"].copy() if self._staging.fingerprints else NO_FINGERPRINTS
-            new = RestRows(rows["hash"].copy(), prints, rows["time"].copy(), np.arange(rows.size))
+            # Of one id and time the order goes by the fingerprint: whoever has the same one is the same row.
+            place = rows["fingerprint"].view(np.int64)
+            new = RestRows(rows["hash"].copy(), prints, rows["time"].copy(), place)
             verdict = judge_rows(
                 new, RestRows.none(), self._window_ms, keep_collisions=self._keep_collisions
             ).verdict

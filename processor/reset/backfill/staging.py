@@ -218,40 +218,39 @@ def remembered_rows(
         reading_ms: int64[n], what the clock read when each passed.
         clock_ms: After all of them.
         window_ms: What is older is expired, and left out.
-        fingerprint: uint64[n]; uint64[0] where only ids count. Several records of one id inside the window are
-            told apart by it; without it there is one per id.
+        fingerprint: uint64[n], by which several records of one id inside the window are told apart; uint64[0]
+            where only ids count: there is one per id.
     """
     alive = np.flatnonzero(reading_ms > clock_ms - window_ms)
+    if not fingerprint.size:
+        rows = alive[np.argsort(reading_ms[alive], kind="stable")]
+        return _brought(hashes[rows], reading_ms[rows])
     # Of one id the earliest first.
     keys = reading_ms[alive], hashes[alive, 1], hashes[alive, 0]
     alive = alive[np.lexsort(keys)]
     ids, reading = hashes[alive], reading_ms[alive]
     begins = np.ones(alive.size, np.bool_)
     begins[1:] = (ids[1:] != ids[:-1]).any(axis=1)
-    if not fingerprint.size:
-        which, collision, at = np.flatnonzero(begins), NO_COLLISIONS, reading[begins]
-    else:
-        first = np.flatnonzero(begins)
-        counts = np.diff(np.append(first, alive.size))
-        several = np.repeat(counts > 1, counts)
-        # An id's first record collides with nobody until the second one has come: there both are written.
-        second = np.repeat(reading[np.minimum(first + 1, alive.size - 1)] if alive.size else reading, counts)
-        variants = np.flatnonzero(several)
-        which = np.concatenate((first, variants))
-        at = np.concatenate((reading[first], np.maximum(reading, second)[variants]))
-        collision = np.arange(which.size) >= first.size
-    order = np.lexsort((np.arange(which.size), at))
-    which = which[order]
-    rows = alive[which]
-    return IdRows(
-        FIRST_NUMBER,
-        hashes[rows],
-        np.full(rows.size, BACKFILLED),
-        reading_ms[rows],
-        np.full(rows.size, NONE),
-        fingerprint[rows] if fingerprint.size else fingerprint,
-        collision[order] if collision.size else collision,
-    )
+    first = np.flatnonzero(begins)
+    counts = np.diff(np.append(first, alive.size))
+    variants = np.flatnonzero(np.repeat(counts > 1, counts))
+    # An id's first record collides with nobody until the second one has come: there both are written.
+    second = np.repeat(reading[np.minimum(first + 1, alive.size - 1)] if alive.size else reading, counts)
+    which = np.concatenate((first, variants))
+    at = np.concatenate((reading[first], np.maximum(reading, second)[variants]))
+    order = np.argsort(at, kind="stable")
+    rows = alive[which[order]]
+    return _brought(hashes[rows], reading_ms[rows], fingerprint[rows], order >= first.size)
+
+
+def _brought(
+    hashes: NDArray[np.uint64],
+    reading_ms: NDArray[np.int64],
+    fingerprint: NDArray[np.uint64] = NO_FINGERPRINTS,
+    collision: NDArray[np.bool_] = NO_COLLISIONS,
+) -> IdRows:
+    nobody = np.full(reading_ms.size, BACKFILLED), np.full(reading_ms.size, NONE)
+    return IdRows(FIRST_NUMBER, hashes, nobody[0], reading_ms, nobody[1], fingerprint, collision)
 
 
 def clock_after(reading_ms: NDArray[np.int64]) -> int:

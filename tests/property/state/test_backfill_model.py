@@ -126,7 +126,7 @@ def test_a_history_is_folded_to_what_a_worker_remembers_in_whatever_order_it_com
     ids = whole.judge.extract(whole.columns(history)).ids
     times = np.minimum(np.array([each.timestamp for each in history], np.int64), latest_ms)
     prints = ids.fingerprint if ids.fingerprint.size else np.zeros(len(history), np.uint64)
-    order = np.lexsort((prints, ids.hash[:, 1], ids.hash[:, 0], times))
+    order = np.lexsort((prints.view(np.int64), ids.hash[:, 1], ids.hash[:, 0], times))
     whole.take([history[n] for n in order])
     expected = whole.take(rest)
 
