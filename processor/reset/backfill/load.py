@@ -5,12 +5,15 @@ The order is that of a reset, so that it is safe against a worker:
     1 stopped   nobody in the group reads the source; asked again before each transaction ends
     2 fence     the transactional ids of the slots, and of whoever began to load this before
     3 look      each partition: nothing there, a part of this backfill, or all of it; anything else is refused
-    4 blocks    the ids, in transactions of their own: the first begins with the origin, at which readers forget
-                what lies before it, and each ends with how far it has come
-    5 state     per partition one transaction: secret, clock and numbers, position, and the group's offset
+    4 mark      all partitions in one transaction: origin, at which readers forget what lies before it, and how
+                far this has come, nowhere yet
+    5 blocks    the ids, in transactions that each end with how far it has come
+    6 state     once all blocks are there, per partition one transaction: secret, clock and numbers, position,
+                and the group's offset
 
-A partition has no state before its step 5, and a worker refuses it by the backfill's name until then. A process
-that ends anywhere is started again: what has committed is not written once more.
+From step 4 on a worker refuses each partition by the backfill's name, until its step 6 is done: were it marked
+later than another one, a worker could begin it with an empty state meanwhile. A process that ends anywhere is
+started again: what has committed is not written once more.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from processor.errors import FencedError, RebuildError, StopError
+from processor.judges.ids import make_id_extractor
 from processor.kafka.client import check_aiokafka, open_client
 from processor.kafka.offsets import bounds, committed, origin_at
 from processor.kafka.topics.ensure import ensure, look
@@ -30,6 +34,7 @@ from processor.ops.fault_points import CommitStep as FaultStep
 from processor.ops.fault_points import reached
 from processor.pipeline.ports import new_position
 from processor.reset.backfill.found import FoundState, find
+from processor.reset.backfill.sample import CutSample, sample_cut
 from processor.reset.context import ResetContext
 from processor.reset.fences import SlotFences
 from processor.state.restore import settled
@@ -39,11 +44,12 @@ from schemas.changelog.ids import IDS_KEY
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
     from processor.kafka.offsets import Bounds
     from processor.kafka.transactions.producer import Producer
     from processor.reset.backfill.staging import StagedPartition, Staging
+    from schemas.changelog.position import Origin
     from schemas.config import Pipeline, Settings
 
 TRANSACTION_BYTES = 32 * 1024 * 1024
@@ -56,12 +62,14 @@ class LoadStep:
 
     Attributes:
         staged: It.
+        marked: Whether it is marked as one of this backfill.
         done: How many blocks are there already.
         whole: Nothing is to be done: its state is there.
         gap: How many source offsets below the cut and before the first retained one nobody has any more.
     """
 
     staged: StagedPartition
+    marked: bool = False
     done: int = 0
     whole: bool = False
     gap: int = 0
@@ -103,23 +111,43 @@ class BackfillLoad:
             raise StopError("nothing was loaded:\n" + "\n".join(refused))
         return steps
 
+    async def sample(self, steps: Iterable[LoadStep]) -> dict[int, CutSample]:
+        """Look on both sides of the cuts, see `sample_cut`; by partition, of those that are not loaded yet.
+
+        Raises:
+            StopError: A file is not whole, or retention has taken what was to be read.
+            RebuildError: The broker does not answer.
+        """
+        context, dedup = self._context, self._context.pipeline.id_dedup
+        assert dedup is not None  # noqa: S101 - `plan` has refused other modes
+        extractor = make_id_extractor(dedup, self._staging.secret)
+        numbers = [step.staged.partition for step in steps if not step.whole]
+        limits = await bounds(context.client, [context.source(number) for number in numbers])
+        return {
+            number: await sample_cut(
+                context, self._staging, number, limits[context.source(number)], extractor, dedup.window
+            )
+            for number in numbers
+        }
+
     async def apply(self, steps: Iterable[LoadStep], advance: Callable[[int], None]) -> None:
         """Load what `plan` has said; ``advance`` gets the number of blocks loaded since its last call.
 
         Raises:
             StopError: A worker came in between, or an outcome is not known, or a file is not whole.
         """
-        for step in steps:
-            if step.whole:
-                continue
-            number = step.staged.partition
-            try:
-                await self._load(step, advance)
-            except (RebuildError, FencedError) as error:
-                raise StopError(
-                    f"partition {number} is not loaded to its end: {error}. Load the same backfill again: it "
-                    "goes on where it was"
-                ) from error
+        left = [step for step in steps if not step.whole]
+        try:
+            await self._mark([step for step in left if not step.marked])
+            for step in left:
+                await self._blocks(step, advance)
+            for step in left:
+                await self._state(step.staged)
+        except (RebuildError, FencedError) as error:
+            raise StopError(
+                f"backfill {self._staging.run} is not loaded to its end: {error}. Load it again: it goes on "
+                "where it was"
+            ) from error
 
     async def close(self) -> None:
         """Abort what is open and give the slots up."""
@@ -155,7 +183,7 @@ class BackfillLoad:
         name = f"{context.topics.source}:{number}"
         if found.position is not None:
             if found.backfill == staging.run:
-                return LoadStep(staged, staged.blocks, whole=True)
+                return LoadStep(staged, marked=True, done=staged.blocks, whole=True)
             raise StopError(
                 f"{name} has a state already: only a pipeline that has not begun can be backfilled; see "
                 "'Beginning anew' in docs/operations.md"
@@ -172,8 +200,8 @@ class BackfillLoad:
         gap = max(0, limits.start - staged.cut)
         progress = found.progress
         if progress is not None and progress.digest == staging.digest:
-            return LoadStep(staged, progress.blocks, gap=gap)
-        # Of another history, or none: the first transaction begins with an origin.
+            return LoadStep(staged, marked=True, done=progress.blocks, gap=gap)
+        # Of another history, or none: step 4 begins with an origin.
         return LoadStep(staged, gap=gap)
 
     async def _found(self, number: int) -> FoundState:
@@ -186,59 +214,72 @@ class BackfillLoad:
         settling = await settled(changelog, context.transaction_timeout_s)
         return await find(changelog, settling, context.application, context.pipeline.name)
 
-    async def _load(self, step: LoadStep, advance: Callable[[int], None]) -> None:
-        context, staging = self._context, self._staging
-        staged, number = step.staged, step.staged.partition
-        slots = context.settings.worker.slots
-        producer = self._fences.producer(number % slots)
-        origin = await origin_at(
-            context.client,
-            context.topics.sink,
-            context.topics.duplicates,
-            context.topics.quarantine,
-            number,
-            staged.cut,
-        )
-        begin: list[tuple[bytes, bytes]] = [] if step.done else [(ORIGIN_KEY, origin.encode())]
-        done = step.done
-        for blocks in _transactions(staging.blocks(number, step.done)):
+    async def _mark(self, steps: list[LoadStep]) -> None:
+        """Do step 4: from here on no worker begins any of these partitions."""
+        items = []
+        for step in steps:
+            number = step.staged.partition
+            origin = await self._origin(step.staged)
+            items += [(number, ORIGIN_KEY, origin.encode()), (number, BACKFILL_KEY, self._progress(0))]
+        if items:
+            await self._write(self._fences.producer(0), items)
+
+    async def _blocks(self, step: LoadStep, advance: Callable[[int], None]) -> None:
+        """Do step 5."""
+        number, done = step.staged.partition, step.done
+        for blocks in _transactions(self._staging.blocks(number, step.done)):
             done += len(blocks)
-            progress = BackfillProgress(staging.run, staging.digest, done, slots)
-            await self._write(
-                producer,
-                number,
-                [*begin, *blocks, (BACKFILL_KEY, progress.encode())],
-                None,  # 4
-            )
-            begin = []
+            items = [(number, key, block) for key, block in blocks]
+            await self._write(self._producer(number), [*items, (number, BACKFILL_KEY, self._progress(done))])
             advance(len(blocks))
-        position = context.named(
-            new_position(staged.cut, context.definition, os.urandom(16), slots, int(time.time() * 1000))
-        )
-        position = replace(position, ends=origin.ends)
-        last = [*begin, (IDS_KEY, staging.state(number).encode()), (POSITION_KEY, position.encode())]
-        await self._write(producer, number, last, staged.cut)  # 5
+
+    async def _state(self, staged: StagedPartition) -> None:
+        """Do step 6."""
+        context, number = self._context, staged.partition
+        slots, since_ms = context.settings.worker.slots, int(time.time() * 1000)
+        made = new_position(staged.cut, context.definition, os.urandom(16), slots, since_ms)
+        position = replace(context.named(made), ends=(await self._origin(staged)).ends)
+        items = [
+            (number, IDS_KEY, self._staging.state(number).encode()),
+            (number, POSITION_KEY, position.encode()),
+        ]
+        await self._write(self._producer(number), items, {number: staged.cut})
+
+    def _producer(self, number: int) -> Producer:
+        return self._fences.producer(number % self._context.settings.worker.slots)
+
+    def _progress(self, blocks: int) -> bytes:
+        slots = self._context.settings.worker.slots
+        return BackfillProgress(self._staging.run, self._staging.digest, blocks, slots).encode()
+
+    async def _origin(self, staged: StagedPartition) -> Origin:
+        topics = self._context.topics
+        outputs = topics.sink, topics.duplicates, topics.quarantine
+        return await origin_at(self._context.client, *outputs, staged.partition, staged.cut)
 
     async def _write(
-        self, producer: Producer, number: int, items: list[tuple[bytes, bytes]], offset: int | None
+        self,
+        producer: Producer,
+        items: Iterable[tuple[int, bytes, bytes]],
+        offsets: Mapping[int, int] | None = None,
     ) -> None:
-        """Write records in one transaction, large ones each as a batch; with an ``offset`` the group's too."""
+        """Write records (partition, key, value) in one transaction; with ``offsets`` the group's too."""
         context = self._context
         output = ExactlyOnceOutput(producer, context.application, context.topics.source)
         now_ms = int(time.time() * 1000)
         output.begin()
         reached(FaultStep.BEGUN)
-        for key, value in items:
+        for number, key, value in items:
             # One at a time: the producer's deadline is for what is on its way.
             await output.send(context.topics.changelog, number, [plain_batch([(key, value, now_ms, ())])])
         await output.flush()
         reached(FaultStep.CHANGELOG)
         # Whoever joins from here on finds a transaction open on the changelog and waits for it.
         await context.require_stopped()
-        if offset is None:
+        if offsets is None:
             await producer.end(commit=True)
         else:
-            await output.commit({number: offset}, lambda: reached(FaultStep.OFFSETS))
+            await output.commit(offsets, lambda: reached(FaultStep.OFFSETS))
         reached(FaultStep.ENDED)
 
 

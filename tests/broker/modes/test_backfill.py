@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from processor.reset.backfill.sample import CutSample
 from schemas.changelog.backfill import BACKFILL_KEY
 from schemas.changelog.ids import ID_BLOCK_KIND, IDS_KEY, IdState
 from tests.support.judges.id_rules import IdModel, IdRules, IdSaid
 from tests.support.kafka.topics import New, Record, dice, group_offsets
 from tests.support.verify.certificate import certificate, corrupted
-from tests.support.worker.backfill import RUN, kill_load, run_load, stage
+from tests.support.worker.backfill import RUN, kill_load, run_load, sampled, stage
 from tests.support.worker.process import (
     WorkerConfig,
     new_config,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from processor.reset.backfill.staging import Staging
     from tests.support.kafka.broker import Broker
 
 pytestmark = pytest.mark.broker
@@ -43,9 +45,9 @@ COUNT = 200
 # Of 200 records: no history at all, one that overlaps with what the topic has, all of it.
 HISTORY = {0: 0, 1: 130, 2: COUNT}
 CUTS = {0: 0, 1: 100, 2: COUNT}
-# Of partition 0 there is one transaction, of each other one with blocks and one with the state.
-KILLS = ["changelog", "begun:3", "offsets", "changelog:3"]
-"""One after the other: before anything is there, twice between blocks and state, in the last transaction."""
+# One transaction marks all partitions, two have the blocks of 1 and 2, three the states of all.
+KILLS = ["changelog", "begun:3", "offsets", "changelog:2"]
+"""One after the other: before anything is there, between blocks, in the first state, in the second one."""
 
 
 def config_of(broker: Broker, folder: Path, partitions: int = 3) -> WorkerConfig:
@@ -111,21 +113,16 @@ def with_another_backfill(receipts: list[Record]) -> list[Record]:
     return [each._replace(value=wrong) if n == last else each for n, each in enumerate(receipts)]
 
 
-def test_backfill_and_worker_are_a_worker_over_all_of_it_through_kills(broker: Broker, tmp_path: Path) -> None:
-    config, staged = config_of(broker, tmp_path), tmp_path / "staged"
-    records = {number: stream(number) for number in range(3)}
-    for number, some in records.items():
-        produce(config.bootstrap_servers, config.source, some, partition=number)
-    history = {number: some[: HISTORY[number]] for number, some in records.items()}
-    staging = stage(config, staged, history, CUTS)
-
+def load_through_kills(config: WorkerConfig, staged: Path, staging: Staging) -> None:
+    """Kill the load after each of `KILLS`, load the rest, and check that nothing was written twice."""
     for step in KILLS:
         kill_load(config, staged, step)
         if step == "begun:3":
             refused = run_drain(config)
             assert refused.code == 1
             assert f"its state is backfill {RUN}, which is not loaded to its end" in refused.stderr
-    assert run_load(config, staged) == (0, "0 blocks, 2 partitions were whole")
+            assert not read_topic(config.bootstrap_servers, config.sink), "no partition has begun without it"
+    assert run_load(config, staged) == (0, "0 blocks, 1 partitions were whole")
     assert run_load(config, staged) == (0, "0 blocks, 3 partitions were whole")
     keys = Counter(
         (each.partition, each.key) for each in read_topic(config.bootstrap_servers, config.changelog)
@@ -137,6 +134,24 @@ def test_backfill_and_worker_are_a_worker_over_all_of_it_through_kills(broker: B
         tp[1]: offset for tp, offset in group_offsets(config.bootstrap_servers, config.application_id).items()
     }
     assert offsets == CUTS
+
+
+def test_backfill_and_worker_are_a_worker_over_all_of_it_through_kills(broker: Broker, tmp_path: Path) -> None:
+    config, staged = config_of(broker, tmp_path), tmp_path / "staged"
+    records = {number: stream(number) for number in range(3)}
+    for number, some in records.items():
+        produce(config.bootstrap_servers, config.source, some, partition=number)
+    history = {number: some[: HISTORY[number]] for number, some in records.items()}
+    staging = stage(config, staged, history, CUTS)
+
+    found = sampled(config, staged)
+    assert {number: each.gap for number, each in found.items()} == {0: False, 1: False, 2: False}
+    assert (found[0].before, found[0].after_known, found[2].after) == (0, 0, 0)
+    # But copies of what had passed a window before.
+    assert found[1].before >= found[1].before_known > 10
+    assert found[1].after > found[1].after_known > 10, "they overlap"
+
+    load_through_kills(config, staged, staging)
 
     ended = run_drain(config)
     assert ended.code == 0, ended.stderr
@@ -200,6 +215,14 @@ def test_what_a_backfill_does_not_fit_is_refused_and_nothing_is_loaded(broker: B
     assert not [each for each in read(config, config.changelog, 0) if each.key == BACKFILL_KEY]
 
 
+def test_a_history_that_ends_long_before_the_cut_leaves_a_gap(broker: Broker, tmp_path: Path) -> None:
+    config, records = config_of(broker, tmp_path, 1), stream(0, 100)
+    produce(config.bootstrap_servers, config.source, records)
+    for history, gap in ((20, True), (100, False)):
+        stage(config, tmp_path / "staged", {0: records[:history]}, {0: 100})
+        assert sampled(config, tmp_path / "staged")[0].gap is gap
+
+
 def test_another_history_takes_the_place_of_one_that_is_not_loaded_to_its_end(
     broker: Broker, tmp_path: Path
 ) -> None:
@@ -207,6 +230,9 @@ def test_another_history_takes_the_place_of_one_that_is_not_loaded_to_its_end(
     wrong, right = [New(b"k", b"w", (("id", b"w%d" % n),), WHEN_MS) for n in range(90)], stream(0, 50)
     produce(config.bootstrap_servers, config.source, [*wrong, *right])
     stage(config, tmp_path / "wrong", {0: wrong}, {0: 0}, "wrong")
+    assert sampled(config, tmp_path / "wrong") == {
+        0: CutSample(0, 0, 90 + len({each.headers for each in right}), 90)
+    }
     kill_load(config, tmp_path / "wrong", "ended")
     stage(config, tmp_path / "right", {0: right}, {0: 0})
     # Another number of slots: who began to load is fenced by the name that it had.

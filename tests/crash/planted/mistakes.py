@@ -1183,8 +1183,8 @@ MISTAKES = (
     Mistake(
         "a load that goes on begins once more",
         "processor/reset/backfill/load.py",
-        "            return LoadStep(staged, progress.blocks, gap=gap)\n",
-        "            return LoadStep(staged, gap=gap)\n",
+        "            return LoadStep(staged, marked=True, done=progress.blocks, gap=gap)\n",
+        "            return LoadStep(staged, marked=True, gap=gap)\n",
         "tests/broker/modes/test_backfill.py::"
         "test_backfill_and_worker_are_a_worker_over_all_of_it_through_kills",
         broker=True,

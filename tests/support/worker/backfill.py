@@ -33,6 +33,7 @@ from tests.support.kafka.topics import PATIENCE_S, environment
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from processor.reset.backfill.sample import CutSample
     from tests.support.kafka.topics import New
     from tests.support.worker.process import WorkerConfig
 
@@ -77,6 +78,18 @@ def run_load(config: WorkerConfig, folder: Path) -> tuple[int, str]:
         return 0, asyncio.run(_load(config.write(), folder))
     except SeqmarkError as error:
         return error.exit_code, str(error)
+
+
+def sampled(config: WorkerConfig, folder: Path) -> dict[int, CutSample]:
+    """Return what is found next to the cuts of what is staged; nothing is loaded."""
+
+    async def look() -> dict[int, CutSample]:
+        settings = load(config.write())
+        (pipeline,) = settings.pipelines
+        async with loading(settings, pipeline, Staging.read(folder)) as work:
+            return await work.sample(await work.plan())
+
+    return asyncio.run(look())
 
 
 def kill_load(config: WorkerConfig, folder: Path, step: str) -> None:
