@@ -19,6 +19,7 @@ A collision leaves a note, which is written likewise, and says more behind its i
 
 Bloom filters without confirmation know neither who passed nor when the id expires: where there is no owner, it
 and all behind it is left out, but for the last brace; where a collision is not remembered, ``expires_at`` is.
+The owner of an id that a backfill has brought is ``{"backfill":"RUN"}``, which stands among the bytes.
 With ``route`` the partitions of records and owners are numbers as well (`processor.engine.repartition`).
 
 So there are a few kinds of receipts. A kind is a row of steps: a constant part of the text, and behind it a
@@ -27,6 +28,7 @@ number of the record, its bytes, or nothing. All numbers are signed 64-bit integ
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -39,6 +41,7 @@ from processor.engine.batch.encode import put_head
 from processor.engine.bytes.decimals import NUMBER_BYTES, number_bytes, put_number
 from processor.engine.bytes.varints import VARINT_BYTES, put_bytes, put_varint, sized, varint_bytes
 from processor.engine.extract.id_lists import IdLists, id_lists
+from processor.engine.ids.page import BACKFILLED
 from processor.engine.jit import Int, kernel
 from processor.engine.verdict import Verdict
 
@@ -211,16 +214,19 @@ class IdGrounds(ReceiptGrounds):
 
     Attributes:
         ids: Of the records.
-        owner: int64[n], of a duplicate, the offset of the record that passed, or its place; -1: nobody knows.
+        owner: int64[n], of a duplicate, the offset of the record that passed, or its place; -1: nobody knows;
+            `BACKFILLED`: a backfill has brought the id.
         expires_ms: int64[n], of a duplicate, when its id expires; of a collision its own, 0 where it is not
             remembered.
         notes: Of collisions; None where there are none.
+        backfill: The name of the backfill that the state began with; empty where there was none.
     """
 
     ids: Ids
     owner: NDArray[np.int64]
     expires_ms: NDArray[np.int64]
     notes: CollisionNotes | None = None
+    backfill: str = ""
 
     @property
     @override
@@ -244,20 +250,27 @@ class IdGrounds(ReceiptGrounds):
         dropped, collided = record(Verdict.DUPLICATE), record(Verdict.COLLISION)
         owned = where(b',"owner":' + owner, 3)
         ended, expiring = [(b"}", _NOTHING)], [(b'},"expires_at":', 5), (b"}", _NOTHING)]
+        # Behind an owner that stands among the bytes.
+        expiring_alone = [(b',"expires_at":', 5), (b"}", _NOTHING)]
         kinds = [
             [*dropped, *ended],
             [*dropped, *owned, *expiring],
             [*collided, *owned, (b"}}", _NOTHING)],
             [*collided, *owned, *expiring],
+            [*dropped, *expiring_alone],
+            [*collided, (b"}", _NOTHING)],
+            [*collided, *expiring_alone],
         ]
         return ReceiptText.of(kinds, partition_bits)
 
     @override
     def kinds(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        if self.notes is None:
-            return (self.owner[rows] >= 0).view(np.uint8)
+        owner = self.owner[rows]
+        if self.notes is None and not self.backfill:
+            return (owner >= 0).view(np.uint8)
         collided = self.verdict[rows] == Verdict.COLLISION
-        return np.where(collided, 2 + (self.expires_ms[rows] > 0), self.owner[rows] >= 0).astype(np.uint8)
+        kinds = np.where(collided, 2 + (self.expires_ms[rows] > 0), owner >= 0)
+        return np.where(owner == BACKFILLED, np.where(collided, kinds + 3, 4), kinds).astype(np.uint8)
 
     @override
     def numbers(self, columns: Columns, rows: NDArray[np.int64], partition_bits: int) -> NDArray[np.int64]:
@@ -271,9 +284,13 @@ class IdGrounds(ReceiptGrounds):
     def lists(self, data: NDArray[np.uint8], rows: NDArray[np.int64], most_part_bytes: int) -> IdLists:
         lists = id_lists(data, self.ids, rows, most_part_bytes)
         collided = np.flatnonzero(self.verdict[rows] == Verdict.COLLISION)
-        if self.notes is None or not collided.size:
+        if self.notes is not None and collided.size:
+            lists = lists.longer(collided, self.notes.written(self.ids.fingerprint, rows[collided]))
+        brought = np.flatnonzero(self.owner[rows] == BACKFILLED) if self.backfill else collided[:0]
+        if not brought.size:
             return lists
-        return lists.longer(collided, self.notes.written(self.ids.fingerprint, rows[collided]))
+        owner = b',"owner":' + json.dumps({"backfill": self.backfill}, separators=(",", ":")).encode()
+        return lists.longer(brought, [owner] * brought.size)
 
 
 class Receipts(NamedTuple):

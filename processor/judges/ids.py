@@ -189,7 +189,7 @@ class IdJudge(Judge[IdEvidence]):
         notes = None if prints is None else self._settle(evidence, verdict, prints)
         if self._sampler is not None:
             self._sampler.saw(ids, verdict, readings.reading_ms)
-        return IdGrounds(verdict, ids, judged.owner, judged.expires_ms, notes)
+        return IdGrounds(verdict, ids, judged.owner, judged.expires_ms, notes, self.log.backfill)
 
     def _settle(self, evidence: IdEvidence, verdict: NDArray[np.uint8], prints: Fingerprints) -> CollisionNotes:
         """Give collisions that go into quarantine their codes; return what is noted of all."""

@@ -68,6 +68,7 @@ class PartitionFacts:
         lost: There is no position, but the group has committed an offset: a state that was here is gone.
         window_end_ms: In mode insert-id: where a window ends that begins with what is retained, if that lies
             before the new place; else None.
+        backfill: The name of the backfill that the state began with; empty where there was none.
         renewals_said: False where filters renew ids and nobody confirms them: an id that comes again in its own
             bucket is not written again. By what is written it would be forgotten up to a bucket too soon.
     """
@@ -79,6 +80,7 @@ class PartitionFacts:
     lost: bool = False
     window_end_ms: int | None = None
     renewals_said: bool = True
+    backfill: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,12 @@ def decide(number: int, known: PartitionFacts, to: int, definition: bytes, *, fo
                 f"{known.name}: {why} cannot be kept for offset {to}. Go to {position.next_offset} or before, "
                 "which recomputes it, or add --forget, which begins with an empty one"
             )
+    if known.backfill:
+        raise StopError(
+            f"{known.name}: the state began with backfill {known.backfill}, which the source cannot give back: "
+            f"the state at offset {to} cannot be made. With --forget it begins with an empty one, and what the "
+            "backfill brought passes again"
+        )
     if to <= known_from:
         return PartitionStep(number, ResetState.EMPTY, before, to, to, to)
     if known.limits.start > known_from:

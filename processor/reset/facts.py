@@ -12,6 +12,7 @@ from processor.kafka.offsets import offsets_at
 from processor.kafka.reader import PartitionReader, StepOver
 from processor.kafka.source_identity import check_same_source
 from processor.kafka.topics.ensure import is_compacted
+from processor.reset.backfill.found import find
 from processor.reset.decide import PartitionFacts, begin
 from processor.reset.state import LOSS, UNKNOWN
 from processor.state.belonging import SEE, require_own
@@ -50,14 +51,25 @@ async def learn(
         head, lost = ChangelogHead(), True
     tp = context.source(number)
     said = mode_of(context.pipeline).dates_renewals
-    facts = PartitionFacts(f"{tp.topic}:{number}", limits, *head, lost, renewals_said=said)
     dedup = context.pipeline.id_dedup
+    backfill = "" if dedup is None or head.position is None else await _backfill(context, number)
+    facts = PartitionFacts(f"{tp.topic}:{number}", limits, *head, lost, renewals_said=said, backfill=backfill)
     # By arrival they are all of now.
     if dedup is not None and dedup.time != "arrival" and begin(facts) < limits.start < to:
         span = limits.start, to
         end_ms = await window_end_ms(context.client, context.decoder, tp, span, dedup.window)
         facts = replace(facts, window_end_ms=end_ms)
     return facts
+
+
+async def _backfill(context: ResetContext, number: int) -> str:
+    """Return the name of the backfill that a state began with; empty where there was none, or none is read."""
+    changelog = context.changelog(number)
+    try:
+        found = await find(changelog, await changelog.bounds(), context.application, context.pipeline.name)
+    except StopError:
+        return ""  # it is corrupt, which may be why it is reset
+    return found.backfill
 
 
 async def _head(context: ResetContext, fences: SlotFences | None, number: int) -> ChangelogHead:

@@ -37,6 +37,8 @@ class ClockHistory:
         before_ms: What the clock read there.
         position: Up to which source offset it is known; `NOT_KNOWN` where nothing is said yet.
         secret: The key of the partition's hashes; None where nothing is said yet.
+        backfill: The name of the backfill that the state began with; empty where there was none. Its clock is
+            known from where the stream began.
 
     Args:
         changelog: Of the partition.
@@ -50,6 +52,7 @@ class ClockHistory:
         self._at = start
         self._states = 0
         self.secret: bytes | None = None
+        self.backfill = ""
         self._forget(whole=False)
 
     def _forget(self, *, whole: bool) -> None:
@@ -115,14 +118,14 @@ class ClockHistory:
                 self._unsure_ms = None
 
     def _take_state(self, state: IdState) -> None:
-        trace, self.secret = state.trace, state.secret
+        trace, self.secret, self.backfill = state.trace, state.secret, state.backfill
         if trace.since == NOT_KNOWN:
             # Known from its position on, which stands behind it.
             self._forget(whole=False)
             self._unsure_ms = state.clock_ms
             return
         if self.known_from is None:
-            if self._whole:
+            if self._whole and not self.backfill:
                 self.known_from = 0
             else:
                 self.known_from, self.before_ms = trace.since, trace.before_ms

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from processor.judges.judge import Evidence, Judge
     from processor.verify.align import Aligner, Stream
     from processor.verify.report import VerifyReport
+    from processor.verify.unproved import KnownClock
     from schemas.config import Pipeline
 
 MOST_ROWS = 65_536
@@ -55,8 +56,8 @@ class PartitionCheck:
         outputs: By topic.
         report: Where findings go; names the partition.
         clock: The partition's clock as it was recorded, in mode insert-id; None: timestamps alone say it.
-        known: From which source offset on the clock is known, and what it read there, where that is not so
-            from the beginning; outputs have receipts then.
+        known: From where on the clock is known, where that is not so from the beginning, or where the state
+            began with a backfill; outputs have receipts then.
         receipts_begin_late: The duplicates topic was added to a pipeline that had run before.
         secret: The partition's, by which receipts show content, and fingerprints and new ids are made; None:
             nobody knows it, or nothing has been judged.
@@ -68,7 +69,7 @@ class PartitionCheck:
         outputs: Mapping[str, Stream],
         report: VerifyReport,
         clock: PartitionClock | None = None,
-        known: tuple[int, int] | None = None,
+        known: KnownClock | None = None,
         *,
         receipts_begin_late: bool = False,
         secret: bytes | None = None,
@@ -81,7 +82,7 @@ class PartitionCheck:
         if clocked is not None:
             clocked.log.secret = secret
         self._judge.load(Table(MemoryStore(), self._judge.log))
-        self._unproved = TrustedReceipts(clocked, *known) if clocked is not None and known is not None else None
+        self._unproved = TrustedReceipts(clocked, known) if clocked is not None and known is not None else None
         self._report = report
         self._recent = RecentRecords()
         self._too_large: set[tuple[int, int]] = set()

@@ -18,6 +18,7 @@ import numpy as np
 from typing_extensions import override
 
 from processor.engine.batch.scan import scan_run
+from processor.engine.ids.page import BACKFILLED
 from processor.engine.receipts import says_left_out
 from processor.engine.verdict import Verdict
 from processor.verify.align import LOOK_AHEAD, AlignedRecord, Aligner
@@ -281,9 +282,11 @@ def _claim(receipt: AlignedRecord) -> tuple[int, int]:
     """Return owner and expiry that a receipt names; -1 and 0 in place of what cannot be."""
     fields = receipt.content.fields or {}
     owner = fields.get("owner")
-    offset = owner.get("offset") if isinstance(owner, dict) else None
+    owner = owner if isinstance(owner, dict) else {}
+    offset = owner.get("offset")
+    nobody = BACKFILLED if "backfill" in owner else -1
     expires_ms = fields.get("expires_at")
     return (
-        offset if type(offset) is int and type(receipt.key) is int and 0 <= offset < receipt.key else -1,
+        offset if type(offset) is int and type(receipt.key) is int and 0 <= offset < receipt.key else nobody,
         expires_ms if type(expires_ms) is int and abs(expires_ms) < _MOST_MS else 0,
     )

@@ -16,6 +16,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from processor.engine.ids.clock import NEVER
 from processor.errors import RebuildError, StopError
 from processor.judges.factory import mode_of
 from processor.kafka.reader import ChangelogPartition
@@ -23,6 +24,7 @@ from processor.kafka.source_identity import check_same_source
 from processor.state.changelog import ChangelogHead, read_head
 from processor.state.clock_history import ClockHistory
 from processor.verify.report import VerifyReport
+from processor.verify.unproved import KnownClock
 from schemas.changelog.position import NO_TOPIC, Origin, Position
 from schemas.changelog.topic_ids import UNKNOWN_ID, TopicId
 
@@ -60,12 +62,19 @@ class VerifySpan:
     history: ClockHistory | None = None
 
     @property
-    def clock_known(self) -> tuple[int, int] | None:
-        """From which source offset on the clock is known, and what it read there; None: as far as is needed."""
+    def clock_known(self) -> KnownClock | None:
+        """From where on the clock, and all that is remembered, is known; None: as far as is needed."""
         history = self.history
-        if history is None or history.known_from is None or history.known_from <= self.known_from:
+        if history is None or history.known_from is None:
             return None
-        return history.known_from, history.before_ms
+        if history.known_from <= self.known_from and not _brought(history):
+            return None
+        return KnownClock(history.known_from, history.before_ms, history.backfill)
+
+
+def _brought(history: ClockHistory) -> bool:
+    """Whether the state began with ids that stand in no source."""
+    return bool(history.backfill) and history.before_ms != NEVER
 
 
 async def find_span(streams: PartitionStreams) -> VerifySpan:
@@ -192,6 +201,11 @@ def _require_clock(
         reason = "with refresh ids may still be remembered from then"
     elif dedup.fingerprint is not None:
         reason = "receipts do not say with which content ids are remembered from then"
+    if reason and history.known_from is not None and history.known_from <= known_from and _brought(history):
+        raise StopError(
+            f"{name}: the state began with backfill {history.backfill}, which the source does not hold; and "
+            f"{reason}. So nothing can be proved"
+        )
     if reason and history.known_from is not None and history.known_from > known_from:
         raise StopError(
             f"{name}: what the partition's clock read before source offset {history.known_from} is no "

@@ -3,7 +3,7 @@
 The changelog says where a worker's clock mattered (`processor.state.clock_history`), and that is deleted with
 the ids that have expired. Then records are judged by their receipts, from the beginning on::
 
-    before what is known     no verdict can be proved: receipts are trusted
+    before what is known     no verdict can be proved: receipts are trusted; also of what a backfill brought
     for a window after that  an id may have passed before what is known. One that has passed since is known: its
                              duplicates must have been dropped, with the right owner and expiry. Of another one
                              the receipt is trusted, as far as it speaks of what was before; without a receipt
@@ -46,13 +46,27 @@ class ReceiptClaims(NamedTuple):
 
     Attributes:
         row: int64[k], rows of those that have one, rising.
-        owner: int64[k], the owner's offset; -1 where the receipt names none that can be.
+        owner: int64[k], the owner's offset, or `BACKFILLED`; -1 where the receipt names none that can be.
         expires_ms: int64[k].
     """
 
     row: NDArray[np.int64]
     owner: NDArray[np.int64]
     expires_ms: NDArray[np.int64]
+
+
+class KnownClock(NamedTuple):
+    """From where on a partition's clock is known.
+
+    Attributes:
+        known_from: The source offset.
+        before_ms: What it read there.
+        backfill: The name of the backfill that the state began with, of which ids may be remembered.
+    """
+
+    known_from: int
+    before_ms: int
+    backfill: str = ""
 
 
 class TrustedReceipts:
@@ -64,18 +78,18 @@ class TrustedReceipts:
 
     Args:
         judge: Empty.
-        known_from: From which source offset on the clock is known.
-        before_ms: What it read there.
+        known: From where on the clock is known.
     """
 
-    def __init__(self, judge: ExactIds, known_from: int, before_ms: int) -> None:
+    def __init__(self, judge: ExactIds, known: KnownClock) -> None:
         self._judge = judge
-        self._known_from = known_from
-        self._certain_ms = before_ms + judge.window_ms
-        self._unseen_before = known_from
+        self._known_from = known.known_from
+        self._backfill = known.backfill
+        self._certain_ms = known.before_ms + judge.window_ms
+        self._unseen_before = known.known_from
         self.over = False
         self.trusted = 0
-        judge.set_clock(before_ms)
+        judge.set_clock(known.before_ms)
 
     def pass_over(self, evidence: IdEvidence) -> None:
         """Take note of records that are not compared: what they have left behind is not known either."""
@@ -104,7 +118,7 @@ class TrustedReceipts:
         expires_ms[claims.row[taken]] = possible.expires_ms[taken]
         self.trusted += int(np.count_nonzero(taken))
         self.over = self._judge.log.clock_ms >= self._certain_ms and known < rows
-        return IdGrounds(verdict, evidence.ids, owner, expires_ms)
+        return IdGrounds(verdict, evidence.ids, owner, expires_ms, backfill=self._backfill)
 
     def _possible(self, claims: ReceiptClaims, known: int) -> ReceiptClaims:
         """Return what receipts say, without what cannot be of records whose clock is known.

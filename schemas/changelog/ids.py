@@ -6,10 +6,13 @@ first and a CRC-32C last::
     key       b"I"            the state of the ids, one per partition, written with every commit
               b"B" u64        changelog only: a block of ids, by the number of its first
               b"o"            the origin once more, as it stands under its own key
+              b"H"            changelog only: how much of a backfill is there, until it is whole
               b"\xffP" u64    local state only: a page of ids, by the number of its first
               b"\x00J" u64    local state only: from which changelog offset on ids from that number on lie
 
     ids       | version u8 = 2 | secret 16 B | clock i64 | next number u64 | floor u64 | trace ... | crc u32 |
+
+    ids       | version u8 = 3 | as above, to floor | size u8, backfill | trace ... | crc u32 |
 
     place     | version u8 = 1 | changelog offset i64 | crc u32 |
 
@@ -19,7 +22,8 @@ and new ids; it is made with a partition's first commit and never changes, not b
 the partition's, ms, after the commit's last record, and the lowest i64 before the first; ``next number`` is
 that of the next id to be remembered. All ids below ``floor`` are expired: a changelog that begins at or below
 it is whole. The trace says how the clock came to what it says (`schemas.changelog.clock`); version 1 has none,
-and in the local state it has no limits.
+and in the local state it has no limits. Version 3 is that of a state that began with a backfill
+(`schemas.changelog.backfill`), and says its name; what it has brought has no source record for an owner.
 
 Of one commit the blocks come first, this record after them, the position last. Nothing is ever written again
 under the key of a block: such a changelog is not compacted, and never deleted by time. What all ids of are
@@ -48,6 +52,7 @@ _PLACE = struct.Struct(">Bq")
 _NUMBER = struct.Struct(">Q")
 _VERSION = 1
 _TRACED_VERSION = 2
+_BACKFILLED_VERSION = 3
 _NOTHING_SAID = ClockTrace()
 
 
@@ -61,6 +66,7 @@ class IdState:
         next_number: Number of the next id that is remembered.
         floor: All ids below this number are expired.
         trace: How the clock came to that.
+        backfill: The name of the backfill that the state began with; empty where there was none.
     """
 
     secret: bytes
@@ -68,14 +74,17 @@ class IdState:
     next_number: int
     floor: int
     trace: ClockTrace = _NOTHING_SAID
+    backfill: str = ""
 
     def __repr__(self) -> str:
         return f"IdState(clock_ms={self.clock_ms}, next_number={self.next_number}, floor={self.floor})"
 
     def encode(self) -> bytes:
         """Return the value under `IDS_KEY`."""
-        head = _IDS.pack(_TRACED_VERSION, self.secret, self.clock_ms, self.next_number, self.floor)
-        return sealed(IDS_KEY, head + self.trace.encode())
+        version = _BACKFILLED_VERSION if self.backfill else _TRACED_VERSION
+        head = _IDS.pack(version, self.secret, self.clock_ms, self.next_number, self.floor)
+        name = self.backfill.encode()
+        return sealed(IDS_KEY, head + (bytes([len(name)]) + name if name else b"") + self.trace.encode())
 
     @classmethod
     def decode(cls, value: bytes) -> IdState:
@@ -84,17 +93,22 @@ class IdState:
         Raises:
             CorruptStateError: It is not one, or not whole.
         """
-        if value[:1] != bytes([_TRACED_VERSION]):
+        version = value[0] if value else 0
+        if version not in {_TRACED_VERSION, _BACKFILLED_VERSION}:
             _, *fields = _IDS.unpack(opened(IDS_KEY, value, _IDS.size))
             return cls(*fields)
         size = max(_IDS.size, len(value) - CRC.size)
-        body = opened(IDS_KEY, value, size, _TRACED_VERSION)
+        body = opened(IDS_KEY, value, size, version)
+        at, backfill = _IDS.size, ""
         try:
-            trace = ClockTrace.decode(body[_IDS.size :])
-        except ValueError as error:
+            if version == _BACKFILLED_VERSION:
+                begin, at = at + 1, at + 1 + body[at]
+                backfill = body[begin:at].decode()
+            trace = ClockTrace.decode(body[at:])
+        except (ValueError, IndexError) as error:
             raise CorruptStateError(f"the value under {IDS_KEY!r}: {error}") from error
         _, secret, clock_ms, next_number, floor = _IDS.unpack_from(body)
-        return cls(secret, clock_ms, next_number, floor, trace)
+        return cls(secret, clock_ms, next_number, floor, trace, backfill)
 
 
 def id_block_key(first: int) -> bytes:

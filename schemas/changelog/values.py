@@ -33,7 +33,7 @@ WATERMARK_KIND = b"W"
 LOCAL_KEY = b"\x00L"
 BLOCK_KIND = b"\x00B"
 BLOCKS_KEY = b"\x00S"
-OF_IDS = (b"I", b"B", b"o", b"\xffP", b"\x00J", b"\x00E", b"\x00F", b"\x00R", b"\xffR")
+OF_IDS = (b"I", b"B", b"o", b"H", b"\xffP", b"\x00J", b"\x00E", b"\x00F", b"\x00R", b"\xffR")
 """What keys of mode insert-id begin with."""
 
 CRC = struct.Struct(">I")

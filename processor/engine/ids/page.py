@@ -58,6 +58,8 @@ MOST_PAGE_BYTES = 4096
 HASH_BYTES = 16
 NONE = -1
 """No number, no owner."""
+BACKFILLED = -2
+"""The owner of an id that a backfill has brought: the record that passed stands in no source."""
 NO_COLLISIONS = np.zeros(0, np.bool_)
 NO_FINGERPRINTS = np.zeros(0, np.uint64)
 NO_ROUTES = np.zeros(0, np.uint16)

@@ -10,11 +10,13 @@ from processor.engine.ids.new_ids import new_ids
 from processor.engine.rest.columns import IdColumn, RowIds, ids_of_columns
 from processor.engine.rest.json_rows import JsonIds, JsonRows, fingerprints_of, pointer_of
 from processor.engine.rest.judge import NOBODY, RestRows, RestVerdicts, judge_rows
+from processor.engine.rest.partitioner import ANYWHERE, partitions_of
 from processor.engine.rest.probe import LowProbe
 from processor.engine.rest.warm import warm_rest
 from processor.engine.verdict import Fault, Verdict
 
 __all__ = [
+    "ANYWHERE",
     "NOBODY",
     "Fault",
     "IdColumn",
@@ -30,6 +32,7 @@ __all__ = [
     "ids_of_columns",
     "judge_rows",
     "new_ids",
+    "partitions_of",
     "pointer_of",
     "warm_rest",
 ]

@@ -14,6 +14,7 @@ from processor.engine.jit import COMPILES
 from processor.engine.rest.columns import IdColumn, ids_of_columns
 from processor.engine.rest.json_rows import JsonIds, JsonRows, fingerprints_of
 from processor.engine.rest.judge import RestRows, judge_rows
+from processor.engine.rest.partitioner import partitions_of
 from processor.engine.rest.probe import LowProbe
 
 _TEXT = b'{"a": 1, "b": null}{"a": 1, "b": 2}'
@@ -41,3 +42,4 @@ def warm_rest() -> None:
         judge_rows(judged, RestRows.none(), 1)
     LowProbe(np.sort(hashes[:, 0])).matches(np.zeros(1, np.int64))
     new_ids(secret, hashes, prints)
+    partitions_of(columns[0], 2)

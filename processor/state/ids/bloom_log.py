@@ -167,6 +167,7 @@ class BloomLog(IdLog[BloomNumbering]):
         yield
         state = self._loaded_state()
         self.secret, self.clock_ms, self._floor = state.secret, state.clock_ms, state.floor
+        self.backfill = state.backfill
         self.trace = replace(state.trace, limits=())
         self._snapshots.found(reader.pieces())
         # Without a snapshot the filters are made again from all of the changelog.

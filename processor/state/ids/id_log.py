@@ -23,6 +23,7 @@ from processor.engine.ids.clock import NEVER
 from processor.errors import StopError
 from processor.state.ids.offset_index import OffsetIndex
 from processor.state.state_log import ForeignStateError, StateLog
+from schemas.changelog.backfill import BACKFILL_KEY, BackfillProgress
 from schemas.changelog.clock import ClockTrace
 from schemas.changelog.ids import (
     ID_BLOCK_KIND,
@@ -80,6 +81,7 @@ class IdLog(StateLog, ABC, Generic[Index]):
         secret: The key of their hash; None before the first commit.
         clock_ms: The partition's clock, as committed.
         trace: How it came to that, as committed, without limits.
+        backfill: The name of the backfill that the state began with; empty where there was none.
 
     Args:
         index: Empty.
@@ -100,6 +102,8 @@ class IdLog(StateLog, ABC, Generic[Index]):
         self.secret: bytes | None = None
         self.clock_ms = NEVER
         self.trace = NOTHING_BOUND
+        self.backfill = ""
+        self._unfinished: BackfillProgress | None = None
         self._unsaved = False
         # Of what was taken over: the first number that there is anything of, and the last state's record.
         self._begins: int | None = None
@@ -140,7 +144,7 @@ class IdLog(StateLog, ABC, Generic[Index]):
 
     def _state(self, clock_ms: int, trace: ClockTrace) -> IdState:
         assert self.secret is not None  # noqa: S101 - the judge or a restore has given it
-        return IdState(self.secret, clock_ms, self.index.next_number, self.index.floor, trace)
+        return IdState(self.secret, clock_ms, self.index.next_number, self.index.floor, trace, self.backfill)
 
     def committed(self, blocks: Sequence[tuple[bytes, Pages]], clock_ms: int, records: int) -> None:
         """Take the staged ids as committed.
@@ -214,6 +218,8 @@ class IdLog(StateLog, ABC, Generic[Index]):
                 self._take_state(state)
             elif value is not None and key == ORIGIN_COPY_KEY:
                 self._origin = value
+            elif value is not None and key == BACKFILL_KEY:
+                self._unfinished = BackfillProgress.decode(value)
             elif value is not None and key.startswith(ID_BLOCK_KIND):
                 with taking_over():
                     rows, clock_ms, pages = decode(value, key, fingerprints=self.fingerprints)
@@ -248,6 +254,8 @@ class IdLog(StateLog, ABC, Generic[Index]):
                 f"{self.index.next_number} on are not there"
             )
         self.secret = state.secret
+        self.backfill = state.backfill
+        self._unfinished = None
         self.trace = replace(state.trace, limits=())
         self._said = state
         self._floor = max(self._floor, state.floor)
@@ -294,6 +302,11 @@ class IdLog(StateLog, ABC, Generic[Index]):
 
     @override
     def check(self) -> None:
+        if self._unfinished is not None:
+            raise CorruptStateError(
+                f"its state is backfill {self._unfinished.run}, which is not loaded to its end: load it again, "
+                "and it goes on where it was; or begin without it, see 'Beginning anew' in docs/operations.md"
+            )
         # From the first living id to the last one all must be there.
         if self._begins is None and self.secret is None:
             return

@@ -1266,4 +1266,42 @@ MISTAKES = (
         "cls(IdTextForm.STRING, valid, *_decimals(valid, owned(values, np.int64)))",
         "tests/property/engine/rest/test_row_ids.py::test_columns_have_the_ids_of_records_with_these_values",
     ),
+    Mistake(
+        "a backfill that is not whole is a state",
+        "processor/state/ids/id_log.py",
+        "        if self._unfinished is not None:\n",
+        "        if False and self._unfinished is not None:\n",
+        "tests/property/state/test_backfill_model.py::"
+        "test_a_backfill_that_is_not_whole_is_refused_by_its_name_and_found_by_who_goes_on",
+    ),
+    Mistake(
+        "a load that goes on begins once more",
+        "processor/reset/backfill/load.py",
+        "            return LoadStep(staged, marked=True, done=progress.blocks, gap=gap)\n",
+        "            return LoadStep(staged, marked=True, gap=gap)\n",
+        "tests/broker/modes/test_backfill.py::"
+        "test_backfill_and_worker_are_a_worker_over_all_of_it_through_kills",
+        broker=True,
+    ),
+    Mistake(
+        "what a backfill brought is expired by the clock of its last record alone",
+        "processor/reset/backfill/staging.py",
+        "    alive = np.flatnonzero(reading_ms > clock_ms - window_ms)\n",
+        "    alive = np.flatnonzero(reading_ms >= clock_ms)\n",
+        "tests/property/state/test_backfill_model.py::test_backfill_and_worker_are_a_worker_over_all_of_it",
+    ),
+    Mistake(
+        "a reset makes a state without what a backfill brought",
+        "processor/reset/decide.py",
+        "    if known.backfill:\n",
+        "    if False and known.backfill:\n",
+        "tests/unit/reset/test_reset.py::test_what_cannot_be_is_refused_with_what_could",
+    ),
+    Mistake(
+        "a certificate takes a state that began with a backfill for an empty one",
+        "processor/verify/span.py",
+        "        if history.known_from <= self.known_from and not _brought(history):\n",
+        "        if history.known_from <= self.known_from:\n",
+        "tests/unit/verify/test_span.py::test_what_a_backfill_brought_is_trusted_by_receipts_that_say_enough",
+    ),
 )

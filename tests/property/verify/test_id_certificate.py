@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from processor.state.ids import offset_index
 from processor.state.kv.store import MemoryStore
+from processor.verify.unproved import KnownClock
 from tests.support.judges.id_rules import IdRules
 from tests.support.judges.id_state import NOW_MS, Came, IdPartition
 from tests.support.kafka.topics import New
@@ -80,7 +81,7 @@ class Story:
         noted = self._partition.recording()
         assert noted.known_from is not None
         assert noted.position == len(self.topics.source)
-        known = None if noted.known_from == 0 else (noted.known_from, noted.before_ms)
+        known = None if noted.known_from == 0 else KnownClock(noted.known_from, noted.before_ms)
         pipeline = id_pipeline(self._rules)
         return compared(self.topics, piece, pipeline=pipeline, clock=noted.clock, known=known), known is None
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from processor.engine.batch.columns import Columns
     from processor.engine.ids.clock import PartitionClock
+    from processor.verify.unproved import KnownClock
     from tests.support.kafka.topics import New
 
 PIPELINE = Pipeline.model_validate(
@@ -136,7 +137,7 @@ def compared(
     receipts_begin_late: bool = False,
     pipeline: Pipeline = PIPELINE,
     clock: PartitionClock | None = None,
-    known: tuple[int, int] | None = None,
+    known: KnownClock | None = None,
     secret: bytes | None = None,
 ) -> VerifyReport:
     """Compare, with so many records a piece; ``floor`` is that of the sink."""

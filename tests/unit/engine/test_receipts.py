@@ -1,4 +1,4 @@
-"""A receipt of mode insert-id says what the contract says, with and without an owner."""
+"""A receipt of mode insert-id says what the contract says, with an owner, without one and with a backfill."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import json
 import numpy as np
 
 from processor.engine.extract.ids import IdExtractor, KeyPart
-from processor.engine.receipts import IdGrounds
+from processor.engine.ids.new_ids import UUID_BYTES
+from processor.engine.ids.page import BACKFILLED
+from processor.engine.receipts import CollisionNotes, IdGrounds
+from processor.engine.verdict import Verdict
 from processor.wire.receipts import ReceiptEncoder
 from tests.support.wire import batches
 from tests.support.wire.batches import Record, by_hand, chunk
@@ -49,3 +52,28 @@ def test_where_nobody_knows_the_owner_neither_it_nor_the_expiry_is_said() -> Non
         expected.append(said)
     assert [json.loads(record.value or b"") for record in found] == expected
     assert [(record.key, record.timestamp) for record in found] == [(each.key, each.timestamp) for each in came]
+
+
+def test_the_owner_of_what_a_backfill_brought_is_its_name() -> None:
+    came = [Record(n, 5, b"id", b"value", ()) for n in range(5)]
+    (piece,) = batches.DECODER.pieces(chunk(by_hand(came)))
+    rows = np.arange(5)
+    verdict = np.array([Verdict.DUPLICATE] * 2 + [Verdict.COLLISION] * 3, np.uint8)
+    owner = np.array([BACKFILLED, 7, BACKFILLED, BACKFILLED, 7])
+    expires = np.array([9, 9, 0, 9, 9])
+    ids = (
+        IdExtractor([KeyPart()], bytes(16))
+        .extract(piece.columns)
+        ._replace(fingerprint=np.arange(5, dtype=np.uint64))
+    )
+    notes = CollisionNotes("pass", np.arange(5, dtype=np.uint64), rows[:0], np.zeros((0, UUID_BYTES), np.uint8))
+    grounds = IdGrounds(verdict, ids, owner, expires, notes, "b-1")
+
+    made = ReceiptEncoder("p", "t").encode(3, piece.columns, rows, grounds, 1_000_000)
+
+    parsed = batches.parsed(batch.build(-1, -1, -1, transactional=False) for batch in made)
+    found = [json.loads(record.value or b"") for batch in parsed for record in batch.records]
+    source = {"topic": "t", "partition": 3, "offset": 7}
+    assert [each["owner"] for each in found] == [source if own == 7 else {"backfill": "b-1"} for own in owner]
+    assert [each.get("expires_at", 0) for each in found] == expires.tolist()
+    assert [each.get("action") for each in found] == [None, None, "pass", "pass", "pass"]

@@ -109,6 +109,12 @@ def test_renewals_that_are_not_said_do_not_matter_where_nothing_is_written_or_al
     assert decided(150, known, forget=True).state is ResetState.EMPTY
 
 
+def test_what_a_backfill_brought_is_kept_or_given_up() -> None:
+    known = replace(KNOWN, backfill="b")
+    assert [decided(to, known).state for to in (100, 150)] == [ResetState.KEPT, ResetState.KEPT]
+    assert decided(20, known, forget=True).state is ResetState.EMPTY
+
+
 def test_only_who_is_there_already_stays() -> None:
     assert [to for to in (0, 20, 99, 100, 101, 200) if decided(to).stays] == [100]
     assert not decided(100, forget=True).stays
@@ -126,6 +132,8 @@ def test_only_who_is_there_already_stays() -> None:
         (60, replace(limits(9), position=None, origin=None, lost=True), "on the records from offset 0 on"),
         (101, replace(KNOWN, position=replace(POSITION, definition=OTHER)), "Go to 100 or before"),
         (101, replace(KNOWN, renewals_said=False), "when an id was last renewed.*Go to 100 or before"),
+        (99, replace(KNOWN, backfill="b"), "began with backfill b.*the state at offset 99 cannot be made"),
+        (20, replace(KNOWN, backfill="b"), "began with backfill b.*the state at offset 20 cannot be made"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_could(to: int, known: PartitionFacts, said: str) -> None:

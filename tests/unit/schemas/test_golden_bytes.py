@@ -37,6 +37,7 @@ from processor.state.restore import restore
 from processor.state.table import Table
 from processor.wire.encode import Encoder
 from processor.wire.repartition import take_off
+from schemas.changelog.backfill import BackfillProgress
 from schemas.changelog.bloom import (
     RUN_KIND,
     BloomSnapshot,
@@ -106,6 +107,8 @@ TRACE = ClockTrace(7, 1_000_000, ((7, 1_000_300), (9, NO_LIMIT), (200, 999)))
 STAYING = ClockTrace(0, -1, ((0, 0), (0, -5), (1, -5)))
 IDS = IdState(SECRET, -5, 2**40, 17, TRACE)
 OLD_IDS = IdState(SECRET, -5, 2**40, 17)
+BACKFILLED_IDS = replace(IDS, backfill="archive-2024")
+PROGRESS = BackfillProgress("archive-2024", MEANING, 2**33, 4)
 SNAPSHOT = BloomSnapshot(70, 12, (KeptFilter(-1, 0, 5, 3), KeptFilter(4, 2, 6, 8)))
 RUN = KeptRun(9, 8, 7, 6, 65, bytes(range(32)), bytes(range(8)), bytes(range(16)))
 
@@ -173,6 +176,8 @@ VALUES = {
         OLD_IDS, sealed(IDS_KEY, struct.pack(">B16sqQQ", 1, SECRET, -5, 2**40, 17)), IdState.decode
     ),
     "ids": Value(IDS, IDS.encode(), IdState.decode),
+    "ids, backfilled": Value(BACKFILLED_IDS, BACKFILLED_IDS.encode(), IdState.decode),
+    "progress of a backfill": Value(PROGRESS, PROGRESS.encode(), BackfillProgress.decode),
     "place of ids": Value(
         66, encode_place(id_place_key(9), 66), lambda data: decode_place(id_place_key(9), data)
     ),

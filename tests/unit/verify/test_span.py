@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from processor.engine.ids.clock import NEVER
 from processor.errors import StopError
 from processor.judges.factory import mode_of
 from processor.kafka.offsets import Bounds
 from processor.state.changelog import ChangelogHead
 from processor.state.clock_history import ClockHistory
 from processor.verify import span, streams
+from processor.verify.unproved import KnownClock
 from schemas.changelog.position import Origin, Position
 from schemas.changelog.topic_ids import TopicId, TopicIds
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
@@ -74,7 +76,7 @@ def test_a_recording_of_the_state_of_a_source_before_is_not_in_the_certificate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pipeline = Pipeline(name="p", source="raw", sink="clean", dedup=DEDUP)
-    noted: Any = SimpleNamespace(known_from=0, before_ms=0)
+    noted: Any = SimpleNamespace(known_from=0, before_ms=0, backfill="")
 
     found = found_span(monkeypatch, pipeline, noted, topic_id)
 
@@ -101,11 +103,25 @@ def test_new_ids_cannot_be_proved_where_nothing_says_by_which_secret_they_were_m
 def test_with_a_fingerprint_receipts_are_not_trusted_where_the_clock_is_not_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    noted: Any = SimpleNamespace(known_from=5, before_ms=0, secret=bytes(16))
+    noted: Any = SimpleNamespace(known_from=5, before_ms=0, secret=bytes(16), backfill="")
     with pytest.raises(StopError, match="receipts do not say with which content"):
         found_span(monkeypatch, colliding(), noted)
     without = colliding(fingerprint=None)
-    assert found_span(monkeypatch, without, noted).clock_known == (5, 0)
+    assert found_span(monkeypatch, without, noted).clock_known == KnownClock(5, 0)
+
+
+def test_what_a_backfill_brought_is_trusted_by_receipts_that_say_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    noted: Any = SimpleNamespace(known_from=0, before_ms=3, secret=bytes(16), backfill="b")
+    with pytest.raises(
+        StopError, match="began with backfill b, which the source does not hold; and receipts do"
+    ):
+        found_span(monkeypatch, colliding(), noted)
+    without = colliding(fingerprint=None)
+    assert found_span(monkeypatch, without, noted).clock_known == KnownClock(0, 3, "b")
+    noted.before_ms = NEVER
+    assert found_span(monkeypatch, without, noted).clock_known is None, "of this partition it brought nothing"
 
 
 def test_a_reset_meanwhile_ends_a_certificate_that_goes_on_by_the_clock() -> None:

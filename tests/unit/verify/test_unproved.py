@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processor.engine.ids.clock import RecordedClock
+from processor.verify.unproved import KnownClock
 from tests.support.judges.id_rules import IdRules
 from tests.support.verify.compared import compared, renumber
 from tests.support.verify.corruptions import at, inserted, said, without
@@ -60,7 +61,9 @@ def judged(topics: Topics, stream: list[tuple[bytes, int]], known_from: int, pie
     before = max(readings[:known_from], default=-(2**63))
     noted = [(place, reading) for place, reading in enumerate(readings) if place >= known_from]
     clock = RecordedClock(*np.array(noted, np.int64).reshape(-1, 2).T, arrival=True)
-    return compared(topics, piece, pipeline=id_pipeline(RULES), clock=clock, known=(known_from, before))
+    return compared(
+        topics, piece, pipeline=id_pipeline(RULES), clock=clock, known=KnownClock(known_from, before)
+    )
 
 
 def found(report: VerifyReport) -> list[tuple[int, str]]:

@@ -15,6 +15,7 @@ from processor.engine.rest import (
     ids_of_columns,
     judge_rows,
     new_ids,
+    partitions_of,
     warm_rest,
 )
 from tests.property.engine.rest.test_row_ids import SECRET, integer_column, json_rows, text_column
@@ -36,6 +37,7 @@ def worked() -> set[str]:
         judge_rows(new, new, 1, keep_collisions=False)
     LowProbe(np.sort(hashes[0][:, 0])).matches(hashes[0][:, 0])
     new_ids(SECRET, some[1].hash, some[1].fingerprint)
+    partitions_of(texts[1], 7)
     return {name for name, count in kernels().items() if count > before[name]}
 
 
