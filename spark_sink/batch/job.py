@@ -61,6 +61,8 @@ _SPLIT_BYTES = 128 << 20
 _BUCKET_ROWS = 1 << 19
 """Rows per bucket: 40 B each as they are put aside, some 150 MB while they are judged."""
 _MOST_BUCKETS = 4096
+_MOST_WINDOW_US = 2**62
+"""146,000 years, more than two times can be apart; the kernels count in 64 bits."""
 _LINE_BYTES = 200
 """Of a line of JSON, guessed, to choose the number of buckets."""
 
@@ -195,7 +197,7 @@ class BatchJob:
             names=[each.name for each in files],
             id=list(batch.id),
             event_time=batch.event_time,
-            window_us=batch.window * 1000,
+            window_us=min(batch.window * 1000, _MOST_WINDOW_US),
             key=definition.key,
             exclude=None if batch.fingerprint is None else list(batch.fingerprint.exclude),
             on_collision=batch.on_collision,

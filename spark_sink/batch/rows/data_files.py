@@ -18,13 +18,65 @@ if TYPE_CHECKING:
 
 _MOST_OPEN = 200
 """Files at a time of a task: a process has 1,024 of them by default, and the cores share it with Spark."""
+_ROW_GROUP, _MOST_WAITING = 1 << 17, 1 << 19
+"""Rows of one date, and of all dates, that wait to be written together: of 200 B each some 100 MB per task."""
+_RANDOM = ("seqmark_low", "seqmark_high", "seqmark_row")
+"""Columns whose values are all different: a dictionary would only be given up later, and is 20 % larger."""
 NO_DAY = -(2**62)
 """Of rows without a time that can be read."""
 
 
 def _writer(stream: Any, schema: Any) -> Any:
     # With checksums a page that is damaged later is found, and not taken for other rows.
-    return pq.ParquetWriter(stream, schema, compression="zstd", write_page_checksum=True)
+    options = {"compression": "zstd", "write_page_checksum": True}
+    if not set(_RANDOM) <= set(schema.names):
+        return pq.ParquetWriter(stream, schema, **options)
+    named = [path for each in schema if each.name not in _RANDOM for path in _leaves(each.name, each.type)]
+    return pq.ParquetWriter(stream, schema, use_dictionary=named, **options)
+
+
+def _leaves(path: str, kind: Any) -> list[str]:
+    """Return a column's leaves as Parquet names them."""
+    if pa.types.is_struct(kind):
+        return [leaf for each in kind for leaf in _leaves(f"{path}.{each.name}", each.type)]
+    if pa.types.is_map(kind):
+        parts = (("key", kind.key_type), ("value", kind.item_type))
+        return [leaf for name, each in parts for leaf in _leaves(f"{path}.key_value.{name}", each)]
+    return _leaves(f"{path}.list.element", kind.value_type) if pa.types.is_list(kind) else [path]
+
+
+class _OpenFile:
+    """One file that is being written, with the rows that wait for more."""
+
+    def __init__(self, path: Path, schema: Any) -> None:
+        self.path = path
+        self.rows = 0
+        self._stream = path.open("wb")
+        self._writer = _writer(self._stream, schema)
+        self._waiting: list[Any] = []
+        self.waiting = 0
+
+    def take(self, rows: Any) -> None:
+        """Keep rows until there are enough for a row group."""
+        self._waiting.append(rows)
+        self.waiting += len(rows)
+        self.rows += len(rows)
+
+    def flush(self) -> None:
+        """Write what waits, as one row group."""
+        if self._waiting:
+            self._writer.write_table(pa.concat_tables(self._waiting), row_group_size=_MOST_WAITING)
+        self._waiting, self.waiting = [], 0
+
+    def end(self, *, whole: bool) -> None:
+        """Close the file; whole, what is written stays, whatever happens to this machine."""
+        if whole:
+            self.flush()
+        self._writer.close()
+        self._stream.flush()
+        if whole:
+            os.fsync(self._stream.fileno())
+        self._stream.close()
 
 
 class DataFiles:
@@ -39,8 +91,7 @@ class DataFiles:
 
     def __init__(self, folder: str, table: str, stem: str, source: str = "") -> None:
         self._folder, self._table, self._stem, self._source = Path(folder), table, stem, source
-        self._open: dict[int, tuple[Path, Any, Any]] = {}
-        self._rows: dict[Path, int] = {}
+        self._open: dict[int, _OpenFile] = {}
         self._counter = 0
         self.written: list[DataFile] = []
 
@@ -55,43 +106,37 @@ class DataFiles:
 
     def abandon(self) -> None:
         """Let go of the files that are open: nobody will name them."""
-        for _file, writer, stream in self._open.values():
-            writer.close()
-            stream.close()
+        for each in self._open.values():
+            each.end(whole=False)
         self._open.clear()
 
     def write(self, rows: Any, days: NDArray[np.int64]) -> None:
         """Write rows, each to the file of its date; `NO_DAY`: it has none."""
         for day in np.unique(days).tolist():
             mine = rows if (days == day).all() else rows.filter(pa.array(days == day))
-            self._to(day, mine)
+            file = self._file(day, mine.schema)
+            file.take(mine)
+            if file.waiting >= _ROW_GROUP:
+                file.flush()
+        if sum(each.waiting for each in self._open.values()) >= _MOST_WAITING:
+            for each in self._open.values():
+                each.flush()
 
-    def _to(self, day: int, rows: Any) -> None:
+    def _file(self, day: int, schema: Any) -> _OpenFile:
         if day not in self._open:
             if len(self._open) >= _MOST_OPEN:
                 self.close()
             folder = self._folder / "data" / (UNDATED if day == NO_DAY else day_text(day))
             folder.mkdir(parents=True, exist_ok=True)
-            file = folder / f"{self._stem}-{self._counter}.parquet"
+            self._open[day] = _OpenFile(folder / f"{self._stem}-{self._counter}.parquet", schema)
             self._counter += 1
-            stream = file.open("wb")
-            self._open[day] = file, _writer(stream, rows.schema), stream
-            self._rows[file] = 0
-        file, writer, _ = self._open[day]
-        writer.write_table(rows)
-        self._rows[file] += len(rows)
+        return self._open[day]
 
     def close(self) -> None:
-        """End the files that are open: what is written stays, whatever happens to this machine."""
-        for day, (file, writer, stream) in self._open.items():
-            writer.close()
-            stream.flush()
-            os.fsync(stream.fileno())
-            stream.close()
-            dated = day != NO_DAY
-            path = os.path.relpath(file, self._table)
-            told = DataFile(
-                path, day_text(day) if dated else "", self._rows[file], "" if dated else self._source
-            )
-            self.written.append(told)
+        """End the files that are open: what is written stays."""
+        for day, file in self._open.items():
+            file.end(whole=True)
+            date, source = ("", self._source) if day == NO_DAY else (day_text(day), "")
+            path = os.path.relpath(file.path, self._table)
+            self.written.append(DataFile(path, date, file.rows, source))
         self._open.clear()

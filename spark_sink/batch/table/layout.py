@@ -16,14 +16,10 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import UTC, datetime
+from datetime import date, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from processor.errors import StopError
-
-if TYPE_CHECKING:
-    from datetime import date
 
 ROWS, DUPLICATES, QUARANTINE = "rows", "duplicates", "quarantine"
 KINDS = (ROWS, DUPLICATES, QUARANTINE)
@@ -32,22 +28,17 @@ OWN_FOLDER = "_seqmark"
 UNDATED = "undated"
 """The folder of rows without a time that can be read."""
 DAY_US = 86_400_000_000
-
-
-def day_of(time_us: int) -> int:
-    """Return the number of a time's date in UTC, from 1970-01-01 on."""
-    return time_us // DAY_US
+_FIRST_DAY = date(1970, 1, 1)
 
 
 def day_text(day: int) -> str:
     """Return a date as it stands in names: 0 is ``1970-01-01``."""
-    return datetime.fromtimestamp(day * 86_400, UTC).strftime("%Y-%m-%d")
+    return (_FIRST_DAY + timedelta(days=day)).isoformat()
 
 
-def day_number(text: str | date) -> int:
+def day_number(text: str) -> int:
     """Return the number of a date, from 1970-01-01 on."""
-    at = datetime.fromisoformat(f"{text}T00:00:00+00:00")
-    return int(at.timestamp()) // 86_400
+    return (date.fromisoformat(text) - _FIRST_DAY).days
 
 
 class TableLayout:

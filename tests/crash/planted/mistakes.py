@@ -1304,4 +1304,50 @@ MISTAKES = (
         "        if history.known_from <= self.known_from:\n",
         "tests/unit/verify/test_span.py::test_what_a_backfill_brought_is_trusted_by_receipts_that_say_enough",
     ),
+    Mistake(
+        "a run commits over another",
+        "spark_sink/batch/table/layout.py",
+        "        os.link(hidden, file)\n",
+        "        file.unlink(missing_ok=True)\n        os.link(hidden, file)\n",
+        "tests/spark/batch/test_safety.py::test_who_passes_the_lock_still_cannot_commit_over_another",
+    ),
+    Mistake(
+        "a run that makes results again looks its ids up in what it removes",
+        "spark_sink/batch/job.py",
+        " if each.path not in gone and",
+        " if",
+        "tests/spark/batch/test_runs.py::"
+        "test_rows_are_judged_as_the_contract_says_whatever_the_runs[ids-parquet]",
+    ),
+    Mistake(
+        "ids of a table are dealt out by another part of the hash than new ones",
+        "spark_sink/batch/tasks/probe.py",
+        "    part = rows[:, LOW] & (plan.buckets - 1)\n",
+        "    part = rows[:, LOW + 1] & (plan.buckets - 1)\n",
+        "tests/spark/batch/test_runs.py::"
+        "test_rows_are_judged_as_the_contract_says_whatever_the_runs[ids-parquet]",
+    ),
+    Mistake(
+        "rows of one time are judged in the order in which files are given",
+        "spark_sink/batch/inputs.py",
+        "key=lambda each: (each.name, each.stamp.name, str(each.path))",
+        "key=lambda _: 0",
+        "tests/spark/batch/test_runs.py::"
+        "test_rows_are_judged_as_the_contract_says_whatever_the_runs[ids-parquet]",
+    ),
+    Mistake(
+        "rows of the day before are not looked up, though the window reaches them",
+        "spark_sink/batch/job.py",
+        "        reach = -(-plan.window_us // DAY_US)\n",
+        "        reach = 0\n",
+        "tests/spark/batch/test_runs.py::"
+        "test_rows_are_judged_as_the_contract_says_whatever_the_runs[ids-parquet]",
+    ),
+    Mistake(
+        "an input that has changed while it was read is committed",
+        "spark_sink/batch/job.py",
+        "        require_unchanged(files)\n",
+        "",
+        "tests/spark/batch/test_safety.py::test_an_input_that_changes_while_it_is_read_is_not_committed",
+    ),
 )

@@ -51,7 +51,8 @@ def command(scene: BatchScene, *options: str, step: str) -> subprocess.Completed
         "-c",
         str(config),
         "--master",
-        "local[2]",
+        # Executors in processes of their own, or in the driver's.
+        "local-cluster[2,1,1024]" if step in {BatchStep.EXTRACTED, BatchStep.WRITTEN} else "local[2]",
         *options,
     ]
     return subprocess.run(
