@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_sink.batch.table.commits import DataFile
-from spark_sink.batch.table.layout import UNDATED, day_text
+from spark_sink.batch.table.layout import UNDATED, day_text, flush_folder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,12 +33,14 @@ class DataFiles:
     Args:
         folder: Where they go, by date.
         table: Folder of the table, from which on paths are told.
-        stem: What their names begin with; no other task, and no other attempt, has it.
+        stem: What their names begin with; no other task, and no other attempt, has it. Each try of a task adds
+            a random word of its own.
         source: The input file, told of undated rows.
     """
 
     def __init__(self, folder: str, table: str, stem: str, source: str = "") -> None:
-        self._folder, self._table, self._stem, self._source = Path(folder), table, stem, source
+        self._folder, self._table, self._source = Path(folder), table, source
+        self._stem = f"{stem}-{os.urandom(4).hex()}"
         self._open: dict[int, tuple[Path, Any, Any]] = {}
         self._rows: dict[Path, int] = {}
         self._counter = 0
@@ -83,6 +85,7 @@ class DataFiles:
 
     def close(self) -> None:
         """End the files that are open: what is written stays, whatever happens to this machine."""
+        folders = {file.parent for file, _, _ in self._open.values()}
         for day, (file, writer, stream) in self._open.items():
             writer.close()
             stream.flush()
@@ -94,4 +97,6 @@ class DataFiles:
                 path, day_text(day) if dated else "", self._rows[file], "" if dated else self._source
             )
             self.written.append(told)
+        for folder in sorted(folders | {each.parent for each in folders}):
+            flush_folder(folder)
         self._open.clear()
