@@ -67,12 +67,13 @@ def _jobs(layout: TableLayout, snapshot: Snapshot) -> list[MergedDate]:
     attempt, number = os.urandom(4).hex(), len(snapshot.commits) + 1
     jobs: list[MergedDate] = []
     for kind, folder in layout.folders.items():
-        dates: dict[str, list[str]] = defaultdict(list)
+        dates: dict[str, list[DataFile]] = defaultdict(list)
         for each in snapshot.files[kind]:
             if each.date:
-                dates[each.date].append(str(layout.file(each.path)))
-        for date, paths in sorted(dates.items()):
-            if folder is not None and len(paths) > 1:
+                dates[each.date].append(each)
+        for date, files in sorted(dates.items()):
+            if folder is not None and len(files) > 1:
                 stem = f"{number:08d}-{attempt}-{len(jobs):05d}"
-                jobs.append(MergedDate(kind, str(folder), str(layout.output), stem, date, paths))
+                paths, rows = [str(layout.file(each.path)) for each in files], sum(each.rows for each in files)
+                jobs.append(MergedDate(kind, str(folder), str(layout.output), stem, date, paths, rows))
     return jobs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -56,18 +57,23 @@ def find_inputs(paths: Sequence[str], kind: str) -> tuple[list[InputFile], list[
     others: list[str] = []
     for given in paths:
         root = Path(given).resolve()
-        if root.is_dir():
-            for file in sorted(_below(root)):
-                if file.name.lower().endswith(_ENDS[kind]):
-                    found[file] = _input(file, file.relative_to(root).as_posix())
-                else:
-                    others.append(str(file))
-        elif root.exists():
-            found[root] = _input(root, root.name)
-        else:
+        if not root.exists():
             raise StopError(
                 f"input {given} does not exist; name a file or a folder, or give others with --input"
             )
+        try:
+            for file in sorted(_below(root)) if root.is_dir() else [root]:
+                if file == root:
+                    found.setdefault(root, _input(root, root.name))
+                elif file.name.lower().endswith(_ENDS[kind]):
+                    found.setdefault(file.resolve(), _input(file, file.relative_to(root).as_posix()))
+                else:
+                    others.append(str(file))
+        except OSError as error:
+            raise StopError(
+                f"input {error.filename} cannot be read ({error.strerror}): a run does without no file; mend "
+                "that, or give others with --input"
+            ) from error
     if not found:
         ends = ", ".join(_ENDS[kind])
         left = f"; {len(others)} files with other names were left out" if others else ""
@@ -76,7 +82,22 @@ def find_inputs(paths: Sequence[str], kind: str) -> tuple[list[InputFile], list[
 
 
 def _below(root: Path) -> Iterator[Path]:
-    for folder, folders, files in os.walk(root):
+    """Yield the files below a folder, by links too, each folder once.
+
+    Raises:
+        OSError: A folder cannot be listed; what is in it would be lost unnoticed.
+    """
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    seen = set()
+    for folder, folders, files in os.walk(root, onerror=fail, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
         folders[:] = sorted(each for each in folders if not each.startswith((".", "_")))
         yield from (Path(folder, each) for each in files if not each.startswith((".", "_")))
 
@@ -87,9 +108,17 @@ def _input(file: Path, name: str) -> InputFile:
 
 
 def digest(files: Sequence[InputFile]) -> str:
-    """Return the name of a run over these files."""
-    known = sorted([each.stamp.name, each.stamp.bytes, each.stamp.modified_ns] for each in files)
+    """Return the name of a run over these files.
+
+    Whole paths count: files of two folders may have one name, size and time, and one of them would be taken for
+    read. An archive that has moved is another run, in which all is found to be there.
+    """
+    known = sorted([str(each.path), each.stamp.bytes, each.stamp.modified_ns] for each in files)
     return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:_DIGITS]
+
+
+def _known(stamp: InputStamp) -> tuple[str, int, int]:
+    return stamp.name, stamp.bytes, stamp.modified_ns
 
 
 def require_same_inputs(commit: Commit, files: Sequence[InputFile]) -> None:
@@ -98,15 +127,20 @@ def require_same_inputs(commit: Commit, files: Sequence[InputFile]) -> None:
     Raises:
         StopError: Names the difference.
     """
-    before = {each.name: each for each in commit.inputs}
-    now = {each.stamp.name: each.stamp for each in files}
-    told = [f"{name} is new" for name in now if name not in before]
-    told += [f"{name} is missing" for name in before if name not in now]
-    for name, stamp in now.items():
-        if name in before and stamp.bytes != before[name].bytes:
-            told.append(f"{name} had {before[name].bytes:,} bytes and has {stamp.bytes:,}")
-        elif name in before and stamp != before[name]:
-            told.append(f"{name} was modified")
+    # Files of several folders may have one name: each is counted.
+    before, now = Counter(commit.inputs), Counter(each.stamp for each in files)
+    missing = defaultdict(list)
+    for each in sorted((before - now).elements(), key=_known):
+        missing[each.name].append(each)
+    told, changed = [], []
+    for stamp in sorted((now - before).elements(), key=_known):
+        if not missing[stamp.name]:
+            told.append(f"{stamp.name} is new")
+        elif (old := missing[stamp.name].pop(0)).bytes != stamp.bytes:
+            changed.append(f"{stamp.name} had {old.bytes:,} bytes and has {stamp.bytes:,}")
+        else:
+            changed.append(f"{stamp.name} was modified")
+    told += [f"{each.name} is missing" for left in missing.values() for each in left] + changed
     if told:
         more = f", and {len(told) - _MOST_DIFFERENCES} more" if len(told) > _MOST_DIFFERENCES else ""
         raise StopError(

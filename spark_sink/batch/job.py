@@ -158,7 +158,7 @@ class BatchJob:
             files, others = find_inputs(options.inputs or [batch.input.path], batch.input.format)
             if others:
                 self._audience.say(f"{len(others)} files with other names are left out, such as {others[0]}")
-            name, commit = name_run(files, options.run, options.since, snapshot)
+            name, commit = name_run(files, options.run, options.since, snapshot, batch)
             if commit is not None:
                 remove_leftovers(layout, snapshot)
                 return BatchOutcome(name, commit.number, True, commit.counts, self._seconds())
@@ -215,7 +215,7 @@ class BatchJob:
         self._audience.done(BatchStep.INSPECTED)
         extracted, plan = self._extract(plan, snapshot, splits)
         self._audience.done(BatchStep.EXTRACTED)
-        removed = _removed(snapshot, since, {each.stamp.name for each in files} | {each.name for each in files})
+        removed = _removed(snapshot, since, {str(each.path) for each in files})
         probed = self._probe(plan, snapshot, removed, extracted, len(splits))
         self._audience.done(BatchStep.PROBED)
         judged = self._cluster.run(
@@ -350,13 +350,13 @@ def _splits(footers: Sequence[Footer]) -> list[Split]:
     return made
 
 
-def _removed(snapshot: Snapshot, since: str | None, names: set[str]) -> dict[str, list[str]]:
+def _removed(snapshot: Snapshot, since: str | None, paths: set[str]) -> dict[str, list[str]]:
     """Return by kind the files that are made again: of dates from ``since`` on, undated ones by their input."""
     if since is None:
         return {kind: [] for kind in KINDS}
 
     def again(file: DataFile) -> bool:
-        return file.date >= since if file.date else file.source in names
+        return file.date >= since if file.date else file.source in paths
 
     return {kind: [each.path for each in snapshot.files[kind] if again(each)] for kind in KINDS}
 
@@ -383,7 +383,7 @@ def _counts(
         "quarantined": faults + (collisions if action == "quarantine" else 0),
     }
     if written:
-        kept = sum(each.kept for each in written)
+        kept = sum(file.rows for each in written for file in each.files[ROWS])
         if kept != counts["kept"]:
             raise StopError(
                 f"{kept:,} rows were written and {counts['kept']:,} are to be kept: nothing counts; report it"

@@ -1,6 +1,7 @@
 """Removes what no commit names: files of runs that died, and files that a commit before the last has removed.
 
-What the last commit has removed stays, for readers that began before it. Called with the table's lock held.
+What the last commit has removed stays, for readers that began before it. So does what has no name of ours: a
+folder that holds other files too is nobody's to clear. Called with the table's lock held.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spark_sink.batch.table.layout import OWN_FOLDER
+from spark_sink.batch.table.layout import DATA_NAME, OWN_FOLDER
 
 if TYPE_CHECKING:
     from spark_sink.batch.table.commits import Snapshot
@@ -31,7 +32,7 @@ def remove_leftovers(layout: TableLayout, snapshot: Snapshot) -> int:
             folders[:] = [each for each in folders if each != OWN_FOLDER]
             for name in files:
                 file = Path(root, name)
-                if file not in named:
+                if file not in named and DATA_NAME.fullmatch(name):
                     file.unlink(missing_ok=True)
                     removed += 1
     return removed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from processor.errors import StopError
@@ -11,6 +13,7 @@ from spark_sink.batch.table.commits import RUN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from schemas.config import FileBatch
     from spark_sink.batch.inputs import InputFile
     from spark_sink.batch.table.commits import Commit, Snapshot
 
@@ -22,21 +25,23 @@ class NamedRun(NamedTuple):
     commit: Commit | None
 
 
-def name_run(files: Sequence[InputFile], given: str | None, since: str | None, snapshot: Snapshot) -> NamedRun:
+def name_run(
+    files: Sequence[InputFile], given: str | None, since: str | None, snapshot: Snapshot, batch: FileBatch
+) -> NamedRun:
     """Return the name of a run and its commit.
 
     Without a name that is given, a run is named by its files. What is made again from a date on is a run of its
-    own; done once more right after itself, it is the same one.
+    own; done once more right after itself, by the same rules, it is the same one.
 
     Raises:
         StopError: A run of this name has committed over other inputs, or for other dates.
     """
-    stamps = [each.stamp for each in files]
     name = given or digest(files)
     if since is not None and given is None:
         runs = [each for each in snapshot.commits if each.kind == RUN]
-        again = runs and runs[-1].since == since and runs[-1].inputs == stamps
-        name = runs[-1].run if again else f"{name}-from-{since}-{len(snapshot.commits) + 1}"
+        begins = f"{name}-by-{_rules(batch)}-from-{since}-"
+        again = runs and runs[-1].run.startswith(begins)
+        name = runs[-1].run if again else f"{begins}{len(snapshot.commits) + 1}"
     commit = snapshot.of_run(name)
     if commit is not None:
         require_same_inputs(commit, files)
@@ -47,6 +52,13 @@ def name_run(files: Sequence[InputFile], given: str | None, since: str | None, s
                 "a name of its own"
             )
     return NamedRun(name, commit)
+
+
+def _rules(batch: FileBatch) -> str:
+    """Return a name of what may change between runs: it is applied to what is there by making it again."""
+    rules = {"window", "on_collision", "rename", "rename_first", "duplicates", "quarantine"}
+    told = json.dumps(batch.model_dump(mode="json", include=rules), sort_keys=True)
+    return hashlib.sha256(told.encode()).hexdigest()[:8]
 
 
 def _dates(since: str | None) -> str:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_sink.batch.table.commits import DataFile
-from spark_sink.batch.table.layout import UNDATED, day_text
+from spark_sink.batch.table.layout import UNDATED, day_text, flush_folder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -85,12 +85,14 @@ class DataFiles:
     Args:
         folder: Where they go, by date.
         table: Folder of the table, from which on paths are told.
-        stem: What their names begin with; no other task, and no other attempt, has it.
+        stem: What their names begin with; no other task, and no other attempt, has it. Each try of a task adds
+            a random word of its own.
         source: The input file, told of undated rows.
     """
 
     def __init__(self, folder: str, table: str, stem: str, source: str = "") -> None:
-        self._folder, self._table, self._stem, self._source = Path(folder), table, stem, source
+        self._folder, self._table, self._source = Path(folder), table, source
+        self._stem = f"{stem}-{os.urandom(4).hex()}"
         self._open: dict[int, _OpenFile] = {}
         self._counter = 0
         self.written: list[DataFile] = []
@@ -133,10 +135,13 @@ class DataFiles:
         return self._open[day]
 
     def close(self) -> None:
-        """End the files that are open: what is written stays."""
+        """End the files that are open: what is written stays, whatever happens to this machine."""
+        folders = {file.path.parent for file in self._open.values()}
         for day, file in self._open.items():
             file.end(whole=True)
             date, source = ("", self._source) if day == NO_DAY else (day_text(day), "")
             path = os.path.relpath(file.path, self._table)
             self.written.append(DataFile(path, date, file.rows, source))
+        for folder in sorted(folders | {each.parent for each in folders}):
+            flush_folder(folder)
         self._open.clear()

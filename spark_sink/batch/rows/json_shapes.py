@@ -5,12 +5,14 @@ JSON has no schema, so a run looks at its rows first. A shape is a word or a tup
     "null"  "bool"  "int"  "float"  "text"  ("list", shape)  ("object", {name: shape})
 
 Whole numbers and fractions together are floats; whatever else differs is kept as text, what is no text by its
-JSON. So are objects that all have no members, and a whole number beyond 64 bits signed. Shapes join to the same
-shape in whatever order.
+JSON. So are objects that all have no members, or members whose names differ by case alone, which Spark cannot
+read; what lies deeper than 30 levels; and a whole number beyond 64 bits signed. Shapes join to the same shape
+in whatever order.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -25,16 +27,20 @@ Shape = str | tuple[str, Any]
 NULL: Shape = "null"
 _KINDS: dict[type, Shape] = {type(None): NULL, bool: "bool", int: "int", float: "float", str: "text"}
 _NUMBERS = ("int", "float")
+_MOST_LEVELS = 30
+"""Of lists and objects, that have columns of their own. A list is two levels of Parquet; Arrow reads 100."""
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _PLAIN = {"bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "text": pa.string()}
 
 
-def shape_of(value: Any) -> Shape:
-    """Return the shape of one value, as orjson reads it."""
+def shape_of(value: Any, levels: int = _MOST_LEVELS) -> Shape:
+    """Return the shape of one value, as JSON's reader gives it, of so many levels."""
+    if isinstance(value, list | dict) and not levels:
+        return "text"
     if isinstance(value, list):
-        return ("list", joined_shape(map(shape_of, value)))
+        return ("list", joined_shape(shape_of(each, levels - 1) for each in value))
     if isinstance(value, dict):
-        return ("object", {name: shape_of(each) for name, each in value.items()})
+        return ("object", {name: shape_of(each, levels - 1) for name, each in value.items()})
     kind = _KINDS[type(value)]
     return "text" if kind == "int" and not _LEAST <= value <= _MOST else kind
 
@@ -76,7 +82,8 @@ def _type(shape: Shape) -> Any:
         return pa.list_(pa.field("element", _type(shape[1]) or pa.string()))
     found = [(name, _type(each)) for name, each in shape[1].items()]
     members = [(name, kind) for name, kind in found if kind is not None]
-    return pa.struct(members) if members else pa.string()
+    differ = len({name.lower() for name, _ in members}) == len(members)
+    return pa.struct(members) if members and differ else pa.string()
 
 
 def widened(schema: Any, table: Any | None) -> Any:
@@ -129,11 +136,19 @@ def table_of(values: Sequence[dict[str, Any]], schema: Any, file: str) -> Any:
     return pa.table(columns, schema=schema)
 
 
+def json_text(value: Any) -> str:
+    """Return the JSON of a value; whole numbers keep all digits."""
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:  # a number beyond 64 bits, or deeper than orjson goes
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
 def _as(value: Any, kind: Any) -> Any:
     if value is None:
         return None
     if kind == pa.string():
-        return value if isinstance(value, str) else orjson.dumps(value).decode()
+        return value if isinstance(value, str) else json_text(value)
     if kind == pa.float64():
         made = float(value)
         if isinstance(value, int) and int(made) != value:

@@ -76,6 +76,8 @@ def _plain_nested(kind: Any) -> Any | None:
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         return pa.list_(pa.field("element", plain_type(kind.value_type)))
     if types.is_struct(kind) and kind.num_fields:
+        if len({each.name.lower() for each in kind}) < kind.num_fields:
+            raise UnfitError("members whose names differ by case alone, or not at all")
         return pa.struct([(each.name, plain_type(each.type)) for each in kind])
     return None
 
@@ -90,7 +92,7 @@ def plain_schema(schema: Any, file: str) -> Any:
     seen: dict[str, str] = {}
     for each in schema:
         name = str(each.name)
-        if name.startswith(OWN_COLUMNS):
+        if name.lower().startswith(OWN_COLUMNS):
             raise StopError(
                 f"{file}: column {name}: names that begin with {OWN_COLUMNS} are Seqmark's own; rename "
                 f"the column"

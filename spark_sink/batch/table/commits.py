@@ -10,17 +10,21 @@ adds and which it removes. What counts is what the commits from 1 to the last ha
      "removed": {"rows": ["path"], ...}, "counts": {"read": 10, ...}}
 
 Paths lead from the table's folder on. A run is one commit: rows, receipts and quarantine count together.
+
+Beside them, in ``head.json``, stand number and SHA-256 of the last commit, put right after it. It decides
+nothing: after a crash it may be one commit behind. By it a last commit that was removed or changed is found.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from processor.errors import StopError
-from spark_sink.batch.table.layout import KINDS, put_if_absent
+from spark_sink.batch.table.layout import KINDS, flush_folder, put_if_absent, replace_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +43,7 @@ class DataFile:
         path: From the table's folder on.
         date: Of all its rows, in UTC; empty: they have none.
         rows: Their number.
-        source: The input file that undated rows come from.
+        source: Path of the input file that undated rows come from.
     """
 
     path: str
@@ -115,6 +119,7 @@ def read_snapshot(layout: TableLayout) -> Snapshot:
     Raises:
         StopError: One is damaged, is missing, or does not follow the one before it.
     """
+    head = _read_head(layout)  # before the commits: one may be put meanwhile
     folder = layout.own / "commits"
     names = (
         sorted(each.name for each in folder.glob("*.json") if each.stem.isdecimal()) if folder.is_dir() else []
@@ -122,7 +127,38 @@ def read_snapshot(layout: TableLayout) -> Snapshot:
     commits: list[Commit] = []
     for number, name in enumerate(names, 1):
         commits.append(_read(folder / name, number, commits[-1] if commits else None))
+    if head is not None:
+        number, sha256 = head
+        if len(commits) < number:
+            raise StopError(
+                f"commit {folder / f'{number:08d}.json'} is missing, and what it names would be lost; restore "
+                "the folder from a backup"
+            )
+        if commits[number - 1].sha256 != sha256:
+            raise StopError(
+                f"commit {folder / names[number - 1]} was changed after it was put; restore the folder from a "
+                "backup"
+            )
     return Snapshot(commits)
+
+
+def _read_head(layout: TableLayout) -> tuple[int, str] | None:
+    """Return number and SHA-256 of a commit that was put; None: none is known."""
+    file = layout.own / "head.json"
+    try:
+        made = json.loads(file.read_text())
+        return int(made["number"]), str(made["sha256"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise StopError(f"{file} is damaged ({error}); restore the folder from a backup") from error
+
+
+def _write_head(layout: TableLayout, number: int, text: str) -> None:
+    made = {"number": number, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    # The commit counts already: a full disk must not make it look as if it did not.
+    with contextlib.suppress(OSError):
+        replace_whole(layout.own / "head.json", json.dumps(made))
 
 
 def _read(file: Path, number: int, before: Commit | None) -> Commit:
@@ -181,8 +217,12 @@ def write_commit(layout: TableLayout, commit: Commit, before: Commit | None) -> 
     }
     folder = layout.own / "commits"
     folder.mkdir(parents=True, exist_ok=True)
-    if not put_if_absent(folder / f"{commit.number:08d}.json", json.dumps(made, indent=1)):
+    for each in (layout.own, layout.output, layout.output.parent):
+        flush_folder(each)
+    text = json.dumps(made, indent=1)
+    if not put_if_absent(folder / f"{commit.number:08d}.json", text):
         raise StopError(
             f"another run has committed to {layout.output} meanwhile: nothing of this one counts; start "
             f"it again"
         )
+    _write_head(layout, commit.number, text)

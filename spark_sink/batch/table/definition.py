@@ -48,6 +48,11 @@ def open_definition(layout: TableLayout, batch: FileBatch, *, keep: bool) -> Tab
     columns = {"id": batch.id, "event_time": batch.event_time, "fingerprint": fingerprint}
     file = layout.own / "table.json"
     if not file.exists():
+        if next((layout.own / "commits").glob("*.json"), None) is not None:
+            raise StopError(
+                f"{file} is missing, and there are commits beside it: without the key in it no id that was "
+                "kept would be found again; restore it from a backup"
+            )
         made = TableDefinition(os.urandom(KEY_BYTES), columns)
         if not keep:
             return made

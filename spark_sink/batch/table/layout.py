@@ -1,21 +1,25 @@
 """Says where in the folder of a clean table everything lies.
 
-    OUTPUT/data/2026-01-31/00000007-1f2e3d4c-00012.parquet   rows of one date: commit, attempt, split
+    OUTPUT/data/2026-01-31/00000007-1f2e3d4c-00012-5b6a7988-0.parquet
+                                           rows of one date: commit, attempt, split, try of its task, file
     OUTPUT/_seqmark/table.json             what the table is, made once
     OUTPUT/_seqmark/commits/00000007.json  what counts, see `spark_sink.batch.table.commits`
+    OUTPUT/_seqmark/head.json              number and SHA-256 of the last commit, put after it
     OUTPUT/_seqmark/lock                   held by the run that is at work
     OUTPUT/_seqmark/staging/1f2e3d4c/      what one attempt of a run puts aside, removed when it ends
     DUPLICATES/data/2026-01-31/...         receipts, likewise; QUARANTINE/data/...
     DUPLICATES/_seqmark/of.json            whose commits say which of these files count
 
 An attempt has a random name: a task of a run that was killed may still write for a moment, and then writes to
-files that nobody will ever name.
+files that nobody will ever name. So has each try of a task: where Spark takes an executor for lost that is not,
+two tries write at once.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -27,12 +31,15 @@ OWN_FOLDER = "_seqmark"
 """Spark, DuckDB's globs aside, leaves out names that begin with an underscore."""
 UNDATED = "undated"
 """The folder of rows without a time that can be read."""
+DATA_NAME = re.compile(r"\d{8}-[0-9a-f]{8}-\d{5,}(-[0-9a-f]{8})?-\d+\.parquet")
+"""Of a data file: commit, attempt, split, try, and the number of the file among those of its task."""
 DAY_US = 86_400_000_000
 _FIRST_DAY = date(1970, 1, 1)
 
 
 def day_text(day: int) -> str:
     """Return a date as it stands in names: 0 is ``1970-01-01``."""
+    # Not strftime, which gives years before 1000 fewer digits: names are read back, and compared as texts.
     return (_FIRST_DAY + timedelta(days=day)).isoformat()
 
 
@@ -97,11 +104,7 @@ def put_if_absent(file: Path, text: str) -> bool:
 
     A crash leaves it absent or whole: it gets its name by a link, which fails where the name is taken.
     """
-    hidden = file.with_name(f".{file.name}.{os.getpid()}-{os.urandom(4).hex()}")
-    with hidden.open("x") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
+    hidden = _hidden(file, text)
     try:
         os.link(hidden, file)
     except FileExistsError:
@@ -110,6 +113,22 @@ def put_if_absent(file: Path, text: str) -> bool:
         hidden.unlink()
     flush_folder(file.parent)
     return True
+
+
+def replace_whole(file: Path, text: str) -> None:
+    """Write a file whole and durably, in place of one that may be there."""
+    hidden = _hidden(file, text)
+    hidden.replace(file)
+    flush_folder(file.parent)
+
+
+def _hidden(file: Path, text: str) -> Path:
+    hidden = file.with_name(f".{file.name}.{os.getpid()}-{os.urandom(4).hex()}")
+    with hidden.open("x") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return hidden
 
 
 def flush_folder(folder: Path) -> None:

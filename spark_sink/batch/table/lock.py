@@ -24,7 +24,7 @@ def table_lock(layout: TableLayout) -> Iterator[None]:
     """Hold the lock of a table while the block runs.
 
     Raises:
-        StopError: Another run holds it.
+        StopError: Another run holds it, or the block fails by the file system.
     """
     layout.own.mkdir(parents=True, exist_ok=True)
     # Not inherited: the JVM and its Python workers may outlive us for a moment.
@@ -38,5 +38,10 @@ def table_lock(layout: TableLayout) -> Iterator[None]:
                 f"has ended"
             ) from error
         yield
+    except OSError as error:
+        # A task's has come back as a refusal; this one is the driver's own.
+        raise StopError(
+            f"{layout.output}: {error}; mend that and start it again: a run that had committed by then says so"
+        ) from error
     finally:
         os.close(handle)

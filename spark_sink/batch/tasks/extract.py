@@ -6,6 +6,8 @@ the hash, the fingerprint, the time and the row's number. A row that cannot be j
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
 
     from processor.engine.rest import JsonIds, RowIds
     from spark_sink.batch.plan import RunPlan, Split
+
+
+_MANY_DIGITS = re.compile(rb"\d{20}")
+"""orjson makes fractions of whole numbers that have so many digits: two ids would be one in the table."""
 
 
 class Extracted(NamedTuple):
@@ -143,7 +149,9 @@ def read_object(line: bytes) -> dict[str, object] | None:
     """Return the object of a line that is JSON; None: it is none, or has a number that cannot be held."""
     try:
         value = orjson.loads(line)
-    except orjson.JSONDecodeError:
+        if _MANY_DIGITS.search(line):
+            value = json.loads(line)  # which has all digits of whole numbers beyond 64 bits
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None
 

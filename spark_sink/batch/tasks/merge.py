@@ -26,6 +26,7 @@ class MergedDate(NamedTuple):
         stem: What the new file's name begins with.
         date: Of all rows.
         paths: Of the files, in the order of their rows.
+        rows: How many these are.
     """
 
     kind: str
@@ -34,6 +35,7 @@ class MergedDate(NamedTuple):
     stem: str
     date: str
     paths: list[str]
+    rows: int
 
 
 def merge(job: MergedDate) -> list[DataFile]:
@@ -63,4 +65,9 @@ def merge(job: MergedDate) -> list[DataFile]:
                         files.write(pa.table(columns, schema=schema), days)
                 except (pa.ArrowException, OSError) as error:
                     raise StopError(f"{path}, which is part of the table, cannot be read ({error})") from error
+    if (rows := sum(each.rows for each in files.written)) != job.rows:
+        raise StopError(
+            f"{job.kind} of {job.date}: {rows:,} rows were written, and its files should have {job.rows:,}: "
+            "one was changed; restore it from a backup"
+        )
     return files.written

@@ -60,8 +60,8 @@ def probe(plan: RunPlan, file: ProbedFile) -> int:
     lows = _lows(str(staged(plan.staging, "lows", 0).with_name(_LOWS)))
     found: list[NDArray[np.int64]] = [np.zeros((0, 6), np.int64)]
     names: dict[Name, int] = {}
-    with open_parquet(file.path) as parquet:
-        try:
+    try:
+        with open_parquet(file.path) as parquet:
             for group in range(parquet.metadata.num_row_groups):
                 low = parquet.read_row_group(group, columns=["seqmark_low"]).column(0)
                 rows = lows.matches(
@@ -71,10 +71,10 @@ def probe(plan: RunPlan, file: ProbedFile) -> int:
                     columns = [*_NUMBERS, "seqmark_file", "seqmark_run"]
                     matching = parquet.read_row_group(group, columns=columns).take(pa.array(rows))
                     found.append(_numbered(matching, names))
-        except (pa.ArrowException, OSError, KeyError) as error:
-            raise StopError(
-                f"{file.path}, which is part of the table, cannot be read ({error}); restore it from a backup"
-            ) from error
+    except (StopError, pa.ArrowException, OSError, KeyError) as error:
+        raise StopError(
+            f"{file.path}, which is part of the table, cannot be read ({error}); restore it from a backup"
+        ) from error
     rows = np.concatenate(found)
     part = rows[:, LOW] & (plan.buckets - 1)
     write_parted(staged(plan.staging, OLD, file.number), rows, part, plan.buckets, list(names))

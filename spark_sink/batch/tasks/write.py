@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from processor.engine.rest import Fault, JsonRows, Verdict, new_ids
+from processor.errors import StopError
 from spark_sink.batch.rows.data_files import NO_DAY, DataFiles
 from spark_sink.batch.rows.json_lines import id_reader, read_lines
 from spark_sink.batch.rows.json_shapes import table_of
@@ -59,9 +60,6 @@ class WrittenSplit(NamedTuple):
     """What a split has become: files by kind."""
 
     files: dict[str, list[DataFile]]
-    kept: int
-    renamed: int
-    quarantined: int
 
 
 def write(plan: RunPlan, split: Split) -> WrittenSplit:
@@ -92,7 +90,7 @@ class _SplitWriter:
         self._judge()
         stem = f"{plan.number:08d}-{plan.attempt}-{split.number:05d}"
         self._files = {
-            kind: DataFiles(folder, plan.output, stem, self._name)
+            kind: DataFiles(folder, plan.output, stem, self._path)
             for kind in KINDS
             if (folder := plan.folders[kind]) is not None
         }
@@ -128,8 +126,11 @@ class _SplitWriter:
         self._new_ids = {int(at): texts[k].tobytes().decode() for k, at in enumerate(some)}
 
     def write(self) -> WrittenSplit:
-        """Write all of it."""
-        quarantined = len(self._faults) + int(self._aside.sum())
+        """Write all of it.
+
+        Raises:
+            StopError: The input has other rows than when it was judged.
+        """
         try:
             for rows in self._read():
                 self._take(rows)
@@ -140,7 +141,21 @@ class _SplitWriter:
                 files.abandon()
             raise
         made = {kind: files.written for kind, files in self._files.items()}
-        return WrittenSplit(made, int(self._keep.sum()), int(self._rename.sum()), quarantined)
+        self._require_all(made)
+        return WrittenSplit(made)
+
+    def _require_all(self, made: dict[str, list[DataFile]]) -> None:
+        expected = {
+            ROWS: int(self._keep.sum()),
+            DUPLICATES: int((self._verdict != Verdict.PASS).sum()),
+            QUARANTINE: len(self._faults) + int(self._aside.sum()),
+        }
+        for kind, files in made.items():
+            if (rows := sum(each.rows for each in files)) != expected[kind]:
+                raise StopError(
+                    f"{self._path}: {expected[kind]:,} rows are to be written as {kind}, and {rows:,} were: it "
+                    "has changed while it was read; nothing of this run counts"
+                )
 
     def _read(self) -> Iterator[_Rows]:
         if self._plan.format == "parquet":

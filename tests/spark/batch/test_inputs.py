@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from processor.errors import StopError
+from spark_sink import read_clean
 from tests.support.batches.scene import START, BatchScene, some_rows
 from tests.support.batches.truth import FileRow
 from tests.support.kafka.topics import dice
@@ -96,6 +98,8 @@ def test_a_new_column_is_taken_on_and_a_changed_type_refused_with_both(
         ),
         ({"occurred_at": [True]}, "column occurred_at has the type bool: event_time is a timestamp, a date"),
         ({"seqmark_run": ["x"]}, "column seqmark_run: names that begin with seqmark_ are Seqmark's own"),
+        ({"Seqmark_Run": ["x"]}, "column Seqmark_Run: names that begin with seqmark_ are Seqmark's own"),
+        ({"o": [{"a": 1, "A": 2}]}, "Spark has none for members whose names differ by case alone"),
         ({"Amount": [1]}, "columns amount and Amount differ by case alone"),
         (
             {"late": pa.array([1], pa.time64("us"))},
@@ -198,6 +202,76 @@ def test_lines_are_numbered_as_in_their_file_and_quarantined_as_they_came(
             10: "field_missing",
         }.items()
     }
+
+
+def test_files_of_one_name_size_and_time_in_two_folders_are_two(spark: SparkSession, tmp_path: Path) -> None:
+    scene = BatchScene(spark, tmp_path, "json")
+    folders = [scene.raw / each for each in "abc"]
+    for each in folders:
+        each.mkdir()
+        file = each / "part.jsonl"
+        file.write_text(f'{{"event_id": "{each.name}", "occurred_at": "2026-01-01"}}\n{{"event_id": "x"}}\n')
+        os.utime(file, (1, 1))
+
+    runs = [scene.run([str(each)]) for each in folders]
+
+    assert [(each.earlier, each.counts["kept"]) for each in runs] == [(False, 1)] * 3
+    scene.run([str(folders[0]), str(folders[1])], run="two")
+    os.utime(folders[0] / "part.jsonl", (2, 2))
+    with pytest.raises(StopError, match=r"run two has committed over other inputs: part\.jsonl was modified"):
+        scene.run([str(folders[0]), str(folders[1])], run="two")
+    # Undated rows of the file that is made again go, those of its namesakes stay.
+    before = len(scene.rows("quarantine"))
+    scene.run([str(folders[1])], run="again", since="2026-01-01")
+    assert (before, len(scene.rows("quarantine"))) == (5, 4)
+
+
+def test_folders_are_followed_by_links_and_a_link_to_nothing_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    scene = BatchScene(spark, tmp_path)
+    elsewhere = tmp_path / "else where %41 ü"
+    elsewhere.mkdir()
+    Path(scene.write("a.parquet", [FileRow("a.parquet", 0, "a", START, 1)])).rename(elsewhere / "a.parquet")
+    scene.write("b.parquet", [FileRow("b.parquet", 0, "b", START, 1)])
+    (scene.raw / "linked").symlink_to(elsewhere)
+    (scene.raw / "round").symlink_to(scene.raw)
+    (scene.raw / "b again.parquet").symlink_to(scene.raw / "b.parquet")
+    lost = scene.raw / "lost.parquet"
+    lost.symlink_to(tmp_path / "nowhere")
+
+    with pytest.raises(StopError, match=r"input .*lost\.parquet cannot be read \(No such file"):
+        scene.run()
+    lost.unlink()
+
+    assert scene.run().counts["read"] == 2
+    assert {row["event_id"] for row in scene.rows()} == {"a", "b"}
+
+
+def test_json_that_no_column_can_hold_is_kept_as_text(spark: SparkSession, tmp_path: Path) -> None:
+    scene = BatchScene(spark, tmp_path, "json")
+    deep = ['{"a":['] * 22 + ["1"] + ["]}"] * 22
+    lines = [
+        '{"event_id": 123456789012345678901234567890, "occurred_at": "0001-01-01T00:00:00Z"}',
+        '{"event_id": 123456789012345678901234567891, "occurred_at": "0001-01-01T00:00:00Z"}',
+        '{"event_id": "cases", "occurred_at": "0987-01-01", "o": {"a": 1, "A": 2}}',
+        f'{{"event_id": "deep", "occurred_at": "9999-12-31", "d": {"".join(deep)}}}',
+    ]
+    file = scene.raw / "a.jsonl"
+    file.write_text("\n".join(lines) + "\n")
+
+    assert scene.run([str(file)], run="first").counts["kept"] == 4
+    again = scene.run([str(file)], run="second")
+
+    assert again.counts["duplicates"] == 4
+    # Python has no such times in zones before UTC's: those are not brought to it.
+    kept = read_clean(spark, str(scene.out)).select("event_id", "o", "d")
+    rows = {row["event_id"]: row for row in kept.collect()}
+    assert rows.keys() == {"123456789012345678901234567890", "123456789012345678901234567891", "cases", "deep"}
+    assert rows["cases"]["o"] == '{"a":1,"A":2}'
+    assert str(rows["deep"]["d"]).count("a") == 22
+    assert scene.run([str(file)], run="third", since="0900-01-01").counts["skipped"] == 2
+    assert read_clean(spark, str(scene.out)).count() == 4
 
 
 def test_the_same_id_is_the_same_whatever_it_is_written_in(spark: SparkSession, tmp_path: Path) -> None:

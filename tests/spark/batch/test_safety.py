@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from spark_sink.batch.job import BatchJob, BatchOptions, BatchStep
 from spark_sink.batch.reader import committed_files
 from spark_sink.batch.table.layout import TableLayout
 from spark_sink.batch.table.lock import table_lock
-from tests.support.batches.scene import START, Audience, BatchScene, some_rows
+from tests.support.batches.scene import DAY, START, Audience, BatchScene, some_rows
 from tests.support.batches.truth import FileRow
 from tests.support.kafka.topics import dice
 
@@ -214,6 +215,66 @@ def test_a_chain_of_commits_with_a_gap_or_a_change_is_refused(spark: SparkSessio
 
     shutil.copy(whole / first.name, first)
     scene.assert_true()
+
+
+def test_a_last_commit_that_is_gone_or_changed_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    scene = BatchScene(spark, tmp_path)
+    path = first_run(scene)
+    scene.run([scene.write("b.parquet", [])], run="second")
+    own = scene.out / "_seqmark"
+    last, text = own / "commits" / "00000002.json", (own / "commits" / "00000002.json").read_text()
+    before = written(scene) - {str(last)}
+
+    last.unlink()
+    with pytest.raises(StopError, match=r"commit .*00000002\.json is missing, and what it names would be lost"):
+        scene.run([path], run="third")
+    last.write_text(text.replace('"second"', '"other"'))
+    with pytest.raises(StopError, match=r"commit .*00000002\.json was changed after it was put"):
+        scene.rows()
+    last.write_text(text)
+    (own / "head.json").write_text("{")
+    with pytest.raises(StopError, match=r"head\.json is damaged"):
+        scene.rows()
+
+    # Killed between a commit and its head: the commit counts.
+    first = hashlib.sha256((own / "commits" / "00000001.json").read_bytes()).hexdigest()
+    (own / "head.json").write_text(json.dumps({"number": 1, "sha256": first}))
+    assert scene.run([str(scene.raw / "b.parquet")], run="second").earlier
+    key = (own / "table.json").read_text()
+    (own / "table.json").unlink()
+    with pytest.raises(StopError, match=r"table\.json is missing, and there are commits beside it"):
+        scene.run([path], run="third")
+    (own / "table.json").write_text(key)
+    assert before < written(scene)
+    scene.assert_true()
+
+
+def test_files_that_are_not_ours_are_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+    scene = BatchScene(spark, tmp_path)
+    others = [scene.out / "data" / "2026-01-01" / "mine.parquet", scene.folder / "quarantine" / "data" / "mine"]
+    for each in others:
+        each.parent.mkdir(parents=True)
+        each.write_text("not Seqmark's")
+    dead = others[0].with_name("00000001-0a1b2c3d-00000-0a1b2c3d-0.parquet")
+    dead.write_text("of a run that died")
+
+    first_run(scene)
+
+    assert [each.read_text() for each in others] == ["not Seqmark's"] * 2
+    assert not dead.exists()
+    scene.assert_true()
+
+
+def test_what_is_made_again_by_other_rules_is_made_again(spark: SparkSession, tmp_path: Path) -> None:
+    scene = BatchScene(spark, tmp_path, window="1h")
+    scene.write("a.parquet", [FileRow("a.parquet", each, "e", START + each * DAY / 12, 1) for each in range(2)])
+    assert [scene.run(since="2026-01-01").counts["kept"] for _ in range(2)] == [2, 2]
+
+    scene.table["window"] = "1d"
+    again = scene.run(since="2026-01-01")
+
+    assert (again.earlier, again.counts["kept"]) == (False, 1)
+    assert scene.run(since="2026-01-01").earlier
 
 
 def test_new_ids_are_the_same_in_every_run_into_one_output(spark: SparkSession, tmp_path: Path) -> None:
