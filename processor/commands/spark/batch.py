@@ -85,7 +85,7 @@ def batch(  # noqa: PLR0913 - one argument per option
     settings = load(config)
     chosen = _choose(settings, name)
     _require_right(since, inputs, run_name, dry=dry_run, compact=compact)
-    require("seqmark batch", "spark")
+    require("seqmark batch", "spark", module="pyarrow")
     # Spark and Arrow are slow to import: a config that is wrong is said at once.
     from spark_sink.batch.compaction import compact as merge_files  # noqa: PLC0415 - see above
     from spark_sink.batch.job import BatchJob, BatchOptions  # noqa: PLC0415 - see above
