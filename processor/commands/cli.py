@@ -66,7 +66,7 @@ _INTERRUPTED = {
     "simulate": "nothing is predicted",
     "read": "there may be more records",
     "explain": "it has not said what became of the record",
-    "batch": "what was written does not count unless it said committed: run the same batch again",
+    "batch": "nothing was written, or what was does not count unless it said committed: run it again",
     "reset": "what was not said to be reset may be or not: run the same reset again",
 }
 _ALIASES = {"sink": "aggregate"}

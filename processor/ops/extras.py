@@ -28,13 +28,18 @@ def install(extras: Iterable[str]) -> str:
     return f"needs the extra{'s' if len(names) > 1 else ''}: pip install 'seqmark[{','.join(names)}]'"
 
 
-def require(what: str, *extras: str) -> None:
+def require(what: str, *extras: str, module: str | None = None) -> None:
     """Refuse ``what``, a command as users type it, where it needs an extra that is not installed.
+
+    Args:
+        what: The command.
+        extras: What it needs.
+        module: One more that the extras bring, and that an older install of them has not brought.
 
     Raises:
         MissingExtraError: Names all that are missing, and how they are installed.
     """
-    if lacking := missing(*extras):
+    if lacking := missing(*extras) or (list(extras) if module and not _found(module) else []):
         raise MissingExtraError(f"{what} {install(lacking)}")
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+from contextlib import contextmanager
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -10,18 +14,19 @@ import click
 from processor.commands.chosen import no_such
 from processor.commands.console import config_option, json_option, result, say, table_on_stdout
 from processor.config.load import load
-from processor.errors import ConfigError, Problem
+from processor.errors import EXIT_FAILED, ConfigError, Problem
 from processor.ops import fault_points
 from processor.ops.extras import require
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from enum import StrEnum
     from pathlib import Path
 
     from schemas.config import FileBatch, Settings
     from spark_sink.batch.job import BatchOptions, BatchOutcome
 
+INTERRUPTED = "what was written does not count unless it said committed: run the same batch again"
 _TITLES = {
     "files": "input files",
     "read": "rows read",
@@ -85,7 +90,7 @@ def batch(  # noqa: PLR0913 - one argument per option
     settings = load(config)
     chosen = _choose(settings, name)
     _require_right(since, inputs, run_name, dry=dry_run, compact=compact)
-    require("seqmark batch", "spark")
+    require("seqmark batch", "spark", module="pyarrow")
     # Spark and Arrow are slow to import: a config that is wrong is said at once.
     from spark_sink.batch.compaction import compact as merge_files  # noqa: PLC0415 - see above
     from spark_sink.batch.job import BatchJob, BatchOptions  # noqa: PLC0415 - see above
@@ -93,14 +98,36 @@ def batch(  # noqa: PLR0913 - one argument per option
 
     options = BatchOptions(inputs, run_name, since, dry_run)
     audience = _BatchTerminal()
-    with spark_session(
-        f"seqmark-batch-{chosen.name}", master=master, memory=memory, kafka=False, say=say
-    ) as spark:
+    name = f"seqmark-batch-{chosen.name}"
+    # Listening after Spark's start, which sets a handler of its own for SIGINT.
+    with spark_session(name, master=master, memory=memory, kafka=False, say=say) as spark, _ending_at_once():
         if compact:
             outcome = merge_files(spark, chosen, audience)
         else:
             outcome = BatchJob(spark, chosen, options, audience).run()
     _tell(chosen, outcome, options, compact=compact, as_json=as_json)
+
+
+@contextmanager
+def _ending_at_once() -> Iterator[None]:
+    """Let a signal end the process while the block runs: an exception would be lost in a callback of Spark's.
+
+    That is as safe as a kill. The JVM ends when this process has.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(*_: object) -> None:
+    say(f"seqmark: batch was interrupted: {INTERRUPTED}", "bold red")
+    os._exit(EXIT_FAILED)
 
 
 def _choose(settings: Settings, name: str | None) -> FileBatch:

@@ -20,6 +20,7 @@ from tests.support.kafka.topics import dice
 from tests.support.spark_sink.job import ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from enum import StrEnum
     from pathlib import Path
 
@@ -36,28 +37,36 @@ CORES = 2
 RENAMES: dict[str, Any] = {"fingerprint": {"exclude": ["occurred_at"]}, "on_collision": "rename"}
 
 
-def command(scene: BatchScene, *options: str, step: str) -> subprocess.CompletedProcess[str]:
-    """Run it as a user does, and have it killed after a step."""
-    config = scene.folder / "batch.json.toml"
-    config.write_text(
-        "[[batches]]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in scene.table.items())
-    )
+def arguments(scene: BatchScene, master: str) -> list[str]:
+    """Return the command as a user types it."""
+    config = scene.folder / "my.toml"
+    lines = (f"{key} = {_toml(value)}\n" for key, value in scene.table.items())
+    config.write_text("[[batches]]\n" + "".join(lines))
+    return [sys.executable, "-m", "processor", "batch", "-c", str(config), "--master", master]
+
+
+def command(scene: BatchScene, *options: str, step: BatchStep) -> subprocess.CompletedProcess[str]:
+    """Run it, and have it killed after a step."""
+    # Executors in processes of their own, or in the driver's.
+    apart = step in {BatchStep.EXTRACTED, BatchStep.WRITTEN}
+    typed = [*arguments(scene, "local-cluster[2,1,1024]" if apart else "local[2]"), *options]
     environ = os.environ | {"SEQMARK_FAULT_STEP": step}
-    arguments = [
-        sys.executable,
-        "-m",
-        "processor",
-        "batch",
-        "-c",
-        str(config),
-        "--master",
-        # Executors in processes of their own, or in the driver's.
-        "local-cluster[2,1,1024]" if step in {BatchStep.EXTRACTED, BatchStep.WRITTEN} else "local[2]",
-        *options,
-    ]
     return subprocess.run(
-        arguments, check=False, cwd=ROOT, env=environ, text=True, capture_output=True, timeout=WAIT_S
+        typed, check=False, cwd=ROOT, env=environ, text=True, capture_output=True, timeout=WAIT_S
     )
+
+
+@contextlib.contextmanager
+def halted(scene: BatchScene, step: BatchStep) -> Iterator[subprocess.Popen[str]]:
+    """Run it, and give the process when it has halted after a step."""
+    environ = os.environ | {"SEQMARK_FAULT_STEP": step, "SEQMARK_FAULT_ACTION": "stop"}
+    typed = arguments(scene, "local[2]")
+    with subprocess.Popen(typed, cwd=ROOT, env=environ, text=True, stderr=subprocess.PIPE) as process:
+        try:
+            assert os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            yield process
+        finally:
+            process.kill()
 
 
 def _toml(value: object) -> str:
@@ -99,6 +108,24 @@ def test_a_run_that_is_killed_after_a_step_and_started_again_is_as_if_undisturbe
     scene.truth.run("again", first + second, since=START + DAY)
     scene.assert_true()
     assert not list((scene.out / "_seqmark" / "staging").glob("*"))
+
+
+def test_a_signal_ends_a_run_at_once_without_a_stack(spark: SparkSession, tmp_path: Path) -> None:
+    scene = BatchScene(spark, tmp_path)
+    rows = some_rows(dice(9), "a.parquet", 30)
+    scene.write("a.parquet", rows)
+
+    with halted(scene, step=BatchStep.EXTRACTED) as process:
+        process.terminate()
+        process.send_signal(signal.SIGCONT)
+        _, said = process.communicate(timeout=WAIT_S)
+
+    assert process.returncode == 1, said
+    assert "batch was interrupted: what was written does not count unless it said committed" in said
+    assert "Traceback" not in said
+    scene.run(run="again")
+    scene.truth.run("again", rows)
+    scene.assert_true()
 
 
 class _KillsWorkers(Audience):
