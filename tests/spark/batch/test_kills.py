@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -38,10 +37,7 @@ RENAMES: dict[str, Any] = {"fingerprint": {"exclude": ["occurred_at"]}, "on_coll
 
 def command(scene: BatchScene, *options: str, step: str) -> subprocess.CompletedProcess[str]:
     """Run it as a user does, and have it killed after a step."""
-    config = scene.folder / "batch.json.toml"
-    config.write_text(
-        "[[batches]]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in scene.table.items())
-    )
+    config = scene.write_config()
     environ = os.environ | {"SEQMARK_FAULT_STEP": step}
     arguments = [
         sys.executable,
@@ -57,12 +53,6 @@ def command(scene: BatchScene, *options: str, step: str) -> subprocess.Completed
     return subprocess.run(
         arguments, check=False, cwd=ROOT, env=environ, text=True, capture_output=True, timeout=WAIT_S
     )
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
-    return json.dumps(value)
 
 
 @pytest.mark.timeout(2 * WAIT_S)
