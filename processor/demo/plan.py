@@ -28,7 +28,13 @@ ID_MEMBER = "event_id"
 """Of a click: its id, in the modes ``insert-id`` and ``fingerprint``."""
 
 # The demo's config says these itself; a value meant for another config must not redirect it.
-_NOT_INHERITED = ("SEQMARK_WORKER__", "SEQMARK_PIPELINES__", "SEQMARK_AGGREGATES__", "SEQMARK_SINKS__")
+_NOT_INHERITED = (
+    "SEQMARK_WORKER__",
+    "SEQMARK_PIPELINES__",
+    "SEQMARK_AGGREGATES__",
+    "SEQMARK_SINKS__",
+    "SEQMARK_BATCHES__",
+)
 
 _CONFIG = """\
 # Written by `seqmark demo`; the other commands take it too while the demo's broker is there.
@@ -103,6 +109,16 @@ class DemoPlan:
         return self.settings.pipelines[0]
 
 
+def new_run(directory: Path) -> str:
+    """Return the name of a new run in ``directory``, and remove the folders of the runs before."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for old in directory.iterdir():
+        if _RUN.fullmatch(old.name) and old.is_dir() and not old.is_symlink():
+            shutil.rmtree(old, ignore_errors=True)
+    # The time for people who look at the topics, the rest for runs of the same second.
+    return f"demo-{time.strftime('%H%M%S')}-{uuid.uuid4().hex[:6]}"
+
+
 def make_plan(
     directory: Path, bootstrap_servers: str, mode: Mode = "watermark", environ: Mapping[str, str] = os.environ
 ) -> DemoPlan:
@@ -114,12 +130,7 @@ def make_plan(
         ConfigError: What the environment says of Kafka is wrong.
     """
     directory = directory.resolve()
-    directory.mkdir(parents=True, exist_ok=True)
-    # The time for people who look at the topics, the rest for runs of the same second.
-    name = f"demo-{time.strftime('%H%M%S')}-{uuid.uuid4().hex[:6]}"
-    for old in directory.iterdir():
-        if _RUN.fullmatch(old.name) and old.is_dir() and not old.is_symlink():
-            shutil.rmtree(old, ignore_errors=True)
+    name = new_run(directory)
     state_dir = directory / f"state-{name}"
     files = directory / name / "hourly"
     values = {

@@ -46,7 +46,7 @@ def counts_table(lines: Sequence[SummaryLine]) -> Table:
     """Return what came in and what became of it, a line per question."""
     table = Table("records", Column("found", justify="right"), Column("truth", justify="right"), "")
     for line in lines:
-        table.add_row(_NAMES.get(line.what, line.what), f"{line.found:,}", f"{line.truth:,}", _mark(ok=line.ok))
+        table.add_row(_NAMES.get(line.what, line.what), f"{line.found:,}", f"{line.truth:,}", mark(ok=line.ok))
     return table
 
 
@@ -94,8 +94,8 @@ def hours_table(aggregated: Aggregated) -> Table:
     table = Table(*columns, show_footer=True)
     for hour in aggregated.hours:
         waits = hour.open and hour.ok
-        mark = "open" if waits else _mark(ok=hour.ok)
-        table.add_row(*_cells(hour.name, None if waits else hour.found, hour.truth, mark))
+        said = "open" if waits else mark(ok=hour.ok)
+        table.add_row(*_cells(hour.name, None if waits else hour.found, hour.truth, said))
     return table
 
 
@@ -104,5 +104,6 @@ def _cells(name: str, found: Amounts | None, truth: Amounts, mark: str) -> tuple
     return name, events, f"{truth.events:,}", revenue, f"{truth.revenue:,}", mark
 
 
-def _mark(*, ok: bool) -> str:
+def mark(*, ok: bool) -> str:
+    """Return what stands behind a comparison."""
     return "[green]ok[/green]" if ok else "[bold red]WRONG[/bold red]"

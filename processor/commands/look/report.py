@@ -1,4 +1,4 @@
-"""``seqmark report`` writes one HTML page: what became of the records, and the aggregates."""
+"""``seqmark report`` writes one HTML page: what became of the records, the aggregates, and the batches."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from processor.inspection.report.hours import Flow
     from processor.inspection.report.page import ReportPage
     from schemas.config import Settings
+    from spark_sink.batch.table.summary import BatchPart
     from spark_sink.reading.summary import SinkPart
 
 
@@ -39,18 +40,20 @@ if TYPE_CHECKING:
 )
 @click.pass_context
 def report(ctx: click.Context, config: Path, *, output: Path, as_json: bool) -> None:
-    """Write one HTML page with plots: raw, clean and dropped by the hour, and the aggregates.
+    """Write one HTML page with plots: raw, clean and dropped by the hour, the aggregates, and the batches.
 
-    Reads the topics of all pipelines, and what the aggregates have written; Spark starts only where the output
-    of one needs it. Exit code 1: something could not be read; the page says what, and has the rest.
+    Reads the topics of all pipelines, what the aggregates have written, and the commits of the batches; Spark
+    starts only where the output of an aggregate needs it. Exit code 1: something could not be read; the page
+    says what, and has the rest.
     """
     settings = load(config)
-    if not settings.pipelines and not settings.aggregates:
-        raise ConfigError([Problem("pipelines", "there is neither a pipeline nor an aggregate to report on")])
+    if not (settings.pipelines or settings.aggregates or settings.batches):
+        told = "there is no pipeline, no aggregate and no batch to report on"
+        raise ConfigError([Problem("pipelines", told)])
     require_aggregates(settings)
     postgres = any(isinstance(each.output, PostgresOutput) for each in settings.aggregates)
-    spark = ["spark", *(["postgres"] if postgres else [])] if settings.aggregates else []
-    require("seqmark report", "report", *spark)
+    spark = ["spark"] if settings.aggregates or settings.batches else []
+    require("seqmark report", "report", *spark, *(["postgres"] if postgres else []))
     made = write_report(settings, config.name, output)
     if as_json:
         for flow in made.flows:
@@ -60,6 +63,8 @@ def report(ctx: click.Context, config: Path, *, output: Path, as_json: bool) -> 
             else:
                 del fates["collision"]
             result(pipeline=flow.name, raw=flow.raw.total, **fates, unexplained=flow.unexplained)
+        for batch in made.batches:
+            result(batch=batch.name, runs=[each.run for each in batch.runs if each.is_run], **batch.totals)
         result(output=str(output), ok=not made.problems, problems=made.problems)
     else:
         click.echo(f"the report: {output}")
@@ -76,14 +81,18 @@ def write_report(settings: Settings, config: str, output: Path) -> ReportPage:
     """
     from processor.inspection.report.page import ReportPage, render  # noqa: PLC0415 - slow to import, `-h` is not
 
+    kafka = bool(settings.pipelines or settings.aggregates)
     made = ReportPage(
-        application=settings.worker.application_id,
-        servers=settings.kafka.bootstrap_servers,
+        application=settings.worker.application_id
+        if kafka
+        else ", ".join(each.name for each in settings.batches),
+        servers=settings.kafka.bootstrap_servers if kafka else "",
         config=config,
         made_ms=int(time.time() * 1000),
         version=_version(),
         flows=_read(settings),
         sinks=_sinks(settings),
+        batches=_batches(settings),
     )
     with writing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -111,6 +120,14 @@ def _sinks(settings: Settings) -> Sequence[SinkPart]:
     from spark_sink.reading.read_back import read_sinks  # noqa: PLC0415 - as above
 
     return read_sinks(settings, say=say)
+
+
+def _batches(settings: Settings) -> Sequence[BatchPart]:
+    if not settings.batches:
+        return ()
+    from spark_sink.batch.table.summary import sum_up  # noqa: PLC0415 - as above
+
+    return [sum_up(each) for each in settings.batches]
 
 
 def _version() -> str:

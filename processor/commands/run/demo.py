@@ -9,10 +9,9 @@ import asyncio
 import logging
 import os
 import shutil
-import signal
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -21,19 +20,20 @@ from processor.commands.console import bar, json_option, people, result, say
 from processor.commands.files import writing
 from processor.commands.look.explain import tell_story
 from processor.commands.look.report import write_report
+from processor.commands.run.demo_signals import DemoSignals
 from processor.demo.plan import make_plan
-from processor.errors import EXIT_DONE, EXIT_FAILED
+from processor.errors import EXIT_DONE, EXIT_FAILED, ConfigError, Problem
 from processor.ops.extras import install, missing
 from schemas.config.values import duration_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from rich.console import Console
 
     from processor.demo.aggregate import Aggregated
     from processor.demo.census import Census
-    from processor.demo.plan import DemoPlan, Mode
+    from processor.demo.plan import DemoPlan
     from processor.demo.run import DemoRun
     from processor.demo.summary import DemoSummary
     from processor.inspection.explain.story import Story
@@ -42,13 +42,16 @@ if TYPE_CHECKING:
 @click.command()
 @click.option(
     "--mode",
-    type=click.Choice(["watermark", "insert-id", "fingerprint"]),
+    type=click.Choice(["watermark", "insert-id", "fingerprint", "batch"]),
     default="watermark",
     help="How duplicates are identified: by a sequence in a header, by the clicks' own id within an hour, or "
-    "by that id and their content, where other content under one id is another click.",
+    "by that id and their content, where other content under one id is another click; batch: the last, of "
+    "files at rest, without a broker.",
 )
 @click.option(
-    "--records", type=click.IntRange(min=1_000), default=500_000, help="How many clicks, duplicates included."
+    "--records",
+    type=click.IntRange(min=1_000),
+    help="How many clicks, duplicates included; not set: 500,000, of mode batch 150,000.",
 )
 @click.option(
     "--directory",
@@ -67,8 +70,8 @@ if TYPE_CHECKING:
 def demo(
     ctx: click.Context,
     *,
-    mode: Mode,
-    records: int,
+    mode: Literal["watermark", "insert-id", "fingerprint", "batch"],
+    records: int | None,
     directory: Path,
     seed: int,
     bootstrap_servers: str | None,
@@ -79,16 +82,28 @@ def demo(
     In mode insert-id some of the receipts are shown too, in mode fingerprint also what Spark would have missed
     had collisions been dropped as duplicates. What needs an extra that is not installed, Spark's aggregate or
     picture and report, is left out, which is said.
+
+    Mode batch needs no broker: three days of files are made clean by Spark; one run is killed and started
+    again, one date is made again from corrected files.
     """
     # What libraries log on their way to an error is in the error; py4j logs every Ctrl-C with its stack.
     logging.getLogger().addHandler(logging.NullHandler())
+    if mode == "batch":
+        if bootstrap_servers is not None:
+            raise ConfigError(
+                [Problem("--bootstrap-servers", "goes with no --mode batch, which needs no broker")]
+            )
+        from processor.commands.run.demo_batch import demo_batch  # noqa: PLC0415 - as below
+
+        ctx.exit(demo_batch(directory, records or 150_000, seed, as_json=as_json))
     from processor.demo.run import run  # noqa: PLC0415 - slow to import, `-h` is not
 
+    records = records or 500_000
     with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
     wanted = bootstrap_servers or os.environ.get("SEQMARK_KAFKA__BOOTSTRAP_SERVERS")
     say(f"using the broker at {wanted}" if wanted else "starting a broker")
-    with _Signals() as signals, find_broker(wanted, say=say) as servers:
+    with DemoSignals() as signals, find_broker(wanted, say=say) as servers:
         plan = make_plan(directory, servers, mode)
         say(f"the config: {plan.config}")
         try:
@@ -114,55 +129,9 @@ def demo(
     ctx.exit(EXIT_DONE if summary.ok else EXIT_FAILED)
 
 
-class _Signals:
-    """SIGTERM ends the demo as Ctrl-C does, worker, Spark and broker in order.
-
-    What a handler raises is lost where it meets a callback of Spark's. So who asks is remembered, and while the
-    job runs it is told to stop instead.
-    """
-
-    def __init__(self) -> None:
-        self._asked = False
-        self._instead: Callable[[], None] | None = None
-        self._before: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> Self:
-        self._before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
-        # SIGINT is asyncio's at first; it may also be ignored, in the background.
-        signal.signal(signal.SIGTERM, self._end)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for each, handler in self._before.items():
-            signal.signal(each, handler)
-
-    def listen(self) -> None:
-        """Take SIGINT too; Spark's start puts a handler of its own there."""
-        signal.signal(signal.SIGINT, self._end)
-
-    def check(self) -> None:
-        """Raise what may have been lost."""
-        if self._asked:
-            raise KeyboardInterrupt
-
-    @contextmanager
-    def told(self, stop: Callable[[], None]) -> Iterator[None]:
-        """While the block runs call ``stop`` where the demo is to end, and end it behind the block."""
-        self._instead = stop
-        try:
-            yield
-        finally:
-            self._instead = None
-        self.check()
-
-    def _end(self, *_: object) -> None:
-        self._asked = True
-        if self._instead is None:
-            raise KeyboardInterrupt
-        self._instead()
-
-
-def _go_on(plan: DemoPlan, done: DemoRun, records: int, signals: _Signals) -> tuple[DemoSummary, list[Story]]:
+def _go_on(
+    plan: DemoPlan, done: DemoRun, records: int, signals: DemoSignals
+) -> tuple[DemoSummary, list[Story]]:
     """Let Spark aggregate the clean topic, ask for certificate, report and two records.
 
     What is not installed is left out.
@@ -235,7 +204,7 @@ def _has(extra: str, otherwise: str) -> bool:
 
 
 def _with_spark(
-    plan: DemoPlan, done: DemoRun, signals: _Signals, held: ExitStack
+    plan: DemoPlan, done: DemoRun, signals: DemoSignals, held: ExitStack
 ) -> tuple[Aggregated, tuple[Census, Census] | None]:
     """Return the aggregate, and in mode fingerprint what Spark has counted beside what is there."""
     from processor.demo.census import true_census  # noqa: PLC0415 - as above

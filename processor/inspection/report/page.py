@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from processor.inspection.report.batches import batch_section
 from processor.inspection.report.flows import flow_section
 from processor.inspection.report.markup import Html, element
 from processor.inspection.report.sinks import sink_section
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from processor.inspection.report.hours import Flow
+    from spark_sink.batch.table.summary import BatchPart
     from spark_sink.reading.summary import SinkPart
 
 _STYLE = Path(__file__).with_name("report.css")
@@ -29,7 +31,10 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 @dataclass(frozen=True, slots=True)
 class ReportPage:
-    """All that one page shows; the topics were read at ``made_ms``."""
+    """All that one page shows; the topics were read at ``made_ms``.
+
+    Without a pipeline and an aggregate there are no ``servers``, and the batches' names are the application's.
+    """
 
     application: str
     servers: str
@@ -38,12 +43,14 @@ class ReportPage:
     version: str
     flows: Sequence[Flow]
     sinks: Sequence[SinkPart]
+    batches: Sequence[BatchPart] = ()
 
     @property
     def problems(self) -> list[str]:
         """Everything that could not be read, a sentence each."""
         found = [(flow.name, flow.problems) for flow in self.flows]
         found += [(sink.name, list(sink.problems)) for sink in self.sinks]
+        found += [(batch.name, batch.problems) for batch in self.batches]
         return [f"{name}: {problem}" for name, problems in found for problem in problems]
 
 
@@ -51,14 +58,17 @@ def render(report: ReportPage) -> str:
     """Return the page."""
     flows = [(f"pipeline-{place}", flow) for place, flow in enumerate(report.flows)]
     sinks = [(f"aggregate-{place}", sink) for place, sink in enumerate(report.sinks)]
+    batches = [(f"batch-{place}", batch) for place, batch in enumerate(report.batches)]
     titles = [(name, f"Pipeline {flow.name}") for name, flow in flows]
     titles += [(name, f"Aggregate {sink.name}") for name, sink in sinks]
+    titles += [(name, f"Batch {batch.name}") for name, batch in batches]
     body = [
         _header(report),
         _contents(titles),
         *(flow_section(name, flow) for name, flow in flows),
         *(sink_section(name, sink) for name, sink in sinks),
-        _footer(),
+        *(batch_section(name, batch) for name, batch in batches),
+        _footer(report),
     ]
     head = [
         Html('<meta charset="utf-8">'),
@@ -72,17 +82,24 @@ def render(report: ReportPage) -> str:
 
 def _header(report: ReportPage) -> Html:
     made = f"{datetime.fromtimestamp(report.made_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+    by = "All times are UTC."
+    brokers: list[object] = []
+    if report.servers:
+        brokers = [", brokers ", element("code", report.servers)]
+        by = (
+            "All times are UTC; records are counted by their Kafka timestamps, as a consumer with "
+            "read_committed sees them."
+        )
+    what = "records" if report.servers else "rows"
     return element(
         "header",
-        element("h1", "What became of the records of ", element("code", report.application)),
+        element("h1", f"What became of the {what} of ", element("code", report.application)),
         element(
             "p",
             f"Made {made} UTC by Seqmark {report.version} from ",
             element("code", report.config),
-            ", brokers ",
-            element("code", report.servers),
-            ". All times are UTC; records are counted by their Kafka timestamps, as a consumer with "
-            "read_committed sees them.",
+            *brokers,
+            f". {by}",
             class_="soft",
         ),
     )
@@ -95,6 +112,8 @@ def _contents(parts: list[tuple[str, str]]) -> Html:
     return element("nav", element("ul", *links))
 
 
-def _footer() -> Html:
-    text = "This page counts; it proves nothing about single records: that is what "
-    return element("footer", text, element("code", "seqmark verify"), " is for.")
+def _footer(report: ReportPage) -> Html:
+    text = "This page counts; it proves nothing about single records"
+    if not report.servers:
+        return element("footer", text, ".")
+    return element("footer", text, ": that is what ", element("code", "seqmark verify"), " is for.")

@@ -1,4 +1,4 @@
-"""Draws the counts as SVG text for a page: a pipeline's hours, and an aggregate's columns.
+"""Draws the counts as SVG text for a page: a pipeline's hours, an aggregate's columns, and a batch's dates.
 
 A colour says what a person should make of it: greys and sand are ordinary resends, neither good nor bad, purple
 is to be looked at. Those of groups are from the palette of Okabe and Ito, dark enough for white paper. What is
@@ -27,6 +27,8 @@ MOST_STEPS = 1_440
 """Windows of a stacked picture, those without an event included; as `MOST_HOURS`."""
 MOST_HOURS = 1_440
 """Sixty days: an hour is then 0.7 of a pixel wide. Totals and tables say what lies before."""
+MOST_DATES = 1_440
+"""Four years, for the same reason."""
 KEPT_OUT = "kept out of the clean topic"
 _RAW, _CLEAN, _INK, _GRID = "#4d4d4d", "#00568c", "#222222", "#d9d9d9"
 _WAITING = "#e8e8e8"
@@ -44,6 +46,24 @@ _DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
 _COLLIDED = {Fate.CLEAN: "#0072b2", Fate.QUARANTINED: "#8a3a6b"}
 """Lines of collisions, by where they are."""
 _KEPT = {"Date": None, "Creator": None, "Format": None, "Type": None}
+
+
+class DateCounts(NamedTuple):
+    """Rows of a batch by date, each of as many numbers as there are dates.
+
+    Attributes:
+        kept: In the clean table.
+        duplicate: Dropped.
+        collision: Dropped as well.
+        quarantined: In quarantine.
+        collided: In the clean table or in quarantine, where they are counted too.
+    """
+
+    kept: Sequence[int]
+    duplicate: Sequence[int]
+    collision: Sequence[int]
+    quarantined: Sequence[int]
+    collided: Sequence[int]
 
 
 class _Paper(NamedTuple):
@@ -74,6 +94,56 @@ def draw_flow(flow: Flow, name: str) -> str:
             _legend(axes)
 
     return _drawn(name, 5.6, draw, (3, 2))
+
+
+def draw_dates(days: Sequence[str], counts: DateCounts, name: str) -> str:
+    """Return a batch's picture: all rows and the kept ones above, what was kept out below, one step per date.
+
+    Args:
+        days: Dates that follow each other, at least one.
+        counts: Of these dates.
+        name: See `draw_flow`.
+    """
+    starts = np.array(days, "datetime64[D]")
+    at = _numbers(np.append(starts, starts[-1:] + 1).astype("datetime64[ms]").astype(np.int64).tolist())
+    kept = np.array(counts.kept)
+    whole = kept + np.array(counts.duplicate) + np.array(counts.collision) + np.array(counts.quarantined)
+
+    def draw(both: Any) -> None:
+        above, below = both
+        above.stairs(kept, at, fill=True, color=_CLEAN, alpha=0.18)
+        above.stairs(whole, at, baseline=kept, fill=True, color=_RAW, alpha=0.3, label="kept out")
+        above.stairs(whole, at, color=_RAW, linewidth=2, baseline=None, label="all rows")
+        above.stairs(kept, at, color=_CLEAN, linewidth=2, baseline=None, linestyle="--", label="kept")
+        above.set_ylim(0, max(int(whole.max()), 1) * 1.08)
+        above.set_ylabel("rows per date")
+        _below_dates(below, at, counts)
+        for axes in both:
+            _tidy(axes)
+            _legend(axes)
+
+    return _drawn(name, 5.6, draw, (3, 2))
+
+
+def _below_dates(axes: Any, at: Any, counts: DateCounts) -> None:
+    """Draw what was kept out, by why, and collisions that were not dropped."""
+    bands = (
+        (Fate.DUPLICATE, counts.duplicate, "duplicates"),
+        (Fate.COLLISION, counts.collision, "collisions dropped"),
+        (Fate.QUARANTINED, counts.quarantined, "quarantined"),
+    )
+    ground = np.zeros(len(counts.kept), np.int64)
+    for fate, values, label in bands:
+        if any(values):
+            ground = _band(axes, at, ground, np.array(values), *_DROPPED[fate], label)
+    most = int(ground.max())
+    if any(counts.collided):
+        style = {"color": _COLLIDED[Fate.CLEAN], "linewidth": 2, "linestyle": ":", "baseline": None}
+        axes.stairs(np.array(counts.collided), at, label="collisions kept or quarantined", **style)
+        most = max(most, *counts.collided)
+    axes.set_ylim(0, max(most, 1) * 1.08)
+    axes.set_ylabel("kept out per date")
+    axes.set_xlabel("date of the events (UTC)", loc="left")
 
 
 def draw_series(

@@ -1378,4 +1378,19 @@ MISTAKES = (
         "",
         "tests/spark/batch/test_safety.py::test_an_input_that_changes_while_it_is_read_is_not_committed",
     ),
+    Mistake(
+        "a report counts rows of a date that was made again twice",
+        "spark_sink/batch/table/summary.py",
+        "        for each in snapshot.files[kind]:\n",
+        "        for each in [file for commit in snapshot.commits for file in commit.added[kind]]:\n",
+        "tests/spark/batch/test_report.py::"
+        "test_the_numbers_are_those_of_the_naive_model_also_when_a_date_was_made_again[quarantine]",
+    ),
+    Mistake(
+        "the demo of files at rest does not miss a row that is lost",
+        "processor/demo/batch/check.py",
+        '        self._end(wrong, left, "is lost")\n',
+        '        self._end(wrong, {}, "is lost")\n',
+        "tests/unit/demo/test_archive.py::test_each_mistake_is_named[a row is lost]",
+    ),
 )

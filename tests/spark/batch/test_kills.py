@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -39,13 +38,11 @@ RENAMES: dict[str, Any] = {"fingerprint": {"exclude": ["occurred_at"]}, "on_coll
 
 def arguments(scene: BatchScene, master: str) -> list[str]:
     """Return the command as a user types it."""
-    config = scene.folder / "my.toml"
-    lines = (f"{key} = {_toml(value)}\n" for key, value in scene.table.items())
-    config.write_text("[[batches]]\n" + "".join(lines))
+    config = scene.write_config()
     return [sys.executable, "-m", "processor", "batch", "-c", str(config), "--master", master]
 
 
-def command(scene: BatchScene, *options: str, step: BatchStep) -> subprocess.CompletedProcess[str]:
+def command(scene: BatchScene, *options: str, step: str) -> subprocess.CompletedProcess[str]:
     """Run it, and have it killed after a step."""
     # Executors in processes of their own, or in the driver's.
     apart = step in {BatchStep.EXTRACTED, BatchStep.WRITTEN}
@@ -67,12 +64,6 @@ def halted(scene: BatchScene, step: BatchStep) -> Iterator[subprocess.Popen[str]
             yield process
         finally:
             process.kill()
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
-    return json.dumps(value)
 
 
 @pytest.mark.timeout(2 * WAIT_S)

@@ -85,6 +85,14 @@ class BatchScene:
         given = {key: value for key, value in self.table.items() if value is not None}
         return Settings.model_validate({"batches": [given]}).batches[0]
 
+    def write_config(self) -> Path:
+        """Write the config of the batch alone; return its file."""
+        file = self.folder / "batch.toml"
+        file.write_text(
+            "[[batches]]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in self.table.items())
+        )
+        return file
+
     def write(self, name: str, rows: Sequence[FileRow]) -> str:
         """Write an input file; return its path."""
         file = self.raw / name
@@ -152,6 +160,12 @@ class BatchScene:
         )
         quarantined = sorted((row["seqmark_error"], row["seqmark_source"]) for row in self.rows("quarantine"))
         assert quarantined == sorted((code, f"{each.file}:{each.row}") for code, each in truth.quarantine)
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
+    return json.dumps(value)
 
 
 def _value(row: FileRow) -> dict[str, Any]:

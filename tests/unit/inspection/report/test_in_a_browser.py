@@ -10,6 +10,7 @@ import pytest
 
 from processor.inspection.report.hours import HOUR_MS, Fate
 from tests.support.suite.browser import Chromium, hard_to_read
+from tests.unit.inspection.report.test_batches import archive
 from tests.unit.inspection.report.test_page import flow, hours_of, page, sink
 
 if TYPE_CHECKING:
@@ -38,7 +39,13 @@ def eventful(name: str, hours: int) -> Flow:
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     path: Path = tmp_path_factory.mktemp("report") / "report.html"
     waiting = replace(flow(LONG, duplicates=None), notes=["A note with a " + LONG])
-    text = page(eventful("clicks", 40), waiting, sinks=(sink(), sink(LONG)), application="clicks")
+    text = page(
+        eventful("clicks", 40),
+        waiting,
+        sinks=(sink(), sink(LONG)),
+        application="clicks",
+        batches=(archive(), archive(LONG)),
+    )
     path.write_text(text, encoding="utf-8")
     return path.as_uri()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -17,6 +18,9 @@ from processor.inspection.report.page import ReportPage, render
 from processor.inspection.report.plots import draw_flow
 from processor.inspection.report.sinks import _steps
 from spark_sink.reading.summary import Group, SinkPart, SinkSummary, SummaryRow
+
+if TYPE_CHECKING:
+    from spark_sink.batch.table.summary import BatchPart
 
 HOSTILE = "<script>alert('1')</script>&\"$x^2$_"
 VOID = {"meta"}
@@ -107,8 +111,13 @@ def sink(text: str = "spring") -> SinkPart:
     return SinkPart("hourly", "clicks.clean", "windows of 1 hour", "Parquet files in var/hourly", summary)
 
 
-def page(*flows: Flow, sinks: tuple[SinkPart, ...] = (), application: str = "clicks") -> str:
-    return render(ReportPage(application, "b:9092", "my.toml", 1_700_000_000_000, "1", flows, sinks))
+def page(
+    *flows: Flow,
+    sinks: tuple[SinkPart, ...] = (),
+    application: str = "clicks",
+    batches: tuple[BatchPart, ...] = (),
+) -> str:
+    return render(ReportPage(application, "b:9092", "my.toml", 1_700_000_000_000, "1", flows, sinks, batches))
 
 
 def test_the_table_has_every_hour_and_the_sum() -> None:

@@ -1,0 +1,61 @@
+"""The demo of files at rest agrees with its truth, without a broker, and kills a run on its way."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from processor.commands.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.support.suite.browser import Chromium
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+
+
+def test_everything_agrees_after_a_killed_run_and_a_date_that_was_made_again(
+    spark: SparkSession, tmp_path: Path, chromium: Chromium
+) -> None:
+    del spark  # it is used as this process's session
+    options = ("--mode", "batch", "--records", "3000", "--directory", str(tmp_path), "--json")
+
+    ended = CliRunner().invoke(main, ["demo", *options])
+
+    assert ended.exit_code == 0, ended.stderr
+    told = json.loads(ended.stdout)
+    assert (told["ok"], told["differences"]) == (True, [])
+    assert told["killed"]["signal"] == 9
+    assert told["killed"]["files_left"] > 0
+    assert told["killed"]["rows_that_count"] == 0
+    assert list(told["runs"]) == ["monday", "tuesday", "wednesday", "wednesday-corrected"]
+    assert [each["commit"] for each in told["runs"].values()] == [1, 2, 3, 4]
+    assert told["runs"]["wednesday-corrected"]["skipped"] > 1_000
+    counts = told["counts"]
+    assert all(each["found"] == each["truth"] for each in counts.values())
+    assert counts["dropped: copy of a row of an earlier run"]["found"] == 40
+    assert counts["kept under a new id: same id, other content, of an earlier run"]["found"] == 10
+    assert counts["quarantined"]["found"] == 6
+    assert "5. Wednesday's prices were wrong" in ended.stderr
+    assert "everything agrees with the truth" in ended.stderr
+    assert "starting a broker" not in ended.stderr
+    assert (tmp_path / "batch.svg").read_text().startswith("<?xml")
+    look = chromium.look((tmp_path / "batch.html").as_uri(), lambda page: page.locator("body").inner_text())
+    assert "wednesday-corrected, made again from 2026-03-04 on" in look.seen
+    assert (look.errors, look.requests) == ([], [])
+
+
+def test_a_broker_is_refused_with_exit_2(tmp_path: Path) -> None:
+    options = ("--mode", "batch", "--directory", str(tmp_path / "none"), "--bootstrap-servers", "127.0.0.1:9")
+
+    ended = CliRunner().invoke(main, ["demo", *options])
+
+    assert ended.exit_code == 2
+    assert "--bootstrap-servers: goes with no --mode batch, which needs no broker" in ended.stderr
+    assert not (tmp_path / "none").exists()
