@@ -13,6 +13,7 @@ from processor.commands.cli import main
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from click.testing import Result
     from pyspark.sql import SparkSession
 
     from tests.support.suite.browser import Chromium
@@ -20,14 +21,22 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 
 
-def test_everything_agrees_after_a_killed_run_and_a_date_that_was_made_again(
-    spark: SparkSession, tmp_path: Path, chromium: Chromium
-) -> None:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo")
+
+
+@pytest.fixture(scope="module")
+def ended(spark: SparkSession, folder: Path) -> Result:
+    """Run the demo once for all tests."""
     del spark  # it is used as this process's session
-    options = ("--mode", "batch", "--records", "3000", "--directory", str(tmp_path), "--json")
+    options = ("--mode", "batch", "--records", "3000", "--directory", str(folder), "--json")
+    return CliRunner().invoke(main, ["demo", *options])
 
-    ended = CliRunner().invoke(main, ["demo", *options])
 
+def test_everything_agrees_after_a_killed_run_and_a_date_that_was_made_again(
+    ended: Result, folder: Path
+) -> None:
     assert ended.exit_code == 0, ended.stderr
     told = json.loads(ended.stdout)
     assert (told["ok"], told["differences"]) == (True, [])
@@ -45,8 +54,14 @@ def test_everything_agrees_after_a_killed_run_and_a_date_that_was_made_again(
     assert "5. Wednesday's prices were wrong" in ended.stderr
     assert "everything agrees with the truth" in ended.stderr
     assert "starting a broker" not in ended.stderr
-    assert (tmp_path / "batch.svg").read_text().startswith("<?xml")
-    look = chromium.look((tmp_path / "batch.html").as_uri(), lambda page: page.locator("body").inner_text())
+    assert (folder / "batch.svg").read_text().startswith("<?xml")
+
+
+def test_its_report_shows_the_runs_in_a_browser(ended: Result, folder: Path, chromium: Chromium) -> None:
+    assert ended.exit_code == 0, ended.stderr
+
+    look = chromium.look((folder / "batch.html").as_uri(), lambda page: page.locator("body").inner_text())
+
     assert "wednesday-corrected, made again from 2026-03-04 on" in look.seen
     assert (look.errors, look.requests) == ([], [])
 
