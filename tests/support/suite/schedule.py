@@ -1,10 +1,11 @@
 """Which process of several runs which tests, and in which order.
 
 A unit of work runs in one process: the tests of a file, since they share what a module's fixtures make; all
-tests of ``tests/spark``, since a Spark takes the most memory and gets quicker the longer it lives; all of
-``tests/cluster``, which share three brokers, and of ``tests/install``, which share a wheel; and in
-``tests/crash`` each test by itself, where only the broker is shared. Long units come first, so that at the end
-there are short ones for whoever is free.
+tests of ``tests/spark``, since a Spark takes the most memory and gets quicker the longer it lives (those of
+``tests/spark/batch`` apart, or all others would wait for them at the end); all of ``tests/cluster``, which
+share three brokers, and of ``tests/install``, which share a wheel; and in ``tests/crash`` each test by itself,
+where only the broker is shared. Long units come first, so that at the end there are short ones for whoever is
+free.
 
 pytest-xdist's own groups are of no use here: 3.8 writes them into an attribute that pytest 9.2 does not read.
 """
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import pytest
 
 LONG = (
+    "tests/spark/batch/",
     "tests/spark/",
     "tests/broker/commands/test_demo.py",
     "tests/postgres/test_driver_kills.py",
@@ -30,8 +32,8 @@ LONG = (
 )
 """From the longest on, by the table in tests/README.md; everything else takes seconds. In a fresh clone the
 demo compiles the kernels, with the most patience, while the others are busy with Spark."""
-FOLDERS = ("tests/spark/", "tests/cluster/", "tests/install/")
-"""Each is one unit."""
+FOLDERS = ("tests/spark/batch/", "tests/spark/", "tests/cluster/", "tests/install/")
+"""Each is one unit, the first that fits."""
 TOGETHER = ("tests/crash/planted/test_planted_mistakes.py",)
 """Files of ``tests/crash`` whose tests share something after all."""
 
