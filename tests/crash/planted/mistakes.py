@@ -1277,7 +1277,7 @@ MISTAKES = (
         "else old_alike[k]\n",
         "else nowhere\n",
         "tests/property/engine/rest/test_judge_model.py::"
-        "test_every_run_is_judged_as_the_naive_model_has_it_in_any_order_of_its_rows",
+        "test_a_late_row_meets_what_an_earlier_run_has_kept_after_it_inside_the_window[False]",
     ),
     Mistake(
         "rows at rest of one time are judged in the order in which they come",

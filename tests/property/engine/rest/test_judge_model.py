@@ -79,6 +79,18 @@ def test_rows_that_come_in_the_order_of_their_times_are_judged_alike_in_one_run_
     assert said == expected
 
 
+@pytest.mark.parametrize("prints", [False, True])
+def test_a_late_row_meets_what_an_earlier_run_has_kept_after_it_inside_the_window(*, prints: bool) -> None:
+    kept = RestRow(10, 0)
+    inside, outside = RestRow(6, 1), RestRow(5, 2)
+
+    said = judged([inside, outside], [kept], 5, prints=prints, keeps=True)
+
+    assert said[inside] == RestSaid("duplicate", outside)
+    assert said[outside] == RestSaid("pass", None)
+    assert judged([inside], [kept], 5, prints=prints, keeps=True)[inside] == RestSaid("duplicate", kept)
+
+
 MANY = 300_000
 """Of one id: what goes over an id's rows once for each of them takes hours."""
 
