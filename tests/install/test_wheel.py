@@ -25,7 +25,8 @@ import importlib, pkgutil, sys
 import seqmark
 light = sorted({"pydantic", "numpy", "numba", "aiokafka"} & set(sys.modules))
 import seqmark.processor.worker.app, seqmark.processor.commands.run.worker, seqmark.processor.verify.certificate
-heavy = sorted({"pyspark", "matplotlib", "psycopg", "opentelemetry", "jgo", "pytest"} & set(sys.modules))
+extras = {"pyspark", "pyarrow", "matplotlib", "psycopg", "opentelemetry", "jgo", "pytest"}
+heavy = sorted(extras & set(sys.modules))
 lacking = {}
 for found in pkgutil.walk_packages(seqmark.__path__, "seqmark.", onerror=lambda name: None):
     if found.name.endswith("__main__"):
@@ -71,8 +72,8 @@ def test_the_metadata_name_licence_extras_and_ranges_that_hold_what_is_tested(bu
     # Fails where what is installed here is out of range.
     base = {each.name for each in distributions(told, [])}
     everything = {each.name for each in distributions(told, ["all"])}
-    assert not base & {"pyspark", "matplotlib", "psycopg", "pytest"}
-    assert {"pyspark", "matplotlib", "psycopg", "psycopg-binary", "opentelemetry-sdk"} <= everything
+    assert not base & {"pyspark", "pyarrow", "matplotlib", "psycopg", "pytest"}
+    assert {"pyspark", "pyarrow", "matplotlib", "psycopg", "psycopg-binary", "opentelemetry-sdk"} <= everything
 
 
 def test_the_sdist_builds_the_same_wheel_and_says_what_may_be_done_with_it(
@@ -98,7 +99,7 @@ def test_a_base_install_imports_all_but_what_its_extras_bring(base: Installed, t
     assert done.returncode == 0, done.stderr
     told = eval(done.stdout)  # noqa: S307 - what the line above printed
     assert (told["light"], told["heavy"], told["bare"]) == ([], [], [])
-    assert told["lacking"].keys() <= {"pyspark", "py4j", "psycopg", "opentelemetry", "pytest"}
+    assert told["lacking"].keys() <= {"pyspark", "py4j", "pyarrow", "psycopg", "opentelemetry", "pytest"}
 
 
 def test_with_all_extras_every_module_imports_by_its_name_in_the_wheel(
