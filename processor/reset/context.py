@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from processor.errors import StopError
 from processor.judges.factory import mode_of
-from processor.kafka.client import TopicPartition
+from processor.kafka.client import TopicPartition, check_aiokafka, open_client
 from processor.kafka.group.readers import readers
 from processor.kafka.reader import ChangelogPartition
+from processor.kafka.topics.ensure import ensure, look
 from processor.pipeline.hop_kinds import topics_for
 from processor.pipeline.hops import only_hop
 from processor.state.belonging import named
 from processor.wire.decode import Decoder
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from processor.kafka.client import Client
     from processor.kafka.topics.plan import ClusterView
     from processor.pipeline.ports import Topics
@@ -103,3 +107,29 @@ class ResetContext:
                 f"read{'s' if len(found) == 1 else ''} {source}. Stop its workers first; one that was killed, "
                 "or that has a group_instance_id, counts until its session_timeout_ms is over"
             )
+
+
+@asynccontextmanager
+async def connected(
+    settings: Settings, pipeline: Pipeline, purpose: str, again: str, *, create: bool
+) -> AsyncIterator[ResetContext]:
+    """Look at a pipeline's topics, connect, and give what works on it while it is stopped.
+
+    Args:
+        settings: The whole config.
+        pipeline: One of it.
+        purpose: What for, in the client's id.
+        again: What a user does where the connection is lost.
+        create: Create topics that are missing: a state needs its changelog.
+
+    Raises:
+        StopError: A topic is not right, or no broker answers.
+    """
+    check_aiokafka()
+    alone = settings.model_copy(update={"pipelines": [pipeline]})
+    report = await ensure(alone, create=create)
+    report.require()
+    view = await look(alone)
+    client_id = f"{settings.worker.application_id}-{purpose}"
+    async with open_client(settings.kafka, client_id, view, f"; {again}") as client:
+        yield ResetContext(alone, client, view)

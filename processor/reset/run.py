@@ -21,13 +21,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from processor.errors import FencedError, RebuildError, StopError
-from processor.kafka.client import check_aiokafka, open_client
 from processor.kafka.offsets import bounds, committed, offsets_at, origin_at
-from processor.kafka.topics.ensure import ensure, look
 from processor.kafka.transactions.output import ExactlyOnceOutput
 from processor.ops.fault_points import CommitStep as FaultStep
 from processor.ops.fault_points import reached
-from processor.reset.context import ResetContext
+from processor.reset.context import ResetContext, connected
 from processor.reset.decide import ResetState, ToTime, decide, touched, wanted
 from processor.reset.facts import learn, require_same_source
 from processor.reset.fences import SlotFences
@@ -204,14 +202,8 @@ async def opened(settings: Settings, pipeline: Pipeline, *, create: bool) -> Asy
     Raises:
         StopError: A topic is not right, or no broker answers.
     """
-    check_aiokafka()
-    alone = settings.model_copy(update={"pipelines": [pipeline]})
-    report = await ensure(alone, create=create)
-    report.require()
-    view = await look(alone)
-    client_id = f"{settings.worker.application_id}-reset"
-    async with open_client(settings.kafka, client_id, view, "; run the same reset again") as client:
-        reset = Reset(ResetContext(alone, client, view))
+    async with connected(settings, pipeline, "reset", "run the same reset again", create=create) as context:
+        reset = Reset(context)
         try:
             yield reset
         finally:

@@ -26,16 +26,14 @@ from typing import TYPE_CHECKING
 
 from processor.errors import FencedError, RebuildError, StopError
 from processor.judges.ids import make_id_extractor
-from processor.kafka.client import check_aiokafka, open_client
 from processor.kafka.offsets import bounds, committed, origin_at
-from processor.kafka.topics.ensure import ensure, look
 from processor.kafka.transactions.output import ExactlyOnceOutput
 from processor.ops.fault_points import CommitStep as FaultStep
 from processor.ops.fault_points import reached
 from processor.pipeline.ports import new_position
 from processor.reset.backfill.found import FoundState, find
 from processor.reset.backfill.sample import CutSample, sample_cut
-from processor.reset.context import ResetContext
+from processor.reset.context import ResetContext, connected
 from processor.reset.fences import SlotFences
 from processor.state.restore import settled
 from processor.wire.encode import plain_batch
@@ -303,14 +301,9 @@ async def loading(settings: Settings, pipeline: Pipeline, staging: Staging) -> A
     Raises:
         StopError: A topic is not right, or no broker answers.
     """
-    check_aiokafka()
-    alone = settings.model_copy(update={"pipelines": [pipeline]})
-    report = await ensure(alone, create=True)
-    report.require()
-    view = await look(alone)
-    client_id = f"{settings.worker.application_id}-backfill"
-    async with open_client(settings.kafka, client_id, view, "; load the same backfill again") as client:
-        load = BackfillLoad(ResetContext(alone, client, view), staging)
+    again = "load the same backfill again"
+    async with connected(settings, pipeline, "backfill", again, create=True) as context:
+        load = BackfillLoad(context, staging)
         try:
             yield load
         finally:
