@@ -21,6 +21,7 @@ from processor.commands.files import writing
 from processor.commands.look.explain import tell_story
 from processor.commands.look.report import write_report
 from processor.commands.run.demo_signals import DemoSignals
+from processor.commands.run.demo_verdict import tell_verdict
 from processor.demo.plan import make_plan
 from processor.errors import EXIT_DONE, EXIT_FAILED, ConfigError, Problem
 from processor.ops.extras import install, missing
@@ -275,12 +276,4 @@ def _tell(plan: DemoPlan, summary: DemoSummary, stories: Sequence[Story], out: C
         out.print(line, style="bold", highlight=False, markup=False, soft_wrap=True)
         tell_story(story, out)
         out.print()
-    for difference in summary.wrong:
-        say(f"WRONG: {difference}", "bold red")
-    if drawn:
-        say(f"raw against clean over event time: {plan.picture}")
-        say(f"the report, for a browser: {plan.report}")
-    if summary.ok:
-        say("everything agrees with the truth", "bold green")
-    else:
-        say("not everything agrees with the truth", "bold red")
+    tell_verdict(summary.wrong, plan.picture, plan.report, ok=summary.ok, drawn=drawn)

@@ -8,6 +8,7 @@ from processor.commands.console import people, result, say
 from processor.commands.files import writing
 from processor.commands.look.report import write_report
 from processor.commands.run.demo_signals import DemoSignals
+from processor.commands.run.demo_verdict import tell_verdict
 from processor.demo.batch.plan import plan_archive
 from processor.errors import EXIT_DONE, EXIT_FAILED
 from processor.ops.extras import install, missing, require
@@ -90,12 +91,4 @@ def _tell(plan: ArchivePlan, summary: ArchiveSummary, *, as_json: bool, drawn: b
     )
     out.print(f"all of it took {runs.seconds:.1f} s", soft_wrap=True)
     out.print()
-    for difference in summary.differences:
-        say(f"WRONG: {difference}", "bold red")
-    if drawn:
-        say(f"raw against clean over event time: {plan.picture}")
-        say(f"the report, for a browser: {plan.report}")
-    if summary.ok:
-        say("everything agrees with the truth", "bold green")
-    else:
-        say("not everything agrees with the truth", "bold red")
+    tell_verdict(summary.differences, plan.picture, plan.report, ok=summary.ok, drawn=drawn)
