@@ -27,6 +27,8 @@ from processor.engine.bytes.siphash import absorb, begin, end
 from processor.engine.jit import Int, kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 SLOT_BYTES = 24
@@ -83,6 +85,11 @@ class Passes(NamedTuple):
         """Return some of them."""
         return Passes(self.key[rows], self.at[rows], self.partition[rows], self.kind[rows])
 
+    @classmethod
+    def joined(cls, some: Sequence[Passes]) -> Passes:
+        """Return all of some, one at least, one behind the other."""
+        return some[0] if len(some) == 1 else cls(*map(np.concatenate, zip(*some, strict=True)))
+
 
 # Columns of what escaped, int64 each.
 COPY_PARTITION, COPY_AT, BEFORE_PARTITION, BEFORE_AT, ESCAPED_BEFORE, DEPTH = range(6)
@@ -98,9 +105,9 @@ def depth_of(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
 def drawn(
     lot: NDArray[np.uint64],
     fingerprint: NDArray[np.uint64],
-    verdict: NDArray[np.uint8],
+    kind: NDArray[np.uint8],
     at: NDArray[np.int64],
-    kinds: NDArray[np.uint8],
+    partition: NDArray[np.int64],
     level: Int,
     key: NDArray[np.uint64],
     out: Passes,
@@ -110,21 +117,18 @@ def drawn(
     Args:
         lot: uint64[n], see `processor.engine.extract.ids.Ids`.
         fingerprint: uint64[n], by which records of one id are told apart; uint64[0] where they are not.
-        verdict: uint8[n], `Verdict` values.
+        kind: uint8[n], `PassKind` values, or `UNWANTED`.
         at: int64[n], the partition's clock at each.
-        kinds: uint8[verdicts], `PassKind` values, or `UNWANTED`.
+        partition: int64[n].
         level: 0 to 63.
         key: uint64[2], of the hash: who does not know it learns no lot from a key.
-        out: Room for n; its partitions are left as they are.
+        out: Room for n.
     """
     b0, b1, b2, b3 = begin(key)
     least = np.uint64(2**64 - 1) >> np.uint64(level)
     count: Int = 0
     for row in range(lot.size):
-        if lot[row] > least or lot[row] == np.uint64(2**64 - 1):
-            continue
-        kind = kinds[verdict[row]]
-        if kind == 255:
+        if lot[row] > least or lot[row] == np.uint64(2**64 - 1) or kind[row] == 255:
             continue
         v0, v1, v2, v3 = absorb(b0, b1, b2, b3, lot[row])
         if fingerprint.size > 0:
@@ -135,7 +139,7 @@ def drawn(
             left <<= np.uint64(1)
             depth += np.uint64(1)
         out.key[count] = (depth << np.uint64(58)) | max(np.uint64(hashed) >> np.uint64(6), np.uint64(1))
-        out.at[count], out.kind[count] = at[row], kind
+        out.at[count], out.partition[count], out.kind[count] = at[row], partition[row], kind[row]
         count += 1
     return count
 

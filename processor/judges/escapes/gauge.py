@@ -38,6 +38,7 @@ from processor.engine.ids.passes import (
     remaining,
     take,
 )
+from processor.judges.escapes.drawing import Undrawn
 from processor.judges.escapes.estimate import EscapeEstimate
 from processor.judges.escapes.statements import Statements
 from processor.judges.escapes.unseen import UnseenBounds
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from processor.judges.escapes.drawing import JudgedCommit
     from processor.judges.escapes.statements import Covered
 
 log = logging.getLogger(__name__)
@@ -127,7 +129,7 @@ class EscapeGauge:
         self._clock = clock
         self._rows_left: float = FIRST_ROWS
         self._rows_at_s = self._calm_at_s = clock()
-        self._rows = 0
+        self._rows = 0.0
         self._estimates = {reason: EscapeEstimate() for reason in EscapeReason}
         self._unseen = UnseenBounds(window_ms, scattered=scattered)
         self._slow = 0
@@ -144,6 +146,7 @@ class EscapeGauge:
         self._count = 0
         self._since: dict[int, NDArray[np.int64]] = {}
         self._clocks: dict[int, int] = {}
+        self._undrawn = Undrawn(self.most_waiting // 4)
         self._waiting = Statements(self.most_waiting)
         self._unsaid = Statements(self.most_waiting)
         # What was committed by now is in no sample.
@@ -152,8 +155,8 @@ class EscapeGauge:
 
     # ------------------------------------------------- called while records are judged
 
-    def spend(self, rows: int) -> None:
-        """Note that rows were drawn; thins the sample where they are too many."""
+    def spend(self, rows: float) -> None:
+        """Note that rows are drawn; thins the sample where they are too many."""
         now_s = self._clock()
         self._rows_left = min(FIRST_ROWS, self._rows_left + (now_s - self._rows_at_s) * ROWS_PER_S) - rows
         self._rows_at_s = now_s
@@ -172,8 +175,19 @@ class EscapeGauge:
 
     # ------------------------------------------------- what has been judged or heard
 
+    def judged(self, judged: JudgedCommit) -> None:
+        """Draw from what this worker has committed; a little later, together with what else it commits."""
+        if not self.off:
+            self._undrawn.add(judged)
+            if self._undrawn.full:
+                self._draw()
+
+    def _draw(self) -> None:
+        for covered in self._undrawn.draw(self.level, self.key):
+            self.add(covered)
+
     def add(self, covered: Covered) -> None:
-        """Take in what this worker has committed; a little later, see `keep_up`."""
+        """Take in what is covered of this worker's commits; a little later, see `keep_up`."""
         if self.off:
             return
         self._added.add(covered.partition)
@@ -192,7 +206,7 @@ class EscapeGauge:
             return
         began_s = time.thread_time()
         try:
-            self._take(covered)
+            self._take([covered])
         except Exception as error:  # noqa: BLE001 - a statistic must never end a worker
             self.fail(error)
         self._slow += time.thread_time() - began_s > SLOW_S
@@ -205,6 +219,8 @@ class EscapeGauge:
 
     def lose(self, partition: int) -> None:
         """Note that something of a partition was left out: what is known of it begins anew."""
+        # What committed before it is behind it else.
+        self._draw()
         self._waiting.skip(partition)
         self._unsaid.skip(partition)
 
@@ -219,6 +235,7 @@ class EscapeGauge:
 
     def unsaid(self) -> list[Covered]:
         """Return what others have not been told, once."""
+        self._draw()
         return self._unsaid.take()
 
     def keep_up(self) -> None:
@@ -226,22 +243,28 @@ class EscapeGauge:
         if self.off:
             return
         try:
+            self._draw()
             waiting = self._waiting.take()
-            for covered in waiting:
-                self._take(covered)
+            self._take(waiting)
             self._unseen.cover(waiting, self._since)
             self._densify()
         except Exception as error:  # noqa: BLE001 - a statistic must never end a worker
             self.fail(error)
 
-    def _take(self, covered: Covered) -> None:
-        self._cover(covered)
-        if covered.passes.key.size:
-            self._sample(covered)
-        self._move_clock(covered.partition, covered.to_ms)
+    def _take(self, waiting: list[Covered]) -> None:
+        """Take in what was covered at about the same time.
 
-    def _sample(self, covered: Covered) -> None:
-        passes = covered.passes
+        The clocks move when all of it is in: a partition that comes first must not have the ids of the others
+        forgotten, which may be a horizon behind it where much is judged again.
+        """
+        for covered in waiting:
+            self._cover(covered)
+        if some := [covered.passes for covered in waiting if covered.passes.key.size]:
+            self._sample(Passes.joined(some))
+        for covered in waiting:
+            self._move_clock(covered.partition, covered.to_ms)
+
+    def _sample(self, passes: Passes) -> None:
         depth = depth_of(passes.key)
         wanted = np.flatnonzero((depth >= self.level) & (depth <= MOST_LEVEL))
         if wanted.size < passes.key.size:
@@ -251,8 +274,6 @@ class EscapeGauge:
         while at < passes.key.size:
             room = int(self._table.key.size * FULL) - self._count
             if room <= 0:
-                # Only what is older than all that is still to come is of no use.
-                self._move_clock(covered.partition, int(passes.at[at]))
                 self._make_room()
                 room = int(self._table.key.size * FULL) - self._count
                 if room <= 0:
@@ -368,7 +389,10 @@ class EscapeGauge:
             self._window_ms / 1000,
             counts,
             2.0**-self.level,
-            self._table.key.size * SLOT_BYTES + self._waiting.nbytes + self._unsaid.nbytes,
+            self._table.key.size * SLOT_BYTES
+            + self._undrawn.nbytes
+            + self._waiting.nbytes
+            + self._unsaid.nbytes,
             self.shared,
             self.failures,
             self.off,

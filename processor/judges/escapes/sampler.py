@@ -1,23 +1,29 @@
-"""Draws the ids of one partition's records into the sample, and gives them on when they are committed.
+"""Keeps what may be drawn of one partition's records, and gives it on when they are committed.
+
+Nothing is hashed here: a call of a kernel takes longer than the few records of a commit, so what has
+committed is drawn together, see `processor.judges.escapes.drawing`.
 
 Invariant: it never raises, and what was judged in a transaction that did not commit goes with its judge.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.ids.passes import UNWANTED, Passes, PassKind, drawn
+from processor.engine.ids.passes import UNWANTED, PassKind
 from processor.engine.verdict import Verdict
-from processor.judges.escapes.statements import Covered
+from processor.judges.escapes.drawing import JudgedCommit, JudgedPiece
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.extract.ids import Ids
     from processor.judges.escapes.gauge import EscapeGauge
+
+FEW = 32
+"""So many records or fewer are kept as they are: choosing among them takes longer than to draw them later."""
 
 
 class IdSampler:
@@ -39,18 +45,17 @@ class IdSampler:
             self._kinds[Verdict.COLLISION] = PassKind.OWN
         if renews:
             self._kinds[Verdict.DUPLICATE] = PassKind.RENEWED
-        self._wanted = self._kinds != UNWANTED
         self._forget()
 
     def _forget(self) -> None:
-        self._staged: list[tuple[NDArray[Any], ...]] = []
-        self._staged_rows = 0
+        self._pieces: list[JudgedPiece] = []
+        self._rows = 0
         self._level = 0
         self._from_ms: int | None = None
         self._to_ms = 0
 
     def saw(self, ids: Ids, verdict: NDArray[np.uint8], reading_ms: NDArray[np.int64]) -> None:
-        """Draw from records that have been judged at these readings of the partition's clock."""
+        """Keep what may be drawn of records judged at these readings of the partition's clock."""
         gauge = self._gauge
         if gauge.off or not verdict.size:
             return
@@ -62,50 +67,37 @@ class IdSampler:
     def _saw(
         self, gauge: EscapeGauge, ids: Ids, verdict: NDArray[np.uint8], reading_ms: NDArray[np.int64]
     ) -> None:
-        # It may be raised meanwhile: what was drawn before is thinned later.
-        level = gauge.level
-        lot, fingerprint = ids.lot, ids.fingerprint
-        least = np.uint64(2**64 - 1) >> np.uint64(level)
-        rows = np.flatnonzero(lot <= least) if level else np.flatnonzero(self._wanted[verdict])
         if self._from_ms is None:
             self._from_ms = int(reading_ms[0])
         self._to_ms = int(reading_ms[-1])
+        # It may be raised meanwhile: what was kept before is thinned later.
+        level, count = gauge.level, verdict.size
         self._level = max(self._level, level)
-        if not rows.size:
+        piece = JudgedPiece(ids.lot, ids.fingerprint, self._kinds[verdict], reading_ms)
+        if count > FEW:
+            piece = piece.chosen(level)
+            gauge.spend(piece.lot.size)
+        else:
+            # Views would keep all that was read with them.
+            piece = piece.owned()
+            gauge.spend(count / 2**level)
+        if not piece.lot.size:
             return
-        gauge.spend(rows.size)
-        prints = fingerprint[rows] if fingerprint.size else fingerprint
-        self._staged.append((lot[rows], prints, verdict[rows], reading_ms[rows]))
-        self._staged_rows += rows.size
+        self._pieces.append(piece)
+        self._rows += piece.lot.size
         # Of the first rows and one whole piece behind them; from then on each piece thins the sample.
-        if self._staged_rows > gauge.most_waiting * 3 // 4:
+        if self._rows > gauge.most_waiting * 3 // 4:
             gauge.lose(self._partition)
             self._forget()
 
     def committed(self) -> None:
-        """Give on what was drawn since the last commit."""
+        """Give on what was kept since the last commit."""
         if self._from_ms is None:
             return
         try:
-            passes = self._passes()
-            covered = Covered(self._partition, self._level, self._from_ms, self._to_ms, passes)
-            self._gauge.add(covered)
+            self._gauge.judged(
+                JudgedCommit(self._partition, self._level, self._from_ms, self._to_ms, self._pieces, self._rows)
+            )
         except Exception as error:  # noqa: BLE001 - as above
             self._gauge.fail(error)
         self._forget()
-
-    def _passes(self) -> Passes:
-        """Return what is staged, hashed: once per commit, for the call takes longer than the rows."""
-        if not self._staged:
-            return _passes(0)
-        lot, prints, verdict, at = (np.concatenate(each) for each in zip(*self._staged, strict=True))
-        passes = _passes(lot.size)
-        passes.partition[:] = self._partition
-        count = drawn(lot, prints, verdict, at, self._kinds, 0, self._gauge.key, passes)
-        return passes.part(slice(0, int(count)))
-
-
-def _passes(rows: int) -> Passes:
-    return Passes(
-        np.empty(rows, np.uint64), np.empty(rows, np.int64), np.zeros(rows, np.int64), np.empty(rows, np.uint8)
-    )

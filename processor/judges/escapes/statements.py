@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from processor.engine.ids.passes import Passes
 
 if TYPE_CHECKING:
@@ -104,8 +102,7 @@ def joined(said: Sequence[Covered]) -> Iterator[Covered]:
         if len(each) == 1:
             yield each[0]
             continue
-        columns = zip(*(covered.passes for covered in each), strict=True)
-        passes = Passes(*(np.concatenate(column) for column in columns))
+        passes = Passes.joined([covered.passes for covered in each])
         # What a duplicate has renewed is told as a pass: others ask when the id was seen last.
         level = max(covered.level for covered in each)
         yield Covered(partition, level, each[0].from_ms, each[-1].to_ms, passes, each[0].anew)

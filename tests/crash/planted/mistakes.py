@@ -1141,6 +1141,14 @@ MISTAKES = (
         "test_what_is_left_in_a_table_is_found_where_runs_of_entries_had_holes_made_in_them[0]",
     ),
     Mistake(
+        "a partition that is judged again has the ids of others in the sample forgotten",
+        "processor/judges/escapes/gauge.py",
+        "            self._cover(covered)\n",
+        "            self._cover(covered)\n            self._move_clock(covered.partition, covered.to_ms)\n",
+        "tests/unit/pipeline/test_escapes.py::"
+        "test_a_partition_that_runs_ahead_does_not_have_the_ids_of_the_others_forgotten",
+    ),
+    Mistake(
         "what escaped is weighed by how thin the sample is now",
         "processor/judges/escapes/gauge.py",
         "np.exp2(seen_at[known].astype(np.float64))",

@@ -161,17 +161,17 @@ def test_the_share_of_counted_ids_that_is_drawn_is_that_of_the_level(form: str) 
 
 def test_only_what_passed_is_drawn_and_by_a_hash_with_a_key() -> None:
     lot = np.array([1, 2**63, NO_LOT, 3, 3], np.uint64)
-    verdict = np.array([0, 0, 0, 1, 0], np.uint8)
-    kinds = np.array([OWN, UNWANTED, UNWANTED, UNWANTED, UNWANTED], np.uint8)
-    at = np.arange(5)
+    kind = np.array([OWN, OWN, OWN, UNWANTED, OWN], np.uint8)
+    at, partition = np.arange(5), np.arange(10, 15)
     found = []
     for secret in (1, 2):
         out = Passes(
             np.zeros(5, np.uint64), np.zeros(5, np.int64), np.zeros(5, np.int64), np.zeros(5, np.uint8)
         )
         key = np.array([secret, 0], np.uint64)
-        count = drawn(lot, np.zeros(0, np.uint64), verdict, at, kinds, 1, key, out)
+        count = drawn(lot, np.zeros(0, np.uint64), kind, at, partition, 1, key, out)
         assert (count, out.at[:count].tolist()) == (2, [0, 4])
+        assert out.partition[:count].tolist() == [10, 14]
         assert depth_of(out.key[:count]).tolist() == [63, 62]
         found.append(out.key[:count].tolist())
     assert found[0] != found[1]
@@ -181,7 +181,7 @@ def test_records_of_one_id_with_other_content_are_others() -> None:
     lot = np.full(3, 5, np.uint64)
     out = Passes(np.zeros(3, np.uint64), np.zeros(3, np.int64), np.zeros(3, np.int64), np.zeros(3, np.uint8))
     drawn(
-        lot, np.array([1, 1, 2], np.uint64), np.zeros(3, np.uint8), np.arange(3), np.zeros(8, np.uint8), 0,
+        lot, np.array([1, 1, 2], np.uint64), np.zeros(3, np.uint8), np.arange(3), np.zeros(3, np.int64), 0,
         np.array([1, 2], np.uint64), out,
     )  # fmt: skip
     assert out.key[0] == out.key[1] != out.key[2]

@@ -150,6 +150,36 @@ def test_what_expires_makes_room_before_anything_is_thinned() -> None:
     assert gauge.report().sample_ratio == 1
 
 
+def test_a_partition_that_runs_ahead_does_not_have_the_ids_of_the_others_forgotten() -> None:
+    gauge = small_gauge(2**12)
+    # Of one second: a topic of days is judged again, and one partition is drawn from before the other.
+    gauge.add(covered(list(range(1, 341)), [3_000 * k for k in range(340)]))
+    again = list(range(1_000, 1_100))
+    gauge.add(covered(again * 2, [0] * 100 + [2_000] * 100, partition=1))
+    gauge.keep_up()
+    assert gauge.report().counts[WINDOW].seen == 100
+
+
+def test_what_many_partitions_commit_is_drawn_together_and_told_once_each() -> None:
+    gauge = small_gauge()
+    gauge.tell(tells=True)
+    samplers = [IdSampler(gauge, number, collisions=False, renews=False) for number in range(3)]
+    for at in (0, 100):
+        for number, sampler in enumerate(samplers):
+            lots = np.array([(10 * number + at + k + 1) << 40 for k in range(2)], np.uint64)
+            sampler.saw(
+                ids_of(lots), np.array([Verdict.PASS, Verdict.DUPLICATE], np.uint8), np.array([at, at + 9])
+            )
+            sampler.committed()
+    said = gauge.unsaid()
+    assert [(each.partition, each.from_ms, each.to_ms, each.anew) for each in said] == [
+        (number, 0, 109, False) for number in range(3)
+    ]
+    assert [each.passes.at.tolist() for each in said] == [[0, 100]] * 3
+    assert [each.passes.partition.tolist() for each in said] == [[number] * 2 for number in range(3)]
+    assert gauge.unsaid() == []
+
+
 def test_too_many_rows_a_second_thin_the_sample_and_calm_fills_it_again() -> None:
     seconds = Seconds()
     gauge = small_gauge(2**19, seconds)

@@ -1,0 +1,135 @@
+"""Draws the ids of what was committed into the sample: of many commits and partitions at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from processor.engine.ids.passes import UNWANTED, Passes, drawn
+from processor.judges.escapes.statements import ROW_BYTES, Covered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+MOST_COMMITS = 4_096
+"""Of partitions: a second's, where each of a hundred commits every 25 ms."""
+
+
+class JudgedPiece(NamedTuple):
+    """Records that were judged together.
+
+    Attributes:
+        lot: uint64[n], see `processor.engine.extract.ids.Ids`.
+        fingerprint: uint64[n], by which records of one id are told apart; uint64[0] where they are not.
+        kind: uint8[n], `PassKind` values, or `UNWANTED`.
+        at: int64[n], the partition's clock at each, ms.
+    """
+
+    lot: NDArray[np.uint64]
+    fingerprint: NDArray[np.uint64]
+    kind: NDArray[np.uint8]
+    at: NDArray[np.int64]
+
+    def chosen(self, level: int) -> JudgedPiece:
+        """Return, as copies, those that are in the sample of a level, or may be."""
+        least = np.uint64(2**64 - 1) >> np.uint64(level)
+        rows = np.flatnonzero(self.lot <= least) if level else np.flatnonzero(self.kind != UNWANTED)
+        prints = self.fingerprint[rows] if self.fingerprint.size else self.fingerprint
+        return JudgedPiece(self.lot[rows], prints, self.kind[rows], self.at[rows])
+
+    def owned(self) -> JudgedPiece:
+        """Return the same without what else its hashes were made with."""
+        lot, prints = self.lot, self.fingerprint
+        return self if lot.base is None else self._replace(lot=lot.copy(), fingerprint=prints.copy())
+
+
+class JudgedCommit(NamedTuple):
+    """What one transaction has committed of a partition, of the ids of a level's sample at least.
+
+    Attributes:
+        from_ms: The partition's clock at its first record.
+        to_ms: At its last.
+        rows: Of all pieces.
+    """
+
+    partition: int
+    level: int
+    from_ms: int
+    to_ms: int
+    pieces: list[JudgedPiece]
+    rows: int
+
+
+class Undrawn:
+    """What has committed and is not drawn from yet, in bounded memory.
+
+    Args:
+        most_rows: With more it is full.
+    """
+
+    def __init__(self, most_rows: int) -> None:
+        self._most_rows = most_rows
+        self._all: list[JudgedCommit] = []
+        self._rows = 0
+
+    @property
+    def nbytes(self) -> int:
+        """What the rows take."""
+        return self._rows * ROW_BYTES
+
+    @property
+    def full(self) -> bool:
+        """Whether it is time to draw."""
+        return self._rows > self._most_rows or len(self._all) > MOST_COMMITS
+
+    def add(self, judged: JudgedCommit) -> None:
+        """Keep one."""
+        self._all.append(judged)
+        self._rows += judged.rows
+
+    def draw(self, level: int, key: NDArray[np.uint64]) -> list[Covered]:
+        """Draw from all, once; return what is covered, once per partition.
+
+        Args:
+            level: Of the sample.
+            key: uint64[2], of the hash of its ids.
+        """
+        judged, self._all, self._rows = self._all, [], 0
+        return list(_draw(judged, level, key)) if judged else []
+
+
+def _draw(judged: Sequence[JudgedCommit], level: int, key: NDArray[np.uint64]) -> Iterator[Covered]:
+    """Yield what is covered by transactions, given in the order in which they committed; once per partition."""
+    spans: dict[int, tuple[int, int, int]] = {}
+    for each in judged:
+        above, from_ms, _ = spans.get(each.partition, (level, each.from_ms, 0))
+        spans[each.partition] = max(above, each.level), from_ms, each.to_ms
+    pieces = [(each.partition, piece) for each in judged for piece in each.pieces]
+    passes = _drawn(pieces, level, key)
+    order = np.argsort(passes.partition, kind="stable")
+    passes = Passes._make(column[order] for column in passes)
+    numbers = sorted(spans)
+    begins = np.searchsorted(passes.partition, numbers).tolist()
+    ends = [*begins[1:], passes.key.size]
+    for number, begin, end in zip(numbers, begins, ends, strict=True):
+        yield Covered(number, *spans[number], passes.part(slice(begin, end)))
+
+
+def _drawn(pieces: Sequence[tuple[int, JudgedPiece]], level: int, key: NDArray[np.uint64]) -> Passes:
+    if not pieces:
+        return _room(np.zeros(0, np.int64))
+    lot, prints, kind, at = (
+        np.concatenate(column) for column in zip(*(piece for _, piece in pieces), strict=True)
+    )
+    partition = np.repeat([number for number, _ in pieces], [piece.lot.size for _, piece in pieces])
+    out = _room(partition)
+    return out.part(slice(0, int(drawn(lot, prints, kind, at, partition, level, key, out))))
+
+
+def _room(partition: NDArray[np.int64]) -> Passes:
+    rows = partition.size
+    columns = np.empty(rows, np.uint64), np.empty(rows, np.int64)
+    return Passes(*columns, np.empty(rows, np.int64), np.empty(rows, np.uint8))
