@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from processor.engine.ids.passes import UNWANTED, Passes, drawn
+from processor.engine.ids.passes import Passes, drawn
 from processor.judges.escapes.statements import ROW_BYTES, Covered
 
 if TYPE_CHECKING:
@@ -32,13 +32,6 @@ class JudgedPiece(NamedTuple):
     fingerprint: NDArray[np.uint64]
     kind: NDArray[np.uint8]
     at: NDArray[np.int64]
-
-    def chosen(self, level: int) -> JudgedPiece:
-        """Return, as copies, those that are in the sample of a level, or may be."""
-        least = np.uint64(2**64 - 1) >> np.uint64(level)
-        rows = np.flatnonzero(self.lot <= least) if level else np.flatnonzero(self.kind != UNWANTED)
-        prints = self.fingerprint[rows] if self.fingerprint.size else self.fingerprint
-        return JudgedPiece(self.lot[rows], prints, self.kind[rows], self.at[rows])
 
     def owned(self) -> JudgedPiece:
         """Return the same without what else its hashes were made with."""

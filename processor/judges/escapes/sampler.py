@@ -45,6 +45,7 @@ class IdSampler:
             self._kinds[Verdict.COLLISION] = PassKind.OWN
         if renews:
             self._kinds[Verdict.DUPLICATE] = PassKind.RENEWED
+        self._wanted = self._kinds != UNWANTED
         self._forget()
 
     def _forget(self) -> None:
@@ -71,18 +72,19 @@ class IdSampler:
             self._from_ms = int(reading_ms[0])
         self._to_ms = int(reading_ms[-1])
         # It may be raised meanwhile: what was kept before is thinned later.
-        level, count = gauge.level, verdict.size
+        level = gauge.level
         self._level = max(self._level, level)
-        piece = JudgedPiece(ids.lot, ids.fingerprint, self._kinds[verdict], reading_ms)
-        if count > FEW:
-            piece = piece.chosen(level)
-            gauge.spend(piece.lot.size)
+        if verdict.size <= FEW:
+            piece = JudgedPiece(ids.lot, ids.fingerprint, self._kinds[verdict], reading_ms).owned()
+            gauge.spend(verdict.size / 2**level)
         else:
-            # Views would keep all that was read with them.
-            piece = piece.owned()
-            gauge.spend(count / 2**level)
-        if not piece.lot.size:
-            return
+            least = np.uint64(2**64 - 1) >> np.uint64(level)
+            rows = np.flatnonzero(ids.lot <= least if level else self._wanted[verdict])
+            if not rows.size:
+                return
+            prints = ids.fingerprint[rows] if ids.fingerprint.size else ids.fingerprint
+            piece = JudgedPiece(ids.lot[rows], prints, self._kinds[verdict[rows]], reading_ms[rows])
+            gauge.spend(rows.size)
         self._pieces.append(piece)
         self._rows += piece.lot.size
         # Of the first rows and one whole piece behind them; from then on each piece thins the sample.
