@@ -55,6 +55,7 @@ _SECTIONS = {
         "aggregate": "Run the Spark job that aggregates the clean topics.",
         "sink": "The older name of aggregate.",
         "batch": "Make files at rest clean, within a run and across runs.",
+        "backfill": "Begin a pipeline with what was delivered before, so that it knows those ids.",
     },
 }
 """What each command does, by the folder that has its module."""
@@ -67,6 +68,7 @@ _INTERRUPTED = {
     "read": "there may be more records",
     "explain": "it has not said what became of the record",
     "batch": "nothing was written, or what was does not count unless it said committed: run it again",
+    "backfill": "run the same backfill again, it goes on where it was",
     "reset": "what was not said to be reset may be or not: run the same reset again",
 }
 _ALIASES = {"sink": "aggregate"}

@@ -41,7 +41,7 @@ from spark_sink.batch.table.definition import open_definition
 from spark_sink.batch.table.layout import DAY_US, KINDS, QUARANTINE, ROWS, TableLayout, day_number
 from spark_sink.batch.table.lock import table_lock
 from spark_sink.batch.tasks.extract import Extracted, extract
-from spark_sink.batch.tasks.inspect import Footer, read_footer
+from spark_sink.batch.tasks.inspect import read_footer, splits_of
 from spark_sink.batch.tasks.judge import JudgedBucket, judge
 from spark_sink.batch.tasks.probe import ProbedFile, probe, put_lows
 from spark_sink.batch.tasks.write import WrittenSplit, write
@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from spark_sink.batch.table.commits import DataFile
     from spark_sink.batch.table.definition import TableDefinition
 
-_SPLIT_BYTES = 128 << 20
-"""Of a Parquet file's columns, inflated: a task holds a few of its rows at a time, not all."""
 _BUCKET_ROWS = 1 << 19
 """Rows per bucket: 40 B each as they are put aside, some 150 MB while they are judged."""
 _MOST_BUCKETS = 4096
@@ -266,7 +264,7 @@ class BatchJob:
         for column in (*plan.id, plan.event_time):
             if column not in schema.names:
                 raise StopError(f"no input file has a column {column}, which batch {plan.batch} is to read")
-        splits = list(_splits(footers))
+        splits = splits_of(footers)
         rows = sum(sum(each.rows) for each in footers)
         return splits, plan._replace(schema=schema_text(schema), buckets=self._buckets(rows))
 
@@ -334,20 +332,6 @@ class _Near:
 
 def _judge_bucket(plan: RunPlan, splits: Sequence[Split], probed: int, bucket: int) -> JudgedBucket:
     return judge(plan, bucket, splits, probed)
-
-
-def _splits(footers: Sequence[Footer]) -> list[Split]:
-    made: list[Split] = []
-    for file, footer in enumerate(footers):
-        first, row, held, row_of_first = 0, 0, 0, 0
-        for group, (rows, size) in enumerate(zip(footer.rows, footer.bytes, strict=True)):
-            if held and held + size > _SPLIT_BYTES:
-                made.append(Split(len(made), file, row_of_first, first, group - first))
-                first, held, row_of_first = group, 0, row
-            row, held = row + rows, held + size
-        if len(footer.rows) > first:
-            made.append(Split(len(made), file, row_of_first, first, len(footer.rows) - first))
-    return made
 
 
 def _removed(snapshot: Snapshot, since: str | None, paths: set[str]) -> dict[str, list[str]]:

@@ -123,7 +123,7 @@ def reset(  # noqa: PLR0913 - one argument per option
     target = _target(to_earliest=to_earliest, to_time=to_time, to_offsets=to_offsets)
     settings = load(config)
     require_pipelines(settings)
-    chosen = _pipeline(settings, pipeline)
+    chosen = chosen_pipeline(settings, pipeline)
     require_unrouted(settings, "reset", [chosen.name])
     asyncio.run(_run(settings, chosen, target, forget=forget, dry=dry_run, as_json=as_json))
 
@@ -139,7 +139,12 @@ def _target(*, to_earliest: bool, to_time: int | None, to_offsets: tuple[tuple[i
     return ToEarliest() if to_time is None else ToTime(to_time)
 
 
-def _pipeline(settings: Settings, name: str) -> Pipeline:
+def chosen_pipeline(settings: Settings, name: str) -> Pipeline:
+    """Return the pipeline of this name.
+
+    Raises:
+        ConfigError: There is none.
+    """
     known = {pipeline.name: pipeline for pipeline in settings.pipelines}
     if name not in known:
         raise no_such("--pipeline", "pipeline", name, list(known))

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
-from contextlib import contextmanager
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -13,13 +9,14 @@ import click
 
 from processor.commands.chosen import no_such
 from processor.commands.console import config_option, json_option, result, say, table_on_stdout
+from processor.commands.spark.interrupts import ending_at_once
 from processor.config.load import load
-from processor.errors import EXIT_FAILED, ConfigError, Problem
+from processor.errors import ConfigError, Problem
 from processor.ops import fault_points
 from processor.ops.extras import require
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from enum import StrEnum
     from pathlib import Path
 
@@ -100,34 +97,15 @@ def batch(  # noqa: PLR0913 - one argument per option
     audience = _BatchTerminal()
     name = f"seqmark-batch-{chosen.name}"
     # Listening after Spark's start, which sets a handler of its own for SIGINT.
-    with spark_session(name, master=master, memory=memory, kafka=False, say=say) as spark, _ending_at_once():
+    with (
+        spark_session(name, master=master, memory=memory, kafka=False, say=say) as spark,
+        ending_at_once("batch", INTERRUPTED),
+    ):
         if compact:
             outcome = merge_files(spark, chosen, audience)
         else:
             outcome = BatchJob(spark, chosen, options, audience).run()
     _tell(chosen, outcome, options, compact=compact, as_json=as_json)
-
-
-@contextmanager
-def _ending_at_once() -> Iterator[None]:
-    """Let a signal end the process while the block runs: an exception would be lost in a callback of Spark's.
-
-    That is as safe as a kill. The JVM ends when this process has.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _end(*_: object) -> None:
-    say(f"seqmark: batch was interrupted: {INTERRUPTED}", "bold red")
-    os._exit(EXIT_FAILED)
 
 
 def _choose(settings: Settings, name: str | None) -> FileBatch:

@@ -6,6 +6,7 @@ What Spark's side uses stands here; it imports nothing else of the engine.
 from __future__ import annotations
 
 from processor.engine.extract.ids import IdTextForm
+from processor.engine.extract.json_matches import JsonKind, JsonMatches
 from processor.engine.ids.new_ids import new_ids
 from processor.engine.rest.columns import IdColumn, RowIds, ids_of_columns
 from processor.engine.rest.json_rows import JsonIds, JsonRows, fingerprints_of, pointer_of
@@ -22,6 +23,8 @@ __all__ = [
     "IdColumn",
     "IdTextForm",
     "JsonIds",
+    "JsonKind",
+    "JsonMatches",
     "JsonRows",
     "LowProbe",
     "RestRows",

@@ -33,7 +33,8 @@ def warm_rest() -> None:
     ]
     hashes = ids_of_columns(columns, secret).ids.hash
     rows = JsonRows.of(data, offsets)
-    JsonIds(["/a", "/b"], secret).read(rows)
+    JsonIds(["/a", "/b"], secret, as_bytes=[0]).read(rows)
+    rows.texts(rows.look_up("/a", "/b"), 0)
     prints = JsonIds(["/a", "/b"], secret, exclude=("/b",)).read(rows).ids.fingerprint
     fingerprints_of(rows, ("/b",), secret)
     alike = np.zeros_like(hashes)

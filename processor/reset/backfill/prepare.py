@@ -62,6 +62,11 @@ class Preparation:
         window_ms: How long an id is remembered.
         latest_ms: No time counts for more.
         keep_collisions: Whether what collides is in the sink, and so remembered.
+        renewed: Whether copies renew an id: its last one says how long it is remembered.
+
+    Attributes:
+        taken: By partition, how many rows were taken in.
+        expired: Of them those that were remembered once, and are not any more.
     """
 
     def __init__(
@@ -72,12 +77,15 @@ class Preparation:
         latest_ms: int,
         *,
         keep_collisions: bool = True,
+        renewed: bool = False,
     ) -> None:
         self._staging = staging
         self._cuts = cuts
         self._window_ms, self._latest_ms = window_ms, latest_ms
         self._keep_collisions = keep_collisions
+        self._renewed = renewed
         self._clock_ms = dict.fromkeys(cuts, NEVER)
+        self.taken, self.expired = dict.fromkeys(cuts, 0), dict.fromkeys(cuts, 0)
 
     def take(self, rows: HistoryRows) -> None:
         """Take some rows in.
@@ -99,6 +107,7 @@ class Preparation:
             if number not in self._clock_ms:
                 raise ValueError(f"there is no partition {number}")
             some = made[start:stop]
+            self.taken[number] += some.size
             self._clock_ms[number] = max(self._clock_ms[number], int(some["time"].max()))
             path = self._path(number, which)
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:  # noqa: PTH123 - a mode
@@ -141,14 +150,18 @@ class Preparation:
             prints = rows["fingerprint"].copy() if self._staging.fingerprints else NO_FINGERPRINTS
             # Of one id and time the order goes by the fingerprint: whoever has the same one is the same row.
             place = rows["fingerprint"].view(np.int64)
-            new = RestRows(rows["hash"].copy(), prints, rows["time"].copy(), place)
+            # Backwards the last one is the first, and what it renews its copies.
+            times = -rows["time"] if self._renewed else rows["time"].copy()
+            new = RestRows(rows["hash"].copy(), prints, times, place)
             verdict = judge_rows(
                 new, RestRows.none(), self._window_ms, keep_collisions=self._keep_collisions
             ).verdict
             kept = verdict == Verdict.PASS
             if self._keep_collisions:
                 kept |= verdict == Verdict.COLLISION
-            yield rows[kept & (rows["time"] > clock_ms - self._window_ms)]
+            alive = rows["time"] > clock_ms - self._window_ms
+            self.expired[number] += int((kept & ~alive).sum())
+            yield rows[kept & alive]
 
     def _path(self, number: int, which: int) -> Path:
         return self._staging.folder / f".rows-{number}-{which:x}"

@@ -84,10 +84,11 @@ def _short(error: Exception) -> str:
 def table_ids(table: Any, plan: RunPlan, schema: Any, file: str) -> RowIds:
     """Return the ids of rows; those of nulls have a fault, fingerprints are not among them."""
     parts = fitted(table, pa.schema([schema.field(each) for each in plan.id]), file)
-    return ids_of_columns([_part(column.combine_chunks()) for column in parts.columns], plan.key)
+    return ids_of_columns([id_column(column.combine_chunks()) for column in parts.columns], plan.key)
 
 
-def _part(column: Any) -> IdColumn:
+def id_column(column: Any) -> IdColumn:
+    """Return a column of plain type, of texts, whole numbers or bytes, as a part of ids."""
     if isinstance(column, pa.ChunkedArray):
         column = pa.concat_arrays(column.chunks)
     valid = np.array(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
@@ -115,14 +116,18 @@ def table_fingerprints(table: Any, plan: RunPlan, schema: Any, file: str) -> NDA
 
 def row_fingerprints(table: Any, key: bytes) -> NDArray[np.uint64]:
     """Return the fingerprints of rows, of which all columns count."""
+    return fingerprints_of(json_rows(table), (), key)[0]
+
+
+def json_rows(table: Any) -> JsonRows:
+    """Return rows of plain types as JSON, without nulls."""
     columns = [(each.name, _values(table.column(each.name))) for each in table.schema]
     texts = [
         orjson.dumps({name: values[row] for name, values in columns if values[row] is not None})
         for row in range(len(table))
     ]
     offsets = np.concatenate([[0], np.cumsum([len(each) for each in texts])]).astype(np.int64)
-    rows = JsonRows.of(np.frombuffer(b"".join(texts), np.uint8), offsets)
-    return fingerprints_of(rows, (), key)[0]
+    return JsonRows.of(np.frombuffer(b"".join(texts), np.uint8), offsets)
 
 
 def _values(column: Any) -> list[Any]:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from processor.errors import StopError
+from spark_sink.batch.plan import Split
 from spark_sink.batch.rows.parquet_rows import open_parquet
 from spark_sink.batch.rows.schema import plain_schema, schema_text
 from spark_sink.batch.rows.times import can_be_time
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SPLIT_BYTES = 128 << 20
+"""Of a Parquet file's columns, inflated: a task holds a few of its rows at a time, not all."""
 
 
 class Footer(NamedTuple):
@@ -59,3 +66,18 @@ def _require_id(schema: pa.Schema, plain: pa.Schema, name: str, path: str, *, re
         raise StopError(
             f"{path}: column {name} has the type {given}: an id is made of texts, whole numbers or bytes"
         )
+
+
+def splits_of(footers: Sequence[Footer]) -> list[Split]:
+    """Return what tasks read: row groups that follow each other, by their files' order."""
+    made: list[Split] = []
+    for file, footer in enumerate(footers):
+        first, row, held, row_of_first = 0, 0, 0, 0
+        for group, (rows, size) in enumerate(zip(footer.rows, footer.bytes, strict=True)):
+            if held and held + size > _SPLIT_BYTES:
+                made.append(Split(len(made), file, row_of_first, first, group - first))
+                first, held, row_of_first = group, 0, row
+            row, held = row + rows, held + size
+        if len(footer.rows) > first:
+            made.append(Split(len(made), file, row_of_first, first, len(footer.rows) - first))
+    return made

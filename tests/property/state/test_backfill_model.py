@@ -50,6 +50,7 @@ DEFINITIONS = st.sampled_from(
         },
     ]
 )
+RENEWED = st.sampled_from([{"refresh": True}, {"refresh": True, "fingerprint": {"of": "bytes"}}])
 
 
 def definition(given: dict[str, Any]) -> dict[str, Any]:
@@ -115,7 +116,7 @@ def test_backfill_and_worker_are_a_worker_over_all_of_it(
 
 
 @settings(deadline=None, max_examples=80)
-@given(RECORDS, DEFINITIONS, st.data())
+@given(RECORDS, DEFINITIONS | RENEWED, st.data())
 def test_a_history_is_folded_to_what_a_worker_remembers_in_whatever_order_it_comes(
     records: list[Came], given_keys: dict[str, Any], data: st.DataObject
 ) -> None:
@@ -137,12 +138,16 @@ def test_a_history_is_folded_to_what_a_worker_remembers_in_whatever_order_it_com
         fingerprints = bool(ids.fingerprint.size)
         empty = Staging(Path(folder), RUN, "p", bytes(16), whole.judge.log.secret, fingerprints, {})
         keep = whole.dedup.on_collision == "pass"
-        work = Preparation(empty, {0: len(history)}, WINDOW_MS, latest_ms, keep_collisions=keep)
+        renewed = whole.dedup.refresh
+        work = Preparation(
+            empty, {0: len(history)}, WINDOW_MS, latest_ms, keep_collisions=keep, renewed=renewed
+        )
         for start, stop in pairwise([0, *cuts, len(history)]):
             some = shuffled[start:stop]
             own = np.array([each.timestamp for each in history], np.int64)[some]
             work.take(HistoryRows(np.zeros_like(some), ids.hash[some], own, prints[some]))
         loaded(other, work.stage())
+        assert work.taken == {0: len(history)}
         assert {path.name for path in Path(folder).iterdir()} == {"backfill.json", "partition-0"}
     assert other.open() is not None
     assert other.judge.clock_ms == (times.max() if history else None)

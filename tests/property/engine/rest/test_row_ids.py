@@ -157,6 +157,45 @@ def test_lines_have_the_ids_and_fingerprints_of_records_but_null_is_missing(
     assert (faults != 0).tolist() == (expected.fault == Fault.VALUE_NOT_JSON).tolist()
 
 
+@given(
+    st.lists(st.tuples(TEXT, st.integers(-(2**63), 2**63 - 1)), min_size=1, max_size=5),
+    st.sampled_from(["plain", "escaped"]),
+)
+def test_texts_of_lines_stand_for_the_bytes_of_headers_and_keys(rows: list[tuple[str, int]], form: str) -> None:
+    values = [
+        json.dumps({"s": text, "n": number}, ensure_ascii=form == "escaped").encode() for text, number in rows
+    ]
+    read = JsonIds(["/s", "/n"], SECRET, as_bytes=[0]).read(json_rows(values))
+    expected = IdExtractor([KeyPart(), ValuePart("/n")], SECRET)
+    keys = [text.encode() for text, _ in rows]
+    assert read.ids.hash.tolist() == expected.extract(records(values, keys)).hash.tolist()
+    assert [read.texts(row) for row in range(len(rows))] == [[text, str(number)] for text, number in rows]
+    numbers = [str(number).encode() for _, number in rows]
+    both = JsonIds(["/n", "/s"], SECRET, as_bytes=[0, 1]).read(json_rows(values)).ids.hash
+    assert (
+        both.tolist()
+        == ids_of_columns(
+            [text_column(IdTextForm.BYTES, numbers), text_column(IdTextForm.BYTES, keys)], SECRET
+        ).ids.hash.tolist()
+    )
+
+
+@given(
+    st.lists(st.none() | st.booleans() | TEXT | st.integers() | st.just([1]), max_size=6),
+    st.sampled_from(["plain", "escaped"]),
+)
+def test_what_a_pointer_leads_to_can_be_taken_as_a_column_of_texts(values: list[Any], form: str) -> None:
+    lines = [json.dumps({"a": each, "b": 1}, ensure_ascii=form == "escaped").encode() for each in values]
+    rows = json_rows([*lines, b"{", b"{}"])
+    column = rows.texts(rows.look_up("/b", "/a"), 1)
+    texts = [None if each is None or isinstance(each, bool | list) else str(each).encode() for each in values]
+    wanted = text_column(IdTextForm.BYTES, [*texts, None, None])
+    assert column.form == wanted.form
+    assert column.valid.tolist() == wanted.valid.tolist()
+    assert column.offsets.tolist() == wanted.offsets.tolist()
+    assert column.data.tobytes() == b"".join(each for each in texts if each is not None)
+
+
 def test_a_part_that_may_be_renamed_has_to_be_text() -> None:
     rows = json_rows([b'{"a":1}', b'{"a":"1"}', b'{"a":null}'])
     found = JsonIds(["/a"], SECRET, only_text="/a").read(rows).ids

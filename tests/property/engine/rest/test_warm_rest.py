@@ -31,7 +31,8 @@ def worked() -> set[str]:
     hashes = [ids_of_columns([each], SECRET).ids.hash for each in (*texts, *numbers)]
     rows = json_rows([b'{"a":"b"}', b'{"a":null}'])
     some = [JsonIds(["/a"], SECRET, exclude=exclude).read(rows).ids for exclude in (None, (), ("/b", "/c/d"))]
-    rows.look_up("/a")
+    rows.texts(rows.look_up("/a"), 0)
+    JsonIds(["/a"], SECRET, as_bytes=[0]).read(rows)
     for fingerprint in (some[0].fingerprint, some[1].fingerprint):
         new = RestRows(np.zeros((2, 2), np.uint64), fingerprint, np.arange(2), np.arange(2))
         judge_rows(new, new, 1, keep_collisions=False)

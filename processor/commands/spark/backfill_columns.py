@@ -1,0 +1,180 @@
+"""Reads ``--columns``: which columns of a history are the parts of an id, its time and its place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from processor.config.near import listed, near
+from processor.errors import ConfigError, Problem, StopError
+from schemas.config.dedup import ContentId, HeaderId, KeyId, ValueId
+from schemas.config.values import is_pointer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from schemas.config import InsertIdDedup
+    from schemas.config.dedup import IdPart
+    from spark_sink.backfill.job import CleanTable
+    from spark_sink.backfill.plan import HistoryColumns
+
+_OPTION = "--columns"
+_KNOWN = ("id", "time", "partition", "key", "offset", "ignore")
+_SEVERAL = ("id", "ignore")
+_BATCH_TIME = "seqmark_time"
+
+
+def read_columns(given: Sequence[str]) -> dict[str, list[str]]:
+    """Return what ``id=a,b,time=c`` names, by what it is for.
+
+    Raises:
+        ConfigError: It is not of that form, or names something unknown or twice.
+    """
+    found: dict[str, list[str]] = {}
+    last: list[str] | None = None
+    for text in ",".join(given).split(",") if given else []:
+        name, equals, column = text.partition("=")
+        if equals:
+            if name not in _KNOWN:
+                meant = near(name, _KNOWN)
+                hint = f"did you mean {meant}? " if meant else ""
+                raise _wrong(f"there is no {name}; {hint}There are {listed(_KNOWN)}")
+            if name in found:
+                raise _wrong(f"{name} is given twice; several columns follow each other: id=COL,COL")
+            last = found.setdefault(name, [])
+        else:
+            column = text
+        if last is None or not column:
+            raise _wrong(f"{text!r} is not NAME=COL, such as id=event_id,time=occurred_at")
+        last.append(column)
+    for name, columns in found.items():
+        if name not in _SEVERAL and len(columns) > 1:
+            raise _wrong(f"{name} is one column, not {listed(columns)}")
+    return found
+
+
+def history_columns(given: Sequence[str], kind: str, dedup: InsertIdDedup) -> HistoryColumns:
+    """Return what the columns of a history mean, with defaults for the parts of the id.
+
+    Args:
+        given: Of the command line.
+        kind: Format of the history.
+        dedup: Of the pipeline.
+
+    Raises:
+        ConfigError: A part or the time has no column, or the pipeline's ids cannot be read from a history.
+    """
+    from spark_sink.backfill.plan import HistoryColumns, IdSource  # noqa: PLC0415 - of the extra `spark`
+
+    found = read_columns(given)
+    if "time" not in found and kind != "batch":
+        raise _wrong(
+            "time=COL is missing: the column with the time that each id was delivered at, or of its event"
+        )
+    if "id" in found and len(found["id"]) != len(dedup.id):
+        raise _wrong(
+            f"id has {len(found['id'])} columns, and the ids of the pipeline have {len(dedup.id)} parts"
+        )
+    _require_readable(dedup)
+    names = found.get("id") or [_default(part, kind) for part in dedup.id]
+    ids = [
+        IdSource(_as_column(name, kind), as_bytes=isinstance(part, HeaderId | KeyId))
+        for name, part in zip(names, dedup.id, strict=True)
+    ]
+    one = {
+        name: _as_column(found[name][0], kind)
+        for name in ("time", "partition", "key", "offset")
+        if name in found
+    }
+    ignore = [_as_column(each, kind) for each in found.get("ignore", [])]
+    return HistoryColumns(
+        ids,
+        one.get("time", _BATCH_TIME),
+        one.get("partition"),
+        one.get("key"),
+        one.get("offset"),
+        ignore,
+    )
+
+
+def require_alike(table: CleanTable, columns: HistoryColumns, dedup: InsertIdDedup, path: str) -> None:
+    """Refuse a clean table whose hashes are not those that the stream would make with the table's key.
+
+    Raises:
+        StopError: Names the difference.
+    """
+    wanted = [each.column for each in columns.id]
+    known = [name for name, _ in table.id]
+    if wanted != known:
+        raise StopError(
+            f"the ids of {path} are made of {listed(known)}, and those of the pipeline of {listed(wanted)}: "
+            f"they would never meet. If they are the same, say so: --columns id={','.join(known)}"
+        )
+    for source, (name, as_bytes) in zip(columns.id, table.id, strict=True):
+        if source.as_bytes != as_bytes:
+            has, stream = (
+                "bytes" if as_bytes else "texts or numbers",
+                "bytes" if source.as_bytes else "a JSON value",
+            )
+            raise StopError(
+                f"column {name} of {path} has {has}, and the stream has {stream} there: ids of the two would "
+                "never meet. Give the batch's input as the history: --format parquet or json"
+            )
+    if dedup.fingerprint is None:
+        return
+    excluded = sorted(dedup.fingerprint.exclude)
+    if table.exclude is None or sorted(f"/{each}" for each in table.exclude) != excluded:
+        raise StopError(
+            f"the fingerprints of {path} are of other content than the pipeline's: of the batch, exclude is "
+            f"{table.exclude}, of the pipeline {excluded}"
+        )
+
+
+def _require_readable(dedup: InsertIdDedup) -> None:
+    if any(isinstance(part, ContentId) for part in dedup.id):
+        raise _refused("its ids are made of the record's content, which a file's columns are not: backfill it")
+    counted = dedup.fingerprint
+    if counted is not None and (counted.of == "bytes" or counted.headers):
+        raise _refused("its fingerprints are of bytes or headers of the record, which no file has: backfill it")
+
+
+def _refused(why: str) -> ConfigError:
+    return ConfigError([Problem("--format", f"{why} from a topic, with --format topic")])
+
+
+def _default(part: IdPart, kind: str) -> str:
+    match part:
+        case ValueId():
+            return part.pointer if kind == "json" else _last_member(part.pointer)
+        case HeaderId():
+            return part.name
+        case KeyId():
+            return "key"
+        case ContentId():
+            raise AssertionError(part)  # was refused
+
+
+def _last_member(pointer: str) -> str:
+    return pointer.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
+
+
+def _as_column(name: str, kind: str) -> str:
+    """Return what a reader looks for: of JSON a pointer, which a plain name is one level of."""
+    if kind != "json":
+        return name
+    if name.startswith("/"):
+        if not is_pointer(name):
+            raise _wrong(f"{name} is no JSON pointer (RFC 6901)")
+        return name
+    return "/" + name.replace("~", "~0").replace("/", "~1")
+
+
+def _wrong(message: str) -> ConfigError:
+    return ConfigError([Problem(_OPTION, message)])
+
+
+def columns_said(columns: HistoryColumns) -> Iterable[tuple[str, object]]:
+    """Yield what the columns are, as a note that can be compared later keeps it."""
+    yield "id", [[each.column, each.as_bytes] for each in columns.id]
+    for name in ("time", "partition", "key", "offset"):
+        yield name, getattr(columns, name)
+    yield "ignore", list(columns.ignore)

@@ -1,0 +1,120 @@
+"""Reads a topic as a history, and takes its ids in, with the readings that a worker's clock would have had.
+
+Partition by partition, read_committed, in the order of the offsets; what the worker cannot judge is left out,
+as it leaves it out. Where the topic is the source itself, it is read up to the cut: behind it stand the
+records that the stream goes on with.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from processor.engine.ids import clock
+from processor.engine.verdict import Fault
+from processor.errors import StopError
+from processor.kafka.client import TopicPartition
+from processor.kafka.offsets import bounds
+from processor.kafka.reader import PartitionReader, StopReading
+from processor.reset.backfill.intake.folder import HistoryCounts
+from processor.reset.backfill.prepare import HistoryRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from processor.engine.batch.columns import Columns
+    from processor.engine.extract.ids import IdExtractor
+    from processor.kafka.client import Client
+    from processor.kafka.offsets import Bounds
+    from processor.reset.backfill.prepare import Preparation
+    from processor.wire.decode import Decoder
+
+_POLICY = StopReading(
+    damage="; a history has to be whole: what was delivered in it would pass again",
+    loss=": retention has removed it meanwhile. Run the same backfill again",
+)
+
+
+class TopicHistory:
+    """A topic of the same cluster.
+
+    Args:
+        client: Connected to it, and used for nothing else meanwhile.
+        decoder: Used for nothing else meanwhile.
+        topic: Its name.
+        partitions: How many partitions the source has.
+    """
+
+    def __init__(self, client: Client, decoder: Decoder, topic: str, partitions: int) -> None:
+        self._client, self._decoder = client, decoder
+        self._topic, self._partitions = topic, partitions
+
+    async def limits(self) -> dict[int, Bounds]:
+        """Return where its partitions begin and end.
+
+        Raises:
+            StopError: It is not there, or its partitions are not those of the source.
+            RebuildError: The broker does not answer.
+        """
+        numbers = sorted(self._client.partitions(self._topic))
+        if not numbers:
+            raise StopError(f"there is no topic {self._topic}")
+        if len(numbers) != self._partitions:
+            raise StopError(
+                f"{self._topic} has {len(numbers)} partitions, and the source {self._partitions}: in which "
+                "partition of the source a record stood is not known. Export it to Parquet with the column "
+                "that says it: --format parquet --columns partition=COL"
+            )
+        found = await bounds(self._client, [TopicPartition(self._topic, number) for number in numbers])
+        return {tp.partition: limits for tp, limits in found.items()}
+
+    async def take(
+        self,
+        spans: Mapping[int, tuple[int, int]],
+        extractor: IdExtractor,
+        latest_ms: int,
+        work: Preparation,
+        advance: Callable[[int], None],
+    ) -> HistoryCounts:
+        """Take the records of some spans of offsets in; ``advance`` gets how many offsets were read since.
+
+        Args:
+            spans: By partition, from where to before where.
+            extractor: Reads ids and hashes them by the backfill's key.
+            latest_ms: No timestamp moves the clock further.
+            work: Takes them.
+            advance: Told how far it is.
+
+        Raises:
+            StopError: A batch cannot be decoded, or retention has taken what was to be read.
+            RebuildError: Nothing comes any more.
+        """
+        rows = faults = 0
+        first = ""
+        for number, (start, stop) in spans.items():
+            reader = PartitionReader(self._client, self._decoder, TopicPartition(self._topic, number), _POLICY)
+            clock_ms, at = clock.NEVER, start
+            async with aclosing(reader.columns(start, stop)) as pieces:
+                async for columns, after in pieces:
+                    ids = extractor.extract(columns)
+                    reading = clock.by_records(clock_ms, columns.timestamp, ids.fault, latest_ms, 0)
+                    clock_ms = reading.clock_ms
+                    good = (ids.fault == Fault.NONE) & ~ids.unjudged
+                    rows, faults = rows + good.size, faults + int((~good).sum())
+                    first = first or self._told(number, columns, ids.fault)
+                    some = np.full(int(good.sum()), number, np.int64)
+                    prints = ids.fingerprint[good] if ids.fingerprint.size else ids.fingerprint
+                    if some.size:
+                        work.take(HistoryRows(some, ids.hash[good], reading.reading_ms[good], prints))
+                    advance(after - at)
+                    at = after
+            advance(max(0, stop - at))
+        return HistoryCounts(len(spans), rows, 0, faults, first, {}, {})
+
+    def _told(self, number: int, columns: Columns, fault: np.typing.NDArray[np.uint8]) -> str:
+        bad = np.flatnonzero(fault)
+        if not bad.size:
+            return ""
+        return f"{self._topic}:{number}:{int(columns.offset[bad[0]])}: {Fault(int(fault[bad[0]])).code}"

@@ -1,0 +1,166 @@
+"""Keeps the hashed rows of a history in files, one per task, until they are folded.
+
+::
+
+    | partition i64 | hash, low word u64 | hash, high word u64 | fingerprint u64 | time i64, ms | ...
+
+Little-endian, 40 bytes per row. A file gets its name when it is whole: a task that is done again writes it
+again.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from processor.engine.rest import ANYWHERE, Fault
+from processor.errors import StopError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from spark_sink.backfill.plan import HistoryPlan
+
+ROW = np.dtype([("partition", "<i8"), ("hash", "<u8", 2), ("fingerprint", "<u8"), ("time", "<i8")])
+NO_OFFSET = -1
+_ROWS_AT_A_TIME = 1 << 20
+"""40 MB, in the process that folds."""
+
+
+class RowColumns(NamedTuple):
+    """What was read of some rows.
+
+    Attributes:
+        hash: uint64[n, 2], of the ids.
+        fingerprint: uint64[n]; uint64[0]: there are none.
+        time_ms: int64[n].
+        fault: uint8[n], `Fault` codes of rows that cannot be judged.
+        partition: int64[n], `ANYWHERE` where a row does not say it.
+        offset: int64[n], `NO_OFFSET` where a row does not say it; int64[0]: no row does.
+    """
+
+    hash: NDArray[np.uint64]
+    fingerprint: NDArray[np.uint64]
+    time_ms: NDArray[np.int64]
+    fault: NDArray[np.uint8]
+    partition: NDArray[np.int64]
+    offset: NDArray[np.int64]
+
+
+class HashedSplit(NamedTuple):
+    """What came of one task.
+
+    Attributes:
+        rows: Rows that were read.
+        beyond: Of them those at and behind the cut, left out.
+        faults: Of them those that cannot be judged, left out.
+        first_fault: Row and code of the first; None: there is none.
+        ends: By partition, the highest offset and one more; 0 where there is none.
+    """
+
+    rows: int
+    beyond: int
+    faults: int
+    first_fault: tuple[int, int] | None
+    ends: list[int]
+
+
+class HashedRows:
+    """Writes the rows of one task."""
+
+    def __init__(self, plan: HistoryPlan, number: int, file: str) -> None:
+        self._plan, self._file = plan, file
+        self._path = hashed_file(plan.folder, number)
+        self._hidden = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        self._rows = self._beyond = self._faults = 0
+        self._first_fault: tuple[int, int] | None = None
+        self._ends = np.zeros(plan.partitions, np.int64)
+
+    def write(self, blocks: Iterator[tuple[NDArray[np.int64], RowColumns]]) -> HashedSplit:
+        """Write blocks of rows, each with its rows' numbers in the file.
+
+        Raises:
+            StopError: A row does not say of which partition it is, or of one that there is not.
+        """
+        # Ids stand in no output yet, but their hashes with the key beside them say which there are.
+        descriptor = os.open(self._hidden, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "wb") as stream:  # noqa: PTH123 - a mode
+            stream.writelines(self._chosen(numbers, block).tobytes() for numbers, block in blocks)
+        self._hidden.replace(self._path)
+        return HashedSplit(self._rows, self._beyond, self._faults, self._first_fault, self._ends.tolist())
+
+    def _chosen(self, numbers: NDArray[np.int64], block: RowColumns) -> NDArray[np.void]:
+        """Return the rows that count, counting the others."""
+        self._rows += numbers.size
+        good = block.fault == 0
+        self._faults += int((~good).sum())
+        if self._first_fault is None and not good.all():
+            at = int(good.argmin())
+            self._first_fault = int(numbers[at]), int(block.fault[at])
+        self._require_placed(numbers, block, good)
+        # Where a partition ends is said by rows that cannot be judged, too.
+        placed = (block.partition >= 0) & (block.partition < self._plan.partitions)
+        if block.offset.size:
+            np.maximum.at(self._ends, block.partition[placed], block.offset[placed] + 1)
+        beyond = good & self._beyond_cut(block)
+        self._beyond += int(beyond.sum())
+        some = np.flatnonzero(good & ~beyond)
+        made = np.empty(some.size, ROW)
+        made["partition"], made["hash"], made["time"] = (
+            block.partition[some],
+            block.hash[some],
+            block.time_ms[some],
+        )
+        made["fingerprint"] = block.fingerprint[some] if block.fingerprint.size else 0
+        return made
+
+    def _beyond_cut(self, block: RowColumns) -> NDArray[np.bool_]:
+        if self._plan.before is not None and block.offset.size:
+            return block.offset >= np.array(self._plan.before, np.int64)[np.maximum(block.partition, 0)]
+        if self._plan.before_ms is not None:
+            return block.time_ms >= self._plan.before_ms
+        return np.zeros(block.fault.size, np.bool_)
+
+    def _require_placed(self, numbers: NDArray[np.int64], block: RowColumns, good: NDArray[np.bool_]) -> None:
+        nowhere = good & ((block.partition < 0) | (block.partition >= self._plan.partitions))
+        if not nowhere.any():
+            return
+        at = int(nowhere.argmax())
+        row, found = f"{self._file}, row {numbers[at]}", int(block.partition[at])
+        if found != ANYWHERE:
+            raise StopError(f"{row}: there is no partition {found}, the source has {self._plan.partitions}")
+        what = "no partition" if self._plan.columns.partition is not None else "no key"
+        raise StopError(
+            f"{row} has {what}: in which partition the record stood is not known, and in another one its id "
+            "would never be looked for. Give the column that says it: --columns partition=COL"
+        )
+
+
+def hashed_file(folder: str, number: int) -> Path:
+    """Return the file of one task."""
+    return Path(folder) / f"hashed-{number:05d}"
+
+
+def read_hashed(file: Path) -> Iterator[NDArray[np.void]]:
+    """Yield the rows of a task, some at a time."""
+    with file.open("rb") as stream:
+        while (some := np.fromfile(stream, ROW, _ROWS_AT_A_TIME)).size:
+            yield some
+
+
+def merged_fault(*faults: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return per row the first fault of several columns."""
+    first = faults[0].copy()
+    for each in faults[1:]:
+        np.copyto(first, each, where=first == Fault.NONE)
+    return first
+
+
+def fault_of_absent(absent: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Return ``field_missing`` where something is absent."""
+    return np.where(absent, np.uint8(Fault.FIELD_MISSING), np.uint8(Fault.NONE))

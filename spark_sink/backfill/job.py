@@ -1,0 +1,170 @@
+"""Hashes a history by Spark: deals its files out to tasks, which put hashed rows aside.
+
+Spark sees no row, as in `seqmark batch`: a task reads row groups or a file by Arrow, and writes 40 bytes per
+row. Memory goes by the rows that a task reads at a time.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from processor.engine.rest import Fault, warm_rest
+from processor.errors import StopError
+from spark_sink.backfill.hashed import hashed_file, read_hashed
+from spark_sink.backfill.lines import hash_lines
+from spark_sink.backfill.tables import hash_rows, read_history_footer
+from spark_sink.batch.cluster import TaskCluster
+from spark_sink.batch.inputs import InputFile, digest, find_inputs, require_unchanged
+from spark_sink.batch.plan import Split
+from spark_sink.batch.reader import committed_files
+from spark_sink.batch.rows.schema import schema_of
+from spark_sink.batch.table.commits import read_snapshot
+from spark_sink.batch.table.layout import TableLayout
+from spark_sink.batch.tasks.inspect import splits_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+    from pyspark.sql import SparkSession
+
+    from spark_sink.backfill.plan import HistoryPlan
+
+
+class HistoryFiles(NamedTuple):
+    """The files of a history.
+
+    Attributes:
+        files: Them, in any order.
+        others: Files with other names, which are left out.
+    """
+
+    files: list[InputFile]
+    others: list[str]
+
+    @property
+    def name(self) -> str:
+        """What they are known by: paths, sizes and times of modification."""
+        return digest(self.files)
+
+
+class CleanTable(NamedTuple):
+    """What the clean table of a batch says of itself.
+
+    Attributes:
+        key: 16 bytes, the key of its hashes.
+        id: Its id columns, and of each whether it has bytes and not texts or numbers.
+        exclude: Columns that do not count in fingerprints; None: it has no fingerprints.
+    """
+
+    key: bytes
+    id: list[tuple[str, bool]]
+    exclude: list[str] | None
+
+
+class HashedHistory(NamedTuple):
+    """What came of a history.
+
+    Attributes:
+        files: How many files it has.
+        rows: How many rows.
+        beyond: Of them those at and behind the cut, left out.
+        faults: Of them those without an id or a time, left out.
+        first_fault: Says where the first is, and why; empty: there is none.
+        ends: By partition, the highest offset and one more; 0 where no row says one.
+    """
+
+    files: int
+    rows: int
+    beyond: int
+    faults: int
+    first_fault: str
+    ends: list[int]
+
+
+def find_history(path: str, kind: str) -> HistoryFiles:
+    """Return the files of a history; those of a clean table are the ones that count now.
+
+    Raises:
+        StopError: There is none, or one cannot be read.
+    """
+    if kind != "batch":
+        return HistoryFiles(*find_inputs([path], kind))
+    files = committed_files(path)
+    if not files:
+        raise StopError(f"{path} has no rows: no run of its batch has kept any")
+    return HistoryFiles(find_inputs(files, "parquet")[0], [])
+
+
+def read_clean_table(path: str) -> CleanTable:
+    """Return what a clean table says of itself.
+
+    Raises:
+        StopError: It is no clean table, or a commit is damaged.
+    """
+    layout = TableLayout(path)
+    file = Path(path).resolve() / "_seqmark" / "table.json"
+    try:
+        read = json.loads(file.read_text())
+        key, columns, fingerprint = bytes.fromhex(read["key"]), list(read["id"]), read["fingerprint"]
+    except FileNotFoundError as error:
+        raise StopError(f"{path} is no clean table: no batch has written there") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StopError(f"{file} is damaged ({error}); restore it from a backup") from error
+    last = read_snapshot(layout).last
+    if last is None:
+        raise StopError(f"{path} has no rows: no run of its batch has committed")
+    schema = schema_of(last.schema)
+    as_bytes = [(name, "binary" in str(schema.field(name).type)) for name in columns]
+    return CleanTable(key, as_bytes, None if fingerprint is None else list(fingerprint["exclude"]))
+
+
+def hash_history(
+    spark: SparkSession, plan: HistoryPlan, files: Sequence[InputFile], say: Callable[[str], None]
+) -> tuple[HashedHistory, list[Path]]:
+    """Put the hashed rows of a history aside; returns what came of it, and the files of hashed rows.
+
+    Raises:
+        StopError: A file is cut, corrupt or has changed meanwhile, lacks a column, or a row is of no partition.
+    """
+    cluster = TaskCluster(spark)
+    splits = _splits(cluster, plan)
+    say(f"hashing the ids of {len(files):,} files, in {len(splits):,} parts")
+    warm_rest()  # workers then find the kernels compiled
+    task = hash_lines if plan.format == "json" else hash_rows
+    made = cluster.run(partial(task, plan), splits, "hashing the history")
+    require_unchanged(files)
+    first = ""
+    for split, each in zip(splits, made, strict=True):
+        if each.first_fault is not None:
+            row, code = each.first_fault
+            first = f"{plan.files[split.file]}, row {row}: {Fault(code).code}"
+            break
+    ends = np.array([each.ends for each in made], np.int64).reshape(-1, plan.partitions)
+    outcome = HashedHistory(
+        len(files),
+        sum(each.rows for each in made),
+        sum(each.beyond for each in made),
+        sum(each.faults for each in made),
+        first,
+        ends.max(axis=0, initial=0).tolist(),
+    )
+    return outcome, [hashed_file(plan.folder, each.number) for each in splits]
+
+
+def _splits(cluster: TaskCluster, plan: HistoryPlan) -> list[Split]:
+    if plan.format == "json":
+        return [Split(number, number) for number in range(len(plan.files))]
+    return splits_of(cluster.run(partial(read_history_footer, plan), plan.files, "looking at the history"))
+
+
+def hashed_rows(files: Sequence[Path]) -> Iterator[NDArray[np.void]]:
+    """Yield the hashed rows of files, which are removed once they are read."""
+    for file in files:
+        yield from read_hashed(file)
+        file.unlink()

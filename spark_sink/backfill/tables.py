@@ -1,0 +1,186 @@
+"""Hashes the rows of some row groups of a Parquet file, or takes the hashes that a clean table has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from processor.engine.rest import (
+    ANYWHERE,
+    IdTextForm,
+    fingerprints_of,
+    ids_of_columns,
+    partitions_of,
+)
+from processor.errors import StopError
+from spark_sink.backfill.hashed import (
+    NO_OFFSET,
+    HashedRows,
+    HashedSplit,
+    RowColumns,
+    fault_of_absent,
+    merged_fault,
+)
+from spark_sink.backfill.values import read_time_ms, read_whole
+from spark_sink.batch.rows.parquet_rows import id_column, json_rows, open_parquet, read_groups
+from spark_sink.batch.rows.schema import UnfitError, fitted, plain_type
+from spark_sink.batch.rows.times import can_be_time
+from spark_sink.batch.tasks.inspect import Footer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from spark_sink.backfill.plan import HistoryPlan, IdSource
+    from spark_sink.batch.plan import Split
+
+LOW, HIGH, PRINT, TIME = "seqmark_low", "seqmark_high", "seqmark_fingerprint", "seqmark_time"
+"""Columns of a clean table."""
+
+
+def wanted_columns(plan: HistoryPlan) -> list[str]:
+    """Return the columns that every file has to have."""
+    columns = plan.columns
+    ids = [LOW, HIGH, PRINT] if plan.format == "batch" else [each.column for each in columns.id]
+    more = [columns.time, columns.partition, columns.key, columns.offset]
+    return list(dict.fromkeys([*ids, *(each for each in more if each is not None)]))
+
+
+def read_history_footer(plan: HistoryPlan, path: str) -> Footer:
+    """Return the sizes of a file's row groups.
+
+    Raises:
+        StopError: It is cut, lacks a column, or has one from which nothing can be read.
+    """
+    with open_parquet(path) as file:
+        schema, metadata = file.schema_arrow, file.metadata
+        for name in wanted_columns(plan):
+            if name not in schema.names:
+                there = ", ".join(schema.names[:20])
+                raise StopError(f"{path} has no column {name}; name another with --columns. It has {there}")
+        _require_types(plan, schema, path)
+        chosen = None if plan.exclude is not None else set(wanted_columns(plan))
+        sizes = []
+        groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+        for group in groups:
+            parts = [group.column(at) for at in range(group.num_columns)]
+            mine = [each for each in parts if chosen is None or each.path_in_schema in chosen]
+            sizes.append(sum(each.total_uncompressed_size for each in mine))
+        return Footer("", [each.num_rows for each in groups], sizes)
+
+
+def _require_types(plan: HistoryPlan, schema: Any, path: str) -> None:
+    columns, types = plan.columns, pa.types
+    if plan.format != "batch":
+        for each in columns.id:
+            kind = _plain(schema, each.column, path)
+            if not (
+                types.is_integer(kind)
+                or types.is_string(kind)
+                or types.is_binary(kind)
+                or types.is_decimal(kind)
+            ):
+                raise StopError(
+                    f"{path}: column {each.column} has the type {kind}: an id is made of texts, whole "
+                    "numbers or bytes"
+                )
+    if not can_be_time(_plain(schema, columns.time, path)):
+        kind = schema.field(columns.time).type
+        raise StopError(
+            f"{path}: column {columns.time} has the type {kind}: a time is a timestamp, a date, an ISO 8601 "
+            "text or whole milliseconds"
+        )
+    for number in (columns.partition, columns.offset):
+        if number is not None and not types.is_integer(_plain(schema, number, path)):
+            raise StopError(
+                f"{path}: column {number} has the type {schema.field(number).type}, not whole numbers"
+            )
+
+
+def _plain(schema: Any, name: str, path: str) -> Any:
+    try:
+        return plain_type(schema.field(name).type)
+    except UnfitError as error:
+        raise StopError(
+            f"{path}: column {name} has the type {error}, which nothing can be read from"
+        ) from error
+
+
+def hash_rows(plan: HistoryPlan, split: Split) -> HashedSplit:
+    """Put the hashed rows of a split aside.
+
+    Raises:
+        StopError: Its file is corrupt, or a row is of no partition.
+    """
+    path = plan.files[split.file]
+    return HashedRows(plan, split.number, path).write(_blocks(plan, split, path))
+
+
+def _blocks(plan: HistoryPlan, split: Split, path: str) -> Iterator[tuple[NDArray[np.int64], RowColumns]]:
+    wanted = None if plan.exclude is not None and plan.format != "batch" else wanted_columns(plan)
+    for first, table in read_groups(path, split, wanted):
+        try:
+            block = _columns(plan, table, path)
+        except (ValueError, pa.ArrowException) as error:
+            raise StopError(f"{path}, from row {first} on: a value cannot be read ({error})") from error
+        yield first + np.arange(len(table)), block
+
+
+def _columns(plan: HistoryPlan, table: Any, path: str) -> RowColumns:
+    columns = plan.columns
+    hashed, prints, wrong = (_of_clean_table if plan.format == "batch" else _ids)(plan, table, path)
+    times, late = read_time_ms(_column(table, columns.time, path))
+    partition = np.zeros(len(table), np.int64)
+    if columns.partition is not None:
+        partition, absent = read_whole(table.column(columns.partition))
+        partition[absent] = ANYWHERE
+    elif columns.key is not None:
+        key = id_column(_column(table, columns.key, path))
+        partition = partitions_of(key, plan.partitions)
+    offset = np.zeros(0, np.int64)
+    if columns.offset is not None:
+        offset, absent = read_whole(table.column(columns.offset))
+        offset[absent] = NO_OFFSET
+    return RowColumns(hashed, prints, times, merged_fault(wrong, late), partition, offset)
+
+
+def _column(table: Any, name: str, path: str) -> Any:
+    """Return a column with the type that a clean table would have."""
+    kind = plain_type(table.schema.field(name).type)
+    return fitted(table, pa.schema([pa.field(name, kind)]), path).column(0)
+
+
+def _ids(
+    plan: HistoryPlan, table: Any, path: str
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint8]]:
+    parts = [_part(table, each, path) for each in plan.columns.id]
+    ids = ids_of_columns(parts, plan.secret).ids
+    if plan.exclude is None:
+        return ids.hash, np.zeros(0, np.uint64), ids.fault
+    beside = set(plan.columns.beside_value)
+    content = [each.name for each in table.schema if each.name not in beside]
+    plain = pa.table({name: _column(table, name, path) for name in content})
+    prints, fault = fingerprints_of(json_rows(plain), plan.exclude, plan.secret)
+    return ids.hash, prints, merged_fault(ids.fault, fault)
+
+
+def _part(table: Any, source: IdSource, path: str) -> Any:
+    part = id_column(_column(table, source.column, path))
+    if source.as_bytes:
+        return part._replace(form=IdTextForm.BYTES)
+    # Some write texts without saying that they are texts.
+    return part._replace(form=IdTextForm.STRING) if part.form == IdTextForm.BYTES else part
+
+
+def _of_clean_table(
+    plan: HistoryPlan, table: Any, path: str
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint8]]:
+    del path
+    words = [read_whole(table.column(name))[0].view(np.uint64) for name in (LOW, HIGH)]
+    prints = np.zeros(0, np.uint64)
+    if plan.exclude is not None:
+        prints = read_whole(table.column(PRINT))[0].view(np.uint64)
+    return np.stack(words, axis=1), prints, fault_of_absent(np.zeros(len(table), np.bool_))
