@@ -28,7 +28,7 @@ ID_MEMBER = "event_id"
 """Of a click: its id, in the modes ``insert-id`` and ``fingerprint``."""
 
 # The demo's config says these itself; a value meant for another config must not redirect it.
-_NOT_INHERITED = (
+NOT_INHERITED = (
     "SEQMARK_WORKER__",
     "SEQMARK_PIPELINES__",
     "SEQMARK_AGGREGATES__",
@@ -148,7 +148,7 @@ def make_plan(
     # A JSON string is a TOML string.
     quoted = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
     config.write_text(_CONFIG.format(dedup=_DEDUP[mode], **quoted), encoding="utf-8")
-    inherited = {key: value for key, value in environ.items() if not key.upper().startswith(_NOT_INHERITED)}
+    inherited = {key: value for key, value in environ.items() if not key.upper().startswith(NOT_INHERITED)}
     inherited["SEQMARK_KAFKA__BOOTSTRAP_SERVERS"] = bootstrap_servers
     return DemoPlan(
         mode=mode,

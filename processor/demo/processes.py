@@ -9,7 +9,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from processor.errors import EXIT_DONE, EXIT_VIOLATION, StopError
 from processor.kafka.options import client_options
@@ -18,15 +18,40 @@ from processor.ops.status_text import COMPILING
 from schemas.config.worker import WorkerOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
-    from processor.demo.plan import DemoPlan
+    from schemas.config import Pipeline, Settings
 
 _MOVED = re.compile(r"/metrics are at (http://[^\s;]+);")
 _POLL_S = 0.1
 _STOP_S = 15.0  # the worker promises 10
 _QUOTED_LINES = 15
 _VERIFY_S = 600.0
+
+
+class WorkerPlan(Protocol):
+    """What worker and verify are run by."""
+
+    @property
+    def config(self) -> Path:
+        """Their config."""
+
+    @property
+    def worker_log(self) -> Path:
+        """Where the worker's log goes."""
+
+    @property
+    def settings(self) -> Settings:
+        """What the config says."""
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """Their environment."""
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The only pipeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +76,7 @@ class DemoCertificate:
 
 
 async def drain(
-    plan: DemoPlan, records: int, progress: Callable[[int], None], say: Callable[[str], None]
+    plan: WorkerPlan, records: int, progress: Callable[[int], None], say: Callable[[str], None]
 ) -> Drained:
     """Run ``seqmark worker --drain`` until it ends, over a source of ``records``.
 
@@ -84,7 +109,7 @@ async def drain(
 
 
 async def _watch(
-    plan: DemoPlan,
+    plan: WorkerPlan,
     worker: asyncio.subprocess.Process,
     records: int,
     progress: Callable[[int], None],
@@ -138,7 +163,7 @@ async def _end(worker: asyncio.subprocess.Process) -> None:
         await worker.wait()
 
 
-def certify(plan: DemoPlan) -> DemoCertificate:
+def certify(plan: WorkerPlan) -> DemoCertificate:
     """Run ``seqmark verify``.
 
     Raises:

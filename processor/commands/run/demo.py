@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import shutil
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -23,12 +23,12 @@ from processor.commands.look.report import write_report
 from processor.commands.run.demo_signals import DemoSignals
 from processor.commands.run.demo_verdict import tell_verdict
 from processor.demo.plan import make_plan
-from processor.errors import EXIT_DONE, EXIT_FAILED, ConfigError, Problem
-from processor.ops.extras import install, missing
+from processor.errors import EXIT_DONE, EXIT_FAILED
+from processor.ops.extras import install, missing, require
 from schemas.config.values import duration_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.console import Console
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     default="watermark",
     help="How duplicates are identified: by a sequence in a header, by the clicks' own id within an hour, or "
     "by that id and their content, where other content under one id is another click; batch: the last, of "
-    "files at rest, without a broker.",
+    "files at rest and of the topic behind them.",
 )
 @click.option(
     "--records",
@@ -84,27 +84,24 @@ def demo(
     had collisions been dropped as duplicates. What needs an extra that is not installed, Spark's aggregate or
     picture and report, is left out, which is said.
 
-    Mode batch needs no broker: three days of files are made clean by Spark; one run is killed and started
-    again, one date is made again from corrected files.
+    In mode batch three days of files are made clean by Spark; one run is killed and started again, one date is
+    made again from corrected files; then a worker goes on from there on a topic.
     """
     # What libraries log on their way to an error is in the error; py4j logs every Ctrl-C with its stack.
     logging.getLogger().addHandler(logging.NullHandler())
     if mode == "batch":
-        if bootstrap_servers is not None:
-            raise ConfigError(
-                [Problem("--bootstrap-servers", "goes with no --mode batch, which needs no broker")]
-            )
         from processor.commands.run.demo_batch import demo_batch  # noqa: PLC0415 - as below
 
-        ctx.exit(demo_batch(directory, records or 150_000, seed, as_json=as_json))
+        require("seqmark demo --mode batch", "spark")
+        with _broker(bootstrap_servers) as servers:
+            code = demo_batch(directory, servers, records or 150_000, seed, as_json=as_json)
+        ctx.exit(code)
     from processor.demo.run import run  # noqa: PLC0415 - slow to import, `-h` is not
 
     records = records or 500_000
     with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
-    wanted = bootstrap_servers or os.environ.get("SEQMARK_KAFKA__BOOTSTRAP_SERVERS")
-    say(f"using the broker at {wanted}" if wanted else "starting a broker")
-    with DemoSignals() as signals, find_broker(wanted, say=say) as servers:
+    with DemoSignals() as signals, _broker(bootstrap_servers) as servers:
         plan = make_plan(directory, servers, mode)
         say(f"the config: {plan.config}")
         try:
@@ -128,6 +125,15 @@ def demo(
         )
     _tell(plan, summary, stories, people(stderr=as_json), drawn=drawn)
     ctx.exit(EXIT_DONE if summary.ok else EXIT_FAILED)
+
+
+@contextmanager
+def _broker(wanted: str | None) -> Iterator[str]:
+    """Have a broker while the block runs, the one that is asked for or one of its own; yields its address."""
+    wanted = wanted or os.environ.get("SEQMARK_KAFKA__BOOTSTRAP_SERVERS")
+    say(f"using the broker at {wanted}" if wanted else "starting a broker")
+    with find_broker(wanted, say=say) as servers:
+        yield servers
 
 
 def _go_on(

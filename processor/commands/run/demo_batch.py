@@ -1,4 +1,4 @@
-"""``seqmark demo --mode batch`` shows `seqmark batch` on three days of files whose copies are known."""
+"""``seqmark demo --mode batch`` shows files, and a topic behind them, whose copies are known."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from processor.commands.run.demo_signals import DemoSignals
 from processor.commands.run.demo_verdict import tell_verdict
 from processor.demo.batch.plan import plan_archive
 from processor.errors import EXIT_DONE, EXIT_FAILED
-from processor.ops.extras import install, missing, require
+from processor.ops.extras import install, missing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,29 +21,36 @@ if TYPE_CHECKING:
     from processor.demo.batch.summary import ArchiveSummary
 
 
-def demo_batch(directory: Path, records: int, seed: int, *, as_json: bool) -> int:
+def demo_batch(directory: Path, servers: str, records: int, seed: int, *, as_json: bool) -> int:
     """Run the demo at rest over about so many rows, tell of it, and return the exit code.
+
+    Args:
+        directory: For all its files.
+        servers: Of the broker, for the last step.
+        records: Of the files.
+        seed: Of the rows.
+        as_json: Whether a program reads the result.
 
     Raises:
         StopError: A run failed that should not have.
-        MissingExtraError: Spark is not installed.
     """
-    require("seqmark demo --mode batch", "spark")
     # Spark and Arrow are slow to import.
     from processor.demo.batch.runs import ArchiveWalkthrough  # noqa: PLC0415 - see above
+    from processor.demo.batch.stream import go_on  # noqa: PLC0415 - see above
     from processor.demo.batch.summary import summarise_archive  # noqa: PLC0415 - see above
 
     with writing(directory):
-        plan = plan_archive(directory)
+        plan = plan_archive(directory, servers)
     say(f"the config: {plan.config}")
     with DemoSignals() as signals:
         runs = ArchiveWalkthrough(plan, records, seed, say, signals.check).run(signals.listen)
+        stream = go_on(plan, runs.days, seed, say, signals.check)
         drawn = not missing("report")
         wrong = _report(plan, runs) if drawn else []
         if not drawn:
-            say(f"6. left out: picture and report, which {install(['report'])}", "yellow")
+            say(f"7. left out: picture and report, which {install(['report'])}", "yellow")
         signals.check()
-    summary = summarise_archive(runs, wrong)
+    summary = summarise_archive(runs, stream, wrong)
     if as_json:
         result(
             mode="batch",
@@ -60,7 +67,7 @@ def _report(plan: ArchivePlan, runs: ArchiveRuns) -> list[str]:
     """Draw the picture and write the page; return what is wrong with the page."""
     from processor.demo.batch.picture import draw_archive  # noqa: PLC0415 - as above
 
-    say("6. the report (seqmark report)")
+    say("7. the report (seqmark report)")
     made = write_report(plan.settings, plan.config.name, plan.report)
     read = sum(each.counts["read"] for each in runs.outcomes[:-1])
     draw_archive(runs, plan.picture, f"{read:,} clicks in files with duplicates, before and after Seqmark")
@@ -89,6 +96,6 @@ def _tell(plan: ArchivePlan, summary: ArchiveSummary, *, as_json: bool, drawn: b
         style="bold",
         soft_wrap=True,
     )
-    out.print(f"all of it took {runs.seconds:.1f} s", soft_wrap=True)
+    out.print(f"all of it took {runs.seconds + summary.stream.seconds:.1f} s", soft_wrap=True)
     out.print()
     tell_verdict(summary.differences, plan.picture, plan.report, ok=summary.ok, drawn=drawn)

@@ -137,6 +137,25 @@ def make_archive(records: int, seed: int) -> list[list[ArchiveRow]]:
     return days
 
 
+def make_stream(days: list[list[ArchiveRow]], seed: int) -> list[ArchiveRow]:
+    """Return the clicks of the day after the files, in the order of sending; the same seed makes the same.
+
+    Their numbers are their offsets in a topic of one partition.
+    """
+    chance = random.Random(seed + 1)  # noqa: S311 - as above
+    firsts = [each for each in all_rows(days) if each.kind is RowKind.FIRST]
+    rows = _day(chance, len(days), len(days[0]), firsts)
+    for each in rows:
+        if each.kind is RowKind.BAD:
+            each.user = 0  # no JSON: a stream needs no time of the event
+        elif each.owner is not None:
+            each.sent_ms = max(each.sent_ms, each.owner.sent_ms + 1)
+    rows.sort(key=lambda each: each.sent_ms)
+    for number, each in enumerate(rows):
+        each.row = number
+    return rows
+
+
 def _day(chance: random.Random, day: int, count: int, earlier: list[ArchiveRow]) -> list[ArchiveRow]:
     """Return the rows of a day, in no order."""
     shares = {

@@ -4,8 +4,7 @@
 are wrong. 5. Wednesday's files come once more, and its date is made again. One Spark in this process serves all
 but the run that is killed, which is a process of its own, as a user starts it.
 
-A worker that goes on from here on a topic will begin behind step 5, with `ArchiveRuns`: its table is the
-history, and its rows are the truth of what the worker has to drop.
+A worker goes on from here on a topic (`processor.demo.batch.stream`): the table is its history.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from processor.demo.batch.runs import ArchiveRuns
+    from processor.demo.batch.stream import StreamRun
 
 
 class DateLine(NamedTuple):
@@ -40,6 +41,7 @@ class ArchiveSummary:
     lines: list[SummaryLine]
     dates: list[DateLine]
     runs: ArchiveRuns
+    stream: StreamRun
     differences: list[str]
 
     @property
@@ -58,7 +60,7 @@ class ArchiveSummary:
             "runs": {each.run: {"commit": each.commit, **each.counts} for each in self.runs.outcomes},
             "killed": {"signal": killed.signal, "files_left": killed.left, "rows_that_count": killed.counted},
             "differences": self.differences,
-            "seconds": round(self.runs.seconds, 3),
+            "seconds": round(self.runs.seconds + self.stream.seconds, 3),
         }
 
 
@@ -69,7 +71,7 @@ def _date(line: DateLine) -> dict[str, Any]:
     }
 
 
-def summarise_archive(runs: ArchiveRuns, differences: Sequence[str]) -> ArchiveSummary:
+def summarise_archive(runs: ArchiveRuns, stream: StreamRun, differences: Sequence[str]) -> ArchiveSummary:
     """Put what was found beside the truth; ``differences`` are those that the runs do not know."""
     checked, rows = runs.checked, list(all_rows(runs.days))
     truth = Counter(row.kind for row in rows)
@@ -87,8 +89,28 @@ def summarise_archive(runs: ArchiveRuns, differences: Sequence[str]) -> ArchiveS
         SummaryLine("quarantined", checked.quarantined, truth[RowKind.BAD]),
         SummaryLine("lost although sent only once", truth[RowKind.FIRST] - checked.kept[RowKind.FIRST], 0),
         SummaryLine("rows of the killed run that count", runs.killed.counted, 0),
+        *_stream_lines(stream),
     ]
-    return ArchiveSummary(lines, _dates(runs), runs, [*runs.differences, *differences])
+    wrong = [*runs.differences, *stream.checked.differences, *differences]
+    return ArchiveSummary(lines, _dates(runs), runs, stream, wrong)
+
+
+def _stream_lines(stream: StreamRun) -> list[SummaryLine]:
+    became, truth = stream.checked.became, Counter(row.kind for row in stream.rows)
+    names = {
+        "passed as they came": (RowKind.FIRST,),
+        "dropped: copy of a row of the files": (RowKind.COPY_ACROSS,),
+        "dropped: copy within the topic": (RowKind.COPY,),
+        "passed under a new id: same id, other content": COLLISIONS_AT_REST,
+        "quarantined on the topic": (RowKind.BAD,),
+    }
+    return [
+        SummaryLine("clicks of the day on the topic", stream.checked.source, len(stream.rows)),
+        *(
+            SummaryLine(name, sum(became[kind] for kind in kinds), sum(truth[kind] for kind in kinds))
+            for name, kinds in names.items()
+        ),
+    ]
 
 
 def _dates(runs: ArchiveRuns) -> list[DateLine]:

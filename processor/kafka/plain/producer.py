@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from aiokafka import AIOKafkaProducer
@@ -24,7 +24,7 @@ from processor.kafka.options import client_options
 from processor.kafka.topics.ensure import connected, describe, refusals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -42,12 +42,21 @@ _REPLICAS = 3  # what Kafka's own documentation advises, where there are so many
 _APPEAR_POLL_S = 0.05
 
 
+class RecordSource(Protocol):
+    """The records of one partition, in order."""
+
+    def __len__(self) -> int: ...
+
+    def records(self, start: int, stop: int) -> Sequence[Any]:
+        """Return some: key, value, headers and timestamp (ms) of each."""
+
+
 @dataclass(slots=True)
 class _Lane:
     """One partition on its way: what is rendered, and what is sent but not acknowledged."""
 
     number: int
-    partition: StreamPartition
+    partition: RecordSource
     offsets: NDArray[np.int64]
     position: int = 0
     block: Sequence[Any] = ()
@@ -64,8 +73,10 @@ class Sending:
     """Records per second in all; None: as fast as it goes."""
 
 
-async def open_source(kafka: Kafka, topic: str, partitions: int) -> int:
-    """Return how many partitions ``topic`` has; where there is none it is made with ``partitions``.
+async def open_source(
+    kafka: Kafka, topic: str, partitions: int, configs: Mapping[str, str] | None = None
+) -> int:
+    """Return how many partitions ``topic`` has; where there is none it is made with so many, and ``configs``.
 
     Raises:
         StopError: The broker cannot be reached, or refuses.
@@ -74,7 +85,7 @@ async def open_source(kafka: Kafka, topic: str, partitions: int) -> int:
         deadline = time.monotonic() + _APPEAR_S
         while not (view := await describe(admin, [topic])):
             brokers = len((await admin.describe_cluster())["brokers"])
-            wanted = NewTopic(topic, partitions, min(_REPLICAS, brokers))
+            wanted = NewTopic(topic, partitions, min(_REPLICAS, brokers), topic_configs=dict(configs or {}))
             for _, why in refusals(await admin.create_topics([wanted])):
                 raise StopError(f"topic {topic} cannot be created: {why}")
             if time.monotonic() > deadline:
@@ -91,6 +102,23 @@ async def produce(
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[Truth]:
     """Send a stream, by partition number; return the truth of each partition, with the offsets it was given.
+
+    See `send`.
+    """
+    offsets = await send(kafka, topic, stream, sending, progress)
+    return [
+        Truth(found, part.passes, part.kind, part.faults) for found, part in zip(offsets, stream, strict=True)
+    ]
+
+
+async def send(
+    kafka: Kafka,
+    topic: str,
+    partitions: Sequence[RecordSource],
+    sending: Sending,
+    progress: Callable[[int], None] = lambda _: None,
+) -> list[NDArray[np.int64]]:
+    """Send records, by partition number; return the offsets that they were given.
 
     Returns when the broker has acknowledged the last record. ``progress`` is called with the number of records
     that were added to a batch.
@@ -110,17 +138,15 @@ async def produce(
         request_timeout_ms=_TIMEOUT_MS,
     )
     lanes = [
-        _Lane(number, partition, np.empty(len(partition), np.int64)) for number, partition in enumerate(stream)
+        _Lane(number, partition, np.empty(len(partition), np.int64))
+        for number, partition in enumerate(partitions)
     ]
     try:
         async with producer:
             await _send(producer, topic, lanes, sending.rate, progress)
     except KafkaError as error:
         raise StopError(f"producing to {topic} failed: {error!r}") from error
-    return [
-        Truth(lane.offsets, part.passes, part.kind, part.faults)
-        for lane, part in zip(lanes, stream, strict=True)
-    ]
+    return [lane.offsets for lane in lanes]
 
 
 async def _send(

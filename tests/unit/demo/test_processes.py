@@ -25,8 +25,10 @@ def test_what_a_worker_says_of_compiling_is_found_in_its_log(
 
     log = "\n".join(f"2026-11-23 16:55:06,521 INFO    {record.getMessage()}" for record in caplog.records)
 
-    (line,) = compiling(log)
-    assert line.startswith("compiling kernels for this machine, once, which takes a minute or two: ")
+    lines = compiling(log)  # more than one where the machine is slow
+    assert lines
+    for line in lines:
+        assert line.startswith("compiling kernels for this machine, once, which takes a minute or two: ")
     assert compiling("2026-11-23 16:55:06,521 INFO    drained: 4 slots") == []
 
 
