@@ -82,7 +82,8 @@ def _of_id(story: Story) -> str:
 
 def _of_sequence(story: Story, contents: _Contents) -> str:
     own, mark, epoch = story.grounds.sequence, story.grounds.watermark, story.grounds.epoch
-    by = "" if story.owner is None or story.owner.ref is None else f", with {story.owner.ref}"
+    known = story.owner is not None and (story.owner.ref is not None or story.owner.backfill is not None)
+    by = f", with {_owner(story)}" if known else ""
     numbers = contents and own is not None and mark is not None
     if story.outcome is Outcome.DUPLICATE:
         said = f" (the sequence watermark was {mark})" if numbers else ""

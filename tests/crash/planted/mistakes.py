@@ -1296,9 +1296,9 @@ MISTAKES = (
     ),
     Mistake(
         "a backfill that is not whole is a state",
-        "processor/state/ids/id_log.py",
-        "        if self._unfinished is not None:\n",
-        "        if False and self._unfinished is not None:\n",
+        "processor/state/restore.py",
+        "    if unfinished is not None:\n",
+        "    if False and unfinished is not None:\n",
         "tests/property/state/test_backfill_model.py::"
         "test_a_backfill_that_is_not_whole_is_refused_by_its_name_and_found_by_who_goes_on",
     ),
