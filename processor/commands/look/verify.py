@@ -163,6 +163,8 @@ def _for_people(reports: list[VerifyReport], seconds: float, *, collisions: bool
     wrong = sum(report.total for report in reports)
     unproved = sum(report.unproved for report in reports)
     note = f", {unproved:,} dropped of which that is not proved" if unproved else ""
+    if backfilled := sum(report.backfilled for report in reports):
+        note += f", {backfilled:,} dropped by a backfill"
     verdict = f"broken, {count(wrong, 'violation')} in {source:,} records"
     if not wrong:
         verdict = f"ok, {source:,} records of {count(len(reports), 'partition')}"

@@ -5,24 +5,20 @@ One scene: a pipeline for each kind of state, two partitions each, loaded one af
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.config.load import load
-from processor.inspection.explain.explainer import Explainer
-from processor.inspection.explain.sentence import sentence
 from processor.inspection.explain.story import RecordRef
 from schemas.changelog.position import Origin
 from schemas.changelog.values import BROUGHT_KIND, ORIGIN_KEY
 from tests.support.judges.rules import EPOCH_HEADER, Model, Rules, scope_of
 from tests.support.kafka.topics import New, Record, create_topic, dice, int64, unique
 from tests.support.verify.certificate import certificate, corrupted
-from tests.support.worker.backfill import RUN, kill_load, run_load, sampled, stage_sequences
+from tests.support.worker.backfill import RUN, explained, kill_load, run_load, sampled, stage_sequences
 from tests.support.worker.process import PipelineConfig, WorkerConfig, produce, read_topic, run_drain
 from tests.support.worker.reset import run_reset
 
@@ -106,43 +102,51 @@ class Scene:
         self.config = WorkerConfig(folder, broker.bootstrap_servers, name, tuple(pipelines), {"slots": 2})
         self.flows: list[Flow] = []
         for which, pipeline in enumerate(self.config.pipelines):
-            rules, history = RULES[pipeline.name], {}
+            rules = RULES[pipeline.name]
+            history: dict[int, list[New]] = {}
             for number in range(2):
                 some = stream(10 * which + number)
                 produce(broker.bootstrap_servers, pipeline.source, some, partition=number)
                 history[number] = some[: HISTORY[number]]
                 models = Model(rules), Model(rules)
-                for each in history[number]:
-                    for model in models:
-                        model.judge(Record(number, 0, *each, True))
+                for model in models:
+                    model.judge_all([Record(number, 0, *record, True) for record in history[number]])
                 self.flows.append(Flow(pipeline, rules, number, *models, CUTS[number]))
             dice(which).shuffle(history[0])
             stage_sequences(self.config, folder / pipeline.name, pipeline.name, history, CUTS)
 
-    def read(self, topic: str, number: int) -> list[Record]:
-        return [each for each in read_topic(self.config.bootstrap_servers, topic) if each.partition == number]
+    def read(self, topic: str | None) -> tuple[list[Record], list[Record]]:
+        found = read_topic(self.config.bootstrap_servers, topic or "")
+        of_first = [each for each in found if not each.partition]
+        return of_first, found[len(of_first) :]
 
     def drain(self) -> None:
         ended = run_drain(self.config)
         assert ended.code == 0, ended.stderr
-        for flow in self.flows:
-            flow.take(self.read(flow.pipeline.source, flow.number))
+        self.follow()
+
+    def follow(self, *names: str, written: bool = True) -> None:
+        """Have the models judge what is in the sources; of some pipelines, or of all."""
+        for pipeline in self.config.pipelines:
+            if not names or pipeline.name in names:
+                source = self.read(pipeline.source)
+                for flow in self.flows_of(pipeline):
+                    flow.take(source[flow.number], written=written)
+
+    def flows_of(self, pipeline: PipelineConfig) -> list[Flow]:
+        return [flow for flow in self.flows if flow.pipeline.name == pipeline.name]
 
     def check(self) -> int:
         """Compare all topics with the models; return how many records were dropped by the history alone."""
-        for flow in self.flows:
-            assert [each.value for each in self.read(flow.pipeline.sink, flow.number)] == flow.passed
-            told = [
-                json.loads(each.value or b"") for each in self.read(flow.pipeline.duplicates or "", flow.number)
-            ]
-            assert [each["offset"] for each in told] == list(flow.said)
-            for each in told:
-                said = flow.said[each["offset"]]
-                assert (each["verdict"], each["sequence"], each["watermark"]) == (
-                    said.verdict,
-                    said.sequence,
-                    said.watermark,
-                )
+        for pipeline in self.config.pipelines:
+            sink, receipts = self.read(pipeline.sink), self.read(pipeline.duplicates)
+            for flow in self.flows_of(pipeline):
+                assert [each.value for each in sink[flow.number]] == flow.passed
+                told = [json.loads(each.value or b"") for each in receipts[flow.number]]
+                names = "offset", "verdict", "sequence", "watermark"
+                assert [tuple(each[name] for name in names) for each in told] == [
+                    (offset, said.verdict, said.sequence, said.watermark) for offset, said in flow.said.items()
+                ]
         return sum(len(flow.brought) for flow in self.flows)
 
     def feed(self, seed: int) -> None:
@@ -179,16 +183,6 @@ def changelog(config: WorkerConfig, name: str) -> str:
     return f"{config.application_id}-{name}-changelog"
 
 
-def explained(config: WorkerConfig, ref: RecordRef) -> str:
-    async def ask() -> str:
-        async with Explainer.open(load(config.write())) as explainer:
-            (story,) = await explainer.explain_many([ref])
-        assert not story.problems
-        return sentence(story)
-
-    return asyncio.run(ask())
-
-
 def without_the_last(records: list[Record]) -> list[Record]:
     return records[:-1]
 
@@ -223,37 +217,29 @@ def test_backfill_and_worker_are_a_worker_over_all_of_it_whatever_the_scope(
 
     flow = next(flow for flow in scene.flows if flow.rules.scope == "key")
     ref = RecordRef(flow.pipeline.source, flow.number, flow.brought[0])
-    assert f", with a record of backfill {RUN}" in explained(config, ref)
-    reset_keeps_what_a_backfill_has_brought_or_is_refused(scene)
+    assert f", in backfill {RUN}; there is no record of it in the source" in explained(config, ref)
+    reset_keeps_what_a_backfill_has_brought_or_is_refused(scene, brought)
 
 
-def reset_keeps_what_a_backfill_has_brought_or_is_refused(scene: Scene) -> None:
+def reset_keeps_what_a_backfill_has_brought_or_is_refused(scene: Scene, before: int) -> None:
     config = scene.config
     answer = run_reset(config, "--to-earliest", pipeline="keys")
     assert answer.code == 1
     assert f"the state began with backfill {RUN}, which the source cannot give back" in answer.stderr
-    before = certificate(config).last["backfilled"]
     # Over some records, of which no output is written.
     scene.feed(300)
-    ends: dict[str, list[str]] = {}
-    for flow in scene.flows:
-        records = scene.read(flow.pipeline.source, flow.number)
-        flow.take(records, written=False)
-        ends.setdefault(flow.pipeline.name, []).append(f"{flow.number}:{len(records)}")
-    for name, some in ends.items():
-        arguments = [word for each in some for word in ("--to-offset", each)]
-        answer = run_reset(config, *arguments, pipeline=name)
+    reset = "plain", "keys"
+    scene.follow(*reset, written=False)
+    for name in reset:
+        ends = [f"{flow.number}:{flow.next_offset}" for flow in scene.flows if flow.pipeline.name == name]
+        answer = run_reset(config, "--to-offset", ends[0], "--to-offset", ends[1], pipeline=name)
         assert answer.code == 0, answer.stderr
-        last: dict[int, Any] = {
-            each.partition: Origin.decode(each.value or b"")
-            for each in read_topic(config.bootstrap_servers, changelog(config, name))
-            if each.key == ORIGIN_KEY
-        }
-        assert {origin.backfill for origin in last.values()} == {RUN}
-        assert all(origin.by_reset for origin in last.values())
+        found = [each.value or b"" for each in scene.read(changelog(config, name))[1] if each.key == ORIGIN_KEY]
+        origin = Origin.decode(found[-1])
+        assert (origin.backfill, origin.by_reset) == (RUN, True)
     scene.feed(400)
     scene.drain()
     scene.check()
     proof = certificate(config)
     assert (proof.code, proof.violations) == (0, []), proof.details or proof.stderr
-    assert proof.last["backfilled"] < before, "only what was dropped since the reset is compared"
+    assert proof.last["backfilled"] < before, "of what was reset only what came then is compared"

@@ -19,6 +19,8 @@ import numpy as np
 from processor.config.load import load
 from processor.engine.verdict import Verdict
 from processor.errors import SeqmarkError
+from processor.inspection.explain.explainer import Explainer
+from processor.inspection.explain.sentence import sentence
 from processor.judges.exact import ExactIds
 from processor.judges.factory import mode_of
 from processor.reset.backfill.fold import SequenceRows, WatermarkPreparation
@@ -34,6 +36,7 @@ from tests.support.kafka.topics import PATIENCE_S, environment
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from processor.inspection.explain.story import RecordRef
     from processor.reset.backfill.sample import CutSample
     from tests.support.kafka.topics import New
     from tests.support.worker.process import WorkerConfig
@@ -119,6 +122,18 @@ def sampled(config: WorkerConfig, folder: Path, name: str = "p") -> dict[int, Cu
             return await work.sample(await work.plan())
 
     return asyncio.run(look())
+
+
+def explained(config: WorkerConfig, ref: RecordRef) -> str:
+    """Return what `seqmark explain` says of a record."""
+
+    async def ask() -> str:
+        async with Explainer.open(load(config.write())) as explainer:
+            (story,) = await explainer.explain_many([ref])
+        assert not story.problems
+        return sentence(story)
+
+    return asyncio.run(ask())
 
 
 def kill_load(config: WorkerConfig, folder: Path, step: str, name: str = "p") -> None:
