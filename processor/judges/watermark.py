@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from processor.engine.extract.sequence import ScopeExtractor, SequenceExtractor
     from processor.engine.watermark.scope_table import ScopeJudgement
     from processor.state.table import Table
-    from schemas.config.dedup import SequenceSource
+    from schemas.config.dedup import DedupTable, SequenceSource
 
 CHANGELOG_BATCH_BYTES = 1024 * 1024
 """Records of scopes are written in batches of at most this, whatever larger ones the changelog takes."""
@@ -278,6 +278,18 @@ def _is_dropped(verdict: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Return bool[n]: whether the record was dropped."""
     dropped: NDArray[np.bool_] = (verdict == Verdict.DUPLICATE) | (verdict == Verdict.LATE)
     return dropped
+
+
+def brought_mark(dedup: DedupTable, scope: bytes, key: bytes, block: bytes) -> ScopeMark | None:
+    """Return what a block that a backfill has brought has of a scope; None: nothing.
+
+    Raises:
+        CorruptStateError: It is not whole, or of another definition.
+    """
+    assert isinstance(dedup, WatermarkDedup)  # noqa: S101 - no other mode has such blocks
+    table = scope_table(dedup)
+    take_block(table, key, block, track=False)
+    return in_scopes(table, scope)
 
 
 def _only_sequence(key: bytes, block: bytes) -> int:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from processor.engine.verdict import Verdict
 from processor.errors import StopError
+from processor.inspection.timeline.held import ChangelogSearch, HeldQuestion
 from processor.reset.backfill.fold import SequenceRows, WatermarkPreparation
 from processor.reset.backfill.found import find
 from processor.reset.backfill.staging import Staging
@@ -24,6 +25,7 @@ from schemas.changelog.backfill import BACKFILL_KEY, BackfillProgress
 from schemas.changelog.position import Origin, Position
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, CorruptStateError
 from schemas.changelog.watermark import ScopeValue, watermark_key
+from schemas.config import Pipeline
 from tests.support.judges.id_state import STATE
 from tests.support.judges.rules import EPOCH_HEADER, Model, Rules, scope_of
 from tests.support.judges.scopes import columns_of
@@ -209,6 +211,8 @@ def test_what_has_changed_since_stands_above_what_a_backfill_has_brought_though_
 def test_a_history_is_known_from_the_changelog_and_from_the_local_state_with_its_epochs(tmp_path: Path) -> None:
     partition = SequencePartition(BY_KEY)
     loaded(partition, staged(tmp_path, partition, [came(b"a", 7, 0), came(b"a", 3, 1), *HISTORY]))
+    assert held(partition, b"a") == (3, 1)
+    assert held(partition, b"nobody") == (None, None)
     for _ in range(2):
         partition.open()
         assert set(said(partition.take(HISTORY).verdict.tolist())) == {"duplicate"}
@@ -217,6 +221,17 @@ def test_a_history_is_known_from_the_changelog_and_from_the_local_state_with_its
             "late",
         ]
         partition.commit()
+
+
+def held(partition: SequencePartition, scope: bytes) -> tuple[int | None, int | None]:
+    """Return watermark and epoch of a scope by the changelog alone."""
+    pipeline = Pipeline.model_construct(name="p", source="raw", sink="clean", dedup=partition.dedup)
+    search = ChangelogSearch(HeldQuestion(pipeline, scope=scope), None)
+    for row in partition.changelog.rows:
+        if row is not None:
+            search.take(*row)
+    found = search.result(0)
+    return found.watermark, found.epoch
 
 
 def test_blocks_of_another_definition_or_that_are_cut_are_refused(tmp_path: Path) -> None:
