@@ -93,6 +93,24 @@ class Judge(ABC, Generic[E]):
             StopError: A part of it is missing.
         """
 
+    def begin_with(self, blocks: Iterable[tuple[bytes, bytes]]) -> None:
+        """Begin, empty, with what a backfill has brought, and count from now on what is dropped by it.
+
+        Args:
+            blocks: Key and value of each, as they stand in the changelog; looked at once.
+
+        Raises:
+            CorruptStateError: One is not whole, or of another definition.
+        """
+        raise NotImplementedError
+
+    def take_brought(self) -> int:
+        """Return how many records were dropped, since the last call, by what a backfill has brought.
+
+        Compared with a sequence watermark that nothing has moved since: ids say it themselves, by their owner.
+        """
+        return 0
+
     @abstractmethod
     def extract(self, columns: Columns) -> E:
         """Read what the records are judged by; touches no state."""

@@ -20,16 +20,18 @@ from processor.engine.extract.sequence import (
     ValueSequence,
 )
 from processor.engine.receipts import Grounds
+from processor.engine.verdict import Verdict
 from processor.engine.watermark import partition
 from processor.engine.watermark.scope_table import ScopeTable
 from processor.errors import StopError
 from processor.judges.committed import ScopeMark, in_scopes
 from processor.judges.judge import Evidence, Judge
 from processor.judges.mode import Mode
-from processor.state.scope_log import ScopeLog
+from processor.state.scope_log import ScopeLog, take_block
 from processor.wire.codec import Codec, deflate
 from processor.wire.encode import EncodedBatch
-from schemas.changelog.watermark import decode_watermark, encode_watermark, watermark_key
+from schemas.changelog.values import CorruptStateError
+from schemas.changelog.watermark import brought_key, decode_watermark, encode_watermark, watermark_key
 from schemas.config import HeaderSource, ValueSource, WatermarkDedup
 
 if TYPE_CHECKING:
@@ -39,8 +41,9 @@ if TYPE_CHECKING:
 
     from processor.engine.batch.columns import Columns
     from processor.engine.extract.sequence import ScopeExtractor, SequenceExtractor
+    from processor.engine.watermark.scope_table import ScopeJudgement
     from processor.state.table import Table
-    from schemas.config.dedup import SequenceSource
+    from schemas.config.dedup import DedupTable, SequenceSource
 
 CHANGELOG_BATCH_BYTES = 1024 * 1024
 """Records of scopes are written in batches of at most this, whatever larger ones the changelog takes."""
@@ -63,10 +66,14 @@ class WatermarkMode(Mode[WatermarkDedup]):
         if dedup.scope == "partition" and dedup.epoch is None and not dedup.reorder_window:
             return PartitionWatermark(sequence)
         epoch = None if dedup.epoch is None else make_extractor(dedup.epoch)
-        # Secret and new for each table: nobody can choose scopes that slow it down.
-        table = ScopeTable(os.urandom(16), epoch=epoch is not None, window=dedup.reorder_window)
         changelog = f"the changelog of pipeline {self._pipeline}"
-        return ScopedWatermark(_scope(dedup.scope), sequence, epoch, table, changelog)
+        return ScopedWatermark(_scope(dedup.scope), sequence, epoch, scope_table(dedup), changelog)
+
+
+def scope_table(dedup: WatermarkDedup) -> ScopeTable:
+    """Return a table for the scopes of one partition, empty."""
+    # Secret and new for each table: nobody can choose scopes that slow it down.
+    return ScopeTable(os.urandom(16), epoch=dedup.epoch is not None, window=dedup.reorder_window)
 
 
 @dataclass(slots=True)
@@ -97,13 +104,27 @@ class PartitionWatermark(Judge[SequenceEvidence]):
         self._extractor = extractor
         self._committed: int | None = None
         self._staged: int | None = None
+        self._brought: int | None = None
+        self._dropped_by_brought = 0
 
     @override
     def load(self, table: Table) -> None:
-        key = watermark_key()
-        [value] = table.store.get_many([key])
+        key, first = watermark_key(), brought_key(0)
+        value, brought = table.store.get_many([key, first])
         if value is not None:
             self._committed = self._staged = decode_watermark(key, value)
+        elif brought is not None:
+            self._committed = self._staged = _only_sequence(first, brought)
+
+    @override
+    def begin_with(self, blocks: Iterable[tuple[bytes, bytes]]) -> None:
+        for key, value in blocks:
+            self._committed = self._staged = self._brought = _only_sequence(key, value)
+
+    @override
+    def take_brought(self) -> int:
+        count, self._dropped_by_brought = self._dropped_by_brought, 0
+        return count
 
     @override
     def extract(self, columns: Columns) -> SequenceEvidence:
@@ -113,6 +134,9 @@ class PartitionWatermark(Judge[SequenceEvidence]):
     @override
     def judge(self, evidence: SequenceEvidence) -> Grounds:
         verdict, before, self._staged = partition.judge(self._staged, evidence.sequence, evidence.fault)
+        if self._brought is not None:
+            by_it = _is_dropped(verdict) & (before == self._brought)
+            self._dropped_by_brought += int(np.count_nonzero(by_it))
         return Grounds(verdict, evidence.sequence, before)
 
     @override
@@ -168,6 +192,8 @@ class ScopedWatermark(Judge[SequenceEvidence]):
         self._epoch = epoch
         self._table = table
         self._changelog = changelog
+        self._brought: ScopeTable | None = None
+        self._dropped_by_brought = 0
         self.log = ScopeLog(table)
         self._restated = False
         # Bitmaps are mostly runs of equal bits, and up to 8 KiB each.
@@ -190,7 +216,21 @@ class ScopedWatermark(Judge[SequenceEvidence]):
         assert evidence.scope is not None  # noqa: S101 - `extract` gave it
         epoch = evidence.sequence if evidence.epoch is None else evidence.epoch
         judged = self._table.judge(evidence.data, *evidence.scope, evidence.sequence, epoch, evidence.fault)
+        if self._brought is not None:
+            self._dropped_by_brought += _dropped_by(self._brought, evidence, judged)
         return Grounds(judged.verdict, evidence.sequence, judged.watermark, evidence.epoch)
+
+    @override
+    def begin_with(self, blocks: Iterable[tuple[bytes, bytes]]) -> None:
+        self._brought = ScopeTable(os.urandom(16), epoch=self._epoch is not None, window=self._table.window)
+        for key, value in blocks:
+            for table in (self._table, self._brought):
+                take_block(table, key, value, track=False)
+
+    @override
+    def take_brought(self) -> int:
+        count, self._dropped_by_brought = self._dropped_by_brought, 0
+        return count
 
     @override
     def changelog_batches(self, limit_bytes: int) -> list[EncodedBatch]:
@@ -232,6 +272,48 @@ class ScopedWatermark(Judge[SequenceEvidence]):
     @override
     def size(self) -> tuple[int, int]:
         return len(self._table), self._table.size_bytes
+
+
+def _is_dropped(verdict: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Return bool[n]: whether the record was dropped."""
+    dropped: NDArray[np.bool_] = (verdict == Verdict.DUPLICATE) | (verdict == Verdict.LATE)
+    return dropped
+
+
+def brought_mark(dedup: DedupTable, scope: bytes, key: bytes, block: bytes) -> ScopeMark | None:
+    """Return what a block that a backfill has brought has of a scope; None: nothing.
+
+    Raises:
+        CorruptStateError: It is not whole, or of another definition.
+    """
+    assert isinstance(dedup, WatermarkDedup)  # noqa: S101 - no other mode has such blocks
+    table = scope_table(dedup)
+    take_block(table, key, block, track=False)
+    return in_scopes(table, scope)
+
+
+def _only_sequence(key: bytes, block: bytes) -> int:
+    """Return what a block of scope ``partition`` alone says."""
+    table = ScopeTable(os.urandom(16), epoch=False, window=0)
+    take_block(table, key, block, track=False)
+    mark = in_scopes(table, b"")
+    if mark is None or len(table) != 1:
+        raise CorruptStateError(f"block {key!r} has scopes, and there is one sequence per partition")
+    return mark.sequence
+
+
+def _dropped_by(brought: ScopeTable, evidence: SequenceEvidence, judged: ScopeJudgement) -> int:
+    """Count the records that were dropped by a watermark which stands as ``brought`` has it."""
+    assert evidence.scope is not None  # noqa: S101 - `extract` gave it
+    dropped = _is_dropped(judged.verdict)
+    # The least number of the least epoch moves no watermark: so it only asks.
+    least = np.full(dropped.size, np.iinfo(np.int64).min)
+    fault = (~dropped).astype(np.uint8)
+    held = brought.judge(evidence.data, *evidence.scope, least, least, fault)
+    brought.committed()
+    brought.saved()
+    same = held.known & (held.watermark == judged.watermark) & (held.epoch == judged.epoch)
+    return int(np.count_nonzero(dropped & same))
 
 
 def make_extractor(source: SequenceSource) -> SequenceExtractor:

@@ -52,7 +52,9 @@ async def learn(
     tp = context.source(number)
     said = mode_of(context.pipeline).dates_renewals
     dedup = context.pipeline.id_dedup
-    backfill = "" if dedup is None or head.position is None else await _backfill(context, number)
+    backfill = "" if head.position is None or head.origin is None else head.origin.backfill
+    if dedup is not None and head.position is not None:
+        backfill = await _backfill(context, number)
     facts = PartitionFacts(f"{tp.topic}:{number}", limits, *head, lost, renewals_said=said, backfill=backfill)
     # By arrival they are all of now.
     if dedup is not None and dedup.time != "arrival" and begin(facts) < limits.start < to:

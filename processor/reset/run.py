@@ -145,7 +145,7 @@ async def _commit(context: ResetContext, producer: Producer, states: list[NewSta
     """
     topics = context.topics
     output = ExactlyOnceOutput(producer, context.application, topics.source)
-    origins = [await _origin(context, state.step) for state in states]
+    origins = [await _origin(context, state) for state in states]
     output.begin()
     reached(FaultStep.BEGUN)  # 1
     for state, origin in zip(states, origins, strict=True):
@@ -154,6 +154,8 @@ async def _commit(context: ResetContext, producer: Producer, states: list[NewSta
         position = replace(state.position, ends=origin.ends, since_ms=origin.reset_ms)
         last = {**state.judge.changes(), POSITION_KEY: position.encode()}
         batches = [plain_batch([(ORIGIN_KEY, origin.encode(), now_ms, ())])]
+        # Each by itself: a block is as large as the topic takes.
+        batches += [plain_batch([(*each, now_ms, ())]) for each in state.brought]
         batches += state.judge.changelog_batches(topics.changelog_limit_bytes)
         batches.append(plain_batch([(key, value, now_ms, ()) for key, value in last.items()]))
         for batch in batches:
@@ -176,10 +178,16 @@ async def _commit(context: ResetContext, producer: Producer, states: list[NewSta
     reached(FaultStep.ENDED)  # 5
 
 
-async def _origin(context: ResetContext, step: PartitionStep) -> Origin:
+async def _origin(context: ResetContext, state: NewState) -> Origin:
+    step = state.step
     outputs = context.topics.sink, context.topics.duplicates, context.topics.quarantine
     origin = await origin_at(context.client, *outputs, step.partition, step.to_offset)
-    return replace(origin, known_before=step.to_offset - step.known_from, reset_ms=int(time.time() * 1000))
+    return replace(
+        origin,
+        known_before=step.to_offset - step.known_from,
+        reset_ms=int(time.time() * 1000),
+        backfill=state.backfill,
+    )
 
 
 def _unfinished(error: Exception, numbers: list[int], finished: list[int]) -> str:

@@ -24,6 +24,7 @@ from processor.kafka.reader import PartitionReader, StepOver, StopReading
 from processor.pipeline.collisions import CollisionWork
 from processor.pipeline.ports import new_position
 from processor.reset.decide import ResetState
+from processor.state.changelog import read_brought
 from processor.state.clock_history import ClockHistory
 from processor.state.kv.store import MemoryStore
 from processor.state.restore import restore
@@ -71,13 +72,25 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class NewState:
-    """What a partition's changelog gets, and how it came about."""
+    """What a partition's changelog gets, and how it came about.
+
+    Attributes:
+        judge: Has the state.
+        position: Of it.
+        step: What was to be done.
+        replayed: What was judged for it.
+        before: Of the state of before.
+        backfill: The name of the backfill that it still begins with; empty where there is none.
+        brought: Key and value of the blocks of scopes that the backfill has brought, in mode watermark.
+    """
 
     judge: Judge
     position: Position
     step: PartitionStep
     replayed: Replayed
     before: Position | None = None
+    backfill: str = ""
+    brought: tuple[tuple[bytes, bytes], ...] = ()
 
 
 async def make_state(
@@ -116,7 +129,19 @@ async def make_state(
     judge.restate()
     if step.state is ResetState.RECOMPUTED:
         _require_window(facts, judge)
-    return NewState(judge, position, step, replayed, facts.position)
+    brought = await _brought(context, step, facts) if kept and clocked is None else ()
+    return NewState(judge, position, step, replayed, facts.position, facts.backfill if kept else "", brought)
+
+
+async def _brought(
+    context: ResetContext, step: PartitionStep, facts: PartitionFacts
+) -> tuple[tuple[bytes, bytes], ...]:
+    """Return what a backfill has brought of scopes: a certificate goes on to begin with that."""
+    if not facts.backfill:
+        return ()
+    changelog = context.changelog(step.partition)
+    limits = await changelog.bounds()
+    return tuple(await read_brought(changelog, limits.start, limits.stable))
 
 
 async def _too_large(context: ResetContext, step: PartitionStep) -> set[tuple[int, int]]:

@@ -15,7 +15,8 @@ import numpy as np
 from processor.errors import StopError
 from schemas.changelog.ids import ORIGIN_COPY_KEY
 from schemas.changelog.position import Origin, Position
-from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, CorruptStateError
+from schemas.changelog.values import BROUGHT_KIND, ORIGIN_KEY, POSITION_KEY, CorruptStateError
+from schemas.changelog.watermark import brought_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -111,6 +112,30 @@ def rows_under(columns: Columns, *keys: bytes) -> NDArray[np.int64]:
     """Return the rows, in order, of the records under some keys of one byte."""
     short = np.flatnonzero(columns.key_length == 1)
     return short[np.isin(columns.data[columns.key[short]], np.frombuffer(b"".join(keys), np.uint8))]
+
+
+def brought_rows(columns: Columns) -> NDArray[np.int64]:
+    """Return the rows, in order, of the blocks of scopes that a backfill has brought."""
+    rows = np.flatnonzero(columns.key_length == len(brought_key(0)))
+    found: NDArray[np.int64] = rows[columns.data[columns.key[rows]] == BROUGHT_KIND[0]]
+    return found
+
+
+async def read_brought(changelog: Changelog, start: int, stop: int) -> list[tuple[bytes, bytes]]:
+    """Return key and value of the blocks of scopes that the state of now began with.
+
+    Raises:
+        RebuildError: It is not to be had.
+    """
+    found: list[tuple[bytes, bytes]] = []
+    async for some, _ in changelog.columns(start, stop):
+        columns = some.rows(0, int(some.offset.searchsorted(stop)))
+        begin = -1
+        if (origins := rows_under(columns, ORIGIN_KEY)).size:
+            found, begin = [], int(origins[-1])
+        rows = brought_rows(columns)
+        found += [(key, value or b"") for key, value in columns.items(rows[rows > begin])]
+    return found
 
 
 def _last(columns: Columns, key: bytes) -> bytes | None:

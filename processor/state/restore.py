@@ -28,6 +28,7 @@ from processor.ops.fault_points import Restoring, reached
 from processor.state.changelog import read_head, rows_under, whole
 from processor.state.kv.store import CorruptStoreError
 from processor.state.state_log import ForeignStateError
+from schemas.changelog.backfill import BACKFILL_KEY, BackfillProgress
 from schemas.changelog.check import check_entry
 from schemas.changelog.position import LocalMark, Origin, Position
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, CorruptStateError
@@ -230,6 +231,7 @@ async def _apply(
     at = start
     held: dict[bytes, bytes | None] = {}
     held_bytes, staged = 0, False
+    unfinished: BackfillProgress | None = None
     progress(0, stop - start)
     async for found, after in changelog.columns(start, stop):
         columns, origin = _since_origin(found)
@@ -238,7 +240,8 @@ async def _apply(
                 Origin.decode(origin)
             _forget(table)
             table.log.note_origin(origin)
-            held, held_bytes = {}, 0
+            held, held_bytes, unfinished = {}, 0, None
+        unfinished = _unfinished(columns, changelog, unfinished)
         rest = _rest_of(table.log, columns, changelog, mark)
         if rest is None:
             return False
@@ -259,9 +262,30 @@ async def _apply(
                 held, held_bytes, staged = {}, 0, True
         reached(Restoring.TAKEN_IN)
         progress(at - start, stop - start)
+    _require_loaded(changelog, unfinished)
     if held or staged or table.log.unsaved or (mark is not None and at != mark.changelog_offset):
         table.hold(held, LocalMark(max(at, stop), state_id))
     return True
+
+
+def _unfinished(
+    columns: Columns, changelog: Changelog, before: BackfillProgress | None
+) -> BackfillProgress | None:
+    """Return the backfill that is not loaded to its end; ``before``: as far as was read until now."""
+    rows = rows_under(columns, POSITION_KEY, BACKFILL_KEY)
+    for key, value in columns.items(rows[-1:]):
+        with whole(changelog):
+            return BackfillProgress.decode(value or b"") if key == BACKFILL_KEY else None
+    return before
+
+
+def _require_loaded(changelog: Changelog, unfinished: BackfillProgress | None) -> None:
+    if unfinished is not None:
+        raise StopError(
+            f"{changelog.name}: its state is backfill {unfinished.run}, which is not loaded to its end: load "
+            "it again, and it goes on where it was; or begin without it, see 'Beginning anew' in "
+            "docs/operations.md"
+        )
 
 
 def _rest_of(
@@ -282,7 +306,7 @@ def _rest_of(
         for key, value in rest:
             if value is not None:
                 check_entry(key, value)
-    return dict(rest)
+    return {key: value for key, value in rest if key != BACKFILL_KEY}
 
 
 def _forget(table: Table) -> None:

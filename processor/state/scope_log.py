@@ -24,6 +24,7 @@ from typing_extensions import override
 
 from processor.engine.batch.scan import scan_run
 from processor.engine.watermark.scope_table import UnreadableScopeError
+from processor.state.changelog import brought_rows
 from processor.state.state_log import StateLog
 from schemas.changelog.values import BLOCK_KIND, BLOCKS_KEY, CorruptStateError
 from schemas.changelog.watermark import block_key, decode_blocks, encode_block, encode_blocks, open_block
@@ -75,11 +76,15 @@ class ScopeLog(StateLog):
 
     @override
     def apply(self, columns: Columns) -> list[tuple[bytes, bytes | None]]:
+        # What a backfill has brought stands before all that has changed since.
+        brought = brought_rows(columns)
+        for key, value in columns.items(brought):
+            take_block(self.scopes, key, value or b"", track=True)
         try:
             rest = self.scopes.apply(columns, track=True)
         except UnreadableScopeError as error:
             raise CorruptStateError(str(error)) from error
-        return columns.items(rest)
+        return columns.items(np.setdiff1d(rest, brought, assume_unique=True))
 
     @override
     def load(self, items: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
@@ -96,25 +101,13 @@ class ScopeLog(StateLog):
             if number != wanted:
                 raise CorruptStateError(f"block {wanted} is missing")
             found = first, number + 1
-            self._take_block(key, value)
+            self._entries += take_block(self.scopes, key, value, track=False)
             yield
         if said is None:
             raise CorruptStateError("there is no record of blocks")
         if found != said and (found is not None or said[0] != said[1]):
             raise CorruptStateError(f"blocks {said[0]} to {said[1] - 1} are said to be there, and are not")
         self._first, self._next = said
-
-    def _take_block(self, key: bytes, value: bytes) -> None:
-        payload, count = open_block(key, value)
-        self._entries += count
-        # Kernels are compiled for writable bytes, as the decoder's are.
-        data = np.array(payload, np.uint8)
-        columns, wrong = scan_run(data, data.size, count)
-        try:
-            if wrong or self.scopes.apply(columns, track=False).size:
-                raise CorruptStateError(f"block {key!r} holds what is no scope")
-        except UnreadableScopeError as error:
-            raise CorruptStateError(f"block {key!r}: {error}") from error
 
     @override
     def write(self, *, sweeping: bool = True) -> dict[bytes, bytes | None]:
@@ -150,3 +143,27 @@ class ScopeLog(StateLog):
                     which = which[count:]
             except ValueError:
                 longest *= 2  # a scope that is longer than a block makes a block of its own
+
+
+def take_block(scopes: ScopeTable, key: bytes, value: bytes, *, track: bool) -> int:
+    """Take over the scopes of a block; returns how many it has.
+
+    Args:
+        scopes: Where to.
+        key: Of the block.
+        value: Of the block.
+        track: Whether the local store lacks them, see `ScopeTable.apply`.
+
+    Raises:
+        CorruptStateError: It is not whole, or of scopes of another definition.
+    """
+    payload, count = open_block(key, value)
+    # Kernels are compiled for writable bytes, as the decoder's are.
+    data = np.array(payload, np.uint8)
+    columns, wrong = scan_run(data, data.size, count)
+    try:
+        if wrong or scopes.apply(columns, track=track).size:
+            raise CorruptStateError(f"block {key!r} holds what is no scope")
+    except UnreadableScopeError as error:
+        raise CorruptStateError(f"block {key!r}: {error}") from error
+    return count

@@ -151,6 +151,8 @@ async def _compare(streams: PartitionStreams, advance: Callable[[int], None]) ->
         receipts_begin_late=span.receipts_begin_late,
         secret=None if span.history is None else span.history.secret,
     )
+    if span.brought:
+        check.begin_with(span.brought)
     if span.known_from < at:
         await _learn(streams, span, check)
     while True:

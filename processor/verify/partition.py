@@ -27,7 +27,7 @@ from processor.wire.quarantine import called, named_rows
 from processor.wire.receipts import receipt_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -116,6 +116,10 @@ class PartitionCheck:
             )
             self._all.append(self._quarantine)
 
+    def begin_with(self, blocks: Iterable[tuple[bytes, bytes]]) -> None:
+        """Begin with blocks of scopes, key and value, that a backfill has brought; call it before all else."""
+        self._judge.begin_with(blocks)
+
     def recall(self, columns: Columns) -> None:
         """Take records of the quarantine of before: what was too large then is no part of the state."""
         self._too_large.update(called(columns, Fault.TOO_LARGE, self._source))
@@ -129,6 +133,7 @@ class PartitionCheck:
             self._unproved.pass_over(evidence)
             return
         self._judge.learn(evidence, too_large)
+        self._judge.take_brought()
         self._judge.absorb(ABSORBED_RECORDS)
 
     async def take(self, columns: Columns) -> None:
@@ -182,14 +187,16 @@ class PartitionCheck:
         if self._unproved is not None:
             return await self._trusted(self._unproved, columns, cast("IdEvidence", evidence))
         judged = self._judge.judge(evidence)
+        self._report.backfilled += self._judge.take_brought()
         self._judge.absorb(ABSORBED_RECORDS)
         return judged
 
     async def _trusted(self, receipts: TrustedReceipts, columns: Columns, evidence: IdEvidence) -> IdGrounds:
         assert self._receipts is not None  # noqa: S101 - see `known`
-        before = receipts.trusted
+        before, brought = receipts.trusted, receipts.backfilled
         judged = receipts.judge(evidence, await self._receipts.claims(columns))
-        self._report.unproved += receipts.trusted - before
+        self._report.backfilled += receipts.backfilled - brought
+        self._report.unproved += receipts.trusted - before - (receipts.backfilled - brought)
         self._report.judged_from = int(columns.offset[-1]) + 1
         if receipts.over:
             self._unproved = None

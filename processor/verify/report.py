@@ -66,6 +66,9 @@ class VerifyReport:
         pending: Offsets of the source that no worker has committed yet.
         unproved: Dropped records of which nobody can say whether they had to be: without a receipt, because the
             duplicates topic was added later; or by a receipt that was trusted, see ``judged_from``.
+        backfilled: Of the duplicates: records that were dropped because a backfill has brought their id, or the
+            sequence watermark that they were compared with. By an id the receipt was trusted, not proved.
+        backfill: The name of the backfill that the state began with; empty where there was none.
         judged_from: From this source offset on all verdicts are proved; it lies behind ``start`` where what the
             clock read before is no longer known.
         unjudged: Offsets of the source in front of ``start`` that are retained, and that nobody has judged.
@@ -89,6 +92,8 @@ class VerifyReport:
     observed_by_config: bool = False
     pending: int = 0
     unproved: int = 0
+    backfilled: int = 0
+    backfill: str = ""
     judged_from: int = 0
     unjudged: int = 0
     reset_ms: int | None = None

@@ -13,7 +13,7 @@ second.
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from processor.engine.ids.clock import NEVER
@@ -21,7 +21,7 @@ from processor.errors import RebuildError, StopError
 from processor.judges.factory import mode_of
 from processor.kafka.reader import ChangelogPartition
 from processor.kafka.source_identity import check_same_source
-from processor.state.changelog import ChangelogHead, read_head
+from processor.state.changelog import ChangelogHead, read_brought, read_head
 from processor.state.clock_history import ClockHistory
 from processor.verify.report import VerifyReport
 from processor.verify.unproved import KnownClock
@@ -29,7 +29,7 @@ from schemas.changelog.position import NO_TOPIC, Origin, Position
 from schemas.changelog.topic_ids import UNKNOWN_ID, TopicId
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from processor.kafka.offsets import Bounds
     from processor.verify.streams import PartitionStreams
@@ -51,6 +51,7 @@ class VerifySpan:
         outputs: By topic: where to begin, and the log's bounds.
         receipts_begin_late: The duplicates topic was added after the origin.
         history: What is known of the partition's clock, in mode insert-id; None where no worker has said.
+        brought: Key and value of the blocks of scopes that the state began with, in mode watermark.
     """
 
     report: VerifyReport
@@ -60,6 +61,7 @@ class VerifySpan:
     outputs: dict[str, tuple[int, Bounds]]
     receipts_begin_late: bool = False
     history: ClockHistory | None = None
+    brought: Sequence[tuple[bytes, bytes]] = ()
 
     @property
     def clock_known(self) -> KnownClock | None:
@@ -85,7 +87,7 @@ async def find_span(streams: PartitionStreams) -> VerifySpan:
     """
     pipeline = streams.pipeline
     offset = await streams.committed()
-    state, history = await _read_changelog(streams)
+    state, history, brought = await _read_changelog(streams)
     limits = await streams.bounds(pipeline.source, *pipeline.outputs)
     source, position = limits[pipeline.source], state.position
     nobody_yet = streams.changelog is not None and position is None and offset is None
@@ -97,7 +99,7 @@ async def find_span(streams: PartitionStreams) -> VerifySpan:
         return VerifySpan(report, at, committed=False, stable=source.stable, outputs=nothing)
     if position is None or not await _is_of(streams, position, source):
         # The state is of another source, and so are its origin and its clock: here everything counts.
-        origin = history = None
+        origin, history, brought = None, None, []
         stop, known = _stop_of_group(pipeline, offset, source, has_state=position is not None)
     else:
         # Not the group's: brokers forget it when the group has been away for a week, at least once it may lag,
@@ -105,7 +107,20 @@ async def find_span(streams: PartitionStreams) -> VerifySpan:
         origin, stop, known = state.origin, position.next_offset, True
     span = _span(streams, limits, origin or Origin(0, 0, 0, 0), stop, history, committed=known)
     span.report.other_rules = position is not None and position.definition != mode_of(pipeline).definition()
-    return span
+    span.report.backfill = _backfill(origin, history)
+    if brought and span.report.other_rules:
+        raise StopError(
+            f"{pipeline.source}:{streams.number}: the state began with backfill {span.report.backfill}, under "
+            "another dedup definition than that of the config: set pipelines.dedup back"
+        )
+    return replace(span, brought=brought)
+
+
+def _backfill(origin: Origin | None, history: ClockHistory | None) -> str:
+    """Return the name of the backfill that a state began with; of ids every state says it, too."""
+    if history is not None and history.backfill:
+        return history.backfill
+    return "" if origin is None else origin.backfill
 
 
 def _span(
@@ -154,25 +169,31 @@ def _stop_of_group(
     return offset, pipeline.id_dedup is None or not has_state
 
 
-async def _read_changelog(streams: PartitionStreams) -> tuple[ChangelogHead, ClockHistory | None]:
-    """Return what a changelog says; no history: there is no changelog, or this mode has no clock."""
+async def _read_changelog(
+    streams: PartitionStreams,
+) -> tuple[ChangelogHead, ClockHistory | None, list[tuple[bytes, bytes]]]:
+    """Return what a changelog says: its head, the clock, and what a backfill has brought of scopes.
+
+    No history: there is no changelog, or this mode has no clock.
+    """
     dedup = streams.pipeline.id_dedup
     if streams.changelog is None:
-        return ChangelogHead(), None
+        return ChangelogHead(), None, []
     log = ChangelogPartition(streams.client, streams.decoders[0], streams.changelog, streams.number)
     for attempt in range(1, ATTEMPTS + 1):
         there = await log.bounds()
         try:
             head = await read_head(log, there.start, there.stable)
             if dedup is None:
-                return head, None
+                begun = head.origin is not None and head.origin.backfill
+                return head, None, await read_brought(log, there.start, there.stable) if begun else []
             history = ClockHistory(log, there.start, arrival=dedup.time == "arrival")
             await history.read(there.stable)
         except RebuildError:
             if attempt == ATTEMPTS or (await log.bounds()).start == there.start:
                 raise
         else:
-            return head, history
+            return head, history, []
     raise AssertionError("the last attempt has returned or raised")
 
 

@@ -26,6 +26,7 @@ import numpy as np
 from typing_extensions import override
 
 from processor.engine.ids.clock import NEVER, RecordedClock
+from processor.engine.ids.page import BACKFILLED
 from processor.engine.receipts import IdGrounds
 from processor.engine.verdict import Verdict
 from processor.errors import StopError
@@ -75,6 +76,7 @@ class TrustedReceipts:
     Attributes:
         over: Whether all is known now: the judge alone goes on.
         trusted: Duplicates whose receipts were trusted so far.
+        backfilled: Those of them whose owner is of a backfill.
 
     Args:
         judge: Empty.
@@ -88,7 +90,7 @@ class TrustedReceipts:
         self._certain_ms = known.before_ms + judge.window_ms
         self._unseen_before = known.known_from
         self.over = False
-        self.trusted = 0
+        self.trusted = self.backfilled = 0
         judge.set_clock(known.before_ms)
 
     def pass_over(self, evidence: IdEvidence) -> None:
@@ -117,6 +119,7 @@ class TrustedReceipts:
         owner[claims.row[taken]] = possible.owner[taken]
         expires_ms[claims.row[taken]] = possible.expires_ms[taken]
         self.trusted += int(np.count_nonzero(taken))
+        self.backfilled += int(np.count_nonzero(taken & (possible.owner == BACKFILLED)))
         self.over = self._judge.log.clock_ms >= self._certain_ms and known < rows
         return IdGrounds(verdict, evidence.ids, owner, expires_ms, backfill=self._backfill)
 

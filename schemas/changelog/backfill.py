@@ -1,9 +1,9 @@
 r"""How much of a backfill a changelog partition has, byte for byte.
 
-A backfill writes the ids of a history into the changelog, in the worker's own blocks, in many transactions.
-Each of them ends with this record, under the key ``b"H"``, and the last one with the state of the ids and the
-position in its place, as every commit. So a partition whose last record is of this kind has no state yet: a
-worker refuses it by the backfill's name, and the same backfill goes on behind it::
+A backfill writes the ids or scopes of a history into the changelog, in the worker's own blocks, in many
+transactions. Each of them ends with this record, under the key ``b"H"``, and the last one with the position in
+its place, as every commit, and with ids their state before it. So a partition whose last record is of this kind
+has no state yet: a worker refuses it by the backfill's name, and the same backfill goes on behind it::
 
     progress  | version u8 = 1 | slots u16 | blocks u64 | digest 16 B | size u8, run | crc u32 |
 

@@ -6,6 +6,7 @@ from schemas.changelog.position import LocalMark, Origin, Position
 from schemas.changelog.values import (
     BLOCK_KIND,
     BLOCKS_KEY,
+    BROUGHT_KIND,
     LOCAL_KEY,
     OF_IDS,
     ORIGIN_KEY,
@@ -30,7 +31,7 @@ def check_entry(key: bytes, value: bytes) -> None:
         LocalMark.decode(value)
     elif key.startswith(WATERMARK_KIND):
         ScopeValue.decode(key, value)
-    elif key.startswith(BLOCK_KIND):
+    elif key.startswith((BLOCK_KIND, BROUGHT_KIND)):
         open_block(key, value)
     elif key == BLOCKS_KEY:
         decode_blocks(value)

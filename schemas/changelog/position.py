@@ -15,6 +15,7 @@ The envelope is that of `schemas.changelog.values`::
     origin    | version u8 = 2 | the four offsets as above | known before i64 | crc u32 |
     origin    | version u8 = 3 | the four offsets as above | known before i64 | reset at i64, ms | crc u32 |
     origin    | version u8 = 4 | as version 3 | partitions u32 | end offset i64 of each | crc u32 |
+    origin    | version u8 = 5 | as version 4 | size u8, backfill | crc u32 |
 
     local     | version u8 = 1 | changelog offset i64 | state id 16 B | crc u32 |
 
@@ -37,7 +38,8 @@ apart what was taken in before a reset and after it (`schemas.changelog.marks`).
 Version 1 of an origin says that the state knows nothing of what lies before it, as at a first commit. After a
 reset it mostly does: version 2 says how much, and version 3 when the reset was. Version 4
 is that of a pipeline that has begun at the end of its source: it says where each partition ended then, from
-where one that comes to work later goes on.
+where one that comes to work later goes on. Version 5 is that of a state that began with a backfill
+(`schemas.changelog.backfill`), and says its name (UTF-8); a reset that keeps the state says it again.
 
 The origin is written once with a partition's first commit, and with each reset, before everything else of that
 transaction. It says from where on source and outputs belong together, which is what `seqmark verify` compares.
@@ -68,6 +70,7 @@ _ENDING_VERSION = 3
 _KNOWING_VERSION = 2
 _DATED_VERSION = 3
 _BEGUN_VERSION = 4
+_BACKFILLED_VERSION = 5
 
 NO_BATCH = -1
 """``batch_offset`` before any batch has been consumed."""
@@ -198,6 +201,7 @@ class Origin:
             first commit, what a reset has recomputed or kept otherwise.
         reset_ms: When the reset was that made it, in ms since 1970; 0: at a first commit, or not recorded.
         beginning: Where each partition of the source ended when the pipeline began, if it began there.
+        backfill: The name of the backfill that the state began with; empty where there was none.
     """
 
     source_offset: int
@@ -207,6 +211,7 @@ class Origin:
     known_before: int = 0
     reset_ms: int = 0
     beginning: tuple[int, ...] = ()
+    backfill: str = ""
 
     @property
     def by_reset(self) -> bool:
@@ -226,10 +231,12 @@ class Origin:
     def encode(self) -> bytes:
         """Return the value under `ORIGIN_KEY`."""
         outputs = self.sink_offset, self.duplicates_offset, self.quarantine_offset
-        if self.beginning:
+        if self.beginning or self.backfill:
+            version = _BACKFILLED_VERSION if self.backfill else _BEGUN_VERSION
             fields = self.source_offset, *outputs, self.known_before, self.reset_ms
             ends = struct.pack(f">I{len(self.beginning)}q", len(self.beginning), *self.beginning)
-            return sealed(ORIGIN_KEY, _DATED_ORIGIN.pack(_BEGUN_VERSION, *fields) + ends)
+            name = _name(self.backfill) if self.backfill else b""
+            return sealed(ORIGIN_KEY, _DATED_ORIGIN.pack(version, *fields) + ends + name)
         if self.reset_ms:
             fields = self.source_offset, *outputs, self.known_before, self.reset_ms
             return sealed(ORIGIN_KEY, _DATED_ORIGIN.pack(_DATED_VERSION, *fields))
@@ -245,15 +252,21 @@ class Origin:
         Raises:
             CorruptStateError: It is not one, or not whole.
         """
-        if value[:1] == bytes([_BEGUN_VERSION]):
-            body = opened(ORIGIN_KEY, value, max(0, len(value) - CRC.size), _BEGUN_VERSION)
+        if value[:1] in {bytes([_BEGUN_VERSION]), bytes([_BACKFILLED_VERSION])}:
+            body = opened(ORIGIN_KEY, value, max(0, len(value) - CRC.size), value[0])
             try:
                 _, *offsets = _DATED_ORIGIN.unpack_from(body)
                 (count,) = _COUNT.unpack_from(body, _DATED_ORIGIN.size)
-                ends = struct.unpack(f">{count}q", body[_DATED_ORIGIN.size + _COUNT.size :])
-            except struct.error as error:
+                at = _DATED_ORIGIN.size + _COUNT.size
+                ends, at = struct.unpack_from(f">{count}q", body, at), at + 8 * count
+                backfill = ""
+                if value[0] == _BACKFILLED_VERSION:
+                    backfill, at = _name_at(body, at)
+            except (struct.error, IndexError, UnicodeDecodeError) as error:
                 raise CorruptStateError(f"the value under {ORIGIN_KEY!r} is cut") from error
-            return replace(cls(*offsets), beginning=ends)
+            if at != len(body):
+                raise CorruptStateError(f"the value under {ORIGIN_KEY!r} is cut, or too long")
+            return replace(cls(*offsets), beginning=ends, backfill=backfill)
         if value[:1] == bytes([_DATED_VERSION]):
             body = opened(ORIGIN_KEY, value, _DATED_ORIGIN.size, _DATED_VERSION)
             _, *offsets = _DATED_ORIGIN.unpack(body)

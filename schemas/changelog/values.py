@@ -6,6 +6,9 @@ kind; what follows depends on it::
     key       b"P"            the position record, one per partition, written with every commit
               b"O"            the origin: where this state begins; what stands before it is of an earlier one
               b"W" scope      a watermark; scope is empty for scope = "partition"
+              b"G" u64        mode watermark: block of scopes that a backfill has brought, of that number
+              b"H"            how much of a backfill is there, until a position follows: see
+                              `schemas.changelog.backfill`
               b"M"            a mark, in index topics only: see `schemas.changelog.marks`
               b"I", b"B" u64  mode insert-id: see `schemas.changelog.ids`, and
                               `schemas.changelog.bloom` for what else the bloom backend keeps locally
@@ -13,8 +16,8 @@ kind; what follows depends on it::
               b"\x00B" u64    local state only: block of that number
               b"\x00S"        local state only: which blocks there are
 
-`schemas.changelog.position` draws the values of P, O and L, `schemas.changelog.watermark` those of W, B and S.
-All integers are big-endian. Every value begins with its version and ends with a CRC-32C over key and value:
+`schemas.changelog.position` draws the values of P, O and L, `schemas.changelog.watermark` those of W, G, B and
+S. All integers are big-endian. Every value begins with its version and ends with a CRC-32C over key and value:
 it finds a record under a wrong key, a cut one and a flipped bit.
 
 Versions: a reader refuses a version that it does not know and says so; it never guesses. A new field is a new
@@ -33,6 +36,7 @@ WATERMARK_KIND = b"W"
 LOCAL_KEY = b"\x00L"
 BLOCK_KIND = b"\x00B"
 BLOCKS_KEY = b"\x00S"
+BROUGHT_KIND = b"G"
 OF_IDS = (b"I", b"B", b"o", b"H", b"\xffP", b"\x00J", b"\x00E", b"\x00F", b"\x00R", b"\xffR")
 """What keys of mode insert-id begin with."""
 

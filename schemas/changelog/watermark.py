@@ -1,4 +1,4 @@
-"""Watermarks of scopes, and the blocks of them that the local state keeps.
+"""Watermarks of scopes, and the blocks of them: those of the local state, and those that a backfill brings.
 
 The envelope is that of `schemas.changelog.values`, but a block's checksum stands before its payload::
 
@@ -16,6 +16,9 @@ others write. With a window one of flags 2 and 4 is set: the ``run`` numbers rig
 seen and no other, or bit n mod ring size of ``ring`` says whether number n was (bit b is bit b mod 64 of word
 b / 64). A block's payload is that of a record batch, version 2 watermarks under their keys; of a scope that
 stands in several blocks the last counts.
+
+A backfill writes blocks into the changelog, before every watermark that a worker writes. They stay there: the
+state is them and what has changed since, and a certificate begins with them.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ import google_crc32c
 from schemas.changelog.values import (
     BLOCK_KIND,
     BLOCKS_KEY,
+    BROUGHT_KIND,
     CRC,
     WATERMARK_KIND,
     CorruptStateError,
@@ -147,8 +151,13 @@ def block_key(number: int) -> bytes:
     return BLOCK_KIND + _BLOCK_NUMBER.pack(number)
 
 
+def brought_key(number: int) -> bytes:
+    """Return the key of a block that a backfill has brought; keys sort as their numbers do."""
+    return BROUGHT_KIND + _BLOCK_NUMBER.pack(number)
+
+
 def encode_block(key: bytes, payload: bytes, records: int) -> bytes:
-    """Return the value of a local block under ``key``."""
+    """Return the value of a block under ``key``."""
     head = _BLOCK.pack(_VERSION, records)
     return head + CRC.pack(_block_crc(key, head, payload)) + payload
 

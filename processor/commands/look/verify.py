@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _NUMBERS = ("source", "sink", "duplicates", "quarantine", "pending")
 _WITH_COLLISIONS = (*_NUMBERS[:-1], "collisions", "pending")
-_ALL = (*_WITH_COLLISIONS, "observed", "unproved")
+_ALL = (*_WITH_COLLISIONS, "observed", "unproved", "backfilled")
 
 
 @click.command()
@@ -110,6 +110,7 @@ def _tell(report: VerifyReport) -> None:
         violations_total=report.total,
         pending=report.pending,
         unproved=report.unproved,
+        backfilled=report.backfilled,
         judged_from=report.judged_from,
         unjudged=report.unjudged,
         since_reset=None if report.reset_ms is None else _when(report),
@@ -135,8 +136,9 @@ def _tells_apart(pipeline: Pipeline) -> bool:
 
 def _for_people(reports: list[VerifyReport], seconds: float, *, collisions: bool) -> None:
     numbers = _WITH_COLLISIONS if collisions else _NUMBERS
-    if any(report.observed for report in reports):
-        numbers = (*numbers[:-1], "observed", "pending")
+    for name in ("backfilled", "observed"):
+        if any(getattr(report, name) for report in reports):
+            numbers = (*numbers[:-1], name, "pending")
     rows = [
         (
             report.pipeline,
@@ -161,6 +163,8 @@ def _for_people(reports: list[VerifyReport], seconds: float, *, collisions: bool
     wrong = sum(report.total for report in reports)
     unproved = sum(report.unproved for report in reports)
     note = f", {unproved:,} dropped of which that is not proved" if unproved else ""
+    if backfilled := sum(report.backfilled for report in reports):
+        note += f", {backfilled:,} dropped by a backfill"
     verdict = f"broken, {count(wrong, 'violation')} in {source:,} records"
     if not wrong:
         verdict = f"ok, {source:,} records of {count(len(reports), 'partition')}"
@@ -171,9 +175,17 @@ def _for_people(reports: list[VerifyReport], seconds: float, *, collisions: bool
 def _limits(report: VerifyReport) -> Iterator[str]:
     """Say of what nothing is proved, or less."""
     if report.judged_from > report.start:
+        why = "what the clock read is no longer known"
+        if report.backfill:
+            why = f"ids may be remembered that backfill {report.backfill} has brought"
         yield (
-            f"verdicts are proved from offset {report.judged_from} on; before it what the clock read is no "
-            "longer known, and receipts were trusted"
+            f"verdicts are proved from offset {report.judged_from} on; before it {why}, and receipts were "
+            "trusted"
+        )
+    if report.backfilled:
+        yield (
+            f"{count(report.backfilled, 'record')} dropped by what backfill {report.backfill} has brought, "
+            "which the source does not hold"
         )
     if report.observed_by_config:
         yield (

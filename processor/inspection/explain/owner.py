@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from processor.inspection.explain.lookup.entries import SaidReceipt
     from processor.inspection.explain.records import RecordFinder
     from processor.inspection.explain.story import JudgedBy, Story
+    from processor.kafka.offsets import Bounds
+    from schemas.changelog.position import Origin
     from schemas.config import Pipeline
 
 _COMPARED = {Outcome.DUPLICATE, Outcome.LATE, Outcome.COLLISION}
@@ -144,10 +146,20 @@ class OwnerFinder:
 
         reader = finder.reader(case.pipeline)
         offset, looked = await reader.newest(finder.log, case.source, wanted, (begin, case.offset), passed)
+        if offset is None and origin is not None and origin.backfill and case.offset >= case.low:
+            return self._of_backfill(origin, limits, looked, begin)
         if offset is None:
             gone = "retention has removed it, or it is older" if looked <= begin else "it is older"
             return PassedOwner(note=f"not found from offset {looked} on: {gone}")
         return await self._shown(story, case, RecordRef(case.source.topic, case.source.partition, offset))
+
+    @staticmethod
+    def _of_backfill(origin: Origin, limits: Bounds, looked: int, begin: int) -> PassedOwner:
+        """Say that no record since a state's beginning carried the number: the backfill has brought it."""
+        if looked <= begin and limits.start <= origin.known_from:
+            return PassedOwner(backfill=origin.backfill, note="it came before the stream began")
+        since = f"backfill {origin.backfill} has brought it, or a record that is not retained any more"
+        return PassedOwner(note=f"not found from offset {looked} on: {since}")
 
     @staticmethod
     def _wanted(outcome: Outcome, grounds: JudgedBy, pipeline: Pipeline) -> Carrier | None:

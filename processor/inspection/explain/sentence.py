@@ -31,6 +31,7 @@ _COLLIDED = {
     "quarantine": "it is in quarantine",
     "drop": "it was dropped",
 }
+_NO_RECORD = "there is no record of it in the source"
 _ALL_THE_SAME = "it passed all the same, for the pipeline observes"
 _RULES = {
     "watermark": "its sequence was above its scope's sequence watermark, or had not been seen",
@@ -77,12 +78,14 @@ def _quarantined(story: Story, contents: _Contents) -> str:
 def _of_id(story: Story) -> str:
     if story.owner is None or (story.owner.ref is None and story.owner.backfill is None):
         return "a duplicate of a record inside the window, which one is not known"
+    if story.owner.backfill is not None:
+        return f"a duplicate: its id was delivered before, in backfill {story.owner.backfill}; {_NO_RECORD}"
     return f"a duplicate of {_owner(story)}, which had passed with the same id inside the window"
 
 
 def _of_sequence(story: Story, contents: _Contents) -> str:
     own, mark, epoch = story.grounds.sequence, story.grounds.watermark, story.grounds.epoch
-    by = "" if story.owner is None or story.owner.ref is None else f", with {story.owner.ref}"
+    by = _with(story)
     numbers = contents and own is not None and mark is not None
     if story.outcome is Outcome.DUPLICATE:
         said = f" (the sequence watermark was {mark})" if numbers else ""
@@ -91,6 +94,14 @@ def _of_sequence(story: Story, contents: _Contents) -> str:
         return f"late: its epoch {f'{epoch} ' if contents else ''}was over, a higher one had begun{by}"
     mine, marked = (f" {own}", f" {mark}") if numbers else ("", "")
     return f"late: its sequence{mine} was not above the sequence watermark{marked}{by}"
+
+
+def _with(story: Story) -> str:
+    if story.owner is None:
+        return ""
+    if story.owner.backfill is not None:
+        return f", in backfill {story.owner.backfill}; {_NO_RECORD}"
+    return "" if story.owner.ref is None else f", with {story.owner.ref}"
 
 
 def _owner(story: Story) -> str:

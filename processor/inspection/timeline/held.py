@@ -21,23 +21,25 @@ import orjson
 
 from processor.engine.ids.block import UnreadableBlockError, decode
 from processor.engine.ids.clock import NEVER
+from processor.engine.ids.page import BACKFILLED
 from processor.engine.repartition import partition_and_offset
 from processor.errors import SeqmarkError, StopError
 from processor.inspection.explain.story import RecordRef
 from processor.inspection.timeline.wanted import KeyMatcher
 from processor.judges.asked_id import hash_of
 from processor.judges.committed import RememberedRecord, living
+from processor.judges.watermark import brought_mark
 from processor.kafka.client import KafkaError, TopicPartition
 from processor.kafka.group.description import describe_group
 from processor.kafka.offsets import bounds
 from processor.kafka.reader import ChangelogPartition
 from processor.kafka.topics.plan import changelog_topic
 from processor.ops.web_port import machine
-from processor.state.changelog import rows_under
+from processor.state.changelog import brought_rows, rows_under
 from processor.wire.decode import Decoder
 from processor.worker.web.others import MOST_WORKERS, bounded, session_to_workers, web_address
 from schemas.changelog.ids import ID_BLOCK_KIND, IDS_KEY, IdState
-from schemas.changelog.values import ORIGIN_KEY, CorruptStateError
+from schemas.changelog.values import BROUGHT_KIND, ORIGIN_KEY, CorruptStateError
 from schemas.changelog.watermark import ScopeValue, watermark_key
 
 if TYPE_CHECKING:
@@ -64,7 +66,7 @@ CHANGELOG = "changelog"
 class HeldRecord(NamedTuple):
     """A record by which an id is remembered; None where only a filter that is not confirmed knows the id.
 
-    ``kinds`` says what the words of the id were taken for.
+    Where only the owner is None, a backfill has brought the id. ``kinds``: what its words were taken for.
     """
 
     owner: RecordRef | None
@@ -313,7 +315,7 @@ class ChangelogSearch:
         if self.question.scope is None:
             return np.arange(len(columns))  # few, of many ids each
         scopes = KeyMatcher(watermark_key(self.question.scope)).rows(columns)
-        return np.unique(np.concatenate((rows_under(columns, ORIGIN_KEY), scopes)))
+        return np.unique(np.concatenate((rows_under(columns, ORIGIN_KEY), scopes, brought_rows(columns))))
 
     def take(self, key: bytes, value: bytes | None) -> None:
         """Take one record."""
@@ -324,6 +326,9 @@ class ChangelogSearch:
         elif self.question.scope is not None:
             if key == watermark_key(self.question.scope):
                 self.watermark = None if value is None else ScopeValue.decode(key, value)
+            elif key.startswith(BROUGHT_KIND):
+                mark = brought_mark(self.question.pipeline.dedup, self.question.scope, key, value or b"")
+                self.watermark = ScopeValue(mark.sequence, mark.epoch) if mark else self.watermark
         elif key == IDS_KEY and value is not None:
             self.clock_ms = max(self.clock_ms, IdState.decode(value).clock_ms)
         elif key.startswith(ID_BLOCK_KIND) and value is not None:
@@ -372,6 +377,8 @@ def _record(pipeline: Pipeline, number: int, found: RememberedRecord, window_ms:
     if pipeline.id_dedup.backend == "bloom" and not pipeline.id_dedup.bloom_options.confirm:
         # Filters that nobody confirms drop by what they say, whosever it was.
         return HeldRecord(None, None, found.reading_ms + window_ms)
+    if found.owner == BACKFILLED:
+        return HeldRecord(None, found.reading_ms, found.reading_ms + window_ms)
     partition, offset = partition_and_offset(found.owner) if pipeline.routed else (number, found.owner)
     return HeldRecord(
         RecordRef(pipeline.source, partition, offset), found.reading_ms, found.reading_ms + window_ms

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from processor.inspection.explain.story import RecordRef, Story
-    from processor.inspection.timeline.held import HeldPartition
+    from processor.inspection.timeline.held import HeldPartition, HeldRecord
     from processor.inspection.timeline.line import Timeline, ToldRecord
 
 _MOST_SHOWN = 3
@@ -136,7 +136,7 @@ def _state(state: Sequence[HeldPartition], *, ambiguous: bool) -> Iterator[str]:
     asked = {each.source for each in state}
     for each in state:
         for record in each.records:
-            who = "a record, which one is not known" if record.owner is None else _place(record.owner)
+            who = _holder(record)
             again = (
                 "" if record.expires_ms is None else f"; it passes again from {time_text(record.expires_ms)}"
             )
@@ -149,6 +149,13 @@ def _state(state: Sequence[HeldPartition], *, ambiguous: bool) -> Iterator[str]:
     if not any(each.known for each in state):
         said = f" ({', '.join(sorted(asked))})" if asked else ": nobody has judged anything yet"
         yield f"the state of no partition holds it{said}"
+
+
+def _holder(record: HeldRecord) -> str:
+    if record.owner is not None:
+        return _place(record.owner)
+    known = record.reading_ms is not None
+    return "a record that a backfill has brought" if known else "a record, which one is not known"
 
 
 def _certificates(events: Sequence[ToldRecord]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from processor.state.belonging import require_own
-from processor.state.changelog import LAST_RECORDS, rows_under, whole
+from processor.state.changelog import LAST_RECORDS, read_head, rows_under, whole
 from schemas.changelog.backfill import BACKFILL_KEY, BackfillProgress
 from schemas.changelog.ids import IDS_KEY, IdState
 from schemas.changelog.position import Position
@@ -29,8 +29,17 @@ class FoundState(NamedTuple):
     progress: BackfillProgress | None = None
 
 
-async def find(changelog: Changelog, limits: ChangelogBounds, application: str, pipeline: str) -> FoundState:
+async def find(
+    changelog: Changelog, limits: ChangelogBounds, application: str, pipeline: str, *, sequences: bool = False
+) -> FoundState:
     """Return what a changelog ends with: each transaction ends with a position or with how far it has come.
+
+    Args:
+        changelog: Of a partition.
+        limits: Of it.
+        application: Whose it must be.
+        pipeline: Likewise.
+        sequences: It is of mode watermark, where only the state's beginning names the backfill.
 
     Raises:
         StopError: It is corrupt, or another pipeline's.
@@ -47,6 +56,9 @@ async def find(changelog: Changelog, limits: ChangelogBounds, application: str, 
                     found = _after(found, key, value or b"")
         if found.position is not None:
             require_own(found.position, application, pipeline, changelog.name)
+            if sequences:
+                head = await read_head(changelog, limits.start, limits.stable)
+                found = found._replace(backfill="" if head.origin is None else head.origin.backfill)
         if found.position is not None or found.progress is not None or start == limits.start:
             return found
         count *= LAST_RECORDS

@@ -7,9 +7,9 @@ The order is that of a reset, so that it is safe against a worker:
     3 look      each partition: nothing there, a part of this backfill, or all of it; anything else is refused
     4 mark      all partitions in one transaction: origin, at which readers forget what lies before it, and how
                 far this has come, nowhere yet
-    5 blocks    the ids, in transactions that each end with how far it has come
-    6 state     once all blocks are there, per partition one transaction: secret, clock and numbers, position,
-                and the group's offset
+    5 blocks    the ids or scopes, in transactions that each end with how far it has come
+    6 state     once all blocks are there, per partition one transaction: secret, clock and numbers of its ids,
+                position, and the group's offset
 
 From step 4 on a worker refuses each partition by the backfill's name, until its step 6 is done: were it marked
 later than another one, a worker could begin it with an empty state meanwhile. A process that ends anywhere is
@@ -32,7 +32,7 @@ from processor.ops.fault_points import CommitStep as FaultStep
 from processor.ops.fault_points import reached
 from processor.pipeline.ports import new_position
 from processor.reset.backfill.found import FoundState, find
-from processor.reset.backfill.sample import CutSample, sample_cut
+from processor.reset.backfill.sample import CutSample, sample_cut, sample_sequences
 from processor.reset.context import ResetContext, connected
 from processor.reset.fences import SlotFences
 from processor.state.restore import settled
@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from schemas.config import Pipeline, Settings
 
 TRANSACTION_BYTES = 32 * 1024 * 1024
-"""Of blocks in one transaction, about 1.4 million ids: what is lost by a kill, and held in memory at most."""
+"""Of blocks in one transaction, about 1.4 million ids, or 800,000 scopes of 16 bytes: what is lost by a kill,
+and held in memory at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +117,16 @@ class BackfillLoad:
             StopError: A file is not whole, or retention has taken what was to be read.
             RebuildError: The broker does not answer.
         """
-        context, dedup = self._context, self._context.pipeline.id_dedup
-        assert dedup is not None  # noqa: S101 - `plan` has refused other modes
-        extractor = make_id_extractor(dedup, self._staging.secret)
+        context, staging, dedup = self._context, self._staging, self._context.pipeline.id_dedup
         numbers = [step.staged.partition for step in steps if not step.whole]
-        limits = await bounds(context.client, [context.source(number) for number in numbers])
+        found = await bounds(context.client, [context.source(number) for number in numbers])
+        limits = {number: found[context.source(number)] for number in numbers}
+        if dedup is None:
+            return {each: await sample_sequences(context, staging, each, limits[each]) for each in numbers}
+        extractor = make_id_extractor(dedup, staging.secret)
         return {
-            number: await sample_cut(
-                context, self._staging, number, limits[context.source(number)], extractor, dedup.window
-            )
-            for number in numbers
+            each: await sample_cut(context, staging, each, limits[each], extractor, dedup.window)
+            for each in numbers
         }
 
     async def apply(self, steps: Iterable[LoadStep], advance: Callable[[int], None]) -> None:
@@ -157,17 +158,14 @@ class BackfillLoad:
         dedup, name = context.pipeline.id_dedup, context.pipeline.name
         if staging.pipeline != name:
             yield f"backfill {staging.run} was staged for pipeline {staging.pipeline}, not for {name}"
-        if dedup is None:
-            yield f"pipeline {name} is of mode watermark: ids can be backfilled, sequences cannot"
-            return
-        if dedup.route is not None:
+        if dedup is not None and dedup.route is not None:
             yield f"pipeline {name} has a route: it cannot be backfilled"
-        if dedup.on_collision == "tag":
+        if dedup is not None and dedup.on_collision == "tag":
             yield f"pipeline {name} tags collisions with the first record, which of a history stands nowhere"
         if staging.definition != context.definition:
             yield (
-                f"backfill {staging.run} was staged for another dedup definition of {name} (id, window, "
-                "fingerprint): stage it again"
+                f"backfill {staging.run} was staged for another dedup definition of {name} (mode, id or "
+                "sequence, window, fingerprint): stage it again"
             )
         if sorted(staging.partitions) != list(range(context.partitions)):
             there = f"{context.topics.source} has the partitions 0 to {context.partitions - 1}"
@@ -206,11 +204,12 @@ class BackfillLoad:
         """Look at a partition that nobody else writes to any more."""
         context = self._context
         changelog = context.changelog(number)
-        found = await find(changelog, await changelog.bounds(), context.application, context.pipeline.name)
+        whose, sequences = (context.application, context.pipeline.name), self._staging.sequences
+        found = await find(changelog, await changelog.bounds(), *whose, sequences=sequences)
         if found.progress is not None:
             await self._fences.fence_former(number, found.progress.slots)
         settling = await settled(changelog, context.transaction_timeout_s)
-        return await find(changelog, settling, context.application, context.pipeline.name)
+        return await find(changelog, settling, *whose, sequences=sequences)
 
     async def _mark(self, steps: list[LoadStep]) -> None:
         """Do step 4: from here on no worker begins any of these partitions."""
@@ -237,10 +236,9 @@ class BackfillLoad:
         slots, since_ms = context.settings.worker.slots, int(time.time() * 1000)
         made = new_position(staged.cut, context.definition, os.urandom(16), slots, since_ms)
         position = replace(context.named(made), ends=(await self._origin(staged)).ends)
-        items = [
-            (number, IDS_KEY, self._staging.state(number).encode()),
-            (number, POSITION_KEY, position.encode()),
-        ]
+        items = [(number, POSITION_KEY, position.encode())]
+        if not self._staging.sequences:
+            items.insert(0, (number, IDS_KEY, self._staging.state(number).encode()))
         await self._write(self._producer(number), items, {number: staged.cut})
 
     def _producer(self, number: int) -> Producer:
@@ -253,7 +251,8 @@ class BackfillLoad:
     async def _origin(self, staged: StagedPartition) -> Origin:
         topics = self._context.topics
         outputs = topics.sink, topics.duplicates, topics.quarantine
-        return await origin_at(self._context.client, *outputs, staged.partition, staged.cut)
+        origin = await origin_at(self._context.client, *outputs, staged.partition, staged.cut)
+        return replace(origin, backfill=self._staging.run)
 
     async def _write(
         self,

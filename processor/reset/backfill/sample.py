@@ -19,6 +19,8 @@ import numpy as np
 from processor.engine.ids.block import decode
 from processor.engine.ids.clock import NEVER
 from processor.engine.rest import LowProbe
+from processor.engine.verdict import Verdict
+from processor.judges.factory import mode_of
 from processor.kafka.reader import PartitionReader, StepOver
 
 if TYPE_CHECKING:
@@ -40,9 +42,9 @@ class CutSample(NamedTuple):
     """What was found next to a cut.
 
     Attributes:
-        before: Ids of records right before it that are inside the window.
+        before: Ids of records right before it that are inside the window; in mode watermark records.
         before_known: How many of them the history has.
-        after: Ids of records from it on.
+        after: Ids of records from it on, or records.
         after_known: How many of them the history has.
     """
 
@@ -85,6 +87,40 @@ async def sample_cut(
     return CutSample(
         before.size, int(np.isin(before, known).sum()), after.size, int(np.isin(after, known).sum())
     )
+
+
+async def sample_sequences(context: ResetContext, staging: Staging, number: int, limits: Bounds) -> CutSample:
+    """Return what the history has of the records next to a partition's cut, in mode watermark.
+
+    What a worker would drop that begins at the cut, the history has: it counts records, not numbers.
+
+    Raises:
+        StopError: A file is not whole, or retention has taken what was to be read.
+        RebuildError: The broker does not answer.
+    """
+    cut = min(max(staging.partitions[number].cut, limits.start), limits.stable)
+    first, last = max(limits.start, cut - SAMPLED_OFFSETS), min(limits.stable, cut + SAMPLED_OFFSETS)
+    before = await _judged(context, staging, number, (first, cut))
+    return CutSample(*before, *await _judged(context, staging, number, (cut, last)))
+
+
+async def _judged(
+    context: ResetContext, staging: Staging, number: int, span: tuple[int, int]
+) -> tuple[int, int]:
+    """Return how many records of a span of the source can be judged, and how many the history has."""
+    start, stop = span
+    judge = mode_of(context.pipeline).judge()
+    judge.begin_with(staging.blocks(number))
+    records = known = 0
+    reader = PartitionReader(context.client, context.decoder, context.source(number), _DAMAGE)
+    async with aclosing(reader.columns(start, stop)) as pieces:
+        async for columns, _ in pieces:
+            some = columns.rows(0, int(columns.offset.searchsorted(stop)))
+            verdict = judge.judge(judge.extract(some)).verdict
+            judge.absorb()
+            records += int(np.count_nonzero(verdict != Verdict.QUARANTINE))
+            known += int(np.count_nonzero((verdict == Verdict.DUPLICATE) | (verdict == Verdict.LATE)))
+    return records, known
 
 
 async def _ids(

@@ -8,7 +8,8 @@
 A block is what a worker's commit writes (`processor.engine.ids.page`), big-endian, checksummed over the key
 that it will have in the changelog: the ids of a partition are numbered from 1 on, in the order of their
 readings. Their owner is `BACKFILLED`. What collided stands there as a worker writes it, too: of an id with
-several records inside the window each is a row of a collision.
+several records inside the window each is a row of a collision. In mode watermark a block has scopes
+(`schemas.changelog.watermark`), each in one of them.
 
 Invariant: ``backfill.json`` is written last and moved into its place; without it nothing is staged. The folder
 has the key of the ids' hash in it, so it is its owner's alone.
@@ -32,12 +33,16 @@ from processor.errors import StopError
 from schemas.changelog.backfill import DIGEST_BYTES
 from schemas.changelog.clock import ClockTrace
 from schemas.changelog.ids import IdState, id_block_key
+from schemas.changelog.values import CorruptStateError
+from schemas.changelog.watermark import brought_key, encode_block, open_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from processor.engine.watermark.scope_table import ScopeTable
 
 STAGED_NAME = "backfill.json"
 STAGED_BLOCK_BYTES = 512 * 1024
@@ -55,8 +60,8 @@ class StagedPartition:
     Attributes:
         partition: Its number.
         cut: The first source offset that the history may lack: there the stream goes on.
-        clock_ms: What its clock reads after the history; `NEVER` where that has nothing of it.
-        rows: How many rows its blocks have.
+        clock_ms: What its clock reads after the history; `NEVER` where that has nothing of it, or no ids.
+        rows: How many rows its blocks have, or scopes.
         blocks: How many they are.
     """
 
@@ -76,10 +81,11 @@ class Staging:
         run: The backfill's name.
         pipeline: Whose state it will be.
         definition: 16 bytes: what its ids mean (`processor.judges.mode.Mode.definition`).
-        secret: 16 bytes, the key of their hash.
+        secret: 16 random bytes, the key of their hash.
         fingerprints: Whether they have fingerprints.
         partitions: By number.
         digest: 16 bytes, of all that.
+        sequences: Whether it has scopes with their sequences, and no ids.
     """
 
     folder: Path
@@ -90,6 +96,7 @@ class Staging:
     fingerprints: bool
     partitions: dict[int, StagedPartition]
     digest: bytes = b""
+    sequences: bool = False
 
     def write(self) -> Staging:
         """Declare the folder staged, whose partitions are written; returns what `read` does.
@@ -104,6 +111,7 @@ class Staging:
             "definition": self.definition.hex(),
             "secret": self.secret.hex(),
             "fingerprints": self.fingerprints,
+            "sequences": self.sequences,
             "partitions": [asdict(each) for _, each in sorted(self.partitions.items())],
         }
         _write(self.folder / STAGED_NAME, [json.dumps(said, indent=1).encode()])
@@ -132,6 +140,7 @@ class Staging:
                 bool(said["fingerprints"]),
                 {each.partition: each for each in some},
                 hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest(),
+                bool(said.get("sequences")),
             )
         except OSError as error:
             raise StopError(f"{folder} has no staged backfill: {error}") from error
@@ -157,16 +166,24 @@ class Staging:
                 for index in range(staged.blocks):
                     size = file.read(_SIZE.size)
                     block = file.read(_SIZE.unpack(size)[0])
-                    key = id_block_key(first)
-                    rows, _, _ = decode(block, key, fingerprints=self.fingerprints)
-                    first += len(rows)
+                    key, rows = self._checked(index, first, block)
+                    first += rows
                     if index >= after:
                         yield key, block
-        except (OSError, struct.error, UnreadableBlockError) as error:
+        except (OSError, struct.error, UnreadableBlockError, CorruptStateError) as error:
             raise StopError(f"{path} cannot be loaded: {error}. Stage the history again") from error
         if first != FIRST_NUMBER + staged.rows:
-            has = f"{path} has {first - FIRST_NUMBER} ids and should have {staged.rows}"
+            what = "scopes" if self.sequences else "ids"
+            has = f"{path} has {first - FIRST_NUMBER} {what} and should have {staged.rows}"
             raise StopError(f"{has}. Stage the history again")
+
+    def _checked(self, index: int, first: int, block: bytes) -> tuple[bytes, int]:
+        """Return the key that a block is whole under, and how many rows it has."""
+        if self.sequences:
+            key = brought_key(index)
+            return key, open_block(key, block)[1]
+        key = id_block_key(first)
+        return key, len(decode(block, key, fingerprints=self.fingerprints)[0])
 
 
 def stage_partition(
@@ -186,6 +203,22 @@ def stage_partition(
         parts += [_SIZE.pack(len(block)), block]
     _write(folder / _name(number), parts)
     return StagedPartition(number, cut, clock_ms, len(rows), len(parts) // 2)
+
+
+def stage_watermarks(
+    folder: Path, number: int, cut: int, scopes: ScopeTable, block_bytes: int = STAGED_BLOCK_BYTES
+) -> StagedPartition:
+    """Write a partition's blocks, of the scopes that a history has; returns what they are.
+
+    Raises:
+        ValueError: A scope does not go into a block.
+    """
+    parts: list[bytes] = []
+    for payload, count in scopes.encode(scopes.all(), block_bytes):
+        block = encode_block(brought_key(len(parts) // 2), payload, count)
+        parts += [_SIZE.pack(len(block)), block]
+    _write(folder / _name(number), parts)
+    return StagedPartition(number, cut, NEVER, len(scopes), len(parts) // 2)
 
 
 def _as_committed(rows: IdRows) -> IdRows:

@@ -23,7 +23,6 @@ from processor.engine.ids.clock import NEVER
 from processor.errors import StopError
 from processor.state.ids.offset_index import OffsetIndex
 from processor.state.state_log import ForeignStateError, StateLog
-from schemas.changelog.backfill import BACKFILL_KEY, BackfillProgress
 from schemas.changelog.clock import ClockTrace
 from schemas.changelog.ids import (
     ID_BLOCK_KIND,
@@ -103,7 +102,6 @@ class IdLog(StateLog, ABC, Generic[Index]):
         self.clock_ms = NEVER
         self.trace = NOTHING_BOUND
         self.backfill = ""
-        self._unfinished: BackfillProgress | None = None
         self._unsaved = False
         # Of what was taken over: the first number that there is anything of, and the last state's record.
         self._begins: int | None = None
@@ -218,8 +216,6 @@ class IdLog(StateLog, ABC, Generic[Index]):
                 self._take_state(state)
             elif value is not None and key == ORIGIN_COPY_KEY:
                 self._origin = value
-            elif value is not None and key == BACKFILL_KEY:
-                self._unfinished = BackfillProgress.decode(value)
             elif value is not None and key.startswith(ID_BLOCK_KIND):
                 with taking_over():
                     rows, clock_ms, pages = decode(value, key, fingerprints=self.fingerprints)
@@ -255,7 +251,6 @@ class IdLog(StateLog, ABC, Generic[Index]):
             )
         self.secret = state.secret
         self.backfill = state.backfill
-        self._unfinished = None
         self.trace = replace(state.trace, limits=())
         self._said = state
         self._floor = max(self._floor, state.floor)
@@ -302,11 +297,6 @@ class IdLog(StateLog, ABC, Generic[Index]):
 
     @override
     def check(self) -> None:
-        if self._unfinished is not None:
-            raise CorruptStateError(
-                f"its state is backfill {self._unfinished.run}, which is not loaded to its end: load it again, "
-                "and it goes on where it was; or begin without it, see 'Beginning anew' in docs/operations.md"
-            )
         # From the first living id to the last one all must be there.
         if self._begins is None and self.secret is None:
             return

@@ -16,6 +16,7 @@ import binascii
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
+from processor.engine.ids.page import BACKFILLED
 from processor.engine.repartition import partition_and_offset
 from processor.judges.asked_id import KINDS, asked_ids
 from processor.judges.ids import parts_of
@@ -177,7 +178,9 @@ def _told(record: RememberedRecord, window_ms: int, named: Named) -> dict[str, A
         # Of filters that nobody confirms.
         return {"owner": None, "reading": None, "expires_at": None}
     expires_ms = record.reading_ms + window_ms
-    return {"owner": named(record.owner), "reading": record.reading_ms, "expires_at": expires_ms}
+    # What a backfill has brought stands in no source.
+    owner = None if record.owner == BACKFILLED else named(record.owner)
+    return {"owner": owner, "reading": record.reading_ms, "expires_at": expires_ms}
 
 
 def _mark(judge: Judge, scope: bytes) -> dict[str, Any]:

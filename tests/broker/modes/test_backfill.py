@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from processor.inspection.explain.story import RecordRef
 from processor.reset.backfill.sample import CutSample
 from schemas.changelog.backfill import BACKFILL_KEY
 from schemas.changelog.ids import ID_BLOCK_KIND, IDS_KEY, IdState
 from tests.support.judges.id_rules import IdModel, IdRules, IdSaid
 from tests.support.kafka.topics import New, Record, dice, group_offsets
-from tests.support.verify.certificate import certificate, corrupted
-from tests.support.worker.backfill import RUN, kill_load, run_load, sampled, stage
+from tests.support.verify.certificate import certificate, corrupted, run_verify
+from tests.support.worker.backfill import RUN, explained, kill_load, run_load, sampled, stage
 from tests.support.worker.process import (
     WorkerConfig,
     new_config,
@@ -161,7 +162,16 @@ def test_backfill_and_worker_are_a_worker_over_all_of_it_through_kills(broker: B
     # What the history dropped is not to be proved from the topics; all else is.
     proof = certificate(config)
     assert (proof.code, proof.violations) == (0, []), proof.details or proof.stderr
-    assert proof.last["unproved"] == brought
+    assert (proof.last["backfilled"], proof.last["unproved"]) == (brought, 0)
+    said = run_verify(config).stdout
+    assert "backfilled" in said
+    assert f"dropped by what backfill {RUN} has brought, which the source does not hold" in said
+    assert f"{brought} dropped by a backfill" in said
+    first = next(each for each in told(config, 1) if "backfill" in each["owner"])
+    assert (
+        f"its id was delivered before, in backfill {RUN}; there is no record of it in the source"
+        in explained(config, RecordRef(config.source, 1, first["offset"]))
+    )
 
     # A worker without local state, and then one with it, still know it.
     again = {number: records[number][-1].timestamp for number in records}

@@ -1304,9 +1304,9 @@ MISTAKES = (
     ),
     Mistake(
         "a backfill that is not whole is a state",
-        "processor/state/ids/id_log.py",
-        "        if self._unfinished is not None:\n",
-        "        if False and self._unfinished is not None:\n",
+        "processor/state/restore.py",
+        "    if unfinished is not None:\n",
+        "    if False and unfinished is not None:\n",
         "tests/property/state/test_backfill_model.py::"
         "test_a_backfill_that_is_not_whole_is_refused_by_its_name_and_found_by_who_goes_on",
     ),
@@ -1339,6 +1339,57 @@ MISTAKES = (
         "        if history.known_from <= self.known_from and not _brought(history):\n",
         "        if history.known_from <= self.known_from:\n",
         "tests/unit/verify/test_span.py::test_what_a_backfill_brought_is_trusted_by_receipts_that_say_enough",
+    ),
+    Mistake(
+        "what a backfill has brought of scopes overwrites what has changed since",
+        "processor/state/scope_log.py",
+        "            rest = self.scopes.apply(columns, track=True)\n",
+        "            rest = self.scopes.apply(columns, track=True)\n"
+        "            for key, value in columns.items(brought):\n"
+        '                take_block(self.scopes, key, value or b"", track=True)\n',
+        "tests/property/state/test_sequence_backfill_model.py::"
+        "test_what_has_changed_since_stands_above_what_a_backfill_has_brought_though_it_is_read_at_once",
+    ),
+    Mistake(
+        "the local state lacks what a backfill has brought of scopes",
+        "processor/state/scope_log.py",
+        'take_block(self.scopes, key, value or b"", track=True)\n',
+        'take_block(self.scopes, key, value or b"", track=False)\n',
+        "tests/property/state/test_sequence_backfill_model.py::"
+        "test_a_history_is_known_from_the_changelog_and_from_the_local_state_with_its_epochs",
+    ),
+    Mistake(
+        "a history's epochs are all the same",
+        "processor/reset/backfill/fold.py",
+        "    epoch = rows.epoch if rows.epoch.size else whole\n",
+        "    epoch = whole\n",
+        "tests/property/state/test_sequence_backfill_model.py::"
+        "test_a_history_is_known_from_the_changelog_and_from_the_local_state_with_its_epochs",
+    ),
+    Mistake(
+        "a certificate begins a state of sequences empty, whatever a backfill has brought",
+        "processor/verify/certificate.py",
+        "    if span.brought:\n",
+        "    if False and span.brought:\n",
+        "tests/broker/modes/test_sequence_backfill.py::"
+        "test_backfill_and_worker_are_a_worker_over_all_of_it_whatever_the_scope",
+        broker=True,
+    ),
+    Mistake(
+        "a reset leaves out what a backfill has brought of scopes",
+        "processor/reset/state.py",
+        "    return tuple(await read_brought(changelog, limits.start, limits.stable))\n",
+        "    return ()\n",
+        "tests/broker/modes/test_sequence_backfill.py::"
+        "test_backfill_and_worker_are_a_worker_over_all_of_it_whatever_the_scope",
+        broker=True,
+    ),
+    Mistake(
+        "what is believed of a backfill counts with what else is",
+        "processor/verify/partition.py",
+        "receipts.trusted - before - (receipts.backfilled - brought)",
+        "receipts.trusted - before",
+        "tests/unit/verify/test_unproved.py::test_what_is_believed_of_a_backfill_is_counted_apart",
     ),
     Mistake(
         "a run commits over another",

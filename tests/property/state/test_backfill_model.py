@@ -13,17 +13,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from processor.engine.extract.ids import KeyPart
 from processor.engine.ids.page import BACKFILLED, NO_FINGERPRINTS
 from processor.engine.verdict import Verdict
 from processor.errors import StopError
+from processor.inspection.timeline.held import ChangelogSearch, HeldQuestion
+from processor.inspection.timeline.say import _state
+from processor.judges.asked_id import asked_ids
 from processor.reset.backfill.found import find
 from processor.reset.backfill.prepare import HistoryRows, Preparation
 from processor.reset.backfill.staging import Staging, clock_after, remembered_rows, stage_partition
 from processor.state.kv.store import MemoryStore
+from processor.worker.web.ids import _told
 from schemas.changelog.backfill import BACKFILL_KEY, BackfillProgress
 from schemas.changelog.ids import IDS_KEY
 from schemas.changelog.position import Position
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
+from schemas.config import Pipeline
 from tests.support.judges.id_state import AHEAD_MS, ORIGIN, STATE, Came, IdPartition
 
 if TYPE_CHECKING:
@@ -198,6 +204,22 @@ def test_a_state_that_began_with_a_backfill_says_so_after_every_commit_and_a_res
     assert partition.judge.log.backfill == RUN, "from the local state, too"
     found = asyncio.run(find(partition.changelog, asyncio.run(partition.changelog.bounds()), "a", "p"))
     assert (found.backfill, found.progress) == (RUN, None)
+
+
+def test_what_the_state_holds_of_a_backfill_has_no_place_in_the_source(tmp_path: Path) -> None:
+    partition, staging = begun(tmp_path, whole=True)
+    partition.open()
+    (asked,) = asked_ids([KeyPart()], ["7"])
+    pipeline = Pipeline.model_construct(name="p", source="raw", sink="clean", dedup=partition.dedup)
+    search = ChangelogSearch(HeldQuestion(pipeline, (asked,)), staging.secret)
+    for row in partition.changelog.rows:
+        if row is not None:
+            search.take(*row)
+    held = search.result(0)
+    assert [(each.owner, each.reading_ms) for each in held.records] == [(None, 1007)]
+    assert "holds it, by a record that a backfill has brought" in "".join(_state([held], ambiguous=False))
+    ((record,),) = partition.judge.remembered([asked])
+    assert _told(record, WINDOW_MS, lambda _: {"offset": -2})["owner"] is None
 
 
 @pytest.mark.parametrize("after", [0, 1, 3])

@@ -67,6 +67,7 @@ from schemas.changelog.values import POSITION_KEY, sealed
 from schemas.changelog.watermark import (
     ScopeValue,
     block_key,
+    brought_key,
     decode_blocks,
     decode_watermark,
     encode_block,
@@ -158,6 +159,7 @@ VALUES = {
     "origin, known before": origin(7, 6, NO_TOPIC, 5, 3),
     "origin, dated": origin(7, 6, 4, 5, 3, 1_700_000_000_000),
     "origin, begun at the end": origin(7, 6, 4, 5, 3, 1_700_000_000_000, (7, 9)),
+    "origin, backfilled": origin(7, 6, 4, 5, 3, 0, (), "archive-2024"),
     "watermark": Value(-2, encode_watermark(SCOPE, -2), lambda data: decode_watermark(SCOPE, data)),
     "scope": scope(ScopeValue(12)),
     "scope, epoch": scope(ScopeValue(12, 3)),
@@ -168,6 +170,11 @@ VALUES = {
         (b"payload", 3),
         encode_block(block_key(5), b"payload", 3),
         lambda data: (bytes(open_block(block_key(5), data)[0]), open_block(block_key(5), data)[1]),
+    ),
+    "block of scopes, backfilled": Value(
+        (b"payload", 3),
+        encode_block(brought_key(5), b"payload", 3),
+        lambda data: (bytes(open_block(brought_key(5), data)[0]), open_block(brought_key(5), data)[1]),
     ),
     "blocks of scopes": Value((3, 9), encode_blocks(3, 9), decode_blocks),
     "clock trace": Value(TRACE, TRACE.encode(), ClockTrace.decode),
@@ -185,6 +192,9 @@ VALUES = {
     "run of ids": Value(RUN, RUN.encode(run_key(-3, 4)), lambda data: KeptRun.decode(run_key(-3, 4), data)),
     "key of a scope": named(SCOPE, SCOPE, bytes),
     "key of a block of scopes": named(block_key(5), 5, lambda key: int.from_bytes(key[2:], "big")),
+    "key of a block of scopes, backfilled": named(
+        brought_key(5), 5, lambda key: int.from_bytes(key[1:], "big")
+    ),
     "key of a block of ids": named(id_block_key(2**40), 2**40, block_number),
     "key of a page of ids": named(id_page_key(2**40), 2**40, page_number),
     "key of a place of ids": named(id_place_key(2**40), 2**40, page_number),

@@ -50,8 +50,8 @@ def found_span(
     topics = TopicIds(TopicId.of("raw", topic_id))
     position = Position(0, -1, 0, mode_of(pipeline).definition(), bytes(16), 4, topics, "a", "p")
 
-    async def said(*_: object) -> tuple[ChangelogHead, Any]:
-        return ChangelogHead() if noted is None else ChangelogHead(position, Origin(0, 0, 0, 0)), noted
+    async def said(*_: object) -> tuple[ChangelogHead, Any, list[tuple[bytes, bytes]]]:
+        return ChangelogHead() if noted is None else ChangelogHead(position, Origin(0, 0, 0, 0)), noted, []
 
     async def bounds(_: object, some: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
         return dict.fromkeys(some, Bounds(0, 9, 9))

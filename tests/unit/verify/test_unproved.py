@@ -55,15 +55,16 @@ def topics_of(stream: list[tuple[bytes, int]]) -> Topics:
     return id_topics(records, RULES, lambda: next(now))
 
 
-def judged(topics: Topics, stream: list[tuple[bytes, int]], known_from: int, piece: int = 1) -> VerifyReport:
+def judged(
+    topics: Topics, stream: list[tuple[bytes, int]], known_from: int, piece: int = 1, backfill: str = ""
+) -> VerifyReport:
     """Compare, when what was noted before ``known_from`` is gone."""
     readings = [reading for _, reading in stream]
     before = max(readings[:known_from], default=-(2**63))
     noted = [(place, reading) for place, reading in enumerate(readings) if place >= known_from]
     clock = RecordedClock(*np.array(noted, np.int64).reshape(-1, 2).T, arrival=True)
-    return compared(
-        topics, piece, pipeline=id_pipeline(RULES), clock=clock, known=KnownClock(known_from, before)
-    )
+    known = KnownClock(known_from, before, backfill)
+    return compared(topics, piece, pipeline=id_pipeline(RULES), clock=clock, known=known)
 
 
 def found(report: VerifyReport) -> list[tuple[int, str]]:
@@ -79,6 +80,21 @@ def test_what_is_right_is_right_and_what_is_believed_is_counted(piece: int) -> N
     assert report.unproved == 4
     if piece == 1:
         assert report.judged_from == 15
+
+
+def test_what_is_believed_of_a_backfill_is_counted_apart() -> None:
+    # As if the two that nobody can tell were of a history.
+    topics = topics_of(STREAM)
+    for place in (2, 4):
+        topics.duplicates = said(place, owner={"backfill": "night"})(topics.duplicates)
+    report = judged(topics, STREAM, KNOWN, backfill="night")
+    assert report.ok, report.violations
+    assert (report.duplicates, report.unproved, report.backfilled) == (8, 2, 2)
+    # One that is known has its owner in the source; and the name is that of the state.
+    for place, name, offset in ((3, "night", 10), (2, "day", 9)):
+        wrong = topics_of(STREAM)
+        wrong.duplicates = said(place, owner={"backfill": name})(wrong.duplicates)
+        assert found(judged(wrong, STREAM, KNOWN, backfill="night")) == [(offset, "receipt_wrong")]
 
 
 PLANTED: dict[str, tuple[str, Change, list[tuple[int, str]]]] = {
