@@ -105,6 +105,7 @@ class FillScene:
             {
                 "event_id": str(json.loads(each.value or b"")["event_id"]),
                 "number": isinstance(json.loads(each.value or b"")["event_id"], int),
+                "amount": json.loads(each.value or b"")["amount"],
                 "device": (each.headers[0][1] or b"").decode(),
                 "key": (each.key or b"").decode(),
                 "at": datetime.fromtimestamp(each.timestamp / 1000, UTC),
@@ -172,15 +173,18 @@ class FillScene:
             source = [each for each in self.read(self.config.source, number) if each.offset >= cuts[number]]
             said = model.judge_all(source)
             passed = [
-                each.content[1:] for each, what in zip(source, said, strict=True) if what.verdict == "pass"
+                each.content[1:] for each, what in zip(source, said, strict=True) if what.verdict != "duplicate"
             ]
             assert [each.content[1:] for each in self.read(self.config.sink, number)] == passed
             receipts = {
                 each["offset"]: each
                 for each in (json.loads(one.value or b"") for one in self.read(self.config.duplicates, number))
+                if each["verdict"] == "duplicate"
             }
             dropped = {
-                each.offset: what for each, what in zip(source, said, strict=True) if what.verdict != "pass"
+                each.offset: what
+                for each, what in zip(source, said, strict=True)
+                if what.verdict == "duplicate"
             }
             assert receipts.keys() == dropped.keys()
             for offset, what in dropped.items():
@@ -197,7 +201,7 @@ def _line(row: dict[str, Any], chance: random.Random) -> str:
     time_ms = int(row["at"].timestamp() * 1000)
     at = chance.choice((time_ms, row["at"].isoformat(), row["at"].strftime("%Y-%m-%dT%H:%M:%S.%fZ")))
     members = [("event_id", event), ("device", row["device"]), ("at", at), ("partition", row["partition"])]
-    members += [("offset", row["offset"]), ("key", row["key"])]
+    members += [("offset", row["offset"]), ("key", row["key"]), ("amount", row["amount"])]
     chance.shuffle(members)
     text = json.dumps(dict(members), ensure_ascii=chance.random() < 0.5)
     return text.replace('"d', '"\\u0064', 1) if chance.random() < 0.2 else text
@@ -207,6 +211,7 @@ def _table(rows: list[dict[str, Any]]) -> Any:
     columns = {
         "event_id": pa.array([each["event_id"] for each in rows], pa.string()),
         "device": pa.array([each["device"].encode() for each in rows], pa.binary()),
+        "amount": pa.array([each["amount"] for each in rows], pa.int16()),
         "key": pa.array([each["key"] for each in rows], pa.string()),
         "at": pa.array([each["at"] for each in rows], pa.timestamp("ms", "UTC")),
         "partition": pa.array([each["partition"] for each in rows], pa.int32()),
