@@ -235,7 +235,8 @@ def _folder(asked: AskedBackfill, goal: Goal) -> HistoryFolder:
         "definition": goal.definition.hex(),
         "source": [asked.pipeline.source, goal.topic_id.hex(), goal.partitions],
     }
-    return HistoryFolder(root, asked.run, request)
+    # Tasks of Spark have another working folder.
+    return HistoryFolder(root.resolve(), asked.run, request)
 
 
 async def _load(

@@ -63,13 +63,14 @@ def prepare(asked: AskedBackfill, goal: Goal, folder: HistoryFolder) -> Prepared
     from processor.reset.backfill.intake.folder import BackfillStep, Prepared  # noqa: PLC0415 - see above
 
     folder.begin()
-    if asked.kind == "topic":
-        counts, work = asyncio.run(_take_topic(asked, goal, folder.path))
-    else:
-        counts, work = _take_files(asked, goal, folder.path)
-    fault_points.reached(BackfillStep.HASHED)
-    say(f"folding {counts.rows:,} rows to what a worker remembers of them")
-    staging = work.stage()
+    with folder.writing():
+        if asked.kind == "topic":
+            counts, work = asyncio.run(_take_topic(asked, goal, folder.path))
+        else:
+            counts, work = _take_files(asked, goal, folder.path)
+        fault_points.reached(BackfillStep.HASHED)
+        say(f"folding {counts.rows:,} rows to what a worker remembers of them")
+        staging = work.stage()
     counts = counts._replace(taken=work.taken, expired=work.expired)
     folder.note(counts, staging)
     fault_points.reached(BackfillStep.STAGED)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -134,11 +134,18 @@ class Preparation:
         return staged
 
     def _remembered(self, number: int, clock_ms: int) -> IdRows:
-        some = list(self._kept(number, clock_ms))
-        kept = np.concatenate(some) if some else np.zeros(0, _ROW)
-        prints = np.ascontiguousarray(kept["fingerprint"]) if self._staging.fingerprints else NO_FINGERPRINTS
-        hashes, times = np.ascontiguousarray(kept["hash"]), np.ascontiguousarray(kept["time"])
-        return remembered_rows(hashes, times, clock_ms, self._window_ms, prints)
+        # Column by column, and let go of as soon as it is copied: 25 million ids are 800 MB.
+        hashes: list[NDArray[Any]] = [np.zeros((0, 2), np.uint64)]
+        times: list[NDArray[Any]] = [np.zeros(0, np.int64)]
+        prints: list[NDArray[Any]] = [NO_FINGERPRINTS]
+        for rows in self._kept(number, clock_ms):
+            hashes.append(rows["hash"].copy())
+            times.append(rows["time"].copy())
+            if self._staging.fingerprints:
+                prints.append(rows["fingerprint"].copy())
+        joined = np.concatenate(hashes)
+        del hashes
+        return remembered_rows(joined, np.concatenate(times), clock_ms, self._window_ms, np.concatenate(prints))
 
     def _kept(self, number: int, clock_ms: int) -> Iterator[NDArray[np.void]]:
         """Yield of each file the rows that are remembered, and not expired."""
@@ -165,3 +172,10 @@ class Preparation:
 
     def _path(self, number: int, which: int) -> Path:
         return self._staging.folder / f".rows-{number}-{which:x}"
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Return arrays as one, and let go of them."""
+    made = np.concatenate(parts)
+    parts.clear()
+    return made

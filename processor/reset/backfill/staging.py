@@ -37,7 +37,7 @@ from schemas.changelog.values import CorruptStateError
 from schemas.changelog.watermark import brought_key, encode_block, open_block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -190,19 +190,26 @@ def stage_partition(
     folder: Path, number: int, cut: int, clock_ms: int, rows: IdRows, block_bytes: int = STAGED_BLOCK_BYTES
 ) -> StagedPartition:
     """Write a partition's blocks, of rows that `remembered_rows` has made; returns what they are."""
-    clocks = np.maximum.accumulate(rows.reading_ms)
-    parts: list[bytes] = []
-    at = 0
-    while at < len(rows):
-        most = ids_within(_as_committed(rows.part(at, at + block_bytes // HASH_BYTES)), block_bytes)
-        if not most:
-            raise ValueError(f"no id goes into a block of {block_bytes} bytes")
-        some = _as_committed(rows.part(at, at + most))
-        at += len(some)
-        block, _ = encode(some, int(clocks[at - 1]), id_block_key(some.first))
-        parts += [_SIZE.pack(len(block)), block]
-    _write(folder / _name(number), parts)
-    return StagedPartition(number, cut, clock_ms, len(rows), len(parts) // 2)
+    blocks = 0
+
+    def encoded() -> Iterator[bytes]:
+        # One at a time: all of them are as much as the ids.
+        nonlocal blocks
+        clock_ms, at = NEVER, 0
+        while at < len(rows):
+            most = ids_within(_as_committed(rows.part(at, at + block_bytes // HASH_BYTES)), block_bytes)
+            if not most:
+                raise ValueError(f"no id goes into a block of {block_bytes} bytes")
+            some = _as_committed(rows.part(at, at + most))
+            at += len(some)
+            clock_ms = max(clock_ms, int(some.reading_ms.max()))
+            block, _ = encode(some, clock_ms, id_block_key(some.first))
+            blocks += 1
+            yield _SIZE.pack(len(block))
+            yield block
+
+    _write(folder / _name(number), encoded())
+    return StagedPartition(number, cut, clock_ms, len(rows), blocks)
 
 
 def stage_watermarks(
@@ -257,7 +264,11 @@ def remembered_rows(
     alive = np.flatnonzero(reading_ms > clock_ms - window_ms)
     if not fingerprint.size:
         rows = alive[np.argsort(reading_ms[alive], kind="stable")]
-        return _brought(hashes[rows], reading_ms[rows])
+        # Where the caller has let go of them, too, this bounds a backfill: about 55 bytes per id.
+        del alive
+        ids = hashes[rows]
+        del hashes
+        return _brought(ids, reading_ms[rows])
     # Of one id the earliest first.
     keys = reading_ms[alive], hashes[alive, 1], hashes[alive, 0]
     alive = alive[np.lexsort(keys)]
@@ -295,7 +306,7 @@ def _name(number: int) -> str:
     return f"partition-{number}"
 
 
-def _write(path: Path, parts: Sequence[bytes]) -> None:
+def _write(path: Path, parts: Iterable[bytes]) -> None:
     """Write a file whole or not at all, readable by its owner only."""
     made = path.with_name(f".{path.name}.tmp")
     with open(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123 - a mode

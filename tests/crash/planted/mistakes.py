@@ -1392,6 +1392,64 @@ MISTAKES = (
         "tests/unit/verify/test_unproved.py::test_what_is_believed_of_a_backfill_is_counted_apart",
     ),
     Mistake(
+        "what the stream has in a header is hashed as a member of a line",
+        "processor/engine/rest/json_rows.py",
+        "            form[ids.fault == 0] = IdTextForm.BYTES\n",
+        "            pass\n",
+        "tests/property/engine/rest/test_row_ids.py::"
+        "test_texts_of_lines_stand_for_the_bytes_of_headers_and_keys",
+    ),
+    Mistake(
+        "an id that copies renew is remembered from its first copy on",
+        "processor/reset/backfill/prepare.py",
+        '            times = -rows["time"] if self._renewed else rows["time"].copy()\n',
+        '            times = rows["time"].copy()\n',
+        "tests/property/state/test_backfill_model.py::"
+        "test_a_history_is_folded_to_what_a_worker_remembers_in_whatever_order_it_comes",
+    ),
+    Mistake(
+        "what is staged of another history is loaded",
+        "processor/reset/backfill/intake/folder.py",
+        "        if note is None or self.difference():\n",
+        "        if note is None:\n",
+        "tests/unit/reset/test_backfill_folder.py::test_what_is_staged_is_found_again_by_the_same_history_only",
+    ),
+    Mistake(
+        "ids of a topic are remembered by the records' own times",
+        "processor/reset/backfill/intake/topic.py",
+        "reading.reading_ms[good]",
+        "columns.timestamp[good]",
+        "tests/spark/batch/backfill/test_backfill.py::"
+        "test_a_topic_is_a_history_and_the_source_itself_up_to_the_cut",
+        broker=True,
+    ),
+    Mistake(
+        "the source is its own history beyond the cut",
+        "processor/commands/spark/backfill_prepare.py",
+        "            stops = {number: min(stops[number], cuts[number]) for number in stops}\n",
+        "            pass\n",
+        "tests/spark/batch/backfill/test_backfill.py::"
+        "test_a_topic_is_a_history_and_the_source_itself_up_to_the_cut",
+        broker=True,
+    ),
+    Mistake(
+        "an archive of the source is taken beyond the cut",
+        "spark_sink/backfill/hashed.py",
+        "        some = np.flatnonzero(good & ~beyond)\n",
+        "        some = np.flatnonzero(good)\n",
+        "tests/spark/batch/backfill/test_backfill.py::test_an_archive_of_the_source_is_taken_up_to_the_cut_only",
+        broker=True,
+    ),
+    Mistake(
+        "the hashes of a clean table are taken without its key",
+        "processor/commands/spark/backfill_prepare.py",
+        "        secret = table.key\n",
+        "        pass\n",
+        "tests/spark/batch/backfill/test_backfill.py::"
+        "test_the_clean_table_of_a_batch_is_a_history_by_its_own_hashes",
+        broker=True,
+    ),
+    Mistake(
         "a run commits over another",
         "spark_sink/batch/table/layout.py",
         "        os.link(hidden, file)\n",

@@ -27,6 +27,9 @@ AS_TYPED = {
     "README.md": f"{_FIRST_LINES}the_page_on_init_and_of_the_readme_run",
     "docs/batch.md": "tests/spark/batch/test_page.py::test_the_example_of_the_page_comes_out_as_it_says",
     "docs/certificate.md": _PROOFS,
+    "docs/cold-start.md": (
+        "tests/spark/batch/backfill/test_page.py::test_the_example_of_the_page_comes_out_as_it_says"
+    ),
     "docs/commands/explain-all.md": _PROOFS,
     "docs/commands/explain.md": (
         "tests/broker/inspection/test_explain_page.py"

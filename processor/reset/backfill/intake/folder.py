@@ -20,6 +20,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from processor.errors import StopError
+from processor.paths import PRIVATE_FILE, PRIVATE_FOLDER
 from processor.reset.backfill.staging import Staging
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _NOTE = "history.json"
 _VERSION = 1
+_OWN_LEVELS = 4
+"""Below the state folder: application, ``backfill``, pipeline and run."""
 
 
 class BackfillStep(StrEnum):
@@ -93,10 +96,11 @@ class HistoryFolder:
         """Hold the folder while the block runs.
 
         Raises:
-            StopError: Another process does.
+            StopError: Another process does, or it cannot be made.
         """
-        self._lock.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with self.writing():
+            _make_private(self._lock.parent)
+            descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -128,8 +132,9 @@ class HistoryFolder:
 
     def begin(self) -> None:
         """Make an empty folder, its owner's alone."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        self.path.mkdir(parents=True, mode=0o700)
+        with self.writing():
+            shutil.rmtree(self.path, ignore_errors=True)
+            _make_private(self.path)
 
     def note(self, counts: HistoryCounts, staging: Staging, *, loaded: bool = False) -> None:
         """Note that a history is staged, or that it was loaded, and then remove what was staged."""
@@ -138,13 +143,30 @@ class HistoryFolder:
             for _, each in sorted(staging.partitions.items())
         ]
         said = {"request": self._request, "counts": counts._asdict(), "loaded": loaded, "parts": parts}
-        made = self.path / f".{_NOTE}"
-        made.write_text(json.dumps(said, indent=1))
-        made.replace(self.path / _NOTE)
-        if loaded:
-            for file in self.path.iterdir():
-                if file.name != _NOTE:
-                    file.unlink()
+        with self.writing():
+            made = self.path / f".{_NOTE}"
+            made.write_text(json.dumps(said, indent=1))
+            made.chmod(PRIVATE_FILE)
+            made.replace(self.path / _NOTE)
+            if loaded:
+                for file in self.path.iterdir():
+                    if file.name != _NOTE:
+                        file.unlink()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Say what to do where the block cannot write what it stages.
+
+        Raises:
+            StopError: So it is.
+        """
+        try:
+            yield
+        except OSError as error:
+            raise StopError(
+                f"{error.filename or self.path} cannot be written: {error.strerror}. With --staging name a "
+                "folder that this user can write to, with room for 72 bytes per row of the history"
+            ) from error
 
     def _note(self) -> dict[str, Any] | None:
         path = self.path / _NOTE
@@ -155,6 +177,15 @@ class HistoryFolder:
         except (OSError, ValueError) as error:
             raise StopError(f"{path} cannot be read ({error}): remove {self.path}, it is made again") from error
         return note if note["request"].get("version") == _VERSION else None
+
+
+def _make_private(folder: Path) -> None:
+    """Make a folder and those above it; what is below the state folder is its owner's alone."""
+    above = list(reversed(folder.parents))
+    for each in [*above[-_OWN_LEVELS:], folder]:
+        if not each.exists():
+            each.parent.mkdir(parents=True, exist_ok=True)
+            each.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
 
 
 def _by_number(counts: dict[Any, int]) -> dict[int, int]:

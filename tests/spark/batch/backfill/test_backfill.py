@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_sink import read_clean
 from spark_sink.batch.job import BatchJob, BatchOptions
 from tests.support.batches.fill import RUN, WHEN_MS, FillScene
 from tests.support.batches.scene import Audience, BatchScene
+from tests.support.judges.fingerprints import FingerprintRules
 from tests.support.judges.id_rules import IdRules
-from tests.support.kafka.topics import create_topic, dice
+from tests.support.kafka.topics import create_topic, delete_records, dice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,7 +125,7 @@ def test_a_topic_is_a_history_and_the_source_itself_up_to_the_cut(
     broker: Broker, tmp_path: Path, whose: str
 ) -> None:
     scene = FillScene(broker, tmp_path)
-    scene.stream(6, COUNT)
+    scene.stream(6, COUNT, late=True)
     until, cuts = random_cuts(6)
     topic = scene.config.source
     if whose == "its own":
@@ -159,13 +162,10 @@ def test_the_clean_table_of_a_batch_is_a_history_by_its_own_hashes(
     # Of ids that both partitions have, the batch has kept one: an id counts where it was kept.
     assert told[-1]["rows"] == kept < 150
     scene.drain()
-    names = {
-        receipt.value
-        for number in range(2)
-        for receipt in scene.read(scene.config.duplicates, number)
-        if b"backfill" in (receipt.value or b"")
-    }
-    assert names
+    rows = sorted((row["partition"], row["offset"]) for row in read_clean(spark, str(files.out)).collect())
+    scene.assert_knows(
+        {at: [scene.records[at][offset] for number, offset in rows if number == at] for at in (0, 1)}, until
+    )
 
 
 def test_an_id_that_a_duplicate_renews_is_remembered_from_its_last_copy_on(
@@ -185,3 +185,40 @@ def test_an_id_that_a_duplicate_renews_is_remembered_from_its_last_copy_on(
     assert told[0]["clock"] == WHEN_MS + 99 * 7_200_000 // COUNT
     scene.drain()
     scene.assert_goes_on(until, until)
+
+
+@pytest.mark.parametrize("kind", ["json", "parquet"])
+def test_what_collides_with_a_history_is_told_from_its_copies(
+    broker: Broker, tmp_path: Path, spark: SparkSession, kind: str
+) -> None:
+    del spark
+    rules = FingerprintRules(id=EVENTS.id, window="1h", fingerprint={"exclude": ["/sent"]})
+    scene = FillScene(broker, tmp_path, rules=rules)
+    scene.stream(9, COUNT, numbers=False)
+    until = {0: 100, 1: 70}
+    path = scene.write(kind, scene.history(until))
+    # The rows of a table are no more than the value: what else they say is told.
+    columns = f"{PLACED},ignore=at,device,key,offset"
+
+    scene.loaded("--history", path, "--format", kind, "--columns", columns, "--run", RUN, *options(until))
+
+    scene.drain()
+    scene.assert_goes_on(until, until)
+
+
+def test_a_gap_between_history_and_stream_is_warned_of(broker: Broker, tmp_path: Path) -> None:
+    scene = FillScene(broker, tmp_path)
+    scene.stream(10, COUNT)
+    topic = f"{scene.config.source}.before"
+    create_topic(broker.bootstrap_servers, topic, 2)
+    for number, stop in {0: 10, 1: 100}.items():
+        scene.produce(topic, number, scene.records[number][:stop])
+    delete_records(broker.bootstrap_servers, scene.config.source, 60, partition=1)
+
+    done = scene.run("--history", topic, "--format", "topic", *options({0: 100, 1: 50}), "--dry-run")
+
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.stderr.split())
+    assert re.search(r":0: a gap: of \d+ ids right before the cut the history has only \d+\.", said)
+    assert ":1: a gap: 10 offsets from the cut on are no longer retained" in said
+    assert said.count("a gap:") == 2
