@@ -1350,8 +1350,8 @@ MISTAKES = (
     Mistake(
         "ids of a table are dealt out by another part of the hash than new ones",
         "spark_sink/batch/tasks/probe.py",
-        "    part = rows[:, LOW] & (plan.buckets - 1)\n",
-        "    part = rows[:, LOW + 1] & (plan.buckets - 1)\n",
+        "    bucket = rows[:, LOW] & (plan.buckets - 1)\n",
+        "    bucket = rows[:, LOW + 1] & (plan.buckets - 1)\n",
         "tests/spark/batch/test_runs.py::"
         "test_rows_are_judged_as_the_contract_says_whatever_the_runs[ids-parquet]",
     ),
