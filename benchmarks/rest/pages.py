@@ -124,3 +124,17 @@ def machine(results: Sequence[RestResult]) -> str:
             f"{result.memory_gb} GB{loop}."
         )
     return "\n\n".join(lines)
+
+
+def missing(results: Sequence[RestResult]) -> str:
+    """Say which ways were left out or failed, each with its reason."""
+    lines = []
+    for result in results:
+        size = f"{result.new:,} of {result.old:,}"
+        lines += [f"- {size}, {WAYS[name].title}: {why}" for name, why in result.missing.items()]
+        lines += [
+            f"- {size}, {WAYS[name].title}, failed: {each.failure}"
+            for name, each in result.ways.items()
+            if each.failure
+        ]
+    return "\n".join(lines) or "All ways took part, and none failed."

@@ -68,6 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="seqmark-rest-", dir=options.folder) as folder:
         say(f"writing {options.old:,} rows that are remembered, and {options.new:,} new ones")
         scene = _scene(Path(folder), options.new, options.old)
+        result.missing |= {name: "left out, for it would take too long" for name in WAYS if name not in wanted}
         for name in wanted:
             if reason := WAYS[name].prepare(say):
                 result.missing[name] = reason

@@ -38,7 +38,8 @@ def _writer(stream: Any, schema: Any, distinct: str) -> Any:
         options["compression"] = {path: "none" if name in _RANDOM else "zstd" for path, name in leaves.items()}
         options["use_dictionary"] = [path for path, name in leaves.items() if name not in alone]
         options["column_encoding"] = dict.fromkeys(_RISING, "DELTA_BINARY_PACKED")
-    return pq.ParquetWriter(stream, schema, **options)
+    # Types are Parquet's own: with Arrow's beside them a reader would see dictionaries where texts are.
+    return pq.ParquetWriter(stream, schema, store_schema=False, **options)
 
 
 def _leaves(path: str, kind: Any) -> list[str]:
