@@ -53,7 +53,7 @@ check: $(STAMP) ## format, lint, types, import layers, rules of the house, gener
 	if [ -n "$$failed" ]; then printf "failed:$$failed\n" >&2; exit 1; fi; \
 	echo "all checks passed"
 
-bench: $(STAMP) ## measure this checkout beside others, up to an hour; ARGS=ids, QUICK=1, PEERS=none, CASES=json
+bench: $(STAMP) ## measure this checkout beside others, up to an hour; ARGS=ids, ARGS=rest, QUICK=1, PEERS=none, CASES=json
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 format: $(STAMP) ## format, and mend what ruff can mend
@@ -67,13 +67,15 @@ docs: $(STAMP) ## write docs/configuration.md from the config model, and build t
 
 # Needs uv (any recent one; `make lock UV=/path/to/uv`). Only who changes a dependency needs it.
 # UV_CUSTOM_COMPILE_COMMAND is what the lock's header says; index and machine stay out of it.
-lock: ## write requirements.lock and that of the benchmark (needs uv; UPGRADE=--upgrade for newer ones)
+lock: ## write requirements.lock and those of the benchmark (needs uv; UPGRADE=--upgrade for newer ones)
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile pyproject.toml --quiet \
 		--group dev --all-extras --universal --python-version 3.11 --generate-hashes $(UPGRADE) \
 		--no-emit-index-url --no-emit-find-links --output-file requirements.lock
-	UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile benchmarks/peers/requirements.in --quiet \
-		--universal --python-version 3.11 --generate-hashes $(UPGRADE) \
-		--no-emit-index-url --no-emit-find-links --output-file benchmarks/peers/requirements.lock
+	for folder in benchmarks/peers benchmarks/rest; do \
+		UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile $$folder/requirements.in --quiet \
+			--universal --python-version 3.11 --generate-hashes $(UPGRADE) \
+			--no-emit-index-url --no-emit-find-links --output-file $$folder/requirements.lock || exit 1; \
+	done
 
 jars: $(STAMP) ## write the list of the embedded broker's jars, with their hashes, after Ivy
 	$(BIN)/python -m packing.kafka_jars

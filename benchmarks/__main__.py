@@ -6,6 +6,9 @@ Variables choose: ``QUICK=1`` (an eighth of the records, once), ``PEERS=none`` o
 ``benchmarks/results/latest.json`` is only written by a whole run, ``quick.json`` by a quick one,
 ``partial.json`` by any other.
 
+``python -m benchmarks rest`` (``make bench ARGS=rest``) compares ways to make files at rest clean, with options
+of its own (`benchmarks.rest.run`).
+
 ``python -m benchmarks ids`` (``make bench ARGS=ids``) measures the cases with ids instead, with the same
 variables and files of its own: ``ids.json``, ``ids-quick.json``, ``ids-partial.json``.
 """
@@ -25,6 +28,7 @@ from benchmarks.measure.cost import FailedError
 from benchmarks.options import Options
 from benchmarks.pages import id_tables, tables
 from benchmarks.pages.picture import draw
+from benchmarks.rest.run import main as rest
 from benchmarks.results import Results, commit, machine
 from benchmarks.run import Bench
 from benchmarks.studies.redis_ids import run_redis
@@ -37,12 +41,15 @@ if TYPE_CHECKING:
 
 
 IDS = "ids"
+REST = "rest"
 
 
 def main() -> int:
     """Run what the environment asks for; returns the exit code."""
+    if sys.argv[1:2] == [REST]:
+        return rest(sys.argv[2:])
     if sys.argv[1:] not in ([], [IDS]):
-        say(f"there is one argument, {IDS}, not {' '.join(sys.argv[1:])!r}", "bold red")
+        say(f"there is one argument, {IDS} or {REST}, not {' '.join(sys.argv[1:])!r}", "bold red")
         return EXIT_CONFIG
     try:
         options = Options.read(os.environ, ids=sys.argv[1:] == [IDS])

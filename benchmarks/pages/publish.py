@@ -1,8 +1,9 @@
 """Writes the figures into the pages: ``python -m benchmarks.pages.publish``.
 
 Between ``<!-- bench:NAME -->`` and ``<!-- /bench -->`` a page has what `block` makes of
-``benchmarks/results/latest.json``, or, of ids, ``benchmarks/results/ids.json``; nobody else writes there. A
-test compares them. The picture is drawn again beside the page.
+``benchmarks/results/latest.json``, or, of ids, ``benchmarks/results/ids.json``, or, of files at rest,
+``benchmarks/results/rest.json``; nobody else writes there. A test compares them. The picture is drawn again
+beside the page.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ from typing import TYPE_CHECKING
 from benchmarks.cases import SIZES, STANDARD
 from benchmarks.pages import id_tables, tables
 from benchmarks.pages.picture import draw
+from benchmarks.rest import pages
+from benchmarks.rest.results import read as read_rest
 from benchmarks.results import RESULTS, Results, median
 from processor.commands.console import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from benchmarks.rest.results import RestResult
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("docs/benchmarks.md", "README.md")
@@ -85,20 +90,42 @@ _BLOCKS: dict[str, Callable[[Results], str | tables.Rows]] = {
 }
 
 
-def block(name: str, results: Results, ids: Results | None = None) -> str:
-    """Return what stands between a block's marks; ``ids`` are the results with ids, where there are any.
+REST = "rest-"
+"""Blocks whose names begin so are made of the results of files at rest."""
+_REST_BLOCKS: dict[str, Callable[[Sequence[RestResult]], str | tables.Rows]] = {
+    "rest-machine": pages.machine,
+    "rest-costs": pages.costs,
+    "rest-goals": pages.goals,
+    "rest-missing": pages.missing,
+}
+
+
+def block(name: str, results: Results, ids: Results | None = None, rest: Sequence[RestResult] = ()) -> str:
+    """Return what stands between a block's marks.
+
+    Args:
+        name: Of the block.
+        results: Of the standard cases.
+        ids: Those with ids, where there are any.
+        rest: Those of files at rest.
 
     Raises:
         KeyError: There is no such block.
     """
-    make, source = _BLOCKS[name], ids if name.startswith(IDS) else results
-    made = make(source) if source else ""
+    made: str | tables.Rows
+    if name.startswith(REST):
+        made = _REST_BLOCKS[name](rest)
+    else:
+        source = ids if name.startswith(IDS) else results
+        made = _BLOCKS[name](source) if source else ""
     return (made if isinstance(made, str) else tables.markdown(made)) or "Not measured yet."
 
 
-def filled(page: str, results: Results, ids: Results | None = None) -> str:
+def filled(page: str, results: Results, ids: Results | None = None, rest: Sequence[RestResult] = ()) -> str:
     """Return a page with all its blocks made again."""
-    return _BLOCK.sub(lambda found: f"{found[1]}\n{block(found['name'], results, ids)}\n\n{found[3]}", page)
+    return _BLOCK.sub(
+        lambda found: f"{found[1]}\n{block(found['name'], results, ids, rest)}\n\n{found[3]}", page
+    )
 
 
 def read_ids() -> Results | None:
@@ -108,10 +135,10 @@ def read_ids() -> Results | None:
 
 def main() -> None:
     """Write the pages and the picture."""
-    results, ids = Results.read(LATEST), read_ids()
+    results, ids, rest = Results.read(LATEST), read_ids(), read_rest()
     for name in PAGES:
         page = ROOT / name
-        page.write_text(filled(page.read_text(), results, ids))
+        page.write_text(filled(page.read_text(), results, ids, rest))
     PICTURE.parent.mkdir(exist_ok=True)
     draw(results, PICTURE)
     say(f"written: {', '.join(PAGES)}, {PICTURE.relative_to(ROOT)}")

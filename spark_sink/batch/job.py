@@ -27,7 +27,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from processor.engine.rest import Fault, warm_rest
+from processor.engine.rest import Fault, rest_is_warm, warm_rest
 from processor.errors import StopError
 from spark_sink.batch.cluster import TaskCluster
 from spark_sink.batch.inputs import find_inputs, require_unchanged
@@ -40,10 +40,11 @@ from spark_sink.batch.table.commits import RUN, Commit, Snapshot, read_snapshot,
 from spark_sink.batch.table.definition import open_definition
 from spark_sink.batch.table.layout import DAY_US, KINDS, QUARANTINE, ROWS, TableLayout, day_number
 from spark_sink.batch.table.lock import table_lock
+from spark_sink.batch.table.made_again import fewer_rows
 from spark_sink.batch.tasks.extract import Extracted, extract
 from spark_sink.batch.tasks.inspect import read_footer, splits_of
 from spark_sink.batch.tasks.judge import JudgedBucket, judge
-from spark_sink.batch.tasks.probe import ProbedFile, probe, put_lows
+from spark_sink.batch.tasks.probe import probe, probed_parts, put_lows
 from spark_sink.batch.tasks.write import WrittenSplit, write
 
 if TYPE_CHECKING:
@@ -227,6 +228,8 @@ class BatchJob:
         written = self._cluster.run(partial(write, plan), splits, "writing the rows")
         self._audience.done(BatchStep.WRITTEN)
         require_unchanged(files)
+        if less := fewer_rows(snapshot, removed[ROWS], (file for each in written for file in each.files[ROWS])):
+            self._audience.say(less)
         counts = _counts(files, extracted, judged, written, self._batch.on_collision)
         commit = Commit(
             number=plan.number,
@@ -257,7 +260,7 @@ class BatchJob:
             rows = sum(each.stamp.bytes for each in files) // _LINE_BYTES
             return splits, plan._replace(buckets=self._buckets(rows))
         function = partial(read_footer, plan.id, plan.event_time, plan.renamed)
-        footers = self._cluster.run(function, plan.files, "looking at the input")
+        footers = self._cluster.run(function, plan.files, "looking at the input", brief=True)
         schemas = [] if known is None else [("the table", schema_of(known.schema))]
         schemas += [(file, schema_of(each.schema)) for file, each in zip(plan.files, footers, strict=True)]
         schema = joined(schemas)
@@ -275,8 +278,10 @@ class BatchJob:
     def _extract(
         self, plan: RunPlan, snapshot: Snapshot, splits: Sequence[Split]
     ) -> tuple[list[Extracted], RunPlan]:
+        if not rest_is_warm():
+            self._audience.say("compiling the kernels, once per machine and version: that takes about a minute")
+            warm_rest()  # workers then find them compiled
         self._audience.say(f"reading ids, in {len(splits):,} parts")
-        warm_rest()  # workers then find the kernels compiled
         extracted = self._cluster.run(partial(extract, plan), splits, "reading the ids")
         if plan.folders[QUARANTINE] is None:
             for split, each in zip(splits, extracted, strict=True):
@@ -303,7 +308,7 @@ class BatchJob:
         extracted: Sequence[Extracted],
         splits: int,
     ) -> int:
-        """Look the new ids up in the files that the window reaches; return the number of those."""
+        """Look the new ids up in the files that the window reaches; return in how many parts."""
         gone, days = set(removed[ROWS]), {day for each in extracted for day in each.days}
         # Two times are less than a window apart: their dates at most so many days, rounded up.
         reach = -(-plan.window_us // DAY_US)
@@ -311,9 +316,9 @@ class BatchJob:
         files = [
             each for each in snapshot.files[ROWS] if each.path not in gone and day_number(each.date) in near
         ]
-        probed = [ProbedFile(at, str(self._layout.file(each.path))) for at, each in enumerate(files)]
+        probed = probed_parts([str(self._layout.file(each.path)) for each in files], self._cluster.cores)
         if probed:
-            self._audience.say(f"looking the ids up in {len(probed):,} of {len(snapshot.files[ROWS]):,} files")
+            self._audience.say(f"looking the ids up in {len(files):,} of {len(snapshot.files[ROWS]):,} files")
             put_lows(plan, splits)
         self._cluster.run(partial(probe, plan), probed, "looking the ids up")
         return len(probed)

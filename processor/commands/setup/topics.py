@@ -16,6 +16,7 @@ from processor.commands.console import (
     people,
     repeat_on_stderr,
     result,
+    say,
     shown,
 )
 from processor.config.load import load
@@ -39,6 +40,9 @@ def topics(ctx: click.Context, config: Path, *, as_json: bool) -> None:
     What exists is never altered; what is wrong with it is named, and the exit code is 1.
     """
     settings = load(config)
+    if not settings.pipelines and not settings.aggregates:
+        say(f"{config} names batches only: files at rest need no topics, and no broker was asked")
+        return
     # The client of the broker is slow to import: a config that is wrong is said at once.
     from processor.kafka.topics.ensure import ensure  # noqa: PLC0415 - see above
 

@@ -89,6 +89,7 @@ def batch(  # noqa: PLR0913 - one argument per option
     _require_right(since, inputs, run_name, dry=dry_run, compact=compact)
     require("seqmark batch", "spark", module="pyarrow")
     # Spark and Arrow are slow to import: a config that is wrong is said at once.
+    from spark_sink.batch.cluster import JVM_FLAGS, SETTINGS  # noqa: PLC0415 - see above
     from spark_sink.batch.compaction import compact as merge_files  # noqa: PLC0415 - see above
     from spark_sink.batch.job import BatchJob, BatchOptions  # noqa: PLC0415 - see above
     from spark_sink.session import spark_session  # noqa: PLC0415 - see above
@@ -97,10 +98,10 @@ def batch(  # noqa: PLR0913 - one argument per option
     audience = _BatchTerminal()
     name = f"seqmark-batch-{chosen.name}"
     # Listening after Spark's start, which sets a handler of its own for SIGINT.
-    with (
-        spark_session(name, master=master, memory=memory, kafka=False, say=say) as spark,
-        ending_at_once("batch", INTERRUPTED),
-    ):
+    session = spark_session(
+        name, master=master, memory=memory, jvm_flags=JVM_FLAGS, settings=SETTINGS, kafka=False, say=say
+    )
+    with session as spark, ending_at_once("batch", INTERRUPTED):
         if compact:
             outcome = merge_files(spark, chosen, audience)
         else:

@@ -28,6 +28,7 @@ from processor.demo.batch.check import (
     check_archive,
 )
 from processor.errors import StopError
+from spark_sink.batch.cluster import JVM_FLAGS, SETTINGS
 from spark_sink.batch.job import BatchJob, BatchOptions, BatchOutcome, BatchStep
 from spark_sink.batch.reader import committed_files, committed_rows
 from spark_sink.session import spark_session
@@ -49,7 +50,6 @@ KILLED_AFTER = BatchStep.WRITTEN
 """Step 7: all its files are there, and no commit names one."""
 _MASTER = "local[*,4]"
 # A run of seconds: what the second compiler would make faster is over before it is done.
-_SHORT = "-XX:TieredStopAtLevel=1"
 _CHILD_S = 300.0
 
 
@@ -119,7 +119,7 @@ class ArchiveWalkthrough:
         """
         began, days = time.monotonic(), self._days
         with spark_session(
-            "seqmark-demo", master=_MASTER, jvm_flags=_SHORT, kafka=False, say=self._say
+            "seqmark-demo", master=_MASTER, jvm_flags=JVM_FLAGS, settings=SETTINGS, kafka=False, say=self._say
         ) as session:
             make = partial(BatchJob, session, self._plan.batch)
             ready()

@@ -13,7 +13,7 @@ from processor.engine.rest.json_rows import JsonIds, JsonRows, fingerprints_of, 
 from processor.engine.rest.judge import NOBODY, RestRows, RestVerdicts, judge_rows
 from processor.engine.rest.partitioner import ANYWHERE, partitions_of
 from processor.engine.rest.probe import LowProbe
-from processor.engine.rest.warm import warm_rest
+from processor.engine.rest.warm import rest_is_warm, warm_rest
 from processor.engine.verdict import Fault, Verdict
 
 __all__ = [
@@ -37,5 +37,6 @@ __all__ = [
     "new_ids",
     "partitions_of",
     "pointer_of",
+    "rest_is_warm",
     "warm_rest",
 ]

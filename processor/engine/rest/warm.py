@@ -6,24 +6,40 @@ them, where otherwise each would compile all of them by itself.
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 
 from processor.engine.extract.ids import IdTextForm
 from processor.engine.ids.new_ids import new_ids
-from processor.engine.jit import COMPILES
+from processor.engine.jit import COMPILES, FOLDER
 from processor.engine.rest.columns import IdColumn, ids_of_columns
 from processor.engine.rest.json_rows import JsonIds, JsonRows, fingerprints_of
 from processor.engine.rest.judge import RestRows, judge_rows
 from processor.engine.rest.partitioner import partitions_of
 from processor.engine.rest.probe import LowProbe
 
+_MARK = "rest-is-warm"
+"""File in the cache's folder, which is named by the sources."""
 _TEXT = b'{"a": 1, "b": null}{"a": 1, "b": 2}'
+
+
+def rest_is_warm() -> bool:
+    """Return whether the cache has all kernels of this version, or there is none to put them into."""
+    return not COMPILES or FOLDER is None or (FOLDER / _MARK).exists()
 
 
 def warm_rest() -> None:
     """Compile or load all kernels; about 20 s where none is in the cache, a moment where they are."""
     if not COMPILES:
         return
+    _work()
+    if FOLDER is not None:
+        with contextlib.suppress(OSError):  # filled when an image was built, and read only since
+            (FOLDER / _MARK).touch()
+
+
+def _work() -> None:
     secret, valid, offsets = bytes(16), np.ones(2, np.bool_), np.array([0, 19, len(_TEXT)])
     data = np.frombuffer(_TEXT, np.uint8)
     columns = [

@@ -96,13 +96,25 @@ def widened(schema: Any, table: Any | None) -> Any:
     known = {each.name: each.type for each in table}
     return pa.schema(
         [
-            (
-                each.name,
-                known[each.name] if each.name in known and _fits(each.type, known[each.name]) else each.type,
-            )
+            (each.name, _widened(each.type, known[each.name]) if each.name in known else each.type)
             for each in schema
         ]
     )
+
+
+def _widened(kind: Any, table: Any) -> Any:
+    if _fits(kind, table):
+        return table
+    if pa.types.is_list(kind) and pa.types.is_list(table):
+        return pa.list_(pa.field("element", _widened(kind.value_type, table.value_type)))
+    if pa.types.is_struct(kind) and pa.types.is_struct(table):
+        known = {each.name: each.type for each in table}
+        members = [
+            (each.name, _widened(each.type, known[each.name]) if each.name in known else each.type)
+            for each in kind
+        ]
+        return pa.struct(members)
+    return kind
 
 
 def _fits(kind: Any, table: Any) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
@@ -131,13 +132,13 @@ def with_own(table: Any, values: OwnValues, plan: RunPlan, name: str) -> Any:
         values.collision if values.collision is not None else pa.nulls(count, pa.string()),
         values.original_id if values.original_id is not None else pa.nulls(count, pa.string()),
     ]
-    return pa.table([*table.columns, *made], schema=pa.schema([*table.schema, *OWN_SCHEMA]))
+    own = [pa.field(name, each.type) for name, each in zip(OWN_NAMES, made, strict=True)]
+    return pa.table([*table.columns, *made], schema=pa.schema([*table.schema, *own]))
 
 
 def _repeated(text: str, count: int) -> Any:
-    return pa.DictionaryArray.from_arrays(pa.nulls(count, pa.int32()).fill_null(0), pa.array([text])).cast(
-        pa.string()
-    )
+    """Return the same text for all rows, as a dictionary: files have one as well, and nothing is hashed."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([text]))
 
 
 def with_reasons(table: Any, codes: Sequence[str], details: Sequence[str], sources: Sequence[str]) -> Any:

@@ -31,15 +31,24 @@ _BYTES_AT_A_TIME = 64 << 20
 """Of long rows, as their file says: 131,072 of 20 kB each would be 2.6 GB in every task."""
 
 
-def open_parquet(path: str) -> Any:
+def open_parquet(path: str, *, coded: Sequence[str] = ()) -> Any:
     """Return a Parquet file, opened.
+
+    Args:
+        path: Of the file.
+        coded: Columns of texts that repeat; they come as Arrow's dictionaries.
 
     Raises:
         StopError: It is cut, or no Parquet file.
     """
     try:
         # Spark's older files have times of 96 bits, which pyarrow would read as nanoseconds.
-        return pq.ParquetFile(path, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+        return pq.ParquetFile(
+            path,
+            coerce_int96_timestamp_unit="us",
+            page_checksum_verification=True,
+            read_dictionary=list(coded) or None,
+        )
     except (pa.ArrowException, OSError) as error:
         raise StopError(f"{path} is cut or corrupt, or no Parquet file ({_short(error)})") from error
 
@@ -62,7 +71,7 @@ def read_groups(path: str, split: Split, columns: Sequence[str] | None) -> Itera
         groups = range(split.first_group, split.first_group + split.groups)
         try:
             rows = _rows_at_a_time(file.metadata, groups)
-            for batch in file.iter_batches(rows, row_groups=list(groups), columns=chosen):
+            for batch in file.iter_batches(rows, row_groups=list(groups), columns=chosen, use_threads=False):
                 yield number, pa.Table.from_batches([batch])
                 number += len(batch)
         except (pa.ArrowException, OSError) as error:

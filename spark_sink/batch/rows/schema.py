@@ -2,7 +2,8 @@
 
 A table has the types that Spark reads from Parquet: texts and bytes of any size, integers signed (unsigned ones
 one size up), times in microseconds, no dictionaries. A column of nulls alone has no type yet and is left out.
-New columns go on at the end; one whose type has changed is refused with both types.
+New columns go on at the end, and so do new members of objects; what has changed otherwise is refused with both
+types.
 """
 
 from __future__ import annotations
@@ -135,13 +136,38 @@ def joined(schemas: Iterable[tuple[str, Any]]) -> Any:
                     f"alone, which "
                     "Spark cannot read; rename one"
                 )
-            if known[0] != each.type:
+            if known[0] != each.type and (grown := grown_type(known[0], each.type)) is not None:
+                found[each.name] = grown, whose
+            elif known[0] != each.type:
                 raise StopError(
                     f"column {each.name} is {each.type} in {whose} and {known[0]} in {known[1]}: a column "
                     f"keeps its "
                     "type; convert the file, or name another output"
                 )
     return pa.schema([pa.field(name, kind) for name, (kind, _) in found.items()])
+
+
+def grown_type(known: Any, kind: Any) -> Any | None:
+    """Return the type that has the members of both, those of the known one first; None: there is none.
+
+    Objects may get new members, at any depth and in lists too; nothing else of a type may change.
+    """
+    types = pa.types
+    if known == kind:
+        return known
+    if types.is_list(known) and types.is_list(kind):
+        element = grown_type(known.value_type, kind.value_type)
+        return None if element is None else pa.list_(pa.field("element", element))
+    if not (types.is_struct(known) and types.is_struct(kind)):
+        return None
+    members = {each.name: each.type for each in known}
+    for each in kind:
+        grown = grown_type(members.setdefault(each.name, each.type), each.type)
+        if grown is None:
+            return None
+        members[each.name] = grown
+    differ = len({name.lower() for name in members}) == len(members)
+    return pa.struct(list(members.items())) if differ else None
 
 
 def fitted(table: Any, schema: Any, file: str) -> Any:

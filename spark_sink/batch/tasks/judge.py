@@ -54,7 +54,7 @@ def judge(plan: RunPlan, bucket: int, splits: Sequence[Split], probed: int) -> J
         plan: Of the run.
         bucket: Its number.
         splits: All of the run.
-        probed: How many files of the table were looked at.
+        probed: In how many parts the table was looked at.
     """
     new = [read_part(staged(plan.staging, KEYS, each.number), bucket) for each in splits]
     split = np.repeat(np.array([each.number for each in splits], np.int64), [len(each) for each in new])

@@ -10,6 +10,7 @@ import pyarrow as pa
 from processor.errors import StopError
 from spark_sink.batch.rows.data_files import DataFiles
 from spark_sink.batch.rows.parquet_rows import ROWS_AT_A_TIME, open_parquet
+from spark_sink.batch.rows.schema import fitted, joined
 from spark_sink.batch.table.layout import day_number
 
 if TYPE_CHECKING:
@@ -47,22 +48,15 @@ def merge(job: MergedDate) -> list[DataFile]:
     schemas = []
     for path in job.paths:
         with open_parquet(path) as file:
-            schemas.append(file.schema_arrow.remove_metadata())
-    schema = pa.unify_schemas(schemas)
+            schemas.append((path, file.schema_arrow.remove_metadata()))
+    schema = joined(schemas)  # the members that objects have got since are null in what is older
     with DataFiles(job.folder, job.table, job.stem) as files:
         for path in job.paths:
             with open_parquet(path) as file:
                 try:
                     for batch in file.iter_batches(ROWS_AT_A_TIME):
-                        rows = pa.Table.from_batches([batch])
-                        columns = [
-                            rows.column(each.name)
-                            if each.name in rows.schema.names
-                            else pa.nulls(len(rows), each.type)
-                            for each in schema
-                        ]
-                        days = np.full(len(rows), day_number(job.date))
-                        files.write(pa.table(columns, schema=schema), days)
+                        rows = fitted(pa.Table.from_batches([batch]), schema, path)
+                        files.write(rows, np.full(len(rows), day_number(job.date)))
                 except (pa.ArrowException, OSError) as error:
                     raise StopError(f"{path}, which is part of the table, cannot be read ({error})") from error
     if (rows := sum(each.rows for each in files.written)) != job.rows:

@@ -83,14 +83,17 @@ class _SplitWriter:
         self._path, self._name = plan.files[split.file], plan.names[split.file]
         self._schema = schema_of(plan.schema)
         keys = read_all(staged(plan.staging, KEYS, split.number))
-        self._keys = keys[np.argsort(keys[:, ROW])]
+        self._keys = keys[_order(keys[:, ROW])]
         faults = read_all(staged(plan.staging, FAULTS, split.number))
         self._faults = faults[np.argsort(faults[:, FAULT_ROW])]
         self._days = self._keys[:, TIME] // DAY_US
+        self._first_day = int(self._days.min()) if len(self._days) else 0
+        self._day_type = np.min_scalar_type(int(self._days.max(initial=self._first_day)) - self._first_day)
         self._judge()
         stem = f"{plan.number:08d}-{plan.attempt}-{split.number:05d}"
+        distinct = plan.id[0] if len(plan.id) == 1 else ""
         self._files = {
-            kind: DataFiles(folder, plan.output, stem, self._path)
+            kind: DataFiles(folder, plan.output, stem, self._path, distinct)
             for kind in KINDS
             if (folder := plan.folders[kind]) is not None
         }
@@ -169,7 +172,10 @@ class _SplitWriter:
         """Write some rows of the input."""
         at = _places(self._keys[:, ROW], rows.numbers)
         some = np.flatnonzero(at >= 0)
-        self._write_kept(rows, some[self._keep[at[some]]], at)
+        kept = some[self._keep[at[some]]]
+        # By date, so that rows are gathered once: each file of a date then takes a part of them.
+        days = self._days[at[kept]] - self._first_day
+        self._write_kept(rows, kept[np.argsort(days.astype(self._day_type), kind="stable")], at)
         if DUPLICATES in self._files:
             self._write_receipts(rows, some[self._verdict[at[some]] != Verdict.PASS], at)
         if QUARANTINE in self._files:
@@ -277,9 +283,23 @@ class _SplitWriter:
         }.get(fault, "")
 
 
+def _order(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the order of different numbers, most of which follow each other."""
+    first, beyond = (int(rows.min()), int(rows.max()) + 1) if rows.size else (0, 0)
+    if beyond - first > 4 * rows.size:
+        return np.argsort(rows)
+    at = np.full(beyond - first, -1)
+    at[rows - first] = np.arange(rows.size)
+    return at[at >= 0]
+
+
 def _places(sorted_rows: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where each row stands in a sorted array; -1: nowhere."""
-    if not sorted_rows.size:
-        return np.full(rows.size, -1, np.int64)
-    at = np.minimum(np.searchsorted(sorted_rows, rows), sorted_rows.size - 1)
-    return np.where(sorted_rows[at] == rows, at, -1)
+    """Return where each row stands in a sorted array; -1: nowhere. Both have each number once."""
+    at = np.full(rows.size, -1)
+    if rows.size and rows[-1] - rows[0] == rows.size - 1:  # rows of Parquet follow each other
+        begin, end = np.searchsorted(sorted_rows, [rows[0], rows[-1] + 1]).tolist()
+        at[sorted_rows[begin:end] - rows[0]] = np.arange(begin, end)
+    elif sorted_rows.size:
+        found = np.minimum(np.searchsorted(sorted_rows, rows), sorted_rows.size - 1)
+        at = np.where(sorted_rows[found] == rows, found, at)
+    return at

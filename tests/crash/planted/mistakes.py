@@ -1467,8 +1467,8 @@ MISTAKES = (
     Mistake(
         "ids of a table are dealt out by another part of the hash than new ones",
         "spark_sink/batch/tasks/probe.py",
-        "    part = rows[:, LOW] & (plan.buckets - 1)\n",
-        "    part = rows[:, LOW + 1] & (plan.buckets - 1)\n",
+        "    bucket = rows[:, LOW] & (plan.buckets - 1)\n",
+        "    bucket = rows[:, LOW + 1] & (plan.buckets - 1)\n",
         "tests/spark/batch/test_runs.py::"
         "test_rows_are_judged_as_the_contract_says_whatever_the_runs[ids-parquet]",
     ),
@@ -1494,6 +1494,29 @@ MISTAKES = (
         "        require_unchanged(files)\n",
         "",
         "tests/spark/batch/test_safety.py::test_an_input_that_changes_while_it_is_read_is_not_committed",
+    ),
+    Mistake(
+        "a member of an object at rest whose type has changed is taken on",
+        "spark_sink/batch/rows/schema.py",
+        "        if grown is None:\n            return None\n",
+        "        if grown is None:\n            grown = each.type\n",
+        "tests/spark/batch/test_inputs.py::"
+        "test_objects_get_new_members_and_a_member_whose_type_has_changed_is_refused_with_both",
+    ),
+    Mistake(
+        "nobody tells of dates at rest that get fewer rows than they had",
+        "spark_sink/batch/table/made_again.py",
+        "again[date] < rows",
+        "again[date] > rows",
+        "tests/spark/batch/test_runs.py::test_a_date_that_is_made_again_without_all_of_its_inputs_is_told_of",
+    ),
+    Mistake(
+        "rows of a table at rest are looked up by half of their hash",
+        "spark_sink/batch/tasks/probe.py",
+        '    wanted = ["seqmark_high", "seqmark_time"]\n',
+        '    wanted = ["seqmark_time"]\n',
+        "tests/spark/batch/test_runs.py::"
+        "test_rows_are_judged_as_the_contract_says_whatever_the_runs[ids-parquet]",
     ),
     Mistake(
         "a report counts rows of a date that was made again twice",

@@ -16,7 +16,8 @@ import pytest
 
 from processor.errors import StopError
 from spark_sink import read_clean
-from tests.support.batches.scene import START, BatchScene, some_rows
+from spark_sink.batch.compaction import compact
+from tests.support.batches.scene import START, Audience, BatchScene, some_rows
 from tests.support.batches.truth import FileRow
 from tests.support.kafka.topics import dice
 
@@ -87,6 +88,34 @@ def test_a_new_column_is_taken_on_and_a_changed_type_refused_with_both(
 
     rows = {row["amount"]: (row["tags"], row["at"] and row["at"]["place"]) for row in scene.rows()}
     assert rows == {1: (None, None), 2: (["x", None], Decimal("1.5")), 3: (None, None)}
+
+
+def test_objects_get_new_members_and_a_member_whose_type_has_changed_is_refused_with_both(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    scene = BatchScene(spark, tmp_path, "json")
+
+    def lines(name: str, value: str) -> str:
+        file = scene.raw / name
+        file.write_text(f'{{"event_id": "{name}", "occurred_at": "2026-01-01", "o": {value}}}\n')
+        return str(file)
+
+    scene.run([lines("a.jsonl", '{"x": 1, "deep": [{"y": 1.5}]}')])
+    scene.run([lines("b.jsonl", '{"new": true, "deep": [{"z": "t"}]}')])
+    refused(
+        scene,
+        lines("c.jsonl", '{"x": {"no": "number"}}'),
+        r"column o is struct<x: struct<no: string>> in the input and struct<x: int64, deep: .*> in the table",
+    )
+    compact(spark, scene.batch, Audience())
+
+    rows = {row["event_id"]: row["o"].asDict(recursive=True) for row in scene.rows()}
+    assert rows == {
+        "a.jsonl": {"x": 1, "deep": [{"y": 1.5, "z": None}], "new": None},
+        "b.jsonl": {"x": None, "deep": [{"y": None, "z": "t"}], "new": True},
+    }
+    again = scene.run([lines("a.jsonl", '{"x": 1, "deep": [{"y": 1.5}]}')], run="again")
+    assert again.counts["duplicates"] == 1
 
 
 @pytest.mark.parametrize(

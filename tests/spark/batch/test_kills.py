@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -101,6 +102,21 @@ def test_a_run_that_is_killed_after_a_step_and_started_again_is_as_if_undisturbe
     assert not list((scene.out / "_seqmark" / "staging").glob("*"))
 
 
+def test_executors_in_processes_of_their_own_do_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    scene, chance = BatchScene(spark, tmp_path, **RENAMES), dice(10)
+    first, second = (some_rows(chance, name, 60) for name in ("a.parquet", "b.parquet"))
+    scene.run([scene.write("a.parquet", first)], run="first")
+    scene.truth.run("first", first)
+    scene.write("b.parquet", second)
+    typed = [*arguments(scene, "local-cluster[2,1,1024]"), "--run", "apart", "--json"]
+
+    done = subprocess.run(typed, check=True, cwd=ROOT, text=True, capture_output=True, timeout=WAIT_S)
+
+    scene.truth.run("apart", first + second)
+    assert json.loads(done.stdout)["read"] == len(first) + len(second)
+    scene.assert_true()
+
+
 def test_a_signal_ends_a_run_at_once_without_a_stack(spark: SparkSession, tmp_path: Path) -> None:
     scene = BatchScene(spark, tmp_path)
     rows = some_rows(dice(9), "a.parquet", 30)
@@ -145,7 +161,7 @@ class _KillsWorkers(Audience):
 
 def test_python_workers_that_are_killed_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
     scene, chance = BatchScene(spark, tmp_path, **RENAMES), dice(8)
-    for number, step in enumerate((BatchStep.INSPECTED, BatchStep.JUDGED)):
+    for number, step in enumerate((BatchStep.EXTRACTED, BatchStep.JUDGED)):
         rows = some_rows(chance, f"{number}.parquet", 60)
         path = scene.write(f"{number}.parquet", rows)
         kills = _KillsWorkers(step)

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from processor.engine.jit import FOLDER
 from spark_sink.batch import job
-from tests.support.batches.scene import DAY, START, BatchScene, some_rows
+from spark_sink.batch.job import BatchJob, BatchOptions
+from tests.support.batches.scene import DAY, START, Audience, BatchScene, some_rows
+from tests.support.batches.truth import FileRow
 from tests.support.kafka.topics import dice
 
 if TYPE_CHECKING:
@@ -64,3 +67,56 @@ def test_rows_are_judged_as_the_contract_says_whatever_the_runs(
 
     scene.truth.run("again", every, since=START + 2 * DAY)
     scene.assert_true()
+
+
+@pytest.mark.parametrize("way", ["ids", "pass", "tag"])
+def test_without_receipts_the_same_rows_are_kept(spark: SparkSession, tmp_path: Path, way: str) -> None:
+    chance = dice(3)
+    kept: list[list[tuple[str, ...]]] = []
+    rows = [some_rows(chance, name, 60, first_day=day) for day, name in enumerate("ab")]
+    for more in ({}, {"duplicates": None}):
+        scene = BatchScene(spark, tmp_path / str(len(kept)), **(WAYS[way] | more))
+        for number, each in enumerate(rows):
+            scene.run([scene.write("ab"[number], each)], run=str(number))
+        columns = "seqmark_run", "seqmark_file", "seqmark_row", "event_id", "seqmark_collision"
+        kept.append(sorted(tuple(str(row[name]) for name in columns) for row in scene.rows()))
+
+    assert kept[0] == kept[1]
+
+
+def test_a_date_that_is_made_again_without_all_of_its_inputs_is_told_of(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    scene = BatchScene(spark, tmp_path)
+    rows = {
+        name: [FileRow(name, number, f"{name}-{number}", START + day * DAY, 1) for number in range(3)]
+        for day, name in enumerate(("one", "two", "three"))
+    }
+    paths = [scene.write(name, each) for name, each in rows.items()]
+    scene.run(paths)
+    whole, part = Audience(), Audience()
+
+    for audience, given in ((whole, paths), (part, paths[:2])):
+        options = BatchOptions(given, since="2026-01-02")
+        BatchJob(spark, scene.batch, options, audience).run()
+
+    told = [each for each in part.said if "fewer rows" in each]
+    assert len(told) == 1
+    assert "removed (2026-01-03: 3 before, 0 now). Unless the rules have changed, inputs of earlier" in told[0]
+    assert not [each for each in whole.said if "fewer rows" in each]
+
+
+def test_kernels_that_have_to_be_compiled_are_told_of_before(spark: SparkSession, tmp_path: Path) -> None:
+    assert FOLDER is not None
+    scene = BatchScene(spark, tmp_path)
+    said = []
+
+    for name in ("a", "b"):
+        if name == "a":
+            (FOLDER / "rest-is-warm").unlink(missing_ok=True)
+        path = scene.write(name, [FileRow(name, 0, name, START, 1)])
+        audience = Audience()
+        BatchJob(spark, scene.batch, BatchOptions([path]), audience).run()
+        said.append([each for each in audience.said if "compiling the kernels" in each])
+
+    assert [len(each) for each in said] == [1, 0]

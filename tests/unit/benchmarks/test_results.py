@@ -18,6 +18,7 @@ from benchmarks.options import Options
 from benchmarks.pages import publish, tables
 from benchmarks.pages.picture import draw
 from benchmarks.peers import PEERS, SEQMARK, Job, find_peer
+from benchmarks.rest.results import read as read_rest
 from benchmarks.results import Latency, Results, Run, Spread
 from benchmarks.run import Bench
 
@@ -240,7 +241,7 @@ def test_a_page_says_what_the_results_say(page: str) -> None:
     text = (publish.ROOT / page).read_text()
 
     assert re.search(r"<!-- bench:[a-z-]+ -->", text)
-    assert publish.filled(text, Results.read(publish.LATEST), publish.read_ids()) == text, (
+    assert publish.filled(text, Results.read(publish.LATEST), publish.read_ids(), read_rest()) == text, (
         "run python -m benchmarks.pages.publish"
     )
 

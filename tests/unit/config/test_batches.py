@@ -44,6 +44,16 @@ def test_batches_alone_are_a_config_and_check_asks_no_broker(tmp_path: Path) -> 
     assert "the config and its topics are right" in done.stderr
 
 
+def test_batches_alone_need_no_topics(tmp_path: Path) -> None:
+    file = tmp_path / "my.toml"
+    file.write_text(RIGHT)
+
+    done = CliRunner().invoke(main, ["topics", "-c", str(file)])
+
+    assert done.exit_code == 0
+    assert "names batches only: files at rest need no topics, and no broker was asked" in done.stderr
+
+
 def test_beside_a_pipeline_the_tables_of_the_broker_are_needed(tmp_path: Path) -> None:
     pipeline = '[[pipelines]]\nname = "p"\nsource = "s"\nsink = "t"\ndedup = { mode = "watermark" }\n'
     found = problems(tmp_path, RIGHT + pipeline)

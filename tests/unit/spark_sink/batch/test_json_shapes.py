@@ -77,6 +77,11 @@ def same(value: Any, found: Any) -> bool:
         (pa.list_(pa.int64()), pa.list_(pa.string()), pa.list_(pa.string())),
         (pa.struct([("a", pa.int64())]), pa.struct([("a", pa.float64()), ("b", pa.string())]), None),
         (pa.struct([("c", pa.int64())]), pa.struct([("a", pa.float64())]), pa.struct([("c", pa.int64())])),
+        (
+            pa.list_(pa.struct([("a", pa.int64()), ("c", pa.int64())])),
+            pa.list_(pa.struct([("a", pa.float64())])),
+            pa.list_(pa.field("element", pa.struct([("a", pa.float64()), ("c", pa.int64())]))),
+        ),
     ],
 )
 def test_a_run_takes_the_types_of_the_table_where_its_values_have_room(

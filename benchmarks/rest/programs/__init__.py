@@ -1,0 +1,1 @@
+"""Does the same job each in another way; `benchmarks.rest.protocol` says how."""
