@@ -100,7 +100,11 @@ def batch(  # noqa: PLR0913 - one argument per option
     audience = _BatchTerminal()
     name = f"seqmark-batch-{chosen.name}"
     # Listening after Spark's start, which sets a handler of its own for SIGINT.
-    with spark_session(name, master=master, memory=memory, kafka=False, say=say) as spark, _ending_at_once():
+    lakes = {chosen.input.format, chosen.output.format} & {"delta", "iceberg"}
+    with (
+        spark_session(name, master=master, memory=memory, kafka=False, lakes=lakes, say=say) as spark,
+        _ending_at_once(),
+    ):
         if compact:
             outcome = merge_files(spark, chosen, audience)
         else:
