@@ -1,7 +1,8 @@
-"""Starts Spark with Kafka's connector and within bounds.
+"""Starts Spark with the jars that a job needs, and within bounds.
 
-The connector's version follows the installed PySpark. Its jars come from Seqmark's own cache, as files:
-`spark.jars.packages` would ask Maven's servers again at every start.
+The version of Kafka's connector follows the installed PySpark; Delta and Iceberg have one for each minor
+version of Spark. Jars come from Seqmark's own cache, as files: `spark.jars.packages` would ask Maven's servers
+again at every start.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from processor.broker.java import find_java
 from processor.errors import StopError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 _LOGGING = f'-Dlog4j2.configurationFile="{Path(__file__).with_name("log4j2.properties")}"'
 """For the JVM, because `setLogLevel` comes too late for what is printed at start."""
@@ -33,6 +34,20 @@ _LOGGING = f'-Dlog4j2.configurationFile="{Path(__file__).with_name("log4j2.prope
 SCALA = "2.13"  # PySpark 4 is built with no other
 # What Spark carries itself; a second copy on its class path would clash.
 _CARRIED = ("org.apache.hadoop:*", "org.scala-lang:*", "org.slf4j:*", "org.lz4:*", "org.xerial.snappy:*")
+_LAKES = {
+    "delta": f"io.delta:delta-spark_{SCALA}:4.0.0",
+    "iceberg": f"org.apache.iceberg:iceberg-spark-runtime-4.0_{SCALA}:1.10.0",
+}
+_LAKES_SPARK = "4.0."
+"""What these are built for: the classes of another Spark do not fit them."""
+_LAKE_SETTINGS = {
+    "delta": {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # Not 50: a log of a few thousand files is read in no time.
+        "spark.databricks.delta.snapshotPartitions": "2",
+    },
+}
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -68,8 +83,22 @@ def connector_jars(say: Callable[[str], None]) -> list[Path]:
     )
 
 
+def lake_package(lake: str) -> str:
+    """Return the Maven coordinate of ``delta`` or ``iceberg``, as `spark-submit --packages` takes it."""
+    return _LAKES[lake]
+
+
+def _lake_jars(lake: str, say: Callable[[str], None]) -> list[Path]:
+    if not pyspark.__version__.startswith(_LAKES_SPARK):
+        raise StopError(
+            f"{lake} is read and written with PySpark {_LAKES_SPARK}x, and {pyspark.__version__} is installed: "
+            f"install pyspark {_LAKES_SPARK}0"
+        )
+    return resolve([_LAKES[lake]], f"spark-{lake}", exclude=[*_CARRIED, "org.antlr:*"], say=say)
+
+
 @contextmanager
-def spark_session(
+def spark_session(  # noqa: PLR0913 - all but the first are named, and have a value
     name: str,
     *,
     master: str = "local[2]",
@@ -77,6 +106,7 @@ def spark_session(
     jvm_flags: str = "",
     settings: Mapping[str, str] | None = None,
     kafka: bool = True,
+    lakes: Collection[str] = (),
     say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[SparkSession]:
     """Give a session, and stop it at exit.
@@ -91,6 +121,7 @@ def spark_session(
         jvm_flags: Flags for the driver's JVM.
         settings: Spark settings beside or instead of ours.
         kafka: Whether it can read Kafka, which needs jars that are fetched once.
+        lakes: Of ``delta`` and ``iceberg`` what it can read and write, by jars that are fetched once.
         say: Called with what takes long, for a person to read.
 
     Raises:
@@ -100,9 +131,12 @@ def spark_session(
     launch: dict[str, str] = {}
     # Under spark-submit the JVM is there already: master, memory and packages were given to it.
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        launch = _launch(master, memory, jvm_flags, say, kafka=kafka)
+        jars = connector_jars(say) if kafka else []
+        jars += [jar for lake in lakes for jar in _lake_jars(lake, say)]
+        launch = _launch(master, memory, jvm_flags, say, jars)
     builder = SparkSession.builder.appName(name)
-    for key, value in {**launch, **_SETTINGS, **(settings or {})}.items():
+    given = {key: value for lake in lakes for key, value in _LAKE_SETTINGS.get(lake, {}).items()}
+    for key, value in {**launch, **_SETTINGS, **given, **(settings or {})}.items():
         builder = builder.config(key, value)
     # PySpark prints each exception that it raises, as JSON; whoever catches it tells of it here.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
@@ -158,10 +192,13 @@ def _jvm_ends() -> bool:
 
 
 def _launch(
-    master: str, memory: str, jvm_flags: str, say: Callable[[str], None], *, kafka: bool
+    master: str,
+    memory: str,
+    jvm_flags: str,
+    say: Callable[[str], None],
+    jars: Sequence[Path],
 ) -> dict[str, str]:
     """Return the settings that a JVM is started with."""
-    jars = connector_jars(say) if kafka else []
     # Spark's scripts look at JAVA_HOME and PATH only, and take whatever is there.
     java = find_java()
     if java.note:

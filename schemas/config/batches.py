@@ -9,18 +9,12 @@ from schemas.config.values import ConfigTable, DurationMs, Name, Text, wrong
 OWN_COLUMNS = "seqmark_"
 """How the names of the columns begin that a batch adds to every row."""
 _LATER = "is not available in this version yet"
-_OF_INPUT, _OF_OUTPUT = '"json" or "parquet"', '"parquet"'
+_OF_INPUT = '"json", "parquet" or "delta"'
 
 
 def _input_format(value: Any) -> Any:
-    if value in {"delta", "kafka"}:
+    if value == "kafka":
         raise wrong(f"an input of {value} {_LATER}: write {_OF_INPUT}")
-    return value
-
-
-def _output_format(value: Any) -> Any:
-    if value in {"delta", "iceberg"}:
-        raise wrong(f"an output of {value} {_LATER}: write {_OF_OUTPUT}")
     return value
 
 
@@ -50,8 +44,8 @@ InputColumn = Annotated[Text, AfterValidator(_column)]
 class BatchInput(ConfigTable):
     """The table ``input``."""
 
-    format: Annotated[Literal["json", "parquet"], BeforeValidator(_input_format)] = Field(
-        description="json: a JSON object per line, also as .gz; parquet: Parquet files."
+    format: Annotated[Literal["json", "parquet", "delta"], BeforeValidator(_input_format)] = Field(
+        description="json: a JSON object per line, also as .gz; parquet: Parquet files; delta: a Delta table."
     )
     path: Folder = Field(
         description="A file, or a folder with all files below it; names that begin with . or _ are left out. "
@@ -62,8 +56,9 @@ class BatchInput(ConfigTable):
 class BatchOutput(ConfigTable):
     """The table ``output``."""
 
-    format: Annotated[Literal["parquet"], BeforeValidator(_output_format)] = Field(
-        description="parquet: Parquet files, which count when a commit file names them."
+    format: Literal["parquet", "delta", "iceberg"] = Field(
+        description="parquet: Parquet files, which count when a commit file names them; delta, iceberg: such "
+        "files too, which count when the log of the table itself names them."
     )
     path: Folder = Field(description="Folder of the clean table. It is also what the next run looks ids up in.")
 

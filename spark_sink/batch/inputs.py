@@ -13,7 +13,7 @@ from processor.errors import StopError
 from spark_sink.batch.table.commits import InputStamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from spark_sink.batch.table.commits import Commit
 
@@ -64,9 +64,9 @@ def find_inputs(paths: Sequence[str], kind: str) -> tuple[list[InputFile], list[
         try:
             for file in sorted(_below(root)) if root.is_dir() else [root]:
                 if file == root:
-                    found.setdefault(root, _input(root, root.name))
+                    found.setdefault(root, stamped(root, root.name))
                 elif file.name.lower().endswith(_ENDS[kind]):
-                    found.setdefault(file.resolve(), _input(file, file.relative_to(root).as_posix()))
+                    found.setdefault(file.resolve(), stamped(file, file.relative_to(root).as_posix()))
                 else:
                     others.append(str(file))
         except OSError as error:
@@ -78,7 +78,12 @@ def find_inputs(paths: Sequence[str], kind: str) -> tuple[list[InputFile], list[
         ends = ", ".join(_ENDS[kind])
         left = f"; {len(others)} files with other names were left out" if others else ""
         raise StopError(f"no input: no file in {', '.join(paths)} has a name that ends in {ends}{left}")
-    return sorted(found.values(), key=lambda each: (each.name, each.stamp.name, str(each.path))), others
+    return in_order(found.values()), others
+
+
+def in_order(files: Iterable[InputFile]) -> list[InputFile]:
+    """Return files in the order in which rows of one time are judged."""
+    return sorted(files, key=lambda each: (each.name, each.stamp.name, str(each.path)))
 
 
 def _below(root: Path) -> Iterator[Path]:
@@ -102,7 +107,8 @@ def _below(root: Path) -> Iterator[Path]:
         yield from (Path(folder, each) for each in files if not each.startswith((".", "_")))
 
 
-def _input(file: Path, name: str) -> InputFile:
+def stamped(file: Path, name: str) -> InputFile:
+    """Return a file with what it is known by now."""
     status = file.stat()
     return InputFile(file, InputStamp(name, status.st_size, status.st_mtime_ns))
 
@@ -158,7 +164,7 @@ def require_unchanged(files: Sequence[InputFile]) -> None:
     """
     for each in files:
         try:
-            now = _input(each.path, each.stamp.name).stamp
+            now = stamped(each.path, each.stamp.name).stamp
         except FileNotFoundError:
             now = None
         if now != each.stamp:

@@ -10,7 +10,8 @@ them leaves nothing that counts, but for step 8, after which all of it does:
     5 probed      so are the table's rows with these ids, of the dates that the window reaches
     6 judged      each bucket is judged by the worker's kernels; verdicts are put aside by split of the input
     7 written     the input is read once more: kept rows, receipts and quarantined rows are written
-    8 committed   one commit file names them all
+    8 committed   one commit file names them all; with Delta and Iceberg it counts by the commit of the table's
+                  own that follows: between the two is the moment ``put``
     9 cleared     what was put aside, and what dead runs have left, is removed
 
 Spark deals out the work: a task takes a split, a file of the table or a bucket, and reads and writes files by
@@ -22,7 +23,6 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from bisect import bisect_left
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -31,20 +31,23 @@ from processor.engine.rest import Fault, rest_is_warm, warm_rest
 from processor.errors import StopError
 from spark_sink.batch.cluster import TaskCluster
 from spark_sink.batch.inputs import find_inputs, require_unchanged
+from spark_sink.batch.lake.inputs import find_delta_inputs
+from spark_sink.batch.lake.log import open_log
 from spark_sink.batch.leftovers import remove_leftovers
 from spark_sink.batch.naming import name_run
 from spark_sink.batch.plan import RunPlan, Split
 from spark_sink.batch.rows.json_shapes import joined_shape, schema_of_shape, widened
 from spark_sink.batch.rows.schema import joined, plain_schema, schema_of, schema_text
-from spark_sink.batch.table.commits import RUN, Commit, Snapshot, read_snapshot, write_commit
+from spark_sink.batch.table.commits import RUN, Commit, Snapshot
+from spark_sink.batch.table.counted import DELTA, PARQUET
 from spark_sink.batch.table.definition import open_definition
-from spark_sink.batch.table.layout import DAY_US, KINDS, QUARANTINE, ROWS, TableLayout, day_number
+from spark_sink.batch.table.layout import KINDS, QUARANTINE, ROWS, TableLayout, day_number
 from spark_sink.batch.table.lock import table_lock
 from spark_sink.batch.table.made_again import fewer_rows
 from spark_sink.batch.tasks.extract import Extracted, extract
 from spark_sink.batch.tasks.inspect import read_footer, splits_of
 from spark_sink.batch.tasks.judge import JudgedBucket, judge
-from spark_sink.batch.tasks.probe import probe, probed_parts, put_lows
+from spark_sink.batch.tasks.probe import near_files, probe, probed_parts, put_lows
 from spark_sink.batch.tasks.write import WrittenSplit, write
 
 if TYPE_CHECKING:
@@ -76,6 +79,7 @@ class BatchStep(StrEnum):
     PROBED = "probed"
     JUDGED = "judged"
     WRITTEN = "written"
+    PUT = "put"
     COMMITTED = "committed"
     CLEARED = "cleared"
 
@@ -138,8 +142,10 @@ class BatchJob:
     def __init__(
         self, spark: SparkSession, batch: FileBatch, options: BatchOptions, audience: BatchAudience
     ) -> None:
-        self._cluster, self._batch, self._options, self._audience = TaskCluster(spark), batch, options, audience
+        self._spark, self._cluster = spark, TaskCluster(spark)
+        self._batch, self._options, self._audience = batch, options, audience
         self._layout = TableLayout(batch.output.path, batch.duplicates, batch.quarantine)
+        self._log = open_log(spark, batch.output.format, self._layout)
         self._began = time.monotonic()
 
     def run(self) -> BatchOutcome:
@@ -152,14 +158,14 @@ class BatchJob:
         batch, options, layout = self._batch, self._options, self._layout
         with table_lock(layout):
             self._audience.done(BatchStep.LOCKED)
-            snapshot = read_snapshot(layout)
             definition = open_definition(layout, batch, keep=not options.dry)
-            files, others = find_inputs(options.inputs or [batch.input.path], batch.input.format)
+            snapshot = self._log.read()
+            files, others = self._find()
             if others:
                 self._audience.say(f"{len(others)} files with other names are left out, such as {others[0]}")
             name, commit = name_run(files, options.run, options.since, snapshot, batch)
             if commit is not None:
-                remove_leftovers(layout, snapshot)
+                remove_leftovers(layout, snapshot, keep_rows=self._log.keeps_removed)
                 return BatchOutcome(name, commit.number, True, commit.counts, self._seconds())
             self._audience.done(BatchStep.NAMED)
             if not options.dry:
@@ -169,6 +175,10 @@ class BatchJob:
                 return self._attempt(self._plan(name, attempt, snapshot, definition, files), snapshot, files)
             finally:
                 shutil.rmtree(layout.staging(attempt), ignore_errors=True)
+
+    def _find(self) -> tuple[list[InputFile], list[str]]:
+        paths, kind = self._options.inputs or [self._batch.input.path], self._batch.input.format
+        return (find_delta_inputs(self._spark, paths), []) if kind == DELTA else find_inputs(paths, kind)
 
     def _seconds(self) -> float:
         return time.monotonic() - self._began
@@ -191,7 +201,7 @@ class BatchJob:
             staging=str(layout.staging(attempt)),
             output=str(layout.output),
             folders=folders,
-            format=batch.input.format,
+            format="json" if batch.input.format == "json" else PARQUET,
             files=[str(each.path) for each in files],
             names=[each.name for each in files],
             id=list(batch.id),
@@ -243,9 +253,10 @@ class BatchJob:
             counts=counts,
             since=since,
         )
-        write_commit(layout, commit, snapshot.last)
+        self._log.commit(commit, snapshot, partial(self._audience.done, BatchStep.PUT))
         self._audience.done(BatchStep.COMMITTED)
-        remove_leftovers(layout, Snapshot([*snapshot.commits, commit]))
+        after = Snapshot([*snapshot.commits, commit])
+        remove_leftovers(layout, after, keep_rows=self._log.keeps_removed)
         self._audience.done(BatchStep.CLEARED)
         return BatchOutcome(plan.run, plan.number, False, counts, self._seconds())
 
@@ -310,29 +321,14 @@ class BatchJob:
     ) -> int:
         """Look the new ids up in the files that the window reaches; return in how many parts."""
         gone, days = set(removed[ROWS]), {day for each in extracted for day in each.days}
-        # Two times are less than a window apart: their dates at most so many days, rounded up.
-        reach = -(-plan.window_us // DAY_US)
-        near = _Near(days, reach)
-        files = [
-            each for each in snapshot.files[ROWS] if each.path not in gone and day_number(each.date) in near
-        ]
+        there = [each for each in snapshot.files[ROWS] if each.path not in gone]
+        files = near_files(there, days, plan.window_us)
         probed = probed_parts([str(self._layout.file(each.path)) for each in files], self._cluster.cores)
         if probed:
             self._audience.say(f"looking the ids up in {len(files):,} of {len(snapshot.files[ROWS]):,} files")
             put_lows(plan, splits)
         self._cluster.run(partial(probe, plan), probed, "looking the ids up")
         return len(probed)
-
-
-class _Near:
-    """Says which dates are so near to one of some dates; the dates are day numbers."""
-
-    def __init__(self, days: set[int], reach: int) -> None:
-        self._days, self._reach = sorted(days), reach
-
-    def __contains__(self, day: int) -> bool:
-        at = bisect_left(self._days, day - self._reach)
-        return at < len(self._days) and self._days[at] <= day + self._reach
 
 
 def _judge_bucket(plan: RunPlan, splits: Sequence[Split], probed: int, bucket: int) -> JudgedBucket:
@@ -347,7 +343,7 @@ def _removed(snapshot: Snapshot, since: str | None, paths: set[str]) -> dict[str
     def again(file: DataFile) -> bool:
         return file.date >= since if file.date else file.source in paths
 
-    return {kind: [each.path for each in snapshot.files[kind] if again(each)] for kind in KINDS}
+    return {kind: [each.path for each in snapshot.to_remove(kind) if again(each)] for kind in KINDS}
 
 
 def _counts(

@@ -34,7 +34,7 @@ class RunPlan(NamedTuple):
         staging: Folder for what is put aside.
         output: Folder of the table.
         folders: By kind of file, where it goes; None: nowhere.
-        format: Of the input.
+        format: Of the input's files, ``json`` or ``parquet``.
         files: Paths of the input files, by base name; rows of one time are judged in this order.
         names: Their base names.
         id: Columns of the id.

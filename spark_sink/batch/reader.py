@@ -13,6 +13,7 @@ from processor.errors import StopError
 from spark_sink.batch.rows.own_columns import OWN_SCHEMA, RECEIPTS
 from spark_sink.batch.rows.schema import schema_of
 from spark_sink.batch.table.commits import read_snapshot
+from spark_sink.batch.table.counted import PARQUET, table_format
 from spark_sink.batch.table.layout import DUPLICATES, OWN_FOLDER, ROWS, TableLayout
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def committed_files(path: str) -> list[str]:
         path: The folder that the config names as output, duplicates or quarantine.
 
     Raises:
-        StopError: No batch has written there, or a commit is damaged.
+        StopError: No batch has written there, a commit is damaged, or these are rows of a Delta or Iceberg
+            table, whose own log says which files count.
     """
     return _committed(path)[0]
 
@@ -54,8 +56,8 @@ def committed_rows(path: str, columns: Sequence[str]) -> Iterator[dict[str, Any]
             raise StopError(f"{file} cannot be read ({error}); restore the folder from a backup") from error
 
 
-def _committed(path: str) -> tuple[list[str], pa.Schema | None]:
-    """Return the files that count, and their schema; None: it differs from file to file."""
+def _whose(path: str) -> tuple[TableLayout, str]:
+    """Return the table that a folder belongs to, and the kind of what it holds."""
     folder, kind = Path(path).resolve(), ROWS
     note = folder / OWN_FOLDER / "of.json"
     table = folder
@@ -65,6 +67,14 @@ def _committed(path: str) -> tuple[list[str], pa.Schema | None]:
     layout = TableLayout(str(table))
     if not (layout.own / "table.json").exists():
         raise StopError(f"{path} is no clean table, nor its receipts or quarantine: no batch has written there")
+    return layout, kind
+
+
+def _committed(path: str) -> tuple[list[str], pa.Schema | None]:
+    """Return the files that count, and their schema; None: it differs from file to file."""
+    layout, kind = _whose(path)
+    if kind == ROWS and (lake := table_format(layout)) != PARQUET:
+        raise StopError(f"{path} is a table of {lake}: its rows are read by its log, with Spark")
     snapshot = read_snapshot(layout)
     schema = None
     if kind == ROWS and snapshot.last is not None:
@@ -77,7 +87,8 @@ def _committed(path: str) -> tuple[list[str], pa.Schema | None]:
 def read_clean(spark: SparkSession, path: str) -> DataFrame:
     """Read what is committed, and nothing else: rows of the output, receipts, or quarantined rows.
 
-    Rows come with the columns that begin with ``seqmark_``. What a run that is at work has written is not among
+    Rows come with the columns that begin with ``seqmark_``; those of a Delta or Iceberg table are read by its
+    own reader, for which the session has to have its jars. What a run that is at work has written is not among
     them, and a run that commits meanwhile does not change what this has begun to read.
 
     Args:
@@ -90,6 +101,9 @@ def read_clean(spark: SparkSession, path: str) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - pyspark is slow to import
     from pyspark.sql.types import StructType  # noqa: PLC0415 - as above
 
+    layout, what = _whose(path)
+    if what == ROWS and (lake := table_format(layout)) != PARQUET:
+        return spark.read.format(lake).load(str(layout.output))
     files, schema = _committed(path)
     kind = None if schema is None else from_arrow_schema(schema, prefer_timestamp_ntz=True)
     if not files:

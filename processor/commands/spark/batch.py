@@ -99,7 +99,14 @@ def batch(  # noqa: PLR0913 - one argument per option
     name = f"seqmark-batch-{chosen.name}"
     # Listening after Spark's start, which sets a handler of its own for SIGINT.
     session = spark_session(
-        name, master=master, memory=memory, jvm_flags=JVM_FLAGS, settings=SETTINGS, kafka=False, say=say
+        name,
+        master=master,
+        memory=memory,
+        jvm_flags=JVM_FLAGS,
+        settings=SETTINGS,
+        kafka=False,
+        lakes={chosen.input.format, chosen.output.format} & {"delta", "iceberg"},
+        say=say,
     )
     with session as spark, ending_at_once("batch", INTERRUPTED):
         if compact:

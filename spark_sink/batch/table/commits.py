@@ -13,6 +13,9 @@ Paths lead from the table's folder on. A run is one commit: rows, receipts and q
 
 Beside them, in ``head.json``, stand number and SHA-256 of the last commit, put right after it. It decides
 nothing: after a crash it may be one commit behind. By it a last commit that was removed or changed is found.
+
+With Delta and Iceberg the table's own log has the last word: it says which rows count, and up to which number
+commits do. A commit of a higher number is of a run that died before the log had it.
 """
 
 from __future__ import annotations
@@ -24,9 +27,11 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from processor.errors import StopError
-from spark_sink.batch.table.layout import KINDS, flush_folder, put_if_absent, replace_whole
+from spark_sink.batch.table.counted import counted_commits
+from spark_sink.batch.table.layout import KINDS, ROWS, flush_folder, put_if_absent, replace_whole
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from spark_sink.batch.table.layout import TableLayout
@@ -87,12 +92,16 @@ class Commit:
 class Snapshot:
     """What counts after the last commit.
 
-    Attributes:
+    Args:
         commits: From the first on.
+        rows: The files of rows that count; None: those that the commits name.
+
+    Attributes:
+        commits: As given.
         files: By kind, those that count.
     """
 
-    def __init__(self, commits: list[Commit]) -> None:
+    def __init__(self, commits: list[Commit], rows: Sequence[DataFile] | None = None) -> None:
         self.commits = commits
         found: dict[str, dict[str, DataFile]] = {kind: {} for kind in KINDS}
         for commit in commits:
@@ -101,29 +110,46 @@ class Snapshot:
                     found[kind].pop(path, None)
             for kind, files in commit.added.items():
                 found[kind].update({each.path: each for each in files})
-        self.files = {kind: list(files.values()) for kind, files in found.items()}
+        self._named = {kind: list(files.values()) for kind, files in found.items()}
+        self.files = self._named if rows is None else {**self._named, ROWS: list(rows)}
 
     @property
     def last(self) -> Commit | None:
         """The last commit; None: there is none."""
         return self.commits[-1] if self.commits else None
 
+    def to_remove(self, kind: str) -> list[DataFile]:
+        """Return the files of a kind that a commit may remove: those that count, and those that commits name.
+
+        They are the same unless other programs have merged files of rows: without the second part, commits
+        would go on naming files that are gone.
+        """
+        return list({each.path: each for each in [*self._named[kind], *self.files[kind]]}.values())
+
     def of_run(self, run: str) -> Commit | None:
         """Return the commit of a run; None: it has none."""
         return next((each for each in self.commits if each.kind == RUN and each.run == run), None)
 
 
-def read_snapshot(layout: TableLayout) -> Snapshot:
-    """Read all commits.
+def read_snapshot(layout: TableLayout, counted: int | None = None) -> Snapshot:
+    """Read all commits that count.
+
+    Args:
+        layout: Where the table lies.
+        counted: With Delta or Iceberg the number of the last one; not given: it is looked for.
 
     Raises:
         StopError: One is damaged, is missing, or does not follow the one before it.
     """
     head = _read_head(layout)  # before the commits: one may be put meanwhile
+    counted = counted_commits(layout) if counted is None else counted
     folder = layout.own / "commits"
     names = (
         sorted(each.name for each in folder.glob("*.json") if each.stem.isdecimal()) if folder.is_dir() else []
     )
+    if counted is not None:
+        _require_counted(folder, len(names), head, counted)
+        names = names[:counted]
     commits: list[Commit] = []
     for number, name in enumerate(names, 1):
         commits.append(_read(folder / name, number, commits[-1] if commits else None))
@@ -142,6 +168,24 @@ def read_snapshot(layout: TableLayout) -> Snapshot:
     return Snapshot(commits)
 
 
+def _require_counted(folder: Path, put: int, head: tuple[int, str] | None, counted: int) -> None:
+    """Refuse a table whose own log has other commits than those that are beside it.
+
+    Raises:
+        StopError: Says what is missing.
+    """
+    if put < counted:
+        raise StopError(
+            f"commit {folder / f'{counted:08d}.json'} is missing, and the table's log says that it counts; "
+            "restore the folder from a backup"
+        )
+    if head is not None and head[0] > counted:
+        raise StopError(
+            f"commit {folder / f'{head[0]:08d}.json'} has counted, and the table's log knows those up to "
+            f"{counted} only: it was replaced by an older one; restore the folder from a backup"
+        )
+
+
 def _read_head(layout: TableLayout) -> tuple[int, str] | None:
     """Return number and SHA-256 of a commit that was put; None: none is known."""
     file = layout.own / "head.json"
@@ -154,7 +198,8 @@ def _read_head(layout: TableLayout) -> tuple[int, str] | None:
         raise StopError(f"{file} is damaged ({error}); restore the folder from a backup") from error
 
 
-def _write_head(layout: TableLayout, number: int, text: str) -> None:
+def note_head(layout: TableLayout, number: int, text: str) -> None:
+    """Note the last commit, whose text this is."""
     made = {"number": number, "sha256": hashlib.sha256(text.encode()).hexdigest()}
     # The commit counts already: a full disk must not make it look as if it did not.
     with contextlib.suppress(OSError):
@@ -194,8 +239,8 @@ def _read(file: Path, number: int, before: Commit | None) -> Commit:
     return commit
 
 
-def write_commit(layout: TableLayout, commit: Commit, before: Commit | None) -> None:
-    """Put a commit: from here on it counts, whole.
+def put_commit(layout: TableLayout, commit: Commit, before: Commit | None) -> str:
+    """Put a commit, and return its text. Without a log of the table's own it counts from here on, whole.
 
     Raises:
         StopError: Somebody else has put one of this number.
@@ -221,8 +266,12 @@ def write_commit(layout: TableLayout, commit: Commit, before: Commit | None) -> 
         flush_folder(each)
     text = json.dumps(made, indent=1)
     if not put_if_absent(folder / f"{commit.number:08d}.json", text):
-        raise StopError(
-            f"another run has committed to {layout.output} meanwhile: nothing of this one counts; start "
-            f"it again"
-        )
-    _write_head(layout, commit.number, text)
+        raise overtaken(layout)
+    return text
+
+
+def overtaken(layout: TableLayout) -> StopError:
+    """Return what is said where somebody else has committed meanwhile."""
+    return StopError(
+        f"another run has committed to {layout.output} meanwhile: nothing of this one counts; start it again"
+    )

@@ -1,4 +1,4 @@
-"""Keeps what a clean table is: its hash key, and what its ids, times and fingerprints are read from.
+"""Keeps what a clean table is: hash key, format, and what its ids, times and fingerprints are read from.
 
 Written once, with the first run. Ids under another key, or of other columns, would never meet those that are
 there: a definition that has changed is refused.
@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from processor.errors import StopError
+from spark_sink.batch.table.counted import PARQUET
 from spark_sink.batch.table.layout import put_if_absent
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class TableDefinition(NamedTuple):
 
     Attributes:
         key: 16 bytes, the secret of its hashes and of its new ids.
-        columns: What the hashes are of.
+        columns: What the hashes are of, and the table's format unless it is plain Parquet.
     """
 
     key: bytes
@@ -46,6 +47,8 @@ def open_definition(layout: TableLayout, batch: FileBatch, *, keep: bool) -> Tab
     """
     fingerprint = None if batch.fingerprint is None else {"exclude": sorted(set(batch.fingerprint.exclude))}
     columns = {"id": batch.id, "event_time": batch.event_time, "fingerprint": fingerprint}
+    if batch.output.format != PARQUET:
+        columns["format"] = batch.output.format
     file = layout.own / "table.json"
     if not file.exists():
         if next((layout.own / "commits").glob("*.json"), None) is not None:
@@ -64,12 +67,13 @@ def open_definition(layout: TableLayout, batch: FileBatch, *, keep: bool) -> Tab
         raise StopError(f"{file} is damaged ({error}); restore it from a backup") from error
     if version != _VERSION:
         raise StopError(f"{file}: version {version}, this Seqmark reads {_VERSION}; install a newer one")
-    if changed := [name for name in columns if read.get(name) != columns[name]]:
+    found, wanted = ({"format": PARQUET, **each} for each in (read, columns))
+    if changed := [name for name in wanted if found.get(name) != wanted[name]]:
         told = "; ".join(
-            f"{name} was {json.dumps(read.get(name))} and is {json.dumps(columns[name])}" for name in changed
+            f"{name} was {json.dumps(found.get(name))} and is {json.dumps(wanted[name])}" for name in changed
         )
         raise StopError(
-            f"batch {batch.name}: {told}. The ids of {layout.output} were made by the old definition: set it "
+            f"batch {batch.name}: {told}. What is in {layout.output} was made by the old definition: set it "
             "back, or name another output"
         )
     return TableDefinition(key, columns)

@@ -6,6 +6,7 @@ of the rows that match the rest is read. So memory goes by the new ids, and not 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,9 +15,10 @@ import pyarrow as pa
 
 from processor.engine.rest import LowProbe
 from processor.errors import StopError
+from spark_sink.batch.rows.own_columns import TIME
 from spark_sink.batch.rows.parquet_rows import open_parquet
 from spark_sink.batch.staging import KEYS, LOW, OLD, read_all, staged, write_parted
-from spark_sink.batch.table.layout import DUPLICATES
+from spark_sink.batch.table.layout import DAY_US, DUPLICATES, day_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from spark_sink.batch.plan import RunPlan
     from spark_sink.batch.staging import Name
+    from spark_sink.batch.table.commits import DataFile
 
 _LOWS = "lows.npy"
 _PARTS_PER_CORE = 4
@@ -49,6 +52,19 @@ def probed_parts(paths: Sequence[str], cores: int) -> list[ProbedFiles]:
     """Deal files out: each part writes one file, and each bucket reads one of each part."""
     parts = min(len(paths), _PARTS_PER_CORE * cores)
     return [ProbedFiles(number, list(paths[number::parts])) for number in range(parts)]
+
+
+def near_files(files: Sequence[DataFile], days: set[int], window_us: int) -> list[DataFile]:
+    """Return the files whose dates the window reaches from one of some dates, given as day numbers."""
+    # Two times are less than a window apart: their dates at most so many days, rounded up.
+    reach = -(-window_us // DAY_US)
+    ordered = sorted(days)
+
+    def near(day: int) -> bool:
+        at = bisect_left(ordered, day - reach)
+        return at < len(ordered) and ordered[at] <= day + reach
+
+    return [each for each in files if near(day_number(each.date))]
 
 
 def put_lows(plan: RunPlan, splits: int) -> None:
@@ -89,6 +105,17 @@ def probe(plan: RunPlan, part: ProbedFiles) -> int:
     return len(rows)
 
 
+def _words(low: Any) -> NDArray[np.int64]:
+    """Return a column's values.
+
+    Raises:
+        StopError: Some are null.
+    """
+    if low.null_count:
+        raise StopError("it has rows without seqmark_low, which no batch has written")
+    return np.concatenate([np.zeros(0, np.int64), *(each.to_numpy() for each in low.chunks)])
+
+
 def _matching(
     parquet: Any, plan: RunPlan, lows: LowProbe, names: dict[Name, int]
 ) -> Iterator[NDArray[np.int64]]:
@@ -100,11 +127,14 @@ def _matching(
     # The other cores have tasks of their own.
     for group in range(parquet.metadata.num_row_groups):
         low = parquet.read_row_group(group, columns=["seqmark_low"], use_threads=False).column(0)
-        low = np.concatenate([np.zeros(0, np.int64), *(each.to_numpy() for each in low.chunks)])
-        rows = lows.matches(low)
+        words = _words(low)
+        rows = lows.matches(words)
         if rows.size:
             found = parquet.read_row_group(group, columns=wanted, use_threads=False).take(pa.array(rows))
-            columns = [low[rows]]
+            at = found.schema.get_field_index("seqmark_time")
+            # Files that others have merged may have them in another unit, or without the zone.
+            found = found.set_column(at, "seqmark_time", found.column(at).cast(TIME))
+            columns = [words[rows]]
             for name in _NUMBERS[1:]:
                 column = found.column(name).cast(pa.int64()).fill_null(0).to_numpy() if name in wanted else 0
                 columns.append(np.broadcast_to(column, rows.shape))

@@ -1459,8 +1459,8 @@ MISTAKES = (
     Mistake(
         "a run that makes results again looks its ids up in what it removes",
         "spark_sink/batch/job.py",
-        " if each.path not in gone and",
-        " if",
+        " if each.path not in gone]",
+        "]",
         "tests/spark/batch/test_runs.py::"
         "test_rows_are_judged_as_the_contract_says_whatever_the_runs[ids-parquet]",
     ),
@@ -1482,9 +1482,9 @@ MISTAKES = (
     ),
     Mistake(
         "rows of the day before are not looked up, though the window reaches them",
-        "spark_sink/batch/job.py",
-        "        reach = -(-plan.window_us // DAY_US)\n",
-        "        reach = 0\n",
+        "spark_sink/batch/tasks/probe.py",
+        "    reach = -(-window_us // DAY_US)\n",
+        "    reach = 0\n",
         "tests/spark/batch/test_runs.py::"
         "test_rows_are_judged_as_the_contract_says_whatever_the_runs[ids-parquet]",
     ),
@@ -1532,5 +1532,45 @@ MISTAKES = (
         '        self._end(wrong, left, "is lost")\n',
         '        self._end(wrong, {}, "is lost")\n',
         "tests/unit/demo/test_archive.py::test_each_mistake_is_named[a row is lost]",
+    ),
+    Mistake(
+        "the commit of a Delta table does not say which of ours it makes count",
+        "spark_sink/batch/lake/delta.py",
+        '"version": change.number,',
+        '"version": change.number - 1,',
+        "tests/spark/batch/test_lakes.py::"
+        "test_a_run_that_dies_at_a_step_counts_by_the_tables_own_log_alone[delta-committed]",
+    ),
+    Mistake(
+        "a run takes the commit file of one that died for its own",
+        "spark_sink/batch/table/commits.py",
+        "        names = names[:counted]\n",
+        "",
+        "tests/spark/batch/test_lakes.py::"
+        "test_a_run_that_dies_at_a_step_counts_by_the_tables_own_log_alone[delta-put]",
+    ),
+    Mistake(
+        "a run commits over what another program has done to a Delta table meanwhile",
+        "spark_sink/batch/lake/delta.py",
+        "            self._transaction.readWholeTable()\n",
+        "",
+        "tests/spark/batch/test_lakes.py::"
+        "test_a_run_is_refused_where_another_program_changes_the_table_meanwhile[delta]",
+    ),
+    Mistake(
+        "a run commits over what another program has done to an Iceberg table meanwhile",
+        "spark_sink/batch/lake/iceberg.py",
+        "            operations.commit(transaction.startMetadata(), transaction.currentMetadata())\n",
+        "            transaction.commitTransaction()\n",
+        "tests/spark/batch/test_lakes.py::"
+        "test_a_run_is_refused_where_another_program_changes_the_table_meanwhile[iceberg]",
+    ),
+    Mistake(
+        "files of rows that readers of an older version need are removed",
+        "spark_sink/batch/leftovers.py",
+        "    if keep_rows:\n",
+        "    if not keep_rows:\n",
+        "tests/spark/batch/test_lakes.py::"
+        "test_readers_of_the_format_see_what_counts_and_what_counted_before[delta]",
     ),
 )

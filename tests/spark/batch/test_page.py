@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from processor.commands.cli import main
 from spark_sink import read_clean
+from spark_sink.session import lake_package
 from tests.support.suite.pages import typed
 
 if TYPE_CHECKING:
@@ -82,19 +83,21 @@ def test_the_example_of_the_page_comes_out_as_it_says(
     assert (merged["commit"], merged["files"], merged["dates"]) == (5, 3, 1)
 
 
+@pytest.mark.parametrize("name", ["batch.toml", "batch-delta.toml", "batch-iceberg.toml"])
 def test_the_example_of_a_config_runs(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("examples").mkdir()
-    Path("examples/batch.toml").write_text((ROOT / "examples/batch.toml").read_text())
+    Path("examples", name).write_text((ROOT / "examples" / name).read_text())
     Path("var/raw").mkdir(parents=True)
     columns = {"event_id": ["a", "a", "a"], "sent_at": [1, 2, 3], "amount": [1, 1, 2]}
     pq.write_table(pa.table(columns | {"occurred_at": ["2026-01-01"] * 3}), "var/raw/a.parquet")
-    (line,) = typed(ROOT / "examples/batch.toml")
+    (line,) = typed(ROOT / "examples" / name)
 
     told = json.loads(run(line, "--json"))
 
+    assert all(lake_package(lake) in _TEXT for lake in ("delta", "iceberg"))
     assert (told["kept"], told["duplicates"], told["collisions"], told["renamed"]) == (2, 1, 1, 1)
     assert read_clean(spark, "var/clean").count() == 2
 

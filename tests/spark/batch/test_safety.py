@@ -15,12 +15,11 @@ from spark_sink.batch.job import BatchJob, BatchOptions, BatchStep
 from spark_sink.batch.reader import committed_files
 from spark_sink.batch.table.layout import TableLayout
 from spark_sink.batch.table.lock import table_lock
-from tests.support.batches.scene import DAY, START, Audience, BatchScene, some_rows
+from tests.support.batches.scene import DAY, START, ActsAt, Audience, BatchScene, some_rows
 from tests.support.batches.truth import FileRow
 from tests.support.kafka.topics import dice
 
 if TYPE_CHECKING:
-    from enum import StrEnum
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -43,20 +42,6 @@ def first_run(scene: BatchScene) -> str:
     scene.run([path], run="first")
     scene.truth.run("first", rows)
     return path
-
-
-class ActsAt(Audience):
-    """Does something right after a step."""
-
-    def __init__(self, step: BatchStep, act: object) -> None:
-        super().__init__()
-        self._step, self._act = step, act
-
-    def done(self, step: StrEnum) -> None:
-        """Do it if this is the step."""
-        super().done(step)
-        if step == self._step and callable(self._act):
-            self._act()
 
 
 def test_a_run_that_has_committed_answers_at_once_and_refuses_other_inputs_under_its_name(

@@ -17,7 +17,7 @@ from tests.support.batches.truth import FileRow, Truth
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from enum import StrEnum
     from pathlib import Path
 
@@ -46,6 +46,20 @@ class Audience:
         self.steps.append(str(step))
 
 
+class ActsAt(Audience):
+    """Does something right after a step."""
+
+    def __init__(self, step: str, act: Callable[[], object]) -> None:
+        super().__init__()
+        self._step, self._act = step, act
+
+    def done(self, step: StrEnum) -> None:
+        """Do it if this is the step."""
+        super().done(step)
+        if step == self._step:
+            self._act()
+
+
 class BatchScene:
     """One batch in one folder.
 
@@ -53,17 +67,20 @@ class BatchScene:
         spark: Whose tasks do the work.
         folder: For all of it.
         kind: Format of the input.
+        lake: Format of the output.
         more: Keys of the batch.
     """
 
-    def __init__(self, spark: SparkSession, folder: Path, kind: str = "parquet", **more: Any) -> None:
+    def __init__(
+        self, spark: SparkSession, folder: Path, kind: str = "parquet", lake: str = "parquet", **more: Any
+    ) -> None:
         self.spark, self.folder, self.kind = spark, folder, kind
         self.raw, self.out = folder / "raw", folder / "clean"
         self.raw.mkdir(parents=True, exist_ok=True)
         self.table: dict[str, Any] = {
             "name": "archive",
             "input": {"format": kind, "path": str(self.raw)},
-            "output": {"format": "parquet", "path": str(self.out)},
+            "output": {"format": lake, "path": str(self.out)},
             "duplicates": str(folder / "duplicates"),
             "quarantine": str(folder / "quarantine"),
             "id": ["event_id"],

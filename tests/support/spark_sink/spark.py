@@ -24,7 +24,7 @@ SHORT = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Give a session as the programs start it."""
-    with spark_session("seqmark-tests", jvm_flags=SHORT) as session:
+    with spark_session("seqmark-tests", jvm_flags=SHORT, lakes=("delta", "iceberg")) as session:
         yield session
 
 

@@ -85,7 +85,7 @@ on_collision = "rename"
 [[batches]]
 name = "d"
 input = { format = "json", path = "more" }
-output = { format = "iceberg", path = "clean" }
+output = { format = "hudi", path = "clean" }
 id = ["event_id"]
 event_time = "at"
 window = "7d"
@@ -98,14 +98,13 @@ rename = { to = "other" }
         "batches.0.name": "must be made of letters",
         "batches.0.input.format": "an input of kafka is not available in this version yet: write",
         "batches.0.input.path": "must be a folder or a file",
-        "batches.0.output.format": 'an output of delta is not available in this version yet: write "parquet"',
         "batches.0.output.path": "must be a path of a file system",
         "batches.0.id.2": "must not begin with seqmark_",
         "batches.0.window": "must be longer than 0",
         "batches.0.rename_first": "needs fingerprint",
         "batches.1.output.path": "lies in or around batches.c.input.path; each needs a folder of its own",
         "batches.1.rename": "is needed, for the id has several columns",
-        "batches.2.output.format": "an output of iceberg is not available in this version yet",
+        "batches.2.output.format": 'must be "parquet", "delta" or "iceberg"',
         "batches.2.on_collision": '"quarantine" needs a folder for it',
         "batches.2.rename": 'has no effect with on_collision "quarantine"',
     }.items():

@@ -48,6 +48,8 @@ AS_TYPED = {
     "examples/aggregates.toml": (
         "tests/spark/test_sink_examples.py::test_each_output_of_the_example_gets_its_rows"
     ),
+    "examples/batch-delta.toml": "tests/spark/batch/test_page.py::test_the_example_of_a_config_runs",
+    "examples/batch-iceberg.toml": "tests/spark/batch/test_page.py::test_the_example_of_a_config_runs",
     "examples/batch.toml": "tests/spark/batch/test_page.py::test_the_example_of_a_config_runs",
     "examples/clicks.toml": f"{_FIRST_LINES}the_example_of_clicks_run",
     "examples/content.toml": _IDS,

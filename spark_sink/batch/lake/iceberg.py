@@ -1,0 +1,162 @@
+"""Reads and commits an Iceberg table: its files are ours, its metadata is written by Iceberg's own library.
+
+The table lies by its path, without a catalog. A commit sets the property `seqmark.number`, by which our commit
+counts; see `spark_sink.batch.table.counted`. It replaces the very metadata that the run has found: where
+another program has committed meanwhile, that has been replaced already.
+
+Files have no field identifiers of Iceberg's: the property `schema.name-mapping.default` says which column is
+which, and Iceberg keeps it in step when columns are added.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from processor.errors import StopError
+from spark_sink.batch.lake.jvm import LakeJvm, translated
+from spark_sink.batch.lake.table import DATE, LakeState
+from spark_sink.batch.table.commits import DataFile
+from spark_sink.batch.table.counted import ICEBERG, NUMBER, iceberg_number
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import Row, SparkSession
+
+    from spark_sink.batch.lake.table import LakeChange
+
+_TABLES = "org.apache.iceberg.hadoop.HadoopTables"
+_NAMES = "schema.name-mapping.default"
+_RUN = "seqmark.run"
+_FILES = ("content", "file_path", "file_format", "record_count", "partition")
+
+
+class IcebergTable:
+    """A table whose metadata Iceberg keeps, see the module."""
+
+    title = "Iceberg"
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark, self._folder = spark, folder
+        self._jvm = LakeJvm(spark, ICEBERG, _TABLES)
+        self._iceberg: Any = self._jvm.root.org.apache.iceberg
+        self._transaction: Any = None
+        self._found: dict[str, Row] = {}
+
+    def begin(self) -> LakeState:
+        """Begin a transaction, and return the table as it has it."""
+        with translated():
+            tables, place = self._iceberg.hadoop.HadoopTables(self._jvm.hadoop), str(self._folder)
+            if not tables.exists(place):
+                return LakeState(exists=False, number=0, columns=[], rows=[])
+            self._transaction = tables.load(place).newTransaction()
+            table = self._transaction.table()
+            number = int(table.properties().getOrDefault(NUMBER, "0"))
+            if not number:
+                return LakeState(exists=True, number=0, columns=[], rows=[])
+            fields = table.schema().columns()
+            columns = [str(fields.get(at).name()) for at in range(fields.size())]
+            parts = table.spec().fields()
+            parted = [
+                (parts.get(at).name(), parts.get(at).transform().toString()) for at in range(parts.size())
+            ]
+            snapshot = table.currentSnapshot()
+            found = [] if snapshot is None else self._files(snapshot.snapshotId())
+        if parted != [(DATE, "identity")]:
+            raise StopError(
+                f"{self._folder} was made by a batch parted by {DATE}, and is so no more: set that back"
+            )
+        self._found = {self._relative(each["file_path"]): each for each in found}
+        rows = [self._file(path, each) for path, each in sorted(self._found.items())]
+        return LakeState(exists=True, number=number, columns=columns, rows=rows)
+
+    def _files(self, snapshot: int) -> list[Row]:
+        reader = self._spark.read.format("iceberg").option("snapshot-id", snapshot)
+        return list(reader.load(f"{self._folder}#files").select(*_FILES).collect())
+
+    def _relative(self, path: str) -> str:
+        parts = urlsplit(path)
+        return os.path.relpath(unquote(parts.path) if parts.scheme else path, self._folder)
+
+    def _file(self, path: str, found: Row) -> DataFile:
+        if found["content"]:
+            raise StopError(
+                f"{self._folder} has rows that are deleted by delete files, which a batch does not read: write "
+                "the files without them, by the action rewriteDataFiles with delete-file-threshold 1"
+            )
+        if found["file_format"] != "PARQUET":
+            raise StopError(
+                f"{path}, which is part of {self._folder}, is no Parquet file: a batch reads no other"
+            )
+        return DataFile(path, found["partition"][DATE].isoformat(), found["record_count"])
+
+    def number(self) -> int:
+        """Return the number that the metadata have now."""
+        return iceberg_number(self._folder)
+
+    def commit(self, change: LakeChange) -> None:
+        """Commit by Iceberg's library; the snapshot's summary tells run and number."""
+        with translated():
+            transaction = self._transaction or self._new(change)
+            self._add_columns(transaction, change)
+            properties = transaction.updateProperties().set(NUMBER, str(change.number))
+            if self._transaction is None:
+                mapping = self._iceberg.mapping
+                names = mapping.MappingUtil.create(transaction.table().schema())
+                properties.set(_NAMES, mapping.NameMappingParser.toJson(names))
+            properties.commit()
+            self._change_files(transaction, change)
+            # Not commitTransaction(): that one would be done again upon whatever others have committed.
+            operations = transaction.underlyingOps()
+            operations.commit(transaction.startMetadata(), transaction.currentMetadata())
+
+    def _schema(self, change: LakeChange) -> Any:
+        from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - pyspark is slow to import
+
+        wanted = from_arrow_schema(change.columns, prefer_timestamp_ntz=True).json()
+        kind = self._jvm.root.org.apache.spark.sql.types.DataType.fromJson(wanted)
+        return self._iceberg.spark.SparkSchemaUtil.convert(kind)
+
+    def _new(self, change: LakeChange) -> Any:
+        schema = self._schema(change)
+        parts = self._iceberg.PartitionSpec.builderFor(schema).identity(DATE).build()
+        properties = self._jvm.java_map({"format-version": "2"})
+        tables = self._iceberg.hadoop.HadoopTables(self._jvm.hadoop)
+        return tables.newCreateTableTransaction(str(self._folder), schema, parts, properties)
+
+    def _add_columns(self, transaction: Any, change: LakeChange) -> None:
+        known = transaction.table().schema()
+        new = [name for name in change.columns.names if known.findField(name) is None]
+        if not new:
+            return
+        schema, update = self._schema(change), transaction.updateSchema()
+        for name in new:
+            update.addColumn(None, name, schema.findField(name).type())
+            update.moveBefore(name, "seqmark_low")
+        update.commit()
+
+    def _change_files(self, transaction: Any, change: LakeChange) -> None:
+        rewrites = change.same_rows and change.removed
+        files = transaction.newRewrite() if rewrites else transaction.newOverwrite()
+        table = transaction.table()
+        mapping = self._iceberg.mapping.NameMappingParser.fromJson(table.properties().get(_NAMES))
+        metrics = self._iceberg.MetricsConfig.forTable(table)
+        for path in change.removed:
+            found = self._found[path]
+            size = (self._folder / path).stat().st_size
+            made = self._builder(table, found["file_path"], found["partition"][DATE].isoformat(), size)
+            files.deleteFile(made.withRecordCount(found["record_count"]).build())
+        for each in change.added:
+            place = self._folder / each.path
+            footer = table.io().newInputFile(str(place))
+            told = self._iceberg.parquet.ParquetUtil.fileMetrics(footer, metrics, mapping)
+            made = self._builder(table, str(place), each.date, place.stat().st_size).withMetrics(told)
+            files.addFile(made.build())
+        files.set(_RUN, change.run).set(NUMBER, str(change.number))
+        files.commit()
+
+    def _builder(self, table: Any, path: str, date: str, size: int) -> Any:
+        builder = self._iceberg.DataFiles.builder(table.spec()).withPath(path).withFileSizeInBytes(size)
+        return builder.withFormat(self._iceberg.FileFormat.PARQUET).withPartitionPath(f"{DATE}={date}")

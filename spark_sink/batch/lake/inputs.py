@@ -1,0 +1,67 @@
+"""Finds the files of Delta tables that a run reads, by their logs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from processor.errors import StopError
+from spark_sink.batch.inputs import InputFile, in_order, stamped
+from spark_sink.batch.lake.jvm import LakeError, LakeJvm, translated
+from spark_sink.batch.table.counted import DELTA
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+
+def find_delta_inputs(spark: SparkSession, paths: Sequence[str]) -> list[InputFile]:
+    """Return the files of the tables as they are now, in the order in which rows of one time are judged.
+
+    Args:
+        spark: A session with Delta's jars.
+        paths: Folders of tables.
+
+    Raises:
+        StopError: One is no Delta table, or has what a batch does not read.
+    """
+    jvm = LakeJvm(spark, DELTA, "org.apache.spark.sql.delta.DeltaLog")
+    found: dict[Path, InputFile] = {}
+    for given in paths:
+        root = Path(given).resolve()
+        for each in _files(jvm, root, given):
+            parts = urlsplit(each)
+            file = root / unquote(parts.path if parts.scheme else each)
+            name = file.relative_to(root).as_posix() if file.is_relative_to(root) else file.name
+            try:
+                found.setdefault(file.resolve(), stamped(file, name))
+            except OSError as error:
+                raise StopError(
+                    f"{file}, which is part of the Delta table {given}, cannot be read ({error.strerror})"
+                ) from error
+    return in_order(found.values())
+
+
+def _files(jvm: LakeJvm, root: Path, given: str) -> list[str]:
+    try:
+        with translated():
+            log = jvm.root.org.apache.spark.sql.delta.DeltaLog.forTable(jvm.session, str(root))
+            snapshot = log.startTransaction().snapshot()
+            if snapshot.version() < 0:
+                raise StopError(f"input {given} is no Delta table; name its folder, or another input.format")
+            metadata: dict[str, Any] = json.loads(snapshot.metadata().json())["metaData"]
+            files = [json.loads(each) for each in snapshot.allFiles().toJSON().collectAsList()]
+    except LakeError as error:
+        raise StopError(f"input {given} cannot be read by Delta: {error}") from error
+    if metadata.get("configuration", {}).get("delta.columnMapping.mode", "none") != "none":
+        why = "has column mapping, by which its files have other names of columns"
+    elif metadata["partitionColumns"]:
+        why = f"is parted by {', '.join(metadata['partitionColumns'])}, whose values are in its log alone"
+    elif any(each.get("deletionVector") for each in files):
+        why = f"has deletion vectors (REORG TABLE delta.`{root}` APPLY (PURGE) writes files without them)"
+    else:
+        return [each["path"] for each in files]
+    raise StopError(f"input {given} {why}: a batch does not read that; write a copy of it without")

@@ -1,0 +1,134 @@
+"""Makes our commit and that of a Delta or Iceberg table one: they count together or not at all.
+
+Step 8 of a run has two halves:
+
+    put        the commit file is put; nothing counts by it yet
+    committed  one commit of the table's own adds and removes files of rows, and says the number of our commit:
+               by that the commit file counts, and with it receipts and quarantine
+
+Who dies between them leaves a commit file that the table's log does not know. Nobody reads it, and the next run
+puts its own in its place.
+
+All of it is held against the table as it was when the run began: where another program has committed meanwhile,
+the run is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from processor.errors import StopError
+from spark_sink.batch.lake.delta import DeltaTable
+from spark_sink.batch.lake.iceberg import IcebergTable
+from spark_sink.batch.lake.jvm import LakeError
+from spark_sink.batch.lake.table import LakeChange
+from spark_sink.batch.table.commits import (
+    COMPACTION,
+    Snapshot,
+    note_head,
+    overtaken,
+    put_commit,
+    read_snapshot,
+)
+from spark_sink.batch.table.counted import DELTA, ICEBERG, PARQUET
+from spark_sink.batch.table.layout import ROWS
+from spark_sink.batch.table.log import CommitFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from spark_sink.batch.lake.table import LakeTable
+    from spark_sink.batch.table.commits import Commit
+    from spark_sink.batch.table.layout import TableLayout
+    from spark_sink.batch.table.log import TableLog
+
+_TABLES: dict[str, type[LakeTable]] = {DELTA: DeltaTable, ICEBERG: IcebergTable}
+
+
+def open_log(spark: SparkSession, kind: str, layout: TableLayout) -> TableLog:
+    """Return the log of a table, which need not be there yet.
+
+    Raises:
+        StopError: Spark has no jars for this format.
+    """
+    return CommitFiles(layout) if kind == PARQUET else LakeLog(_TABLES[kind](spark, layout.output), layout)
+
+
+class LakeLog:
+    """The log of a Delta or Iceberg table, see the module."""
+
+    keeps_removed = True
+
+    def __init__(self, table: LakeTable, layout: TableLayout) -> None:
+        self._table, self._layout = table, layout
+        self._dead: bytes | None = None
+
+    def read(self) -> Snapshot:
+        """Return what counts, and hold on to the table as it is now.
+
+        Raises:
+            StopError: No batch has made the table, or it has what a batch cannot work with.
+        """
+        table, layout = self._table, self._layout
+        try:
+            state = table.begin()
+        except LakeError as error:
+            raise StopError(f"{layout.output} cannot be read by {table.title}: {error}") from error
+        if state.exists and not state.number:
+            raise StopError(
+                f"{layout.output} is a table of {table.title} that no batch has made: name another folder as "
+                "output, and give this one as an input"
+            )
+        snapshot = read_snapshot(layout, state.number)
+        if (last := snapshot.last) is not None and (gone := set(last.columns) - set(state.columns)):
+            raise StopError(
+                f"{layout.output} has no column {min(gone)} any more: somebody has renamed or dropped it; "
+                f"set that back in {table.title}"
+            )
+        self._dead = self._file(state.number + 1)
+        return Snapshot(snapshot.commits, state.rows)
+
+    def _file(self, number: int) -> bytes | None:
+        file = self._layout.own / "commits" / f"{number:08d}.json"
+        return file.read_bytes() if file.exists() else None
+
+    def commit(self, commit: Commit, before: Snapshot, put: Callable[[], None]) -> None:
+        """Put the commit's file, and let the table's own commit make it count.
+
+        Raises:
+            StopError: Somebody else has committed meanwhile, or the table refuses it. It does not count.
+        """
+        layout, table = self._layout, self._table
+        if self._dead is not None and self._dead == self._file(commit.number):
+            if table.number() >= commit.number:
+                raise overtaken(layout)
+            (layout.own / "commits" / f"{commit.number:08d}.json").unlink()
+        text = put_commit(layout, commit, before.last)
+        put()
+        counting = {each.path for each in before.files[ROWS]}
+        try:
+            table.commit(
+                LakeChange(
+                    number=commit.number,
+                    run=commit.run,
+                    schema=commit.schema,
+                    added=commit.added[ROWS],
+                    removed=[each for each in commit.removed[ROWS] if each in counting],
+                    same_rows=commit.kind == COMPACTION,
+                )
+            )
+        except LakeError as error:
+            # The answer may be what was lost: the lock is ours, so whoever has the number has it from us.
+            if table.number() < commit.number:
+                raise StopError(self._refusal(error)) from error
+        note_head(layout, commit.number, text)
+
+    def _refusal(self, error: LakeError) -> str:
+        if error.conflict:
+            return (
+                f"another program has changed {self._layout.output} meanwhile ({error}): nothing of this run "
+                "counts; start it again"
+            )
+        return f"{self._table.title} refuses the commit ({error}): nothing of this run counts"

@@ -1,0 +1,285 @@
+"""Does the log of a Delta or Iceberg table decide what counts, and nothing beside it?"""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from processor.errors import StopError
+from spark_sink.batch.compaction import compact
+from spark_sink.batch.job import BatchJob, BatchOptions, BatchStep
+from spark_sink.batch.reader import committed_files
+from spark_sink.batch.table.summary import KEPT, sum_up
+from tests.support.batches.lakes import LAKES, Lake
+from tests.support.batches.scene import DAY, START, ActsAt, Audience, BatchScene, some_rows
+from tests.support.kafka.topics import dice
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+RENAMES: dict[str, Any] = {"fingerprint": {"exclude": ["occurred_at"]}, "on_collision": "rename"}
+
+
+@pytest.fixture(params=list(LAKES))
+def lake(request: pytest.FixtureRequest, spark: SparkSession) -> Lake:
+    """Give what another program does to a table of a format."""
+    return LAKES[request.param](spark)
+
+
+class DiesError(Exception):
+    """Ends a run where a kill would."""
+
+
+def die() -> None:
+    """End it."""
+    raise DiesError
+
+
+def run(scene: BatchScene, name: str, first_day: int = 0) -> str:
+    """Let a run over a new file commit; return the file."""
+    rows = some_rows(dice(40 + first_day), f"{name}.parquet", 40, first_day)
+    path = scene.write(f"{name}.parquet", rows)
+    scene.run([path], run=name)
+    scene.truth.run(name, rows)
+    return path
+
+
+def test_rows_are_those_of_the_contract_whoever_merges_files_between_two_runs(
+    lake: Lake, tmp_path: Path
+) -> None:
+    scene, chance = BatchScene(lake.spark, tmp_path, lake=lake.name, **RENAMES), dice(3)
+    every, acts = [], [lake.merge, lambda _: compact(lake.spark, scene.batch, Audience()), lake.shorten]
+    for number, act in enumerate(acts):
+        rows = some_rows(chance, f"{number}.parquet", 60, first_day=(0, 2, 1)[number])
+        scene.run([scene.write(f"{number}.parquet", rows)], run=f"run-{number}")
+        scene.truth.run(f"run-{number}", rows)
+        every += rows
+        act(scene.out)
+        scene.assert_true()
+
+    scene.run(since="2026-01-02", run="again")
+
+    scene.truth.run("again", every, since=START + DAY)
+    scene.assert_true()
+    told = sum_up(scene.batch)
+    assert [each.number for each in told.runs] == [1, 2, 3, 4, 5]
+    assert told.total(KEPT) == len(scene.truth.kept)
+
+
+@pytest.mark.parametrize("step", [BatchStep.PUT, BatchStep.COMMITTED])
+def test_a_run_that_dies_at_a_step_counts_by_the_tables_own_log_alone(
+    lake: Lake, tmp_path: Path, step: BatchStep
+) -> None:
+    scene = BatchScene(lake.spark, tmp_path, lake=lake.name, **RENAMES)
+    run(scene, "first")
+    rows = some_rows(dice(2), "b.parquet", 40, first_day=1)
+    path = scene.write("b.parquet", rows)
+
+    with pytest.raises(DiesError):
+        BatchJob(lake.spark, scene.batch, BatchOptions([path], "again"), ActsAt(step, die)).run()
+
+    if committed := step is BatchStep.COMMITTED:
+        scene.truth.run("again", rows)
+    scene.assert_true()
+    assert len(sum_up(scene.batch).runs) == (2 if committed else 1)
+    # The dead run's inputs have changed meanwhile: its commit file must not be taken for that of the next.
+    if not committed:
+        rows = rows[:30]
+        scene.write("b.parquet", rows)
+    assert scene.run([path], run="again").earlier is committed
+    if not committed:
+        scene.truth.run("again", rows)
+    run(scene, "third", first_day=2)
+    scene.assert_true()
+
+
+def test_a_run_is_refused_where_another_program_changes_the_table_meanwhile(lake: Lake, tmp_path: Path) -> None:
+    scene = BatchScene(lake.spark, tmp_path, lake=lake.name)
+    run(scene, "first")
+    rows = some_rows(dice(2), "b.parquet", 40)
+    path = scene.write("b.parquet", rows)
+    merges = ActsAt(BatchStep.WRITTEN, lambda: lake.merge(scene.out))
+
+    with pytest.raises(
+        StopError, match=r"another program has changed .* meanwhile .*: nothing of this run counts"
+    ):
+        BatchJob(lake.spark, scene.batch, BatchOptions([path], "slow"), merges).run()
+
+    scene.assert_true()
+    scene.run([path], run="slow")
+    scene.truth.run("slow", rows)
+    scene.assert_true()
+
+
+def test_who_passes_the_lock_still_cannot_commit_over_another(lake: Lake, tmp_path: Path) -> None:
+    scene = BatchScene(lake.spark, tmp_path, lake=lake.name)
+    path = run(scene, "first")
+
+    def overtake() -> None:
+        (scene.out / "_seqmark" / "lock").unlink()
+        run(scene, "faster", first_day=1)
+
+    slow = ActsAt(BatchStep.WRITTEN, overtake)
+    with pytest.raises(
+        StopError, match=r"another run has committed to .* meanwhile: nothing of this one counts"
+    ):
+        BatchJob(lake.spark, scene.batch, BatchOptions([path], "slow"), slow).run()
+
+    scene.assert_true()
+
+
+def test_readers_of_the_format_see_what_counts_and_what_counted_before(lake: Lake, tmp_path: Path) -> None:
+    scene = BatchScene(lake.spark, tmp_path, lake=lake.name)
+    run(scene, "first")
+    first = {(row["seqmark_file"], row["seqmark_row"]) for row in scene.rows()}
+    path = str(scene.raw / "first.parquet")
+
+    scene.run([path], since="2026-01-01", run="again")
+    run(scene, "third", first_day=1)
+
+    found = lake.read(scene.out)
+    assert sorted(map(tuple, found.collect())) == sorted(map(tuple, scene.rows()))
+    some = lake.read(scene.out).where("seqmark_date = '2026-01-02' and seqmark_time >= '2026-01-02 12:00:00'")
+    times = [row["seqmark_time"].replace(tzinfo=UTC) for row in scene.rows()]
+    assert some.count() == sum(START + 1.5 * DAY <= each < START + 2 * DAY for each in times) > 0
+    assert {(row["seqmark_file"], row["seqmark_row"]) for row in lake.at_first(scene.out).collect()} == first
+    with pytest.raises(StopError, match=f"is a table of {lake.name}: its rows are read by its log, with Spark"):
+        committed_files(str(scene.out))
+
+
+def test_columns_of_every_type_come_and_are_read_by_the_format(lake: Lake, tmp_path: Path) -> None:
+    scene = BatchScene(lake.spark, tmp_path, lake=lake.name)
+    at = datetime(2026, 1, 1, 12, 30, 0, 123456, UTC).replace(tzinfo=None)
+    columns = {
+        "small": pa.array([7], pa.int8()),
+        "unsigned": pa.array([2**64 - 1], pa.uint64()),
+        "real": pa.array([1.5], pa.float32()),
+        "exact": pa.array([Decimal("1.25")], pa.decimal128(9, 2)),
+        "raw": pa.array([b"\x00\xff"]),
+        "there": pa.array([True]),
+        "day": pa.array([at.date()]),
+        "local": pa.array([at], pa.timestamp("us")),
+        "sent": pa.array([at], pa.timestamp("ms", "UTC")),
+        "tags": pa.array([["a", None]], pa.list_(pa.string())),
+        "map": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())),
+        "inner": pa.array([{"a": 1, "b": {"c": "d"}}]),
+        "a.b": pa.array(["dotted"]),
+    }
+    run(scene, "first")
+    new = {"event_id": pa.array(["new"]), "occurred_at": pa.array([START], pa.timestamp("us", "UTC"))}
+    pq.write_table(pa.table({**new, **columns}), scene.raw / "new.parquet")
+
+    scene.run([str(scene.raw / "new.parquet")], run="new")
+
+    row = lake.read(scene.out).where("event_id = 'new'").first()
+    assert row is not None
+    assert (row["small"], row["unsigned"], row["real"]) == (7, Decimal(2**64 - 1), 1.5)
+    assert (row["exact"], bytes(row["raw"]), row["there"]) == (Decimal("1.25"), b"\x00\xff", True)
+    assert (row["day"], row["local"]) == (at.date(), at)
+    assert row["sent"] == at.replace(microsecond=123000)
+    assert (row["tags"], row["map"], row["a.b"]) == (["a", None], {"k": 1}, "dotted")
+    assert row["inner"].asDict(recursive=True) == {"a": 1, "b": {"c": "d"}}
+    assert row["amount"] is None
+    lake.merge(scene.out)
+    run(scene, "third")
+    compact(lake.spark, scene.batch, Audience())
+    assert lake.read(scene.out).where("event_id = 'new'").first() == row
+
+
+def test_what_a_batch_does_not_read_is_refused_by_name(lake: Lake, tmp_path: Path) -> None:
+    scene = BatchScene(lake.spark, tmp_path / "deleted", lake=lake.name)
+    path = run(scene, "first")
+    lake.mark_deleted(scene.out)
+    with pytest.raises(StopError, match="rows that are deleted by delet"):
+        scene.run([path], run="second")
+
+    scene = BatchScene(lake.spark, tmp_path / "renamed", lake=lake.name)
+    path = run(scene, "first")
+    lake.rename_column(scene.out, "amount", "total")
+    with pytest.raises(StopError, match=r"has no column amount any more|has column mapping"):
+        scene.run([path], run="second")
+
+    scene = BatchScene(lake.spark, tmp_path / "foreign", lake=lake.name)
+    lake.make(scene.out)
+    with pytest.raises(
+        StopError, match=r"is a table of \w+ that no batch has made: name another folder as output"
+    ):
+        scene.run([path], run="first")
+
+    scene = BatchScene(lake.spark, tmp_path / "other", lake="parquet")
+    path = run(scene, "first")
+    scene.table["output"]["format"] = lake.name
+    with pytest.raises(StopError, match=f'format was "parquet" and is "{lake.name}"'):
+        scene.run([path], run="second")
+
+
+def test_commits_that_the_log_knows_and_nobody_finds_are_refused(lake: Lake, tmp_path: Path) -> None:
+    scene = BatchScene(lake.spark, tmp_path, lake=lake.name)
+    path = run(scene, "first")
+    older = tmp_path / "older"
+    shutil.copytree(scene.out, older, ignore=shutil.ignore_patterns("_seqmark"))
+    run(scene, "second")
+    last = scene.out / "_seqmark" / "commits" / "00000002.json"
+    text = last.read_text()
+
+    last.unlink()
+    with pytest.raises(StopError, match=r"00000002\.json is missing, and the table's log says that it counts"):
+        scene.run([path], run="third")
+    last.write_text(text)
+    scene.assert_true()
+
+    log = {"delta": "_delta_log", "iceberg": "metadata"}[lake.name]
+    shutil.rmtree(scene.out / log)
+    shutil.copytree(older / log, scene.out / log)
+    with pytest.raises(
+        StopError, match=r"00000002\.json has counted, and the table's log knows those up to 1 only"
+    ):
+        scene.rows("duplicates")
+
+
+def test_a_dry_run_counts_and_makes_no_table(lake: Lake, tmp_path: Path) -> None:
+    scene = BatchScene(lake.spark, tmp_path, lake=lake.name)
+    scene.write("a.parquet", some_rows(dice(1), "a.parquet", 30))
+
+    dry = scene.run(dry=True)
+
+    assert [each.name for each in scene.out.rglob("*") if each.is_file()] == ["lock"]
+    assert dry.counts == {name: number for name, number in scene.run().counts.items() if name != "dates"}
+
+
+def test_a_delta_table_is_an_input_as_it_is_when_the_run_begins(spark: SparkSession, tmp_path: Path) -> None:
+    scene, lake = BatchScene(spark, tmp_path, "delta"), LAKES["delta"](spark)
+    schema = "event_id string, occurred_at timestamp, amount bigint"
+    rows = [(f"e{number % 4}", START, number) for number in range(6)]
+    spark.createDataFrame(rows, schema).coalesce(1).write.format("delta").save(str(scene.raw))
+    spark.createDataFrame([("gone", START, 0)], schema).write.format("delta").mode("append").save(
+        str(scene.raw)
+    )
+    spark.sql(f"DELETE FROM delta.`{scene.raw}` WHERE event_id = 'gone'").collect()  # noqa: S608 - ours
+
+    first = scene.run()
+    again = scene.run()
+
+    assert (first.counts["files"], first.counts["kept"], first.counts["duplicates"]) == (1, 4, 2)
+    assert (again.run, again.earlier) == (first.run, True)
+    assert {row["event_id"] for row in scene.rows()} == {"e0", "e1", "e2", "e3"}
+    lake.mark_deleted(scene.raw, "amount = 1")
+    with pytest.raises(StopError, match=r"input .*raw has deletion vectors \(REORG TABLE"):
+        scene.run()
+    parted = str(tmp_path / "parted")
+    spark.createDataFrame(rows, schema).write.format("delta").partitionBy("amount").save(parted)
+    with pytest.raises(
+        StopError, match=r"input .*parted is parted by amount, whose values are in its log alone"
+    ):
+        scene.run([parted])
+    with pytest.raises(StopError, match=r"input .*clean is no Delta table; name its folder"):
+        scene.run([str(scene.out)])
