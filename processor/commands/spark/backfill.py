@@ -250,7 +250,13 @@ async def _load(
     async with loading(asked.settings, asked.pipeline, staging) as work:
         steps = await work.plan()
         samples = await work.sample(steps)
-        warn(asked.pipeline.source, prepared.counts, steps, samples, files=asked.files is not None)
+        warn(
+            asked.pipeline.source,
+            prepared.counts,
+            steps,
+            samples,
+            advise=asked.files is not None and not asked.cut.leave_out,
+        )
         if dry:
             say(f"nothing was loaded: --dry-run. What is staged stays in {folder.path}")
         else:

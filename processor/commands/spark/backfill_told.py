@@ -27,9 +27,17 @@ def warn(
     steps: Sequence[LoadStep],
     samples: Mapping[int, CutSample],
     *,
-    files: bool,
+    advise: bool,
 ) -> None:
-    """Say what an operator has to look at before the workers start."""
+    """Say what an operator has to look at before the workers start.
+
+    Args:
+        source: Its topic.
+        counts: Of the history.
+        steps: What is to be loaded.
+        samples: What was found at the cuts.
+        advise: Whether what the history has from the cut on could be left out.
+    """
     if counts.faults:
         say(
             f"{counts.faults:,} of {counts.rows:,} rows cannot be judged and are left out, as the stream "
@@ -56,7 +64,7 @@ def warn(
             )
         if sample is not None and sample.after_known:
             advice = (
-                "If it has not delivered them, being an archive of the source: --up-to-cut" if files else ""
+                "If it has not delivered them, being an archive of the source: --up-to-cut" if advise else ""
             )
             say(
                 f"{name}: of {sample.after:,} ids from the cut on the history has {sample.after_known:,}: "

@@ -1405,7 +1405,7 @@ MISTAKES = (
         '            times = -rows["time"] if self._renewed else rows["time"].copy()\n',
         '            times = rows["time"].copy()\n',
         "tests/property/state/test_backfill_model.py::"
-        "test_a_history_is_folded_to_what_a_worker_remembers_in_whatever_order_it_comes",
+        "test_an_id_that_copies_renew_is_remembered_by_its_last_one",
     ),
     Mistake(
         "what is staged of another history is loaded",

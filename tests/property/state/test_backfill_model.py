@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processor.engine.extract.ids import KeyPart
+from processor.engine.ids.block import decode
 from processor.engine.ids.page import BACKFILLED, NO_FINGERPRINTS
 from processor.engine.verdict import Verdict
 from processor.errors import StopError
@@ -259,3 +260,19 @@ def test_a_folder_without_a_whole_staging_is_refused(tmp_path: Path) -> None:
 def test_who_may_not_read_the_secret_may_not_read_what_is_staged(tmp_path: Path) -> None:
     begun(tmp_path, whole=False)
     assert {path.stat().st_mode & 0o077 for path in tmp_path.iterdir()} == {0}
+
+
+@pytest.mark.parametrize(("renewed", "readings", "expired"), [(True, [900, 1500], 0), (False, [1500], 1)])
+def test_an_id_that_copies_renew_is_remembered_by_its_last_one(
+    tmp_path: Path, *, renewed: bool, readings: list[int], expired: int
+) -> None:
+    empty = Staging(tmp_path, RUN, "p", bytes(16), bytes(16), False, {})
+    work = Preparation(empty, {0: 0}, WINDOW_MS, 3000, renewed=renewed)
+    hashes = np.array([[2, 1], [4, 1], [2, 1]], np.uint64)
+    work.take(HistoryRows(np.zeros(3, np.int64), hashes, np.array([900, 1500, 0])))
+
+    staging = work.stage()
+
+    rows = [decode(block, key)[0] for key, block in staging.blocks(0)]
+    assert [reading for each in rows for reading in each.reading_ms.tolist()] == readings
+    assert (work.taken, work.expired) == ({0: 3}, {0: expired})

@@ -107,6 +107,15 @@ def test_what_is_wrong_is_said_and_nothing_is_loaded(
     assert not [each for each in scene.read(scene.config.changelog, 0) if each.value]
 
 
+def test_a_cut_in_the_time_to_come_is_the_end_of_each_partition(scene: FillScene) -> None:
+    told = scene.loaded(
+        "--history", scene.config.source, "--format", "topic", "--cut-time", "2100-01-01T00:00:00Z", "--dry-run"
+    )
+
+    assert [(each["cut"], each["rows"]) for each in told[:-1]] == [(COUNT, COUNT)] * 2
+    assert told[-1]["loaded"] is False
+
+
 def test_a_working_pipeline_and_one_with_a_state_are_refused_before_the_history_is_read(
     broker: Broker, tmp_path: Path
 ) -> None:
