@@ -67,7 +67,8 @@ def fold_watermarks(tables: Mapping[int, ScopeTable], rows: SequenceRows) -> Non
     numbers, starts = np.unique(rows.partition[order], return_index=True)
     if unknown := sorted(set(numbers.tolist()) - tables.keys()):
         raise ValueError(f"there is no partition {unknown[0]}")
-    data = np.ascontiguousarray(rows.data)
+    # Kernels are compiled for writable bytes, which those of Arrow are not.
+    data = np.require(rows.data, requirements=["C", "W"])
     for number, (start, stop) in zip(numbers.tolist(), pairwise([*starts.tolist(), order.size]), strict=True):
         table = tables[number]
         for begin in range(start, stop, ROWS):

@@ -67,6 +67,7 @@ def rows_of(partition: SequencePartition, some: Sequence[New]) -> SequenceRows:
     if evidence.scope is None:
         return SequenceRows(zero, evidence.sequence)
     epoch = zero[:0] if evidence.epoch is None else evidence.epoch
+    evidence.data.setflags(write=False)
     return SequenceRows(zero, evidence.sequence, epoch, evidence.data, *evidence.scope)
 
 
