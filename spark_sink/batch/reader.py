@@ -13,7 +13,7 @@ from processor.errors import StopError
 from spark_sink.batch.rows.own_columns import OWN_SCHEMA, RECEIPTS
 from spark_sink.batch.rows.schema import schema_of
 from spark_sink.batch.table.commits import read_snapshot
-from spark_sink.batch.table.counted import PARQUET, table_format
+from spark_sink.batch.table.counted import PARQUET, counted_commits, table_format
 from spark_sink.batch.table.layout import DUPLICATES, OWN_FOLDER, ROWS, TableLayout
 
 if TYPE_CHECKING:
@@ -103,7 +103,9 @@ def read_clean(spark: SparkSession, path: str) -> DataFrame:
 
     layout, what = _whose(path)
     if what == ROWS and (lake := table_format(layout)) != PARQUET:
-        return spark.read.format(lake).load(str(layout.output))
+        if counted_commits(layout):
+            return spark.read.format(lake).load(str(layout.output))
+        return spark.createDataFrame([], StructType([]))
     files, schema = _committed(path)
     kind = None if schema is None else from_arrow_schema(schema, prefer_timestamp_ntz=True)
     if not files:

@@ -44,7 +44,7 @@ class DeltaTable:
     title = "Delta"
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self._spark, self._folder = spark, folder
+        self._spark, self._folder, self.log = spark, folder, folder / "_delta_log"
         self._jvm = LakeJvm(spark, DELTA, _LOG)
         self._transaction: Any = None
         self._found: dict[str, dict[str, Any]] = {}
@@ -116,6 +116,7 @@ class DeltaTable:
             if (metadata := self._changed_metadata(change, now)) is not None:
                 action = actions.fromJson(json.dumps({"metaData": metadata}))
                 self._transaction.updateMetadata(action, False)
+            told = self._spark.conf.get(_TOLD, None)
             self._spark.conf.set(_TOLD, f"seqmark run {change.run}")
             try:
                 self._transaction.commit(
@@ -124,6 +125,8 @@ class DeltaTable:
                 )
             finally:
                 self._spark.conf.unset(_TOLD)
+                if told is not None:
+                    self._spark.conf.set(_TOLD, told)
 
     def _changed_metadata(self, change: LakeChange, now: int) -> dict[str, Any] | None:
         """Return the table's metadata with new columns, before ours; None: there is none."""

@@ -39,7 +39,7 @@ class IcebergTable:
     title = "Iceberg"
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self._spark, self._folder = spark, folder
+        self._spark, self._folder, self.log = spark, folder, folder / "metadata"
         self._jvm = LakeJvm(spark, ICEBERG, _TABLES)
         self._iceberg: Any = self._jvm.root.org.apache.iceberg
         self._transaction: Any = None

@@ -15,6 +15,8 @@ the run is refused.
 
 from __future__ import annotations
 
+import os
+import time
 from typing import TYPE_CHECKING
 
 from processor.errors import StopError
@@ -31,7 +33,7 @@ from spark_sink.batch.table.commits import (
     read_snapshot,
 )
 from spark_sink.batch.table.counted import DELTA, ICEBERG, PARQUET
-from spark_sink.batch.table.layout import ROWS
+from spark_sink.batch.table.layout import ROWS, flush_folder
 from spark_sink.batch.table.log import CommitFiles
 
 if TYPE_CHECKING:
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from spark_sink.batch.table.log import TableLog
 
 _TABLES: dict[str, type[LakeTable]] = {DELTA: DeltaTable, ICEBERG: IcebergTable}
+_CLOCKS_S = 10
+"""By how much a file server's clock may be behind ours; a file too many does no harm."""
 
 
 def open_log(spark: SparkSession, kind: str, layout: TableLayout) -> TableLog:
@@ -107,6 +111,7 @@ class LakeLog:
             (layout.own / "commits" / f"{commit.number:08d}.json").unlink()
         text = put_commit(layout, commit, before.last)
         put()
+        began = time.time()
         counting = {each.path for each in before.files[ROWS]}
         try:
             table.commit(
@@ -123,7 +128,16 @@ class LakeLog:
             # The answer may be what was lost: the lock is ours, so whoever has the number has it from us.
             if table.number() < commit.number:
                 raise StopError(self._refusal(error)) from error
+        self._flush(began)
         note_head(layout, commit.number, text)
+
+    def _flush(self, began: float) -> None:
+        """Make durable what the library has written: it leaves that to the system."""
+        for each in self._table.log.iterdir():
+            if each.is_file() and each.stat().st_mtime >= began - _CLOCKS_S:
+                with each.open("rb") as stream:
+                    os.fsync(stream.fileno())
+        flush_folder(self._table.log)
 
     def _refusal(self, error: LakeError) -> str:
         if error.conflict:

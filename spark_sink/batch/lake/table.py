@@ -67,9 +67,11 @@ class LakeTable(Protocol):
 
     Attributes:
         title: The format's name.
+        log: The folder of its log.
     """
 
     title: str
+    log: Path
 
     def __init__(self, spark: SparkSession, folder: Path) -> None: ...
 

@@ -75,6 +75,20 @@ def test_rows_are_those_of_the_contract_whoever_merges_files_between_two_runs(
     assert told.total(KEPT) == len(scene.truth.kept)
 
 
+def test_of_a_first_run_that_dies_nothing_counts(lake: Lake, tmp_path: Path) -> None:
+    scene = BatchScene(lake.spark, tmp_path, lake=lake.name)
+    rows = some_rows(dice(1), "a.parquet", 30)
+    path = scene.write("a.parquet", rows)
+
+    with pytest.raises(DiesError):
+        BatchJob(lake.spark, scene.batch, BatchOptions([path], "first"), ActsAt(BatchStep.PUT, die)).run()
+
+    assert [scene.rows(kind) for kind in scene.kinds] == [[], [], []]
+    scene.run([path], run="first")
+    scene.truth.run("first", rows)
+    scene.assert_true()
+
+
 @pytest.mark.parametrize("step", [BatchStep.PUT, BatchStep.COMMITTED])
 def test_a_run_that_dies_at_a_step_counts_by_the_tables_own_log_alone(
     lake: Lake, tmp_path: Path, step: BatchStep
