@@ -9,6 +9,7 @@ import pytest
 from processor.engine.jit import FOLDER
 from spark_sink.batch import job
 from spark_sink.batch.job import BatchJob, BatchOptions
+from spark_sink.batch.tasks import inspect
 from tests.support.batches.scene import DAY, START, Audience, BatchScene, some_rows
 from tests.support.batches.truth import FileRow
 from tests.support.kafka.topics import dice
@@ -36,7 +37,7 @@ WAYS: dict[str, dict[str, Any]] = {
 def in_many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a few rows be as many as it takes for several buckets, and for several splits of a file."""
     monkeypatch.setattr(job, "_BUCKET_ROWS", 40)
-    monkeypatch.setattr(job, "_SPLIT_BYTES", 2_000)
+    monkeypatch.setattr(inspect, "_SPLIT_BYTES", 2_000)
 
 
 @pytest.mark.parametrize(
