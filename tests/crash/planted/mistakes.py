@@ -41,7 +41,7 @@ MISTAKES = (
     Mistake(
         "a recording of another source's state stays in a certificate",
         "processor/verify/span.py",
-        "        origin = history = None\n",
+        "        origin, history, brought = None, None, []\n",
         "        origin = None\n",
         "tests/unit/verify/test_span.py::"
         "test_a_recording_of_the_state_of_a_source_before_is_not_in_the_certificate",
