@@ -1450,6 +1450,15 @@ MISTAKES = (
         broker=True,
     ),
     Mistake(
+        "a row with a new id is of the partition of that",
+        "spark_sink/backfill/tables.py",
+        "    return pc.coalesce(old, key)\n",
+        "    return key\n",
+        "tests/spark/batch/backfill/test_tables.py::"
+        "test_a_row_with_a_new_id_is_of_the_partition_that_its_old_one_was_sent_to",
+        broker=True,
+    ),
+    Mistake(
         "a run commits over another",
         "spark_sink/batch/table/layout.py",
         "        os.link(hidden, file)\n",
