@@ -1459,6 +1459,23 @@ MISTAKES = (
         broker=True,
     ),
     Mistake(
+        "all files in the folder of a clean table in a lake are the history",
+        "spark_sink/backfill/job.py",
+        "    return [str(layout.file(each.path)) for each in counting]\n",
+        '    return [str(each) for each in (layout.output / "data").rglob("*.parquet")]\n',
+        "tests/spark/batch/backfill/test_tables.py::"
+        "test_of_a_clean_table_in_a_lake_the_files_that_its_log_names_are_the_history",
+        broker=True,
+    ),
+    Mistake(
+        "all files in the folder of a Delta table are the history",
+        "spark_sink/backfill/job.py",
+        '            return HistoryFiles(find_delta_inputs(spark, [path], "history"), [])\n',
+        "            return HistoryFiles(*find_inputs([path], PARQUET))\n",
+        "tests/spark/batch/backfill/test_tables.py::test_a_delta_table_is_a_history_as_it_is_now",
+        broker=True,
+    ),
+    Mistake(
         "a run commits over another",
         "spark_sink/batch/table/layout.py",
         "        os.link(hidden, file)\n",
