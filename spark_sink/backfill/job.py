@@ -18,7 +18,7 @@ from processor.errors import StopError
 from spark_sink.backfill.hashed import hashed_file, read_hashed
 from spark_sink.backfill.lines import hash_lines
 from spark_sink.backfill.tables import hash_rows, read_history_footer
-from spark_sink.batch.cluster import TaskCluster
+from spark_sink.batch.cluster import JVM_FLAGS, SETTINGS, TaskCluster
 from spark_sink.batch.inputs import InputFile, digest, find_inputs, require_unchanged
 from spark_sink.batch.lake.inputs import find_delta_inputs
 from spark_sink.batch.lake.log import open_log
@@ -100,6 +100,8 @@ def history_session(
         f"seqmark-backfill-{pipeline}",
         master=master,
         memory=memory,
+        jvm_flags=JVM_FLAGS,
+        settings=SETTINGS,
         kafka=False,
         lakes=lakes,
         say=say,
