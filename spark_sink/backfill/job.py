@@ -18,17 +18,22 @@ from processor.errors import StopError
 from spark_sink.backfill.hashed import hashed_file, read_hashed
 from spark_sink.backfill.lines import hash_lines
 from spark_sink.backfill.tables import hash_rows, read_history_footer
-from spark_sink.batch.cluster import TaskCluster
+from spark_sink.batch.cluster import JVM_FLAGS, SETTINGS, TaskCluster
 from spark_sink.batch.inputs import InputFile, digest, find_inputs, require_unchanged
+from spark_sink.batch.lake.inputs import find_delta_inputs
+from spark_sink.batch.lake.log import open_log
 from spark_sink.batch.plan import Split
 from spark_sink.batch.reader import committed_files
 from spark_sink.batch.rows.schema import schema_of
 from spark_sink.batch.table.commits import read_snapshot
-from spark_sink.batch.table.layout import TableLayout
+from spark_sink.batch.table.counted import DELTA, PARQUET, table_format
+from spark_sink.batch.table.layout import OWN_FOLDER, ROWS, TableLayout
 from spark_sink.batch.tasks.inspect import splits_of
+from spark_sink.session import spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
     from pyspark.sql import SparkSession
@@ -87,18 +92,76 @@ class HashedHistory(NamedTuple):
     ends: list[int]
 
 
-def find_history(path: str, kind: str) -> HistoryFiles:
-    """Return the files of a history; those of a clean table are the ones that count now.
+def history_session(
+    pipeline: str, master: str, memory: str, say: Callable[[str], None], *lakes: str
+) -> AbstractContextManager[SparkSession]:
+    """Return Spark for a history, with what reads tables of ``delta`` or ``iceberg``."""
+    return spark_session(
+        f"seqmark-backfill-{pipeline}",
+        master=master,
+        memory=memory,
+        jvm_flags=JVM_FLAGS,
+        settings=SETTINGS,
+        kafka=False,
+        lakes=lakes,
+        say=say,
+    )
+
+
+def find_history(
+    path: str, kind: str, session: Callable[[str], AbstractContextManager[SparkSession]]
+) -> HistoryFiles:
+    """Return the files of a history; those of a table are the ones that count now.
+
+    Args:
+        path: A file, a folder, or that of a table.
+        kind: Its format.
+        session: Gives a session that reads ``delta`` or ``iceberg``; called where a log says what counts.
 
     Raises:
         StopError: There is none, or one cannot be read.
     """
+    _require_kind(path, kind)
+    if kind == DELTA:
+        with session(DELTA) as spark:
+            return HistoryFiles(find_delta_inputs(spark, [path], "history"), [])
     if kind != "batch":
         return HistoryFiles(*find_inputs([path], kind))
-    files = committed_files(path)
+    files = _files_that_count(path, session)
     if not files:
         raise StopError(f"{path} has no rows: no run of its batch has kept any")
-    return HistoryFiles(find_inputs(files, "parquet")[0], [])
+    return HistoryFiles(find_inputs(files, PARQUET)[0], [])
+
+
+def _files_that_count(
+    path: str, session: Callable[[str], AbstractContextManager[SparkSession]]
+) -> Sequence[str]:
+    layout = TableLayout(path)
+    if (lake := table_format(layout)) == PARQUET:
+        return committed_files(path)
+    with session(lake) as spark:
+        counting = open_log(spark, lake, layout).read().files[ROWS]
+    return [str(layout.file(each.path)) for each in counting]
+
+
+def _require_kind(path: str, kind: str) -> None:
+    """Refuse a table whose files do not all count, where it is given as something else.
+
+    Raises:
+        StopError: Names what it is.
+    """
+    folder = Path(path)
+    if kind == "batch":
+        return
+    if (folder / OWN_FOLDER / "table.json").exists():
+        raise StopError(f"{path} is the clean table of a batch, whose commits say what counts: --format batch")
+    if kind != DELTA and (folder / "_delta_log").is_dir():
+        raise StopError(f"{path} is a Delta table, whose log says which files count: --format delta")
+    if next(folder.glob("metadata/*.metadata.json"), None) is not None:
+        raise StopError(
+            f"{path} is an Iceberg table, whose metadata say which files count; only those that a batch has "
+            "written are read: export it as Parquet files, and give those"
+        )
 
 
 def read_clean_table(path: str) -> CleanTable:

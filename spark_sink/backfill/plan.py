@@ -52,7 +52,7 @@ class HistoryPlan(NamedTuple):
     """One preparation.
 
     Attributes:
-        format: "parquet", "json" or "batch" (the clean table of a batch: its rows have hashes).
+        format: "parquet", "json", "delta" or "batch" (the clean table of a batch: its rows have hashes).
         folder: Where hashed rows are put.
         files: Paths of the history's files.
         columns: What they mean.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from processor.engine.rest import (
     ANYWHERE,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from spark_sink.batch.plan import Split
 
 LOW, HIGH, PRINT, TIME = "seqmark_low", "seqmark_high", "seqmark_fingerprint", "seqmark_time"
+OLD_ID = "seqmark_original_id"
 """Columns of a clean table."""
 
 
@@ -45,6 +47,8 @@ def wanted_columns(plan: HistoryPlan) -> list[str]:
     """Return the columns that every file has to have."""
     columns = plan.columns
     ids = [LOW, HIGH, PRINT] if plan.format == "batch" else [each.column for each in columns.id]
+    if _may_be_renamed(plan):
+        ids.append(OLD_ID)
     more = [columns.time, columns.partition, columns.key, columns.offset]
     return list(dict.fromkeys([*ids, *(each for each in more if each is not None)]))
 
@@ -129,6 +133,33 @@ def _blocks(plan: HistoryPlan, split: Split, path: str) -> Iterator[tuple[NDArra
         yield first + np.arange(len(table)), block
 
 
+def _may_be_renamed(plan: HistoryPlan) -> bool:
+    """Return whether the key is a column that a batch may have written new ids into."""
+    columns = plan.columns
+    return plan.format == "batch" and columns.key in {each.column for each in columns.id}
+
+
+def _key(plan: HistoryPlan, name: str, table: Any, path: str) -> Any:
+    """Return the column of the key as producers had it, when they chose the partition.
+
+    Raises:
+        StopError: A row has a new id, and nothing says in which of its columns.
+    """
+    key = _column(table, name, path)
+    if not _may_be_renamed(plan):
+        return key
+    old = _column(table, OLD_ID, path)
+    if old.null_count == len(old):
+        return key
+    if len(plan.columns.id) > 1:
+        raise StopError(
+            f"{path} has rows that the batch has renamed ({OLD_ID}), and their id has several columns: whether "
+            f"{name} is still what producers chose the partition by is not known. Give the column that has "
+            "the partition: --columns partition=COL"
+        )
+    return pc.coalesce(old, key)
+
+
 def _columns(plan: HistoryPlan, table: Any, path: str) -> RowColumns:
     columns = plan.columns
     hashed, prints, wrong = (_of_clean_table if plan.format == "batch" else _ids)(plan, table, path)
@@ -138,7 +169,7 @@ def _columns(plan: HistoryPlan, table: Any, path: str) -> RowColumns:
         partition, absent = read_whole(table.column(columns.partition))
         partition[absent] = ANYWHERE
     elif columns.key is not None:
-        key = id_column(_column(table, columns.key, path))
+        key = id_column(_key(plan, columns.key, table, path))
         partition = partitions_of(key, plan.partitions)
     offset = np.zeros(0, np.int64)
     if columns.offset is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,7 @@ _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
     type=click.Choice(["parquet", "json", "topic", "batch", "delta"]),
     default="parquet",
     help="json: a JSON object per line, also as .gz; topic: of the same cluster; batch: the clean table of "
-    "seqmark batch.",
+    "seqmark batch; delta: a Delta table.",
 )
 @click.option(
     "--columns",
@@ -128,7 +129,7 @@ def backfill(  # noqa: PLR0913 - one argument per option
 
     choice = CutChoice(dict(cuts), cut_time, up_to_cut)
     asked = _asked(settings, chosen, history, kind, columns, run_name, choice)
-    asked = asked._replace(staging=staging, master=master, memory=memory)
+    asked = _with_files(asked._replace(staging=staging, master=master, memory=memory))
     _backfill(asked, dry=dry_run, as_json=as_json)
 
 
@@ -141,16 +142,12 @@ def _asked(
     run: str | None,
     choice: Any,
 ) -> AskedBackfill:
-    """Check what can be checked without a broker.
+    """Check what can be checked without a broker and the history.
 
     Raises:
         ConfigError: An option is wrong.
-        StopError: The history is not there, or the pipeline is of a mode that has no backfill.
+        StopError: The pipeline is of a mode that has no backfill.
     """
-    if kind == "delta":
-        raise ConfigError(
-            [Problem("--format", "delta is not available in this version yet: export it as parquet")]
-        )
     if run is not None and not _RUN.fullmatch(run):
         raise ConfigError(
             [Problem("--run", "must be of letters, digits, '.', '_' and '-', and begin with none of these")]
@@ -165,7 +162,7 @@ def _asked(
             f"pipeline {pipeline.name} renews ids, and does not remember what collides: in which order "
             "records came decides, and a history does not say it"
         )
-    columns, files, name = None, None, history
+    columns = None
     if kind == "topic":
         if given or choice.leave_out:
             raise ConfigError(
@@ -174,22 +171,35 @@ def _asked(
     else:
         read_columns(given)
         require("seqmark backfill", "spark", module="pyarrow")
-        from spark_sink.backfill.job import find_history  # noqa: PLC0415 - slow to import
-
         columns = history_columns(given, kind, dedup)
         if choice.leave_out and columns.offset is None and choice.time_ms is None:
             raise ConfigError(
                 [Problem("--up-to-cut", "needs the offsets, --columns offset=COL, or --cut-time")]
             )
-        files = find_history(history, kind)
+    return AskedBackfill(
+        settings, pipeline, dedup, history, kind, columns, None, run or "", choice, None, "", ""
+    )
+
+
+def _with_files(asked: AskedBackfill) -> AskedBackfill:
+    """Find the files of a history of files, and name the backfill by the history unless it has a name.
+
+    Raises:
+        ConfigError: The history is no name.
+        StopError: The history is not there.
+    """
+    files, name = None, asked.history
+    if asked.kind != "topic":
+        from spark_sink.backfill.job import find_history, history_session  # noqa: PLC0415 - slow to import
+
+        session = partial(history_session, asked.pipeline.name, asked.master, asked.memory, say)
+        files = find_history(asked.history, asked.kind, session)
         name = files.name
         if files.others:
             say(f"{len(files.others)} files with other names are left out, such as {files.others[0]}")
-    if run is None and not _RUN.fullmatch(name):
+    if not asked.run and not _RUN.fullmatch(name):
         raise ConfigError([Problem("--run", f"give the backfill a name: {name} cannot be one")])
-    return AskedBackfill(
-        settings, pipeline, dedup, history, kind, columns, files, run or name, choice, None, "", ""
-    )
+    return asked._replace(files=files, run=asked.run or name)
 
 
 def _backfill(asked: AskedBackfill, *, dry: bool, as_json: bool) -> None:

@@ -100,9 +100,13 @@ def _take_files(asked: AskedBackfill, goal: Goal, folder: Path) -> tuple[History
     from processor.reset.backfill.intake.cuts import cuts_after  # noqa: PLC0415 - slow to import
     from processor.reset.backfill.intake.folder import HistoryCounts  # noqa: PLC0415 - see above
     from processor.reset.backfill.prepare import HistoryRows  # noqa: PLC0415 - see above
-    from spark_sink.backfill.job import hash_history, hashed_rows, read_clean_table  # noqa: PLC0415 - see above
+    from spark_sink.backfill.job import (  # noqa: PLC0415 - see above
+        hash_history,
+        hashed_rows,
+        history_session,
+        read_clean_table,
+    )
     from spark_sink.backfill.plan import HistoryPlan  # noqa: PLC0415 - see above
-    from spark_sink.session import spark_session  # noqa: PLC0415 - see above
 
     columns, files, dedup = asked.columns, asked.files, asked.dedup
     assert columns is not None and files is not None  # noqa: S101, PT018 - they are those of a history of files
@@ -128,8 +132,7 @@ def _take_files(asked: AskedBackfill, goal: Goal, folder: Path) -> tuple[History
         asked.cut.time_ms if asked.cut.leave_out else None,
     )
     latest_ms = _latest_ms(dedup)
-    name = f"seqmark-backfill-{asked.pipeline.name}"
-    session = spark_session(name, master=asked.master, memory=asked.memory, kafka=False, say=say)
+    session = history_session(asked.pipeline.name, asked.master, asked.memory, say)
     with session as spark, ending_at_once("backfill", INTERRUPTED):
         found, parts = hash_history(spark, plan, files.files, say)
     work = _preparation(asked, goal, folder, secret, cuts_after(goal.cuts, found.ends), latest_ms)

@@ -18,21 +18,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def find_delta_inputs(spark: SparkSession, paths: Sequence[str]) -> list[InputFile]:
+def find_delta_inputs(spark: SparkSession, paths: Sequence[str], what: str = "input") -> list[InputFile]:
     """Return the files of the tables as they are now, in the order in which rows of one time are judged.
 
     Args:
         spark: A session with Delta's jars.
         paths: Folders of tables.
+        what: Names them where one is refused.
 
     Raises:
-        StopError: One is no Delta table, or has what a batch does not read.
+        StopError: One is no Delta table, or has what is not read.
     """
     jvm = LakeJvm(spark, DELTA, "org.apache.spark.sql.delta.DeltaLog")
     found: dict[Path, InputFile] = {}
     for given in paths:
         root = Path(given).resolve()
-        for each in _files(jvm, root, given):
+        for each in _files(jvm, root, f"{what} {given}"):
             parts = urlsplit(each)
             file = root / unquote(parts.path if parts.scheme else each)
             name = file.relative_to(root).as_posix() if file.is_relative_to(root) else file.name
@@ -45,17 +46,17 @@ def find_delta_inputs(spark: SparkSession, paths: Sequence[str]) -> list[InputFi
     return in_order(found.values())
 
 
-def _files(jvm: LakeJvm, root: Path, given: str) -> list[str]:
+def _files(jvm: LakeJvm, root: Path, named: str) -> list[str]:
     try:
         with translated():
             log = jvm.root.org.apache.spark.sql.delta.DeltaLog.forTable(jvm.session, str(root))
             snapshot = log.startTransaction().snapshot()
             if snapshot.version() < 0:
-                raise StopError(f"input {given} is no Delta table; name its folder, or another input.format")
+                raise StopError(f"{named} is no Delta table; name its folder, or another format")
             metadata: dict[str, Any] = json.loads(snapshot.metadata().json())["metaData"]
             files = [json.loads(each) for each in snapshot.allFiles().toJSON().collectAsList()]
     except LakeError as error:
-        raise StopError(f"input {given} cannot be read by Delta: {error}") from error
+        raise StopError(f"{named} cannot be read by Delta: {error}") from error
     if metadata.get("configuration", {}).get("delta.columnMapping.mode", "none") != "none":
         why = "has column mapping, by which its files have other names of columns"
     elif metadata["partitionColumns"]:
@@ -64,4 +65,4 @@ def _files(jvm: LakeJvm, root: Path, given: str) -> list[str]:
         why = f"has deletion vectors (REORG TABLE delta.`{root}` APPLY (PURGE) writes files without them)"
     else:
         return [each["path"] for each in files]
-    raise StopError(f"input {given} {why}: a batch does not read that; write a copy of it without")
+    raise StopError(f"{named} {why}: that is not read; write a copy of it without")

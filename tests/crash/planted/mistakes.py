@@ -1450,6 +1450,32 @@ MISTAKES = (
         broker=True,
     ),
     Mistake(
+        "a row with a new id is of the partition of that",
+        "spark_sink/backfill/tables.py",
+        "    return pc.coalesce(old, key)\n",
+        "    return key\n",
+        "tests/spark/batch/backfill/test_tables.py::"
+        "test_a_row_with_a_new_id_is_of_the_partition_that_its_old_one_was_sent_to",
+        broker=True,
+    ),
+    Mistake(
+        "all files in the folder of a clean table in a lake are the history",
+        "spark_sink/backfill/job.py",
+        "    return [str(layout.file(each.path)) for each in counting]\n",
+        '    return [str(each) for each in (layout.output / "data").rglob("*.parquet")]\n',
+        "tests/spark/batch/backfill/test_tables.py::"
+        "test_of_a_clean_table_in_a_lake_the_files_that_its_log_names_are_the_history",
+        broker=True,
+    ),
+    Mistake(
+        "all files in the folder of a Delta table are the history",
+        "spark_sink/backfill/job.py",
+        '            return HistoryFiles(find_delta_inputs(spark, [path], "history"), [])\n',
+        "            return HistoryFiles(*find_inputs([path], PARQUET))\n",
+        "tests/spark/batch/backfill/test_tables.py::test_a_delta_table_is_a_history_as_it_is_now",
+        broker=True,
+    ),
+    Mistake(
         "a run commits over another",
         "spark_sink/batch/table/layout.py",
         "        os.link(hidden, file)\n",
