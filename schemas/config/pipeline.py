@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from schemas.config.dedup import Dedup, InsertIdDedup
+from schemas.config.dedup import Dedup, InsertIdDedup, WatermarkDedup
 from schemas.config.values import ConfigTable, Name, Topic
 
 
@@ -30,6 +30,11 @@ class Pipeline(ConfigTable):
     def id_dedup(self) -> InsertIdDedup | None:
         """`dedup` where records are judged by ids."""
         return self.dedup if isinstance(self.dedup, InsertIdDedup) else None
+
+    @property
+    def sequence_dedup(self) -> WatermarkDedup | None:
+        """`dedup` where records are judged by sequences."""
+        return self.dedup if isinstance(self.dedup, WatermarkDedup) else None
 
     @property
     def routed(self) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -32,24 +32,56 @@ _ROWS_AT_A_TIME = 1 << 20
 """40 MB, in the process that folds."""
 
 
+class Judgeable(Protocol):
+    """What a mode judges some rows by."""
+
+    def encoded(self, some: NDArray[np.int64], partition: NDArray[np.int64]) -> bytes:
+        """Return what is written of some rows.
+
+        Args:
+            some: Numbers of rows.
+            partition: int64[n], of all rows.
+        """
+        ...
+
+
 class RowColumns(NamedTuple):
     """What was read of some rows.
 
     Attributes:
-        hash: uint64[n, 2], of the ids.
-        fingerprint: uint64[n]; uint64[0]: there are none.
+        what: By what they are judged.
         time_ms: int64[n].
         fault: uint8[n], `Fault` codes of rows that cannot be judged.
         partition: int64[n], `ANYWHERE` where a row does not say it.
         offset: int64[n], `NO_OFFSET` where a row does not say it; int64[0]: no row does.
     """
 
-    hash: NDArray[np.uint64]
-    fingerprint: NDArray[np.uint64]
+    what: Judgeable
     time_ms: NDArray[np.int64]
     fault: NDArray[np.uint8]
     partition: NDArray[np.int64]
     offset: NDArray[np.int64]
+
+
+class RowHashes(NamedTuple):
+    """The ids of some rows.
+
+    Attributes:
+        hash: uint64[n, 2].
+        fingerprint: uint64[n]; uint64[0]: there are none.
+        time_ms: int64[n].
+    """
+
+    hash: NDArray[np.uint64]
+    fingerprint: NDArray[np.uint64]
+    time_ms: NDArray[np.int64]
+
+    def encoded(self, some: NDArray[np.int64], partition: NDArray[np.int64]) -> bytes:
+        """Return the rows as this module draws them."""
+        made = np.empty(some.size, ROW)
+        made["partition"], made["hash"], made["time"] = partition[some], self.hash[some], self.time_ms[some]
+        made["fingerprint"] = self.fingerprint[some] if self.fingerprint.size else 0
+        return made.tobytes()
 
 
 class HashedSplit(NamedTuple):
@@ -61,6 +93,7 @@ class HashedSplit(NamedTuple):
         faults: Of them those that cannot be judged, left out.
         first_fault: Row and code of the first; None: there is none.
         ends: By partition, the highest offset and one more; 0 where there is none.
+        taken: By partition, rows that were not left out.
     """
 
     rows: int
@@ -68,6 +101,7 @@ class HashedSplit(NamedTuple):
     faults: int
     first_fault: tuple[int, int] | None
     ends: list[int]
+    taken: list[int]
 
 
 class HashedRows:
@@ -79,7 +113,7 @@ class HashedRows:
         self._hidden = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         self._rows = self._beyond = self._faults = 0
         self._first_fault: tuple[int, int] | None = None
-        self._ends = np.zeros(plan.partitions, np.int64)
+        self._ends, self._taken = np.zeros((2, plan.partitions), np.int64)
 
     def write(self, blocks: Iterator[tuple[NDArray[np.int64], RowColumns]]) -> HashedSplit:
         """Write blocks of rows, each with its rows' numbers in the file.
@@ -90,11 +124,12 @@ class HashedRows:
         # Ids stand in no output yet, but their hashes with the key beside them say which there are.
         descriptor = os.open(self._hidden, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(descriptor, "wb") as stream:  # noqa: PTH123 - a mode
-            stream.writelines(self._chosen(numbers, block).tobytes() for numbers, block in blocks)
+            stream.writelines(self._chosen(numbers, block) for numbers, block in blocks)
         self._hidden.replace(self._path)
-        return HashedSplit(self._rows, self._beyond, self._faults, self._first_fault, self._ends.tolist())
+        counts = self._rows, self._beyond, self._faults
+        return HashedSplit(*counts, self._first_fault, self._ends.tolist(), self._taken.tolist())
 
-    def _chosen(self, numbers: NDArray[np.int64], block: RowColumns) -> NDArray[np.void]:
+    def _chosen(self, numbers: NDArray[np.int64], block: RowColumns) -> bytes:
         """Return the rows that count, counting the others."""
         self._rows += numbers.size
         good = block.fault == 0
@@ -110,14 +145,8 @@ class HashedRows:
         beyond = good & self._beyond_cut(block)
         self._beyond += int(beyond.sum())
         some = np.flatnonzero(good & ~beyond)
-        made = np.empty(some.size, ROW)
-        made["partition"], made["hash"], made["time"] = (
-            block.partition[some],
-            block.hash[some],
-            block.time_ms[some],
-        )
-        made["fingerprint"] = block.fingerprint[some] if block.fingerprint.size else 0
-        return made
+        self._taken += np.bincount(block.partition[some], minlength=self._plan.partitions)
+        return block.what.encoded(some, block.partition)
 
     def _beyond_cut(self, block: RowColumns) -> NDArray[np.bool_]:
         if self._plan.before is not None and block.offset.size:
@@ -136,8 +165,8 @@ class HashedRows:
             raise StopError(f"{row}: there is no partition {found}, the source has {self._plan.partitions}")
         what = "no partition" if self._plan.columns.partition is not None else "no key"
         raise StopError(
-            f"{row} has {what}: in which partition the record stood is not known, and in another one its id "
-            "would never be looked for. Give the column that says it: --columns partition=COL"
+            f"{row} has {what}: in which partition the record stood is not known, and in another one nobody "
+            "would look for it. Give the column that says it: --columns partition=COL"
         )
 
 

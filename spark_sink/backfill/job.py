@@ -82,6 +82,7 @@ class HashedHistory(NamedTuple):
         faults: Of them those without an id or a time, left out.
         first_fault: Says where the first is, and why; empty: there is none.
         ends: By partition, the highest offset and one more; 0 where no row says one.
+        taken: By partition, rows that were not left out.
     """
 
     files: int
@@ -90,6 +91,7 @@ class HashedHistory(NamedTuple):
     faults: int
     first_fault: str
     ends: list[int]
+    taken: list[int]
 
 
 def history_session(
@@ -190,17 +192,18 @@ def read_clean_table(path: str) -> CleanTable:
 def hash_history(
     spark: SparkSession, plan: HistoryPlan, files: Sequence[InputFile], say: Callable[[str], None]
 ) -> tuple[HashedHistory, list[Path]]:
-    """Put the hashed rows of a history aside; returns what came of it, and the files of hashed rows.
+    """Put the rows of a history aside; returns what came of it, and the files of hashed rows or of sequences.
 
     Raises:
         StopError: A file is cut, corrupt or has changed meanwhile, lacks a column, or a row is of no partition.
     """
     cluster = TaskCluster(spark)
     splits = _splits(cluster, plan)
-    say(f"hashing the ids of {len(files):,} files, in {len(splits):,} parts")
+    doing = "hashing the ids" if plan.columns.sequences is None else "reading the sequences"
+    say(f"{doing} of {len(files):,} files, in {len(splits):,} parts")
     warm_rest()  # workers then find the kernels compiled
     task = hash_lines if plan.format == "json" else hash_rows
-    made = cluster.run(partial(task, plan), splits, "hashing the history")
+    made = cluster.run(partial(task, plan), splits, "reading the history")
     require_unchanged(files)
     first = ""
     for split, each in zip(splits, made, strict=True):
@@ -216,6 +219,7 @@ def hash_history(
         sum(each.faults for each in made),
         first,
         ends.max(axis=0, initial=0).tolist(),
+        np.array([each.taken for each in made], np.int64).reshape(-1, plan.partitions).sum(axis=0).tolist(),
     )
     return outcome, [hashed_file(plan.folder, each.number) for each in splits]
 

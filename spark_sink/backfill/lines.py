@@ -14,8 +14,10 @@ from spark_sink.backfill.hashed import (
     HashedRows,
     HashedSplit,
     RowColumns,
+    RowHashes,
     merged_fault,
 )
+from spark_sink.backfill.sequences import pointers_of, sequences_of_lines
 from spark_sink.backfill.values import read_time_ms, read_whole, text_array
 from spark_sink.batch.rows.json_lines import read_lines, require_end
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from processor.engine.rest import JsonMatches, JsonRows
     from spark_sink.backfill.plan import HistoryPlan
+    from spark_sink.backfill.sequences import ReadSequences
     from spark_sink.batch.plan import Split
     from spark_sink.batch.rows.json_lines import LineBlock
 
@@ -41,15 +44,7 @@ def hash_lines(plan: HistoryPlan, split: Split) -> HashedSplit:
 
 
 def _blocks(plan: HistoryPlan, path: str) -> Iterator[tuple[NDArray[np.int64], RowColumns]]:
-    columns = plan.columns
-    beside = columns.beside_value
-    reader = JsonIds(
-        [each.column for each in columns.id],
-        plan.secret,
-        # Where a record stood is no part of its content.
-        exclude=None if plan.exclude is None else [*plan.exclude, *beside],
-        as_bytes=[at for at, each in enumerate(columns.id) if each.as_bytes],
-    )
+    reader = None if plan.columns.sequences is not None else _id_reader(plan)
     for block in read_lines(path):
         try:
             yield block.rows, _columns(plan, reader, block, path)
@@ -57,14 +52,26 @@ def _blocks(plan: HistoryPlan, path: str) -> Iterator[tuple[NDArray[np.int64], R
             raise StopError(f"{path}, from row {block.rows[0]} on: a value cannot be read ({error})") from error
 
 
-def _columns(plan: HistoryPlan, reader: JsonIds, block: LineBlock, path: str) -> RowColumns:
-    columns, text = plan.columns, block.text
-    ids = reader.read(text).ids
-    require_end(block, ids.fault, path)
-    pointers = [columns.time, *filter(None, (columns.partition, columns.key, columns.offset))]
-    found = text.look_up(*pointers)
-    times, late = _times(text, found)
-    count, at = block.rows.size, 1
+def _id_reader(plan: HistoryPlan) -> JsonIds:
+    columns = plan.columns
+    return JsonIds(
+        [each.column for each in columns.id],
+        plan.secret,
+        # Where a record stood is no part of its content.
+        exclude=None if plan.exclude is None else [*plan.exclude, *columns.beside_value],
+        as_bytes=[at for at, each in enumerate(columns.id) if each.as_bytes],
+    )
+
+
+def _columns(plan: HistoryPlan, reader: JsonIds | None, block: LineBlock, path: str) -> RowColumns:
+    columns, text, count = plan.columns, block.text, block.rows.size
+    first = [] if columns.sequences is None else pointers_of(columns.sequences)
+    found = text.look_up(*first, *filter(None, (columns.time, columns.partition, columns.key, columns.offset)))
+    at = len(first)
+    times, late = np.zeros(count, np.int64), np.zeros(count, np.uint8)
+    if columns.time is not None:
+        times, late = _times(text, found, at)
+        at += 1
     partition, offset = np.zeros(count, np.int64), np.zeros(0, np.int64)
     if columns.partition is not None:
         partition, at = _numbers(text, found, at, ANYWHERE), at + 1
@@ -74,13 +81,22 @@ def _columns(plan: HistoryPlan, reader: JsonIds, block: LineBlock, path: str) ->
         at += 1
     if columns.offset is not None:
         offset = _numbers(text, found, at, NO_OFFSET)
-    return RowColumns(ids.hash, ids.fingerprint, times, merged_fault(ids.fault, late), partition, offset)
+    what: RowHashes | ReadSequences
+    if columns.sequences is not None:
+        what = sequences_of_lines(columns.sequences, text, found)
+        wrong = what.fault
+    else:
+        assert reader is not None  # noqa: S101 - where there are no sequences there are ids
+        ids = reader.read(text).ids
+        what, wrong = RowHashes(ids.hash, ids.fingerprint, times), ids.fault
+    require_end(block, wrong, path)
+    return RowColumns(what, times, merged_fault(wrong, late), partition, offset)
 
 
-def _times(text: JsonRows, found: JsonMatches) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+def _times(text: JsonRows, found: JsonMatches, at: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """Return times in ms: of whole numbers, which are ms, and of texts."""
-    kind = found.kind[0]
-    texts = text.texts(found, 0)
+    kind = found.kind[at]
+    texts = text.texts(found, at)
     whole, words = kind == JsonKind.INTEGER, (kind == JsonKind.STRING) | (kind == JsonKind.ESCAPED)
     times, fault = np.zeros(kind.size, np.int64), np.full(kind.size, Fault.FIELD_TYPE, np.uint8)
     fault[kind <= JsonKind.NULL] = Fault.FIELD_MISSING

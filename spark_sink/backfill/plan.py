@@ -21,24 +21,64 @@ class IdSource(NamedTuple):
     as_bytes: bool
 
 
+class NumberSource(NamedTuple):
+    """Where a sequence or an epoch stands.
+
+    Attributes:
+        column: Of a table its name, of JSON lines a pointer (RFC 6901).
+        texts: Whether a text of the form ``-?[0-9]+`` is one.
+        numbers: Whether a whole number is one.
+        narrow: Whether the stream has 32 bits of it.
+    """
+
+    column: str
+    texts: bool
+    numbers: bool
+    narrow: bool
+
+
+class SequenceSources(NamedTuple):
+    """Where what mode watermark judges by stands.
+
+    Attributes:
+        sequence: The sequence.
+        epoch: The epoch; None: there is none.
+        scope: Column or pointer of what scopes it; None: the partition does.
+        window: Numbers below the highest sequence that are remembered one by one.
+    """
+
+    sequence: NumberSource
+    epoch: NumberSource | None
+    scope: str | None
+    window: int
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns."""
+        epoch = None if self.epoch is None else self.epoch.column
+        return [each for each in (self.sequence.column, epoch, self.scope) if each is not None]
+
+
 class HistoryColumns(NamedTuple):
     """What a history's columns mean; of JSON lines they are pointers.
 
     Attributes:
-        id: The parts of an id, in their order.
-        time: Of the event, or of the record.
+        id: The parts of an id, in their order; none in mode watermark.
+        time: Of the event, or of the record; None: it is not needed.
         partition: Of the source; None: it is made of the key, or there is one only.
         key: By which producers chose the partition; None: it is not needed.
         offset: In the source; None: not known.
         ignore: What else is not of the record's value, and does not count in fingerprints.
+        sequences: What mode watermark judges by; None: the mode is another one.
     """
 
     id: list[IdSource]
-    time: str
+    time: str | None
     partition: str | None = None
     key: str | None = None
     offset: str | None = None
     ignore: Sequence[str] = ()
+    sequences: SequenceSources | None = None
 
     @property
     def beside_value(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,9 +22,11 @@ from spark_sink.backfill.hashed import (
     HashedRows,
     HashedSplit,
     RowColumns,
+    RowHashes,
     fault_of_absent,
     merged_fault,
 )
+from spark_sink.backfill.sequences import sequences_of_table
 from spark_sink.backfill.values import read_time_ms, read_whole
 from spark_sink.batch.rows.parquet_rows import id_column, json_rows, open_parquet, read_groups
 from spark_sink.batch.rows.schema import UnfitError, fitted, plain_type
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from spark_sink.backfill.plan import HistoryPlan, IdSource
+    from spark_sink.backfill.plan import HistoryPlan, IdSource, SequenceSources
     from spark_sink.batch.plan import Split
 
 LOW, HIGH, PRINT, TIME = "seqmark_low", "seqmark_high", "seqmark_fingerprint", "seqmark_time"
@@ -47,6 +50,7 @@ def wanted_columns(plan: HistoryPlan) -> list[str]:
     """Return the columns that every file has to have."""
     columns = plan.columns
     ids = [LOW, HIGH, PRINT] if plan.format == "batch" else [each.column for each in columns.id]
+    ids += [] if columns.sequences is None else columns.sequences.columns
     if _may_be_renamed(plan):
         ids.append(OLD_ID)
     more = [columns.time, columns.partition, columns.key, columns.offset]
@@ -91,7 +95,9 @@ def _require_types(plan: HistoryPlan, schema: Any, path: str) -> None:
                     f"{path}: column {each.column} has the type {kind}: an id is made of texts, whole "
                     "numbers or bytes"
                 )
-    if not can_be_time(_plain(schema, columns.time, path)):
+    if columns.sequences is not None:
+        _require_sequences(columns.sequences, schema, path)
+    if columns.time is not None and not can_be_time(_plain(schema, columns.time, path)):
         kind = schema.field(columns.time).type
         raise StopError(
             f"{path}: column {columns.time} has the type {kind}: a time is a timestamp, a date, an ISO 8601 "
@@ -102,6 +108,22 @@ def _require_types(plan: HistoryPlan, schema: Any, path: str) -> None:
             raise StopError(
                 f"{path}: column {number} has the type {schema.field(number).type}, not whole numbers"
             )
+
+
+def _require_sequences(sources: SequenceSources, schema: Any, path: str) -> None:
+    types = pa.types
+    for each in (sources.sequence, sources.epoch):
+        if each is None:
+            continue
+        kind = _plain(schema, each.column, path)
+        # What is decimal here was uint64.
+        if not (types.is_integer(kind) or types.is_decimal(kind) or (each.texts and types.is_string(kind))):
+            wanted = "not whole numbers, nor texts of them" if each.texts else "not whole numbers"
+            raise StopError(f"{path}: column {each.column} has the type {kind}, {wanted}")
+    if sources.scope is not None:
+        kind = _plain(schema, sources.scope, path)
+        if not (types.is_integer(kind) or types.is_string(kind) or types.is_binary(kind)):
+            raise StopError(f"{path}: column {sources.scope} has the type {kind}: a scope is bytes or a text")
 
 
 def _plain(schema: Any, name: str, path: str) -> Any:
@@ -162,8 +184,21 @@ def _key(plan: HistoryPlan, name: str, table: Any, path: str) -> Any:
 
 def _columns(plan: HistoryPlan, table: Any, path: str) -> RowColumns:
     columns = plan.columns
+    times, late = np.zeros(len(table), np.int64), np.zeros(len(table), np.uint8)
+    if columns.time is not None:
+        times, late = read_time_ms(_column(table, columns.time, path))
+    partition, offset = _places(plan, table, path)
+    if columns.sequences is not None:
+        read = sequences_of_table(columns.sequences, partial(_named, table, path), len(table))
+        return RowColumns(read, times, merged_fault(read.fault, late), partition, offset)
     hashed, prints, wrong = (_of_clean_table if plan.format == "batch" else _ids)(plan, table, path)
-    times, late = read_time_ms(_column(table, columns.time, path))
+    ids = RowHashes(hashed, prints, times)
+    return RowColumns(ids, times, merged_fault(wrong, late), partition, offset)
+
+
+def _places(plan: HistoryPlan, table: Any, path: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the partitions and the offsets of rows."""
+    columns = plan.columns
     partition = np.zeros(len(table), np.int64)
     if columns.partition is not None:
         partition, absent = read_whole(table.column(columns.partition))
@@ -175,7 +210,12 @@ def _columns(plan: HistoryPlan, table: Any, path: str) -> RowColumns:
     if columns.offset is not None:
         offset, absent = read_whole(table.column(columns.offset))
         offset[absent] = NO_OFFSET
-    return RowColumns(hashed, prints, times, merged_fault(wrong, late), partition, offset)
+    return partition, offset
+
+
+def _named(table: Any, path: str, name: str) -> Any:
+    column = _column(table, name, path)
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _column(table: Any, name: str, path: str) -> Any:

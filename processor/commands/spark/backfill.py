@@ -6,18 +6,15 @@ import asyncio
 import re
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from processor.commands.console import bar, config_option, json_option, say
 from processor.commands.run.reset import chosen_pipeline, read_place, read_time
-from processor.commands.spark.backfill_columns import (
-    columns_said,
-    history_columns,
-    read_columns,
-)
+from processor.commands.spark.backfill_columns import columns_said, history_columns, read_columns
 from processor.commands.spark.backfill_prepare import AskedBackfill, prepare
+from processor.commands.spark.backfill_sequences import KNOWN, sequence_columns
 from processor.commands.spark.backfill_told import tell, tell_loaded, warn
 from processor.config.load import load, require_pipelines
 from processor.errors import ConfigError, Problem, StopError
@@ -27,9 +24,11 @@ from processor.ops.extras import require
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from processor.reset.backfill.intake.cuts import CutChoice
     from processor.reset.backfill.intake.folder import HistoryFolder, Prepared
     from processor.reset.backfill.intake.looks import Goal
     from schemas.config import Pipeline, Settings
+    from spark_sink.backfill.plan import HistoryColumns
 
 INTERRUPTED = "run the same backfill again: what is staged is not staged again, what is loaded not loaded again"
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -58,8 +57,9 @@ _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
     "--columns",
     multiple=True,
     metavar="NAME=COL,...",
-    help="What the columns are: id=COL[,COL] (its parts in their order), time=COL, and if there are any "
-    "partition=COL, offset=COL, key=COL, ignore=COL[,COL]. Of JSON lines names or JSON pointers.",
+    help="What the columns are: id=COL[,COL] (its parts in their order) and time=COL, or in mode watermark "
+    "sequence=COL, epoch=COL, scope=COL; and if there are any partition=COL, offset=COL, key=COL, "
+    "ignore=COL[,COL]. Of JSON lines names or JSON pointers.",
 )
 @click.option(
     "--cut",
@@ -111,7 +111,7 @@ def backfill(  # noqa: PLR0913 - one argument per option
     memory: str,
     as_json: bool,
 ) -> None:
-    """Begin a pipeline warm: what a history has delivered is a duplicate in the stream, for its window.
+    """Begin a pipeline warm: what a history has delivered is a duplicate in the stream, for the window of ids.
 
     The pipeline has no state yet, and nobody works on it. First the history is staged in a folder, by Spark;
     then it is loaded, in transactions. Started again, the same command goes on where it was.
@@ -140,24 +140,20 @@ def _asked(
     kind: str,
     given: Sequence[str],
     run: str | None,
-    choice: Any,
+    choice: CutChoice,
 ) -> AskedBackfill:
     """Check what can be checked without a broker and the history.
 
     Raises:
         ConfigError: An option is wrong.
-        StopError: The pipeline is of a mode that has no backfill.
+        StopError: The pipeline's rules cannot be followed over a history.
     """
     if run is not None and not _RUN.fullmatch(run):
         raise ConfigError(
             [Problem("--run", "must be of letters, digits, '.', '_' and '-', and begin with none of these")]
         )
     dedup = pipeline.id_dedup
-    if dedup is None:
-        raise StopError(
-            f"pipeline {pipeline.name} is of mode watermark: ids can be backfilled, sequences cannot"
-        )
-    if dedup.refresh and dedup.on_collision in {"quarantine", "drop"}:
+    if dedup is not None and dedup.refresh and dedup.on_collision in {"quarantine", "drop"}:
         raise StopError(
             f"pipeline {pipeline.name} renews ids, and does not remember what collides: in which order "
             "records came decides, and a history does not say it"
@@ -169,16 +165,10 @@ def _asked(
                 [Problem("--columns" if given else "--up-to-cut", "goes with files, not with a topic")]
             )
     else:
-        read_columns(given)
+        read_columns(given, *([] if dedup is not None else [KNOWN]))
         require("seqmark backfill", "spark", module="pyarrow")
-        columns = history_columns(given, kind, dedup)
-        if choice.leave_out and columns.offset is None and choice.time_ms is None:
-            raise ConfigError(
-                [Problem("--up-to-cut", "needs the offsets, --columns offset=COL, or --cut-time")]
-            )
-    return AskedBackfill(
-        settings, pipeline, dedup, history, kind, columns, None, run or "", choice, None, "", ""
-    )
+        columns = _columns(given, kind, pipeline, choice)
+    return AskedBackfill(settings, pipeline, history, kind, columns, None, run or "", choice, None, "", "")
 
 
 def _with_files(asked: AskedBackfill) -> AskedBackfill:
@@ -202,13 +192,25 @@ def _with_files(asked: AskedBackfill) -> AskedBackfill:
     return asked._replace(files=files, run=asked.run or name)
 
 
+def _columns(given: Sequence[str], kind: str, pipeline: Pipeline, choice: CutChoice) -> HistoryColumns:
+    sequences, ids = pipeline.sequence_dedup, pipeline.id_dedup
+    if sequences is not None:
+        columns = sequence_columns(given, kind, sequences, choice)
+    else:
+        assert ids is not None  # noqa: S101 - there are two modes
+        columns = history_columns(given, kind, ids)
+    if choice.leave_out and columns.offset is None and choice.time_ms is None:
+        raise ConfigError([Problem("--up-to-cut", "needs the offsets, --columns offset=COL, or --cut-time")])
+    return columns
+
+
 def _backfill(asked: AskedBackfill, *, dry: bool, as_json: bool) -> None:
     from processor.reset.backfill.intake.looks import (  # noqa: PLC0415 - slow to import
         look_ahead,
         require_one_history,
     )
 
-    name, source = asked.pipeline.name, asked.pipeline.source
+    source = asked.pipeline.source
     has_offsets = (asked.columns is not None and asked.columns.offset is not None) or asked.history == source
     goal = asyncio.run(
         look_ahead(asked.settings, asked.pipeline, asked.run, asked.cut, has_offsets=has_offsets)
@@ -218,7 +220,7 @@ def _backfill(asked: AskedBackfill, *, dry: bool, as_json: bool) -> None:
         prepared = folder.prepared()
         if goal.whole and (prepared is None or prepared.staging is None):
             require_one_history(goal, asked.run, folder.difference())
-            tell_loaded(name, asked.run, prepared, as_json=as_json)
+            tell_loaded(asked.pipeline, asked.run, prepared, as_json=as_json)
             return
         if prepared is None:
             require_one_history(goal, asked.run, folder.difference())
@@ -261,7 +263,7 @@ async def _load(
         steps = await work.plan()
         samples = await work.sample(steps)
         warn(
-            asked.pipeline.source,
+            asked.pipeline,
             prepared.counts,
             steps,
             samples,
@@ -274,6 +276,6 @@ async def _load(
             with bar(f"loading {asked.run}", total) as advance:
                 await work.apply(steps, advance)
             folder.note(prepared.counts, staging, loaded=True)
-    tell(asked.pipeline.name, asked.run, prepared.counts, steps, samples, loaded=not dry, as_json=as_json)
+    tell(asked.pipeline, asked.run, prepared.counts, steps, samples, loaded=not dry, as_json=as_json)
     if not dry:
         say(f"backfill {asked.run} is loaded; the workers of {asked.pipeline.name} can be started", "green")

@@ -23,8 +23,8 @@ _SEVERAL = ("id", "ignore")
 _BATCH_TIME = "seqmark_time"
 
 
-def read_columns(given: Sequence[str]) -> dict[str, list[str]]:
-    """Return what ``id=a,b,time=c`` names, by what it is for.
+def read_columns(given: Sequence[str], known: Sequence[str] = _KNOWN) -> dict[str, list[str]]:
+    """Return what ``id=a,b,time=c`` names, by what it is for; ``known`` is what there is.
 
     Raises:
         ConfigError: It is not of that form, or names something unknown or twice.
@@ -34,21 +34,21 @@ def read_columns(given: Sequence[str]) -> dict[str, list[str]]:
     for text in ",".join(given).split(",") if given else []:
         name, equals, column = text.partition("=")
         if equals:
-            if name not in _KNOWN:
-                meant = near(name, _KNOWN)
+            if name not in known:
+                meant = near(name, known)
                 hint = f"did you mean {meant}? " if meant else ""
-                raise _wrong(f"there is no {name}; {hint}There are {listed(_KNOWN)}")
+                raise refused_columns(f"there is no {name}; {hint}There are {listed(known)}")
             if name in found:
-                raise _wrong(f"{name} is given twice; several columns follow each other: id=COL,COL")
+                raise refused_columns(f"{name} is given twice; several columns follow each other: id=COL,COL")
             last = found.setdefault(name, [])
         else:
             column = text
         if last is None or not column:
-            raise _wrong(f"{text!r} is not NAME=COL, such as id=event_id,time=occurred_at")
+            raise refused_columns(f"{text!r} is not NAME=COL, such as id=event_id,time=occurred_at")
         last.append(column)
     for name, columns in found.items():
         if name not in _SEVERAL and len(columns) > 1:
-            raise _wrong(f"{name} is one column, not {listed(columns)}")
+            raise refused_columns(f"{name} is one column, not {listed(columns)}")
     return found
 
 
@@ -67,25 +67,25 @@ def history_columns(given: Sequence[str], kind: str, dedup: InsertIdDedup) -> Hi
 
     found = read_columns(given)
     if "time" not in found and kind != "batch":
-        raise _wrong(
+        raise refused_columns(
             "time=COL is missing: the column with the time that each id was delivered at, or of its event"
         )
     if "id" in found and len(found["id"]) != len(dedup.id):
-        raise _wrong(
+        raise refused_columns(
             f"id has {len(found['id'])} columns, and the ids of the pipeline have {len(dedup.id)} parts"
         )
     _require_readable(dedup)
     names = found.get("id") or [_default(part, kind) for part in dedup.id]
     ids = [
-        IdSource(_as_column(name, kind), as_bytes=isinstance(part, HeaderId | KeyId))
+        IdSource(as_column(name, kind), as_bytes=isinstance(part, HeaderId | KeyId))
         for name, part in zip(names, dedup.id, strict=True)
     ]
     one = {
-        name: _as_column(found[name][0], kind)
+        name: as_column(found[name][0], kind)
         for name in ("time", "partition", "key", "offset")
         if name in found
     }
-    ignore = [_as_column(each, kind) for each in found.get("ignore", [])]
+    ignore = [as_column(each, kind) for each in found.get("ignore", [])]
     return HistoryColumns(
         ids,
         one.get("time", _BATCH_TIME),
@@ -144,7 +144,7 @@ def _refused(why: str) -> ConfigError:
 def _default(part: IdPart, kind: str) -> str:
     match part:
         case ValueId():
-            return part.pointer if kind == "json" else _last_member(part.pointer)
+            return part.pointer if kind == "json" else last_member(part.pointer)
         case HeaderId():
             return part.name
         case KeyId():
@@ -153,22 +153,24 @@ def _default(part: IdPart, kind: str) -> str:
             raise AssertionError(part)  # was refused
 
 
-def _last_member(pointer: str) -> str:
+def last_member(pointer: str) -> str:
+    """Return the name of the member that a JSON pointer leads to."""
     return pointer.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
 
 
-def _as_column(name: str, kind: str) -> str:
+def as_column(name: str, kind: str) -> str:
     """Return what a reader looks for: of JSON a pointer, which a plain name is one level of."""
     if kind != "json":
         return name
     if name.startswith("/"):
         if not is_pointer(name):
-            raise _wrong(f"{name} is no JSON pointer (RFC 6901)")
+            raise refused_columns(f"{name} is no JSON pointer (RFC 6901)")
         return name
     return "/" + name.replace("~", "~0").replace("/", "~1")
 
 
-def _wrong(message: str) -> ConfigError:
+def refused_columns(message: str) -> ConfigError:
+    """Return what says that ``--columns`` is wrong."""
     return ConfigError([Problem(_OPTION, message)])
 
 
@@ -178,3 +180,5 @@ def columns_said(columns: HistoryColumns) -> Iterable[tuple[str, object]]:
     for name in ("time", "partition", "key", "offset"):
         yield name, getattr(columns, name)
     yield "ignore", list(columns.ignore)
+    if columns.sequences is not None:
+        yield "sequences", columns.sequences

@@ -14,14 +14,20 @@ from processor.ops import fault_points
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import TypeAlias
 
+    from processor.reset.backfill.fold import WatermarkPreparation
     from processor.reset.backfill.intake.cuts import CutChoice
     from processor.reset.backfill.intake.folder import HistoryCounts, HistoryFolder, Prepared
     from processor.reset.backfill.intake.looks import Goal
+    from processor.reset.backfill.intake.topic import RecordIntake
     from processor.reset.backfill.prepare import Preparation
-    from schemas.config import InsertIdDedup, Pipeline, Settings
-    from spark_sink.backfill.job import HistoryFiles
+    from processor.reset.backfill.staging import Staging
+    from schemas.config import InsertIdDedup, Pipeline, Settings, WatermarkDedup
+    from spark_sink.backfill.job import HashedHistory, HistoryFiles
     from spark_sink.backfill.plan import HistoryColumns
+
+    _Work: TypeAlias = Preparation | WatermarkPreparation
 
 INTERRUPTED = "run the same backfill again: what is staged is not staged again, what is loaded not loaded again"
 
@@ -32,7 +38,6 @@ class AskedBackfill(NamedTuple):
     Attributes:
         settings: The whole config.
         pipeline: One of it.
-        dedup: What it judges by.
         history: Path or topic.
         kind: Its format.
         columns: What its columns mean; None: it is a topic.
@@ -46,7 +51,6 @@ class AskedBackfill(NamedTuple):
 
     settings: Settings
     pipeline: Pipeline
-    dedup: InsertIdDedup
     history: str
     kind: str
     columns: HistoryColumns | None
@@ -69,25 +73,47 @@ def prepare(asked: AskedBackfill, goal: Goal, folder: HistoryFolder) -> Prepared
         else:
             counts, work = _take_files(asked, goal, folder.path)
         fault_points.reached(BackfillStep.HASHED)
+        # Of sequences only those were taken in that may count.
+        counts = counts._replace(taken=counts.taken or work.taken)
         say(f"folding {counts.rows:,} rows to what a worker remembers of them")
         staging = work.stage()
-    counts = counts._replace(taken=work.taken, expired=work.expired)
+    counts = counts._replace(expired=work.expired)
     folder.note(counts, staging)
     fault_points.reached(BackfillStep.STAGED)
     return Prepared(counts, staging, [])
 
 
-def _preparation(
-    asked: AskedBackfill, goal: Goal, folder: Path, secret: bytes, cuts: dict[int, int], latest_ms: int
+def _id_preparation(
+    asked: AskedBackfill,
+    dedup: InsertIdDedup,
+    goal: Goal,
+    folder: Path,
+    secret: bytes,
+    cuts: dict[int, int],
+    latest_ms: int,
 ) -> Preparation:
     from processor.reset.backfill.prepare import Preparation  # noqa: PLC0415 - slow to import
-    from processor.reset.backfill.staging import Staging  # noqa: PLC0415 - slow to import
 
-    dedup, name = asked.dedup, asked.pipeline.name
     fingerprints = dedup.fingerprint is not None
-    staging = Staging(folder, asked.run, name, goal.definition, secret, fingerprints, {})
+    staging = _staging(asked, goal, folder, secret, fingerprints=fingerprints)
     keep = dedup.on_collision not in {"quarantine", "drop"}
     return Preparation(staging, cuts, dedup.window, latest_ms, keep_collisions=keep, renewed=dedup.refresh)
+
+
+def _sequence_preparation(
+    asked: AskedBackfill, dedup: WatermarkDedup, goal: Goal, folder: Path, cuts: dict[int, int]
+) -> WatermarkPreparation:
+    from processor.reset.backfill.fold import WatermarkPreparation  # noqa: PLC0415 - slow to import
+
+    # Nothing is hashed, so the key is nothing to anybody.
+    staging = _staging(asked, goal, folder, bytes(16), fingerprints=False)
+    return WatermarkPreparation(staging, cuts, dedup)
+
+
+def _staging(asked: AskedBackfill, goal: Goal, folder: Path, secret: bytes, *, fingerprints: bool) -> Staging:
+    from processor.reset.backfill.staging import Staging  # noqa: PLC0415 - slow to import
+
+    return Staging(folder, asked.run, asked.pipeline.name, goal.definition, secret, fingerprints, {})
 
 
 def _latest_ms(dedup: InsertIdDedup) -> int:
@@ -96,26 +122,73 @@ def _latest_ms(dedup: InsertIdDedup) -> int:
     return worker_clock_ms() + (0 if dedup.time == "arrival" else dedup.max_ahead)
 
 
-def _take_files(asked: AskedBackfill, goal: Goal, folder: Path) -> tuple[HistoryCounts, Preparation]:
-    from processor.reset.backfill.intake.cuts import cuts_after  # noqa: PLC0415 - slow to import
-    from processor.reset.backfill.intake.folder import HistoryCounts  # noqa: PLC0415 - see above
-    from processor.reset.backfill.prepare import HistoryRows  # noqa: PLC0415 - see above
-    from spark_sink.backfill.job import (  # noqa: PLC0415 - see above
-        hash_history,
-        hashed_rows,
-        history_session,
-        read_clean_table,
-    )
-    from spark_sink.backfill.plan import HistoryPlan  # noqa: PLC0415 - see above
-
-    columns, files, dedup = asked.columns, asked.files, asked.dedup
-    assert columns is not None and files is not None  # noqa: S101, PT018 - they are those of a history of files
+def _take_files(asked: AskedBackfill, goal: Goal, folder: Path) -> tuple[HistoryCounts, _Work]:
+    columns, sequences, ids = asked.columns, asked.pipeline.sequence_dedup, asked.pipeline.id_dedup
+    assert columns is not None  # noqa: S101 - they are those of a history of files
     _require_placed(asked, goal, columns)
+    if sequences is not None:
+        return _take_sequence_files(asked, sequences, goal, folder)
+    assert ids is not None  # noqa: S101 - there are two modes
+    return _take_id_files(asked, ids, columns, goal, folder)
+
+
+def _take_id_files(
+    asked: AskedBackfill, dedup: InsertIdDedup, columns: HistoryColumns, goal: Goal, folder: Path
+) -> tuple[HistoryCounts, Preparation]:
+    from processor.reset.backfill.intake.cuts import cuts_after  # noqa: PLC0415 - slow to import
+    from processor.reset.backfill.prepare import HistoryRows  # noqa: PLC0415 - see above
+    from spark_sink.backfill.job import hashed_rows, read_clean_table  # noqa: PLC0415 - see above
+
     secret = os.urandom(16)
     if asked.kind == "batch":
         table = read_clean_table(asked.history)
         require_alike(table, columns, dedup, asked.history)
         secret = table.key
+    exclude = None if dedup.fingerprint is None else list(dedup.fingerprint.exclude)
+    latest_ms = _latest_ms(dedup)
+    found, parts = _read_files(asked, goal, folder, secret, exclude)
+    cuts = cuts_after(goal.cuts, found.ends)
+    work = _id_preparation(asked, dedup, goal, folder, secret, cuts, latest_ms)
+    with bar("taking the ids in", found.rows) as advance:
+        for rows in hashed_rows(parts):
+            marks = rows["fingerprint"] if exclude is not None else rows["fingerprint"][:0]
+            work.take(HistoryRows(rows["partition"], rows["hash"], rows["time"], marks))
+            advance(rows.size)
+    return _counts(found), work
+
+
+def _take_sequence_files(
+    asked: AskedBackfill, dedup: WatermarkDedup, goal: Goal, folder: Path
+) -> tuple[HistoryCounts, WatermarkPreparation]:
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    from processor.reset.backfill.fold import SequenceRows  # noqa: PLC0415 - slow to import
+    from processor.reset.backfill.intake.cuts import cuts_after  # noqa: PLC0415 - see above
+    from spark_sink.backfill.sequences import read_sequences  # noqa: PLC0415 - see above
+
+    found, parts = _read_files(asked, goal, folder, bytes(16), None)
+    work = _sequence_preparation(asked, dedup, goal, folder, cuts_after(goal.cuts, found.ends))
+    for rows in read_sequences(parts):
+        size = np.diff(rows.ends, prepend=0)
+        work.take(SequenceRows(rows.partition, rows.sequence, rows.epoch, rows.data, rows.ends - size, size))
+    return _counts(found)._replace(taken=dict(enumerate(found.taken))), work
+
+
+def _counts(found: HashedHistory) -> HistoryCounts:
+    from processor.reset.backfill.intake.folder import HistoryCounts  # noqa: PLC0415 - slow to import
+
+    return HistoryCounts(found.files, found.rows, found.beyond, found.faults, found.first_fault, {}, {})
+
+
+def _read_files(
+    asked: AskedBackfill, goal: Goal, folder: Path, secret: bytes, exclude: list[str] | None
+) -> tuple[HashedHistory, list[Path]]:
+    """Have Spark put the rows aside."""
+    from spark_sink.backfill.job import hash_history, history_session  # noqa: PLC0415 - slow to import
+    from spark_sink.backfill.plan import HistoryPlan  # noqa: PLC0415 - see above
+
+    columns, files = asked.columns, asked.files
+    assert columns is not None and files is not None  # noqa: S101, PT018 - they are those of a history of files
     before = None
     if asked.cut.leave_out and columns.offset is not None:
         # Where the offsets themselves say the cut, nothing is behind it.
@@ -127,22 +200,13 @@ def _take_files(asked: AskedBackfill, goal: Goal, folder: Path) -> tuple[History
         columns,
         goal.partitions,
         secret,
-        None if dedup.fingerprint is None else list(dedup.fingerprint.exclude),
+        exclude,
         before,
         asked.cut.time_ms if asked.cut.leave_out else None,
     )
-    latest_ms = _latest_ms(dedup)
     session = history_session(asked.pipeline.name, asked.master, asked.memory, say)
     with session as spark, ending_at_once("backfill", INTERRUPTED):
-        found, parts = hash_history(spark, plan, files.files, say)
-    work = _preparation(asked, goal, folder, secret, cuts_after(goal.cuts, found.ends), latest_ms)
-    prints = plan.exclude is not None
-    with bar("taking the ids in", found.rows) as advance:
-        for rows in hashed_rows(parts):
-            marks = rows["fingerprint"] if prints else rows["fingerprint"][:0]
-            work.take(HistoryRows(rows["partition"], rows["hash"], rows["time"], marks))
-            advance(rows.size)
-    return HistoryCounts(found.files, found.rows, found.beyond, found.faults, found.first_fault, {}, {}), work
+        return hash_history(spark, plan, files.files, say)
 
 
 def _require_placed(asked: AskedBackfill, goal: Goal, columns: HistoryColumns) -> None:
@@ -153,11 +217,12 @@ def _require_placed(asked: AskedBackfill, goal: Goal, columns: HistoryColumns) -
     """
     if goal.partitions == 1 or columns.partition is not None or columns.key is not None:
         return
+    what = "ids are" if asked.pipeline.id_dedup is not None else "sequences are"
     raise ConfigError(
         [
             Problem(
                 "--columns",
-                f"{asked.pipeline.source} has {goal.partitions} partitions, and ids are remembered by "
+                f"{asked.pipeline.source} has {goal.partitions} partitions, and {what} remembered by "
                 "partition: give the column that says in which one each record stood, partition=COL, or the "
                 "records' key, key=COL, where producers chose partitions by Kafka's default (murmur2)",
             )
@@ -165,14 +230,12 @@ def _require_placed(asked: AskedBackfill, goal: Goal, columns: HistoryColumns) -
     )
 
 
-async def _take_topic(asked: AskedBackfill, goal: Goal, folder: Path) -> tuple[HistoryCounts, Preparation]:
-    from processor.judges.ids import make_id_extractor  # noqa: PLC0415 - slow to import
-    from processor.kafka.client import open_client  # noqa: PLC0415 - see above
+async def _take_topic(asked: AskedBackfill, goal: Goal, folder: Path) -> tuple[HistoryCounts, _Work]:
+    from processor.kafka.client import open_client  # noqa: PLC0415 - slow to import
     from processor.reset.backfill.intake.looks import AGAIN  # noqa: PLC0415 - see above
     from processor.reset.backfill.intake.topic import TopicHistory  # noqa: PLC0415 - see above
     from processor.wire.decode import Decoder  # noqa: PLC0415 - see above
 
-    secret, latest_ms = os.urandom(16), _latest_ms(asked.dedup)
     client_id = f"{asked.settings.worker.application_id}-backfill-history"
     async with open_client(asked.settings.kafka, client_id, [asked.history], f"; {AGAIN}") as client:
         history = TopicHistory(client, Decoder(), asked.history, goal.partitions)
@@ -183,8 +246,23 @@ async def _take_topic(asked: AskedBackfill, goal: Goal, folder: Path) -> tuple[H
             # Behind the cut stand the records that the stream goes on with.
             stops = {number: min(stops[number], cuts[number]) for number in stops}
         spans = {number: (limits[number].start, stop) for number, stop in stops.items()}
-        work = _preparation(asked, goal, folder, secret, cuts, latest_ms)
+        intake, work = _intake(asked, goal, folder, cuts)
         total = sum(max(0, stop - start) for start, stop in spans.values())
         with bar(f"reading {asked.history}", total) as advance:
-            counts = await history.take(spans, make_id_extractor(asked.dedup, secret), latest_ms, work, advance)
+            counts = await history.take(spans, intake, advance)
     return counts, work
+
+
+def _intake(asked: AskedBackfill, goal: Goal, folder: Path, cuts: dict[int, int]) -> tuple[RecordIntake, _Work]:
+    from processor.judges.factory import mode_of  # noqa: PLC0415 - slow to import
+    from processor.judges.ids import make_id_extractor  # noqa: PLC0415 - see above
+    from processor.reset.backfill.intake.topic import IdIntake, SequenceIntake  # noqa: PLC0415 - see above
+
+    sequences, dedup = asked.pipeline.sequence_dedup, asked.pipeline.id_dedup
+    if sequences is not None:
+        folded = _sequence_preparation(asked, sequences, goal, folder, cuts)
+        return SequenceIntake(mode_of(asked.pipeline).judge(), folded), folded
+    assert dedup is not None  # noqa: S101 - there are two modes
+    secret, latest_ms = os.urandom(16), _latest_ms(dedup)
+    work = _id_preparation(asked, dedup, goal, folder, secret, cuts, latest_ms)
+    return IdIntake(make_id_extractor(dedup, secret), latest_ms, work), work

@@ -16,13 +16,21 @@ if TYPE_CHECKING:
     from processor.reset.backfill.intake.folder import HistoryCounts, Prepared
     from processor.reset.backfill.load import LoadStep
     from processor.reset.backfill.sample import CutSample
+    from schemas.config import Pipeline
 
 _LOUD = "bold yellow"
 _TITLES = ["partition", "rows", "ids", "expired", "cut", "clock", "gap", "before the cut", "from the cut on"]
+_OF_IDS = (3, 5)
+"""Columns that sequences have not, which do not expire and go by no clock."""
+
+
+def remembered(pipeline: Pipeline) -> str:
+    """Return what is remembered, in the plural."""
+    return "scopes" if pipeline.id_dedup is None else "ids"
 
 
 def warn(
-    source: str,
+    pipeline: Pipeline,
     counts: HistoryCounts,
     steps: Sequence[LoadStep],
     samples: Mapping[int, CutSample],
@@ -32,7 +40,7 @@ def warn(
     """Say what an operator has to look at before the workers start.
 
     Args:
-        source: Its topic.
+        pipeline: Whose state it will be.
         counts: Of the history.
         steps: What is to be loaded.
         samples: What was found at the cuts.
@@ -46,9 +54,10 @@ def warn(
         )
     if counts.beyond:
         say(f"{counts.beyond:,} rows are from the cut on, and are left out")
+    what, dropped = ("records", "them") if pipeline.id_dedup is None else ("ids", "their records")
     for step in steps:
         number = step.staged.partition
-        name, sample = f"{source}:{number}", samples.get(number)
+        name, sample = f"{pipeline.source}:{number}", samples.get(number)
         if step.gap:
             say(
                 f"{name}: a gap: {step.gap:,} offsets from the cut on are no longer retained, and the "
@@ -57,7 +66,7 @@ def warn(
             )
         if sample is not None and sample.gap:
             say(
-                f"{name}: a gap: of {sample.before:,} ids right before the cut the history has only "
+                f"{name}: a gap: of {sample.before:,} {what} right before the cut the history has only "
                 f"{sample.before_known:,}. It seems to end earlier: what was delivered in between passes "
                 "again when it comes again. Choose an earlier cut, or a history that comes up to it",
                 _LOUD,
@@ -67,14 +76,14 @@ def warn(
                 "If it has not delivered them, being an archive of the source: --up-to-cut" if advise else ""
             )
             say(
-                f"{name}: of {sample.after:,} ids from the cut on the history has {sample.after_known:,}: "
-                f"the stream drops their records, which are copies or were delivered by the history. {advice}",
+                f"{name}: of {sample.after:,} {what} from the cut on the history has {sample.after_known:,}: "
+                f"the stream drops {dropped}, which are copies or were delivered by the history. {advice}",
                 _LOUD if 2 * sample.after_known > sample.after else "",
             )
 
 
 def tell(
-    pipeline: str,
+    pipeline: Pipeline,
     run: str,
     counts: HistoryCounts,
     steps: Sequence[LoadStep],
@@ -86,47 +95,62 @@ def tell(
     """Give the result: a line per partition, and one of all."""
     if not as_json:
         rows = [_row(counts, step, samples.get(step.staged.partition)) for step in steps]
-        table_on_stdout(_TITLES, rows, right=[0, 1, 2, 3, 4, 6])
+        _table(pipeline, rows)
         return
     for step in steps:
         staged, sample = step.staged, samples.get(step.staged.partition)
+        of_ids: dict[str, Any] = {}
+        if pipeline.id_dedup is not None:
+            of_ids["expired"] = counts.expired[staged.partition]
+            of_ids["clock"] = None if staged.clock_ms == NEVER else staged.clock_ms
         result(
-            pipeline=pipeline,
+            pipeline=pipeline.name,
             partition=staged.partition,
             cut=staged.cut,
-            ids=staged.rows,
+            **{remembered(pipeline): staged.rows},
             rows=counts.taken[staged.partition],
-            expired=counts.expired[staged.partition],
-            clock=None if staged.clock_ms == NEVER else staged.clock_ms,
+            **of_ids,
             gap=step.gap,
             sample=None if sample is None else sample._asdict() | {"gap": sample.gap},
         )
     _result(pipeline, run, counts, sum(step.staged.rows for step in steps), loaded=loaded, before=False)
 
 
-def tell_loaded(pipeline: str, run: str, prepared: Prepared | None, *, as_json: bool) -> None:
+def _table(pipeline: Pipeline, rows: list[list[str]]) -> None:
+    """Print it, without what there is of ids only."""
+    right = [0, 1, 2, 3, 4, 6]
+    shown = [at for at in range(len(_TITLES)) if pipeline.id_dedup is not None or at not in _OF_IDS]
+    titles = [remembered(pipeline) if _TITLES[at] == "ids" else _TITLES[at] for at in shown]
+    cells = [[row[at] for at in shown] for row in rows]
+    table_on_stdout(titles, cells, right=[where for where, at in enumerate(shown) if at in right])
+
+
+def tell_loaded(pipeline: Pipeline, run: str, prepared: Prepared | None, *, as_json: bool) -> None:
     """Say that a backfill has been loaded before, and what it was."""
     say(f"backfill {run} was loaded before: nothing was done")
     if prepared is None:
         if as_json:
-            result(pipeline=pipeline, run=run, loaded=True, loaded_before=True)
+            result(pipeline=pipeline.name, run=run, loaded=True, loaded_before=True)
         return
     counts = prepared.counts
     if as_json:
         _result(pipeline, run, counts, sum(each["rows"] for each in prepared.parts), loaded=True, before=True)
         return
     for each in prepared.parts:
-        click.echo(f"partition {each['partition']} began with {each['rows']} ids at offset {each['cut']}")
+        began = f"began with {each['rows']} {remembered(pipeline)}"
+        click.echo(f"partition {each['partition']} {began} at offset {each['cut']}")
 
 
-def _result(pipeline: str, run: str, counts: HistoryCounts, ids: int, *, loaded: bool, before: bool) -> None:
+def _result(
+    pipeline: Pipeline, run: str, counts: HistoryCounts, rows: int, *, loaded: bool, before: bool
+) -> None:
     result(
-        pipeline=pipeline,
+        pipeline=pipeline.name,
         run=run,
         files=counts.files,
         rows=counts.rows,
-        ids=ids,
-        expired=sum(counts.expired.values()),
+        **{remembered(pipeline): rows},
+        **({} if pipeline.id_dedup is None else {"expired": sum(counts.expired.values())}),
         left_out={"unjudged": counts.faults, "from_the_cut_on": counts.beyond},
         loaded=loaded,
         loaded_before=before,

@@ -65,7 +65,7 @@ class HeaderSequence(SequenceExtractor):
     @override
     def extract(self, columns: Columns) -> Sequences:
         begin, length, fault = header_values(columns.data, columns.table, np.frombuffer(self.name, np.uint8))
-        return _header_sequence(columns.data, begin, length, int(self.format), fault), fault
+        return header_sequence(columns.data, begin, length, int(self.format), fault), fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ def _parse_text(data, at, size):  # type: ignore[no-untyped-def]  # inlined kern
 
 
 @kernel
-def _header_sequence(
+def header_sequence(
     data: NDArray[np.uint8],
     begin: NDArray[np.int64],
     length: NDArray[np.int64],

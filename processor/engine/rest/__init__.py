@@ -13,6 +13,7 @@ from processor.engine.rest.json_rows import JsonIds, JsonRows, fingerprints_of, 
 from processor.engine.rest.judge import NOBODY, RestRows, RestVerdicts, judge_rows
 from processor.engine.rest.partitioner import ANYWHERE, partitions_of
 from processor.engine.rest.probe import LowProbe
+from processor.engine.rest.sequences import sequences_of_json, sequences_of_texts
 from processor.engine.rest.warm import rest_is_warm, warm_rest
 from processor.engine.verdict import Fault, Verdict
 
@@ -38,5 +39,7 @@ __all__ = [
     "partitions_of",
     "pointer_of",
     "rest_is_warm",
+    "sequences_of_json",
+    "sequences_of_texts",
     "warm_rest",
 ]

@@ -18,6 +18,7 @@ from processor.engine.rest.json_rows import JsonIds, JsonRows, fingerprints_of
 from processor.engine.rest.judge import RestRows, judge_rows
 from processor.engine.rest.partitioner import partitions_of
 from processor.engine.rest.probe import LowProbe
+from processor.engine.rest.sequences import sequences_of_json, sequences_of_texts
 
 _MARK = "rest-is-warm"
 """File in the cache's folder, which is named by the sources."""
@@ -50,7 +51,9 @@ def _work() -> None:
     hashes = ids_of_columns(columns, secret).ids.hash
     rows = JsonRows.of(data, offsets)
     JsonIds(["/a", "/b"], secret, as_bytes=[0]).read(rows)
-    rows.texts(rows.look_up("/a", "/b"), 0)
+    found = rows.look_up("/a", "/b")
+    sequences_of_json(rows, found, 0, texts=True, numbers=True)
+    sequences_of_texts(rows.texts(found, 0))
     prints = JsonIds(["/a", "/b"], secret, exclude=("/b",)).read(rows).ids.fingerprint
     fingerprints_of(rows, ("/b",), secret)
     alike = np.zeros_like(hashes)

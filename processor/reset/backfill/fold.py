@@ -86,12 +86,17 @@ class WatermarkPreparation:
         staging: What it is of, with no partitions yet; its folder is there and empty.
         cuts: By partition, where the stream goes on.
         dedup: The definition.
+
+    Attributes:
+        taken: By partition, how many rows were taken in.
+        expired: By partition, of them those that are not remembered any more: none, sequences do not expire.
     """
 
     def __init__(self, staging: Staging, cuts: Mapping[int, int], dedup: WatermarkDedup) -> None:
         self._staging = staging
         self._cuts = cuts
         self._tables = {number: scope_table(dedup) for number in cuts}
+        self.taken, self.expired = dict.fromkeys(cuts, 0), dict.fromkeys(cuts, 0)
 
     def take(self, rows: SequenceRows) -> None:
         """Take some rows in.
@@ -100,6 +105,8 @@ class WatermarkPreparation:
             ValueError: One is of a partition that there is not.
         """
         fold_watermarks(self._tables, rows)
+        for number, count in zip(*np.unique(rows.partition, return_counts=True), strict=True):
+            self.taken[int(number)] += int(count)
 
     def stage(self, block_bytes: int = STAGED_BLOCK_BYTES) -> Staging:
         """Declare staged what was taken in.

@@ -1476,6 +1476,23 @@ MISTAKES = (
         broker=True,
     ),
     Mistake(
+        "of a history's sequences a task leaves out the window below the highest one",
+        "spark_sink/backfill/sequences.py",
+        "(below <= np.uint64(window))",
+        "(below == np.uint64(0))",
+        "tests/unit/spark_sink/test_kept_sequences.py::"
+        "test_what_is_left_out_of_a_history_changes_nothing_that_is_remembered",
+    ),
+    Mistake(
+        "a backfill of sequences that is loaded is taken for the state of a worker",
+        "processor/reset/backfill/intake/looks.py",
+        "sequences=dedup is None",
+        "sequences=False",
+        "tests/spark/batch/backfill/test_sequences.py::"
+        "test_what_is_loaded_is_not_loaded_again_and_no_other_history_under_its_name",
+        broker=True,
+    ),
+    Mistake(
         "a run commits over another",
         "spark_sink/batch/table/layout.py",
         "        os.link(hidden, file)\n",

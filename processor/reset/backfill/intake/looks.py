@@ -82,7 +82,8 @@ async def look_ahead(
 def _empty(folder: Path, pipeline: Pipeline, run: str, parts: dict[int, StagedPartition]) -> Staging:
     dedup = pipeline.id_dedup
     fingerprints = dedup is not None and dedup.fingerprint is not None
-    return Staging(folder, run, pipeline.name, mode_of(pipeline).definition(), bytes(16), fingerprints, parts)
+    whose = pipeline.name, mode_of(pipeline).definition()
+    return Staging(folder, run, *whose, bytes(16), fingerprints, parts, sequences=dedup is None)
 
 
 def require_one_history(goal: Goal, run: str, difference: str) -> None:

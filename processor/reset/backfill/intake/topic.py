@@ -1,4 +1,4 @@
-"""Reads a topic as a history, and takes its ids in, with the readings that a worker's clock would have had.
+"""Reads a topic as a history, and takes in what a worker would have read of its records.
 
 Partition by partition, read_committed, in the order of the offsets; what the worker cannot judge is left out,
 as it leaves it out. Where the topic is the source itself, it is read up to the cut: behind it stand the
@@ -8,9 +8,10 @@ records that the stream goes on with.
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from typing_extensions import override
 
 from processor.engine.ids import clock
 from processor.engine.verdict import Fault
@@ -18,16 +19,22 @@ from processor.errors import StopError
 from processor.kafka.client import TopicPartition
 from processor.kafka.offsets import bounds
 from processor.kafka.reader import PartitionReader, StopReading
+from processor.reset.backfill.fold import NO_NUMBERS, SequenceRows
 from processor.reset.backfill.intake.folder import HistoryCounts
 from processor.reset.backfill.prepare import HistoryRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from numpy.typing import NDArray
+
     from processor.engine.batch.columns import Columns
     from processor.engine.extract.ids import IdExtractor
+    from processor.judges.judge import Judge
+    from processor.judges.watermark import SequenceEvidence
     from processor.kafka.client import Client
     from processor.kafka.offsets import Bounds
+    from processor.reset.backfill.fold import WatermarkPreparation
     from processor.reset.backfill.prepare import Preparation
     from processor.wire.decode import Decoder
 
@@ -71,20 +78,13 @@ class TopicHistory:
         return {tp.partition: limits for tp, limits in found.items()}
 
     async def take(
-        self,
-        spans: Mapping[int, tuple[int, int]],
-        extractor: IdExtractor,
-        latest_ms: int,
-        work: Preparation,
-        advance: Callable[[int], None],
+        self, spans: Mapping[int, tuple[int, int]], intake: RecordIntake, advance: Callable[[int], None]
     ) -> HistoryCounts:
         """Take the records of some spans of offsets in; ``advance`` gets how many offsets were read since.
 
         Args:
             spans: By partition, from where to before where.
-            extractor: Reads ids and hashes them by the backfill's key.
-            latest_ms: No timestamp moves the clock further.
-            work: Takes them.
+            intake: Takes them.
             advance: Told how far it is.
 
         Raises:
@@ -95,26 +95,81 @@ class TopicHistory:
         first = ""
         for number, (start, stop) in spans.items():
             reader = PartitionReader(self._client, self._decoder, TopicPartition(self._topic, number), _POLICY)
-            clock_ms, at = clock.NEVER, start
+            at = start
             async with aclosing(reader.columns(start, stop)) as pieces:
                 async for columns, after in pieces:
-                    ids = extractor.extract(columns)
-                    reading = clock.by_records(clock_ms, columns.timestamp, ids.fault, latest_ms, 0)
-                    clock_ms = reading.clock_ms
-                    good = (ids.fault == Fault.NONE) & ~ids.unjudged
+                    fault, good = intake.take(number, columns)
                     rows, faults = rows + good.size, faults + int((~good).sum())
-                    first = first or self._told(number, columns, ids.fault)
-                    some = np.full(int(good.sum()), number, np.int64)
-                    prints = ids.fingerprint[good] if ids.fingerprint.size else ids.fingerprint
-                    if some.size:
-                        work.take(HistoryRows(some, ids.hash[good], reading.reading_ms[good], prints))
+                    first = first or self._told(number, columns, fault)
                     advance(after - at)
                     at = after
             advance(max(0, stop - at))
         return HistoryCounts(len(spans), rows, 0, faults, first, {}, {})
 
-    def _told(self, number: int, columns: Columns, fault: np.typing.NDArray[np.uint8]) -> str:
+    def _told(self, number: int, columns: Columns, fault: NDArray[np.uint8]) -> str:
         bad = np.flatnonzero(fault)
         if not bad.size:
             return ""
         return f"{self._topic}:{number}:{int(columns.offset[bad[0]])}: {Fault(int(fault[bad[0]])).code}"
+
+
+class RecordIntake(Protocol):
+    """Takes records in, as a mode reads them."""
+
+    def take(self, number: int, columns: Columns) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+        """Take the next records of a partition in; returns their `Fault` codes, and which of them count.
+
+        Raises:
+            OSError: They cannot be written.
+        """
+        ...
+
+
+class IdIntake(RecordIntake):
+    """Takes ids in, with the readings that a worker's clock would have had.
+
+    Args:
+        extractor: Reads ids and hashes them by the backfill's key.
+        latest_ms: No timestamp moves the clock further.
+        work: Takes them.
+    """
+
+    def __init__(self, extractor: IdExtractor, latest_ms: int, work: Preparation) -> None:
+        self._extractor, self._latest_ms, self._work = extractor, latest_ms, work
+        self._clock_ms: dict[int, int] = {}
+
+    @override
+    def take(self, number: int, columns: Columns) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+        ids = self._extractor.extract(columns)
+        clock_ms = self._clock_ms.get(number, clock.NEVER)
+        reading = clock.by_records(clock_ms, columns.timestamp, ids.fault, self._latest_ms, 0)
+        self._clock_ms[number] = reading.clock_ms
+        good = (ids.fault == Fault.NONE) & ~ids.unjudged
+        some = np.full(int(good.sum()), number, np.int64)
+        prints = ids.fingerprint[good] if ids.fingerprint.size else ids.fingerprint
+        if some.size:
+            self._work.take(HistoryRows(some, ids.hash[good], reading.reading_ms[good], prints))
+        return ids.fault, good
+
+
+class SequenceIntake(RecordIntake):
+    """Takes sequences in.
+
+    Args:
+        judge: Of the pipeline; it reads records and judges none.
+        work: Takes them.
+    """
+
+    def __init__(self, judge: Judge[SequenceEvidence], work: WatermarkPreparation) -> None:
+        self._judge, self._work = judge, work
+
+    @override
+    def take(self, number: int, columns: Columns) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+        read = self._judge.extract(columns)
+        good = read.fault == Fault.NONE
+        some = np.full(int(good.sum()), number, np.int64)
+        epoch = NO_NUMBERS if read.epoch is None else read.epoch[good]
+        at, size = (NO_NUMBERS, NO_NUMBERS) if read.scope is None else (each[good] for each in read.scope)
+        if some.size:
+            self._work.take(SequenceRows(some, read.sequence[good], epoch, read.data, at, size))
+        return read.fault, good

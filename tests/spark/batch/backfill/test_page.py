@@ -1,4 +1,4 @@
-"""The example of docs/cold-start.md does what the page says, typed as it stands there."""
+"""The examples of docs/cold-start.md do what the page says, typed as it stands there."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ pytestmark = [
 ]
 PAGE = Path(__file__).parents[4] / "docs" / "cold-start.md"
 _TEXT = PAGE.read_text()
-DELIVERED, CAME = re.findall(r"^```json\n(.*?)^```$", _TEXT, re.MULTILINE | re.DOTALL)
-CONFIG = re.findall(r"^```toml\n(.*?)^```$", _TEXT, re.MULTILINE | re.DOTALL)[0]
-TABLE, RECEIPTS = re.findall(r"^```text\n(.*?)^```$", _TEXT, re.MULTILINE | re.DOTALL)
+DELIVERED, CAME, READ, MEASURED = re.findall(r"^```json\n(.*?)^```$", _TEXT, re.MULTILINE | re.DOTALL)
+CONFIG, METERS = re.findall(r"^```toml\n(.*?)^```$", _TEXT, re.MULTILINE | re.DOTALL)
+TABLE, RECEIPTS, SCOPES = re.findall(r"^```text\n(.*?)^```$", _TEXT, re.MULTILINE | re.DOTALL)
+BACKFILL, WORKER, READ_RECEIPTS, BACKFILL_METERS = (line for line in typed(PAGE) if line.startswith("seqmark "))
 WHEN_MS = 1_772_442_300_000
 """2026-03-02T09:05:00Z, of the first record that the topic still has."""
 
@@ -43,30 +44,57 @@ def run(line: str) -> str:
     return done.stdout
 
 
-def test_the_example_of_the_page_comes_out_as_it_says(
-    broker: Broker, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def at_work(broker: Broker, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Broker:
+    """Work in an empty folder, on the tests' broker."""
     del spark
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SEQMARK_KAFKA__BOOTSTRAP_SERVERS", broker.bootstrap_servers)
     monkeypatch.setenv("SEQMARK_WORKER__WEB_PORT", "0")
-    create_topic(broker.bootstrap_servers, "payments.raw")
+    return broker
+
+
+def written(name: str, text: str) -> None:
+    path = Path(name)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+
+
+def drain(line: str) -> None:
+    """Run a worker in a process of its own."""
+    out, log = Path("worker.out").resolve(), Path("worker.log").resolve()
+    process = forks.start(*line.split()[1:], folder=Path.cwd(), stdout=out, stderr=log, env=dict(os.environ))
+    with Worker(process, log, 0) as draining:
+        assert draining.wait() == 0, draining.stderr
+
+
+def test_the_example_of_the_page_comes_out_as_it_says(at_work: Broker) -> None:
+    create_topic(at_work.bootstrap_servers, "payments.raw")
     records = [
         New(None, line.encode(), (), WHEN_MS + number * 120_000)
         for number, line in enumerate(CAME.splitlines())
     ]
-    produce(broker.bootstrap_servers, "payments.raw", records)
-    Path("delivered").mkdir()
-    Path("delivered/march.jsonl").write_text(DELIVERED)
-    Path("my.toml").write_text(CONFIG)
-    backfill, worker, receipts = (line for line in typed(PAGE) if line.startswith("seqmark "))
+    produce(at_work.bootstrap_servers, "payments.raw", records)
+    written("delivered/march.jsonl", DELIVERED)
+    written("my.toml", CONFIG)
 
-    printed = run(backfill)
+    printed = run(BACKFILL)
     assert printed == TABLE
-    out, log = tmp_path / "worker.out", tmp_path / "worker.log"
-    process = forks.start(*worker.split()[1:], folder=tmp_path, stdout=out, stderr=log, env=dict(os.environ))
-    with Worker(process, log, 0) as draining:
-        assert draining.wait() == 0, draining.stderr
-    assert run(receipts) == RECEIPTS
-    clean = read_topic(broker.bootstrap_servers, "payments.clean")
+    drain(WORKER)
+    assert run(READ_RECEIPTS) == RECEIPTS
+    clean = read_topic(at_work.bootstrap_servers, "payments.clean")
     assert [json.loads(each.value or b"")["order_id"] for each in clean] == ["o-4"]
+
+
+def test_the_example_with_sequences_comes_out_as_the_page_says(at_work: Broker) -> None:
+    create_topic(at_work.bootstrap_servers, "readings.raw")
+    lines = MEASURED.splitlines()
+    records = [New(json.loads(line)["meter"].encode(), line.encode(), (), WHEN_MS) for line in lines]
+    produce(at_work.bootstrap_servers, "readings.raw", records)
+    written("readings/archive.jsonl", READ)
+    written("meters.toml", METERS)
+
+    assert run(BACKFILL_METERS) == SCOPES
+    drain(WORKER.replace("my.toml", "meters.toml"))
+    clean = read_topic(at_work.bootstrap_servers, "readings.clean")
+    assert [each.value for each in clean] == [lines[1].encode(), lines[3].encode()]
