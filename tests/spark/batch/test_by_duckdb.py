@@ -52,7 +52,7 @@ def test_duckdb_finds_the_rows_of_the_contract_in_a_table_whose_run_was_killed(
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     scene.run([first, second], run="again")
     program = ROOT / "tests" / "support" / "batches" / "by_duckdb.py"
-    typed = [ENVIRONMENT.python, program, lake, str(scene.out), first, second]
+    typed = [str(ENVIRONMENT.python), str(program), lake, str(scene.out), first, second]
     done = subprocess.run(typed, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
