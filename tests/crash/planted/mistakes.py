@@ -1462,7 +1462,7 @@ MISTAKES = (
         "all files in the folder of a clean table in a lake are the history",
         "spark_sink/backfill/job.py",
         "    return [str(layout.file(each.path)) for each in counting]\n",
-        '    return [str(each) for each in (layout.output / "data").rglob("*.parquet")]\n',
+        '    return [str(each) for each in layout.output.rglob("*.parquet")]\n',
         "tests/spark/batch/backfill/test_tables.py::"
         "test_of_a_clean_table_in_a_lake_the_files_that_its_log_names_are_the_history",
         broker=True,
