@@ -7,7 +7,8 @@ Step 8 of a run has two halves:
                by that the commit file counts, and with it receipts and quarantine
 
 Who dies between them leaves a commit file that the table's log does not know. Nobody reads it, and the next run
-puts its own in its place.
+puts its own in its place. Should the dead one's commit land in that moment, for its JVM has outlived it, its
+file is put back, and the run is refused.
 
 All of it is held against the table as it was when the run began: where another program has committed meanwhile,
 the run is refused.
@@ -33,11 +34,12 @@ from spark_sink.batch.table.commits import (
     read_snapshot,
 )
 from spark_sink.batch.table.counted import DELTA, ICEBERG, PARQUET
-from spark_sink.batch.table.layout import ROWS, flush_folder
+from spark_sink.batch.table.layout import ROWS, flush_folder, replace_whole
 from spark_sink.batch.table.log import CommitFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from spark_sink.batch.table.layout import TableLayout
     from spark_sink.batch.table.log import TableLog
 
-_TABLES: dict[str, type[LakeTable]] = {DELTA: DeltaTable, ICEBERG: IcebergTable}
+TABLES: dict[str, type[LakeTable]] = {DELTA: DeltaTable, ICEBERG: IcebergTable}
 _CLOCKS_S = 10
 """By how much a file server's clock may be behind ours; a file too many does no harm."""
 
@@ -57,7 +59,7 @@ def open_log(spark: SparkSession, kind: str, layout: TableLayout) -> TableLog:
     Raises:
         StopError: Spark has no jars for this format.
     """
-    return CommitFiles(layout) if kind == PARQUET else LakeLog(_TABLES[kind](spark, layout.output), layout)
+    return CommitFiles(layout) if kind == PARQUET else LakeLog(TABLES[kind](spark, layout.output), layout)
 
 
 class LakeLog:
@@ -94,8 +96,11 @@ class LakeLog:
         self._dead = self._file(state.number + 1)
         return Snapshot(snapshot.commits, state.rows)
 
+    def _commit_file(self, number: int) -> Path:
+        return self._layout.own / "commits" / f"{number:08d}.json"
+
     def _file(self, number: int) -> bytes | None:
-        file = self._layout.own / "commits" / f"{number:08d}.json"
+        file = self._commit_file(number)
         return file.read_bytes() if file.exists() else None
 
     def commit(self, commit: Commit, before: Snapshot, put: Callable[[], None]) -> None:
@@ -108,7 +113,7 @@ class LakeLog:
         if self._dead is not None and self._dead == self._file(commit.number):
             if table.number() >= commit.number:
                 raise overtaken(layout)
-            (layout.own / "commits" / f"{commit.number:08d}.json").unlink()
+            self._commit_file(commit.number).unlink()
         text = put_commit(layout, commit, before.last)
         put()
         began = time.time()
@@ -125,11 +130,22 @@ class LakeLog:
                 )
             )
         except LakeError as error:
-            # The answer may be what was lost: the lock is ours, so whoever has the number has it from us.
             if table.number() < commit.number:
                 raise StopError(self._refusal(error)) from error
+            if not self._is_ours(commit):
+                if self._dead is not None:
+                    replace_whole(self._commit_file(commit.number), self._dead.decode())
+                raise overtaken(layout) from error
         self._flush(began)
         note_head(layout, commit.number, text)
+
+    def _is_ours(self, commit: Commit) -> bool:
+        """Say whether the table has this commit: only the answer was lost.
+
+        Else it has that of a run whose process was killed and whose JVM has gone on for a moment.
+        """
+        there = {each.path for each in self._table.begin().rows}
+        return all(each.path in there for each in commit.added[ROWS])
 
     def _flush(self, began: float) -> None:
         """Make durable what the library has written: it leaves that to the system."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -14,7 +15,11 @@ import pytest
 from processor.errors import StopError
 from spark_sink.batch.compaction import compact
 from spark_sink.batch.job import BatchJob, BatchOptions, BatchStep
+from spark_sink.batch.lake.log import TABLES
+from spark_sink.batch.lake.table import LakeChange
 from spark_sink.batch.reader import committed_files
+from spark_sink.batch.table.commits import DataFile
+from spark_sink.batch.table.layout import ROWS
 from spark_sink.batch.table.summary import KEPT, sum_up
 from tests.support.batches.lakes import LAKES, Lake
 from tests.support.batches.scene import DAY, START, ActsAt, Audience, BatchScene, some_rows
@@ -113,6 +118,35 @@ def test_a_run_that_dies_at_a_step_counts_by_the_tables_own_log_alone(
     if not committed:
         scene.truth.run("again", rows)
     run(scene, "third", first_day=2)
+    scene.assert_true()
+
+
+def test_a_commit_of_a_dead_run_that_lands_late_is_not_taken_for_ones_own(lake: Lake, tmp_path: Path) -> None:
+    scene = BatchScene(lake.spark, tmp_path, lake=lake.name)
+    run(scene, "first")
+    rows, others = (some_rows(dice(seed), f"{seed}.parquet", 40, first_day=1) for seed in (2, 3))
+    path, other = (scene.write(f"{seed}.parquet", each) for seed, each in ((2, rows), (3, others)))
+    with pytest.raises(DiesError):
+        BatchJob(lake.spark, scene.batch, BatchOptions([path], "dead"), ActsAt(BatchStep.PUT, die)).run()
+    left = json.loads((scene.out / "_seqmark" / "commits" / "00000002.json").read_text())
+
+    def land() -> None:
+        """Do what a JVM does that outlives its driver for a moment."""
+        table = TABLES[lake.name](lake.spark, scene.out)
+        table.begin()
+        added = [DataFile(**each) for each in left["added"][ROWS]]
+        table.commit(LakeChange(2, "dead", left["schema"], added, [], same_rows=False))
+
+    with pytest.raises(
+        StopError, match=r"another run has committed to .* meanwhile: nothing of this one counts"
+    ):
+        BatchJob(lake.spark, scene.batch, BatchOptions([other], "other"), ActsAt(BatchStep.PUT, land)).run()
+
+    scene.truth.run("dead", rows)
+    scene.assert_true()
+    assert scene.run([path], run="dead").earlier
+    scene.run([other], run="other")
+    scene.truth.run("other", others)
     scene.assert_true()
 
 
