@@ -27,7 +27,7 @@ _MOVED = re.compile(r"/metrics are at (http://[^\s;]+);")
 _POLL_S = 0.1
 _STOP_S = 15.0  # the worker promises 10
 _QUOTED_LINES = 15
-_VERIFY_S = 600.0
+_COMMAND_S = 600.0
 
 
 class WorkerPlan(Protocol):
@@ -169,15 +169,20 @@ def certify(plan: WorkerPlan) -> DemoCertificate:
     Raises:
         StopError: Nothing was certified; quotes what it said.
     """
-    done = subprocess.run(  # noqa: S603 - our own interpreter, no shell
-        (sys.executable, "-m", "seqmark", "verify", "-c", str(plan.config)),
-        env=dict(plan.environ),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_VERIFY_S,
-        check=False,
-    )
+    done = ran(plan.environ, "verify", "-c", str(plan.config))
     if done.returncode not in {EXIT_DONE, EXIT_VIOLATION}:
         raise StopError(f"seqmark verify ended with exit code {done.returncode}:\n{done.stderr[-2_000:]}")
     return DemoCertificate(done.returncode == EXIT_DONE, done.stdout.strip())
+
+
+def ran(environ: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of ``seqmark`` to its end, as a user would, and return what it said."""
+    return subprocess.run(  # noqa: S603 - our own interpreter, no shell
+        (sys.executable, "-m", "seqmark", *arguments),
+        env=dict(environ),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_COMMAND_S,
+        check=False,
+    )

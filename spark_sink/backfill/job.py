@@ -6,7 +6,6 @@ row. Memory goes by the rows that a task reads at a time.
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,7 +17,7 @@ from processor.errors import StopError
 from spark_sink.backfill.hashed import hashed_file, read_hashed
 from spark_sink.backfill.lines import hash_lines
 from spark_sink.backfill.tables import hash_rows, read_history_footer
-from spark_sink.batch.cluster import JVM_FLAGS, SETTINGS, TaskCluster
+from spark_sink.batch.cluster import TaskCluster, files_session
 from spark_sink.batch.inputs import InputFile, digest, find_inputs, require_unchanged
 from spark_sink.batch.lake.inputs import find_delta_inputs
 from spark_sink.batch.lake.log import open_log
@@ -27,9 +26,9 @@ from spark_sink.batch.reader import committed_files
 from spark_sink.batch.rows.schema import schema_of
 from spark_sink.batch.table.commits import read_snapshot
 from spark_sink.batch.table.counted import DELTA, PARQUET, table_format
+from spark_sink.batch.table.definition import read_definition
 from spark_sink.batch.table.layout import OWN_FOLDER, ROWS, TableLayout
 from spark_sink.batch.tasks.inspect import splits_of
-from spark_sink.session import spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -98,16 +97,7 @@ def history_session(
     pipeline: str, master: str, memory: str, say: Callable[[str], None], *lakes: str
 ) -> AbstractContextManager[SparkSession]:
     """Return Spark for a history, with what reads tables of ``delta`` or ``iceberg``."""
-    return spark_session(
-        f"seqmark-backfill-{pipeline}",
-        master=master,
-        memory=memory,
-        jvm_flags=JVM_FLAGS,
-        settings=SETTINGS,
-        kafka=False,
-        lakes=lakes,
-        say=say,
-    )
+    return files_session(f"seqmark-backfill-{pipeline}", master=master, memory=memory, lakes=lakes, say=say)
 
 
 def find_history(
@@ -173,20 +163,17 @@ def read_clean_table(path: str) -> CleanTable:
         StopError: It is no clean table, or a commit is damaged.
     """
     layout = TableLayout(path)
-    file = Path(path).resolve() / "_seqmark" / "table.json"
     try:
-        read = json.loads(file.read_text())
-        key, columns, fingerprint = bytes.fromhex(read["key"]), list(read["id"]), read["fingerprint"]
+        definition = read_definition(layout)
     except FileNotFoundError as error:
         raise StopError(f"{path} is no clean table: no batch has written there") from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StopError(f"{file} is damaged ({error}); restore it from a backup") from error
+    names, fingerprint = definition.columns["id"], definition.columns["fingerprint"]
     last = read_snapshot(layout).last
     if last is None:
         raise StopError(f"{path} has no rows: no run of its batch has committed")
     schema = schema_of(last.schema)
-    as_bytes = [(name, "binary" in str(schema.field(name).type)) for name in columns]
-    return CleanTable(key, as_bytes, None if fingerprint is None else list(fingerprint["exclude"]))
+    as_bytes = [(name, "binary" in str(schema.field(name).type)) for name in names]
+    return CleanTable(definition.key, as_bytes, None if fingerprint is None else list(fingerprint["exclude"]))
 
 
 def hash_history(

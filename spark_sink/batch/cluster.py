@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from pyspark.errors import PySparkException
 
 from processor.errors import StopError
+from spark_sink.session import spark_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
 
 SETTINGS = {"spark.python.daemon.module": f"{__package__}.tasks.daemon"}
 """Of a session for batches: its workers begin with everything loaded."""
-JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """No row goes through the JVM: what its second compiler and collectors with threads would gain is never earned.
 They took 3 of 8 s of CPU of a start."""
 T = TypeVar("T")
@@ -32,6 +34,27 @@ _FEW = 16
 _SETTLED: set[str] = set()
 _RAISED = re.compile(r"^((?:\w+\.)*\w+(?:Error|Exception|Interrupt): .*)$", re.MULTILINE)
 _SPARK_SAYS = re.compile(r"^: (?:\w+\.)*\w+: (.*)$", re.MULTILINE)
+
+
+def files_session(
+    name: str,
+    *,
+    master: str = "local[2]",
+    memory: str = "1g",
+    lakes: Collection[str] = (),
+    say: Callable[[str], None] = lambda _: None,
+) -> AbstractContextManager[SparkSession]:
+    """Return Spark for files at rest, see `spark_session`; ``lakes`` are formats whose tables it reads."""
+    return spark_session(
+        name,
+        master=master,
+        memory=memory,
+        jvm_flags=_JVM_FLAGS,
+        settings=SETTINGS,
+        kafka=False,
+        lakes=lakes,
+        say=say,
+    )
 
 
 class _Refusal(NamedTuple):

@@ -17,9 +17,8 @@ from benchmarks.rest.protocol import (
 )
 from processor.ops.fault_points import reached
 from schemas.config import Settings
-from spark_sink.batch.cluster import JVM_FLAGS, SETTINGS
+from spark_sink.batch.cluster import files_session
 from spark_sink.batch.job import BatchJob, BatchOptions
-from spark_sink.session import spark_session
 
 if TYPE_CHECKING:
     from enum import StrEnum
@@ -40,7 +39,7 @@ def main() -> None:
     """Do the job."""
     marks, job = ProgramMarks(), RestJob.of_arguments()
     clean = Path(job.folder) / "clean"
-    with spark_session("rest", jvm_flags=JVM_FLAGS, settings=SETTINGS, kafka=False) as spark:
+    with files_session("rest") as spark:
         marks.say(STARTED)
 
         def run(inputs: list[str], window: str) -> None:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from schemas.config import Pipeline, Settings
     from spark_sink.backfill.plan import HistoryColumns
 
-INTERRUPTED = "run the same backfill again: what is staged is not staged again, what is loaded not loaded again"
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """It is the name of a folder, and stands in each receipt."""
 

@@ -89,25 +89,16 @@ def batch(  # noqa: PLR0913 - one argument per option
     _require_right(since, inputs, run_name, dry=dry_run, compact=compact)
     require("seqmark batch", "spark", module="pyarrow")
     # Spark and Arrow are slow to import: a config that is wrong is said at once.
-    from spark_sink.batch.cluster import JVM_FLAGS, SETTINGS  # noqa: PLC0415 - see above
+    from spark_sink.batch.cluster import files_session  # noqa: PLC0415 - see above
     from spark_sink.batch.compaction import compact as merge_files  # noqa: PLC0415 - see above
     from spark_sink.batch.job import BatchJob, BatchOptions  # noqa: PLC0415 - see above
-    from spark_sink.session import spark_session  # noqa: PLC0415 - see above
 
     options = BatchOptions(inputs, run_name, since, dry_run)
     audience = _BatchTerminal()
     name = f"seqmark-batch-{chosen.name}"
     # Listening after Spark's start, which sets a handler of its own for SIGINT.
-    session = spark_session(
-        name,
-        master=master,
-        memory=memory,
-        jvm_flags=JVM_FLAGS,
-        settings=SETTINGS,
-        kafka=False,
-        lakes={chosen.input.format, chosen.output.format} & {"delta", "iceberg"},
-        say=say,
-    )
+    lakes = {chosen.input.format, chosen.output.format} & {"delta", "iceberg"}
+    session = files_session(name, master=master, memory=memory, lakes=lakes, say=say)
     with session as spark, ending_at_once("batch", INTERRUPTED):
         if compact:
             outcome = merge_files(spark, chosen, audience)

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import gc
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -27,11 +25,11 @@ from processor.demo.batch.check import (
     ArchiveState,
     check_archive,
 )
+from processor.demo.processes import ran
 from processor.errors import StopError
-from spark_sink.batch.cluster import JVM_FLAGS, SETTINGS
+from spark_sink.batch.cluster import files_session
 from spark_sink.batch.job import BatchJob, BatchOptions, BatchOutcome, BatchStep
 from spark_sink.batch.reader import committed_files, committed_rows
-from spark_sink.session import spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,7 +48,6 @@ KILLED_AFTER = BatchStep.WRITTEN
 """Step 7: all its files are there, and no commit names one."""
 _MASTER = "local[*,4]"
 # A run of seconds: what the second compiler would make faster is over before it is done.
-_CHILD_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +115,7 @@ class ArchiveWalkthrough:
             StopError: A run failed that should not have.
         """
         began, days = time.monotonic(), self._days
-        with spark_session(
-            "seqmark-demo", master=_MASTER, jvm_flags=JVM_FLAGS, settings=SETTINGS, kafka=False, say=self._say
-        ) as session:
+        with files_session("seqmark-demo", master=_MASTER, say=self._say) as session:
             make = partial(BatchJob, session, self._plan.batch)
             ready()
             self._commit(make, 1, 0)
@@ -183,15 +178,7 @@ class ArchiveWalkthrough:
         self._say(f"2. the files of Tuesday, {DAYS[1]}; the run is killed (SIGKILL) after step 7, written")
         arguments = self._arguments(BatchOptions([str(each) for each in files], RUNS[1]))
         self._say(f"   $ seqmark batch {' '.join(arguments)}")
-        done = subprocess.run(  # noqa: S603 - our own interpreter, no shell
-            (sys.executable, "-m", "seqmark", "batch", *arguments),
-            env={**self._plan.environ, "SEQMARK_FAULT_STEP": str(KILLED_AFTER)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_CHILD_S,
-            check=False,
-        )
+        done = ran({**self._plan.environ, "SEQMARK_FAULT_STEP": str(KILLED_AFTER)}, "batch", *arguments)
         if done.returncode != -signal.SIGKILL:
             raise StopError(f"the run to kill ended with exit code {done.returncode}:\n{done.stderr[-2_000:]}")
         named = set(committed_files(self._plan.batch.output.path))

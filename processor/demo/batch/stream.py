@@ -6,15 +6,13 @@ The pipeline begins with the clean table (`seqmark backfill`), so that what the 
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from processor.demo.batch.archive import make_stream
 from processor.demo.batch.stream_check import TopicRecords, check_stream
-from processor.demo.processes import drain
+from processor.demo.processes import drain, ran
 from processor.errors import StopError
 from processor.kafka.options import client_options
 from processor.kafka.plain.consumer import read_partition
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
 
 BACKFILL = "archive"
 """Its name, in receipts."""
-_BACKFILL_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +101,7 @@ def _backfill(plan: ArchivePlan, say: Callable[[str], None]) -> None:
     arguments = ["-c", str(plan.config), "--pipeline", plan.pipeline.name, "--format", "batch"]
     arguments += ["--history", plan.batch.output.path, "--cut", "0:0", "--run", BACKFILL]
     say(f"   $ seqmark backfill {' '.join(arguments)}")
-    done = subprocess.run(  # noqa: S603 - our own interpreter, no shell
-        (sys.executable, "-m", "seqmark", "backfill", *arguments),
-        env=dict(plan.environ),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_BACKFILL_S,
-        check=False,
-    )
+    done = ran(plan.environ, "backfill", *arguments)
     if done.returncode:
         raise StopError(f"seqmark backfill ended with exit code {done.returncode}:\n{done.stderr[-2_000:]}")
 

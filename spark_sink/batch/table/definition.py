@@ -60,13 +60,7 @@ def open_definition(layout: TableLayout, batch: FileBatch, *, keep: bool) -> Tab
         if not keep:
             return made
         put_if_absent(file, json.dumps({"version": _VERSION, "key": made.key.hex(), **columns}, indent=1))
-    try:
-        read = json.loads(file.read_text())
-        version, key = read.pop("version"), bytes.fromhex(read.pop("key"))
-    except (ValueError, KeyError) as error:
-        raise StopError(f"{file} is damaged ({error}); restore it from a backup") from error
-    if version != _VERSION:
-        raise StopError(f"{file}: version {version}, this Seqmark reads {_VERSION}; install a newer one")
+    key, read = read_definition(layout)
     found, wanted = ({"format": PARQUET, **each} for each in (read, columns))
     if changed := [name for name in wanted if found.get(name) != wanted[name]]:
         told = "; ".join(
@@ -77,3 +71,25 @@ def open_definition(layout: TableLayout, batch: FileBatch, *, keep: bool) -> Tab
             "back, or name another output"
         )
     return TableDefinition(key, columns)
+
+
+def read_definition(layout: TableLayout) -> TableDefinition:
+    """Return the definition of a table that is there.
+
+    Raises:
+        FileNotFoundError: There is none.
+        StopError: It is damaged, or of a later version.
+    """
+    file = layout.own / "table.json"
+    try:
+        read = json.loads(file.read_text())
+        version, key = read.pop("version"), bytes.fromhex(read.pop("key"))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StopError(f"{file} is damaged ({error}); restore it from a backup") from error
+    if version != _VERSION:
+        raise StopError(f"{file}: version {version}, this Seqmark reads {_VERSION}; install a newer one")
+    if lacks := {"id", "fingerprint"} - read.keys():
+        raise StopError(f"{file} is damaged (it lacks {min(lacks)}); restore it from a backup")
+    return TableDefinition(key, read)
