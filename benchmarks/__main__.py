@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.cluster import cluster
-from benchmarks.measure.cost import FailedError
 from benchmarks.options import Options
 from benchmarks.pages import id_tables, tables
 from benchmarks.pages.picture import draw
+from benchmarks.peers import FailedError
 from benchmarks.rest.run import main as rest
 from benchmarks.results import Results, commit, machine
 from benchmarks.run import Bench

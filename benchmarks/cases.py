@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.load import DAY_MS, Load
-from benchmarks.peers import BLOOM, ID_PEERS, PEERS, RECEIPTS, SEQMARK
+from benchmarks.peers import BLOOM, ID_PEERS, PEERS, RECEIPTS, SEQMARK, VERDICTS
 from processor.wire.codec import Codec
 
 if TYPE_CHECKING:
@@ -29,10 +29,23 @@ MANY = 0.5
 """From this share of duplicates on receipts are measured too."""
 QUICK_DIVISOR = 8
 """`QUICK=1` measures an eighth of the records, once, peers in the standard case only: to see that it works."""
-FACTORS = {"kafka_streams": 6.0, "flink": 4.0}
-"""By how much Seqmark is to be ahead in the standard case, exactly once both, in the same run."""
+CLUSTERED = "duplicates-clustered"
+"""The case in which resends come in runs."""
+FACTORS = (
+    (STANDARD, "kafka_streams", 8.0),
+    (STANDARD, "flink", 4.0),
+    (CLUSTERED, "kafka_streams", 10.0),
+    (CLUSTERED, "flink", 5.0),
+)
+"""By how much Seqmark is to be ahead in a case, exactly once both, in the same run."""
 COST_OF_EXACTNESS = 0.15
 """Exactly once may cost this share of at least once, at 4 partitions."""
+LONG = "standard-16m"
+"""The standard case four times as long: what is over before a second half can be told from its ends."""
+LEAST_VERDICTS = 4_000_000
+"""Records per CPU second, with verdicts in place of the sink, in that case; and what that may cost."""
+MOST_BROKER_US = 0.15
+MOST_WRITTEN_BYTES = 0.15
 LATENCY_OVER_MS = 150
 """p99 from produce to visible at half load: at most the commit interval and this."""
 
@@ -49,12 +62,15 @@ ID_FACTORS = (
 )
 """By how much Seqmark is to be ahead in a case with ids, by records per CPU second, warm."""
 LEAST_IDS = 500_000
-"""At ten million ids; and so for the rows that have fewer."""
-SHARES = {SIZES[2]: (0.7, SIZES[1]), "ids-bytes": (0.85, ID_HEADER_CASE)}
-"""Share of another case's rate that is left: at a hundred million ids of that at ten million, and where the id
-is all bytes of the value of that where it is a header."""
+"""Where nothing else is said."""
+SHARES = {"ids-bytes": (0.85, ID_HEADER_CASE)}
+"""Share of another case's rate that is left."""
+LEAST_BLOOM = (1_200_000, 600_000)
+"""At ten million ids with Bloom filters, without and with confirming."""
 LEAST_CONFIRMED = 350_000
-"""With Bloom filters that are confirmed."""
+"""With Bloom filters that are confirmed, in the other cases."""
+VERDICTS_FACTOR = 1.4
+"""By how much verdicts are to be ahead of records, with ids."""
 MEASURED = 1_000_000
 SPREAD_MS = int(6.9 * DAY_MS)
 
@@ -70,10 +86,11 @@ class Case:
         least: Target, in records per CPU second; None: none. ``aim`` would be better still.
         share: Target as a share of what the standard case reaches, in place of both; with ids see `SHARES`.
         beside: Whether `BESIDE` runs it too. The standard case has all peers.
-        peers: With ids: who takes part beside Seqmark.
+        peers: Who takes part beside Seqmark: with ids in each of its rounds, without in the first.
         rounds: With ids: how many rounds there are at most, of Seqmark and of its peers.
         once: With ids: peers that are in the first round only, whatever `rounds` says.
         blooms: With ids: whether the Bloom filters are measured too.
+        verdicts: Whether verdicts are measured too, as they are in the standard case.
         quick: Whether a quick run has it.
         memory_gib: Memory that must be free; ``disk_gib``: disk.
     """
@@ -91,6 +108,7 @@ class Case:
     rounds: tuple[int, int] = (99, 1)
     once: tuple[str, ...] = ()
     blooms: bool = False
+    verdicts: bool = False
     quick: bool = True
     memory_gib: int = 0
     disk_gib: int = 0
@@ -110,6 +128,7 @@ def _ids(millions: float, ids: IdPlace = "binary", collisions: float = 0.0) -> L
 # fmt: off
 CASES = (
     Case(STANDARD, "standard", least=1_200_000, aim=2_000_000),
+    Case(LONG, "16 million records", Load(records=16_000_000), verdicts=True, quick=False),
     Case("batch-16k", "16 KB batches", Load(batch_bytes=16 * 1024), least=600_000, aim=1_000_000, beside=True),
     # With fewer the second half is too short to be measured; each is a batch of its own to the broker too, so
     # that more take many minutes to produce.
@@ -119,6 +138,10 @@ CASES = (
     Case("codec-zstd", "zstd", Load(codec=Codec.ZSTD)),
     Case("duplicates-0", "0 % duplicates", Load(duplicates=0.0), least=2_000_000, aim=3_500_000, beside=True),
     Case("duplicates-50", "50 % duplicates", Load(duplicates=0.5)),
+    Case("duplicates-1", "1 % duplicates", Load(duplicates=0.01)),
+    # What a producer sends again after it was restarted.
+    Case(CLUSTERED, "5 % duplicates, in tails of 200 to 2,000", Load(tails=(200, 2_000)), beside=True,
+         peers=("flink",)),
     Case("record-1k", "1 KB records", Load(records=2_000_000, note_bytes=870)),
     Case("json", "JSON-pointer sequence", sequence="json", least=400_000, aim=800_000, beside=True),
     Case("scope-key", "scope key, 1 million keys", Load(keys=1_000_000), scope="key",
@@ -139,11 +162,15 @@ ID_CASES = (
     Case("ids-bytes", "content as bytes", spread(Load(ids="bytes"))),
     Case(SIZES[0], "1 million ids before", _ids(1), least=LEAST_IDS, peers=ID_PEERS, blooms=True),
     # Quix Streams would take a quarter of an hour.
-    Case(SIZES[1], "10 million ids before", _ids(10), least=LEAST_IDS, rounds=(2, 1),
-         peers=("kafka_streams", "flink", "spark"), blooms=True, quick=False),
+    Case(SIZES[1], "10 million ids before", _ids(10), least=1_100_000, rounds=(2, 1),
+         peers=("kafka_streams", "flink", "spark"), blooms=True, verdicts=True, quick=False),
     # The index takes 2.4 GB at most, and the pages of topics are better kept. Source and sink take 6 GB each,
     # local state and changelog 2.4 GB each.
-    Case(SIZES[2], "100 million ids before", _ids(100), rounds=(1, 0), quick=False, memory_gib=8, disk_gib=24),
+    Case(SIZES[2], "100 million ids before", _ids(100), least=750_000, rounds=(1, 0), quick=False,
+         memory_gib=8, disk_gib=24),
+    Case("ids-100m-near", "100 million ids before, resent within ten minutes",
+         replace(_ids(100), far=False, within_ms=600_000),
+         rounds=(1, 0), quick=False, memory_gib=8, disk_gib=24),
 )
 # fmt: on
 
@@ -207,8 +234,8 @@ def turns(case: Case, guarantees: Mapping[str, Sequence[Guarantee]], repetitions
     """Return the runs of a case in their order: systems take turns, and each round begins with another.
 
     In the standard case each system runs with each of its guarantees; in the others Seqmark does with exactly
-    once, `BESIDE` does, once, where the case has it, and receipts are written where much is dropped. A case
-    with ids says itself who takes part and how often; each gives the best that it can promise.
+    once, verdicts and, once, `BESIDE` do where the case has them, and receipts are written where much is
+    dropped. A case with ids says itself who takes part and how often; each gives the best that it can promise.
 
     ``guarantees`` says by system, Seqmark among them, what it can promise.
     """
@@ -228,10 +255,11 @@ def turns(case: Case, guarantees: Mapping[str, Sequence[Guarantee]], repetitions
 def _rounds(case: Case, system: str) -> int:
     """Return how many rounds of a case other than the standard one a system takes part in at most."""
     ours, theirs = case.rounds
-    if system == SEQMARK or (case.blooms and system in BLOOM):
+    if system == SEQMARK or (case.blooms and system in BLOOM) or (case.verdicts and system == VERDICTS):
         return ours
     if case.load.ids is None:
-        return int((system == BESIDE and case.beside) or (system == RECEIPTS and case.load.duplicates >= MANY))
+        beside = (system == BESIDE and case.beside) or system in case.peers
+        return int(beside or (system == RECEIPTS and case.load.duplicates >= MANY))
     if system not in case.peers:
         return 0
     return min(1, theirs) if system in case.once else theirs

@@ -65,6 +65,9 @@ class Load:
         ids: Where records carry an id; in a header in place of the sequence there and of the event's own id.
         collisions: Share of numbers with the id of an earlier one in place of their own; in headers only.
         far: Whether a resend repeats any earlier record of its partition, not only one of the last few.
+        within_ms: A resend repeats any record of the last so many milliseconds; 0: one of the last few.
+        tails: Resends come in runs: the last so many records once more, from the fewest to the most, as after a
+            producer's restart; (0, 0): each comes by itself.
         measured: How many of the last records are looked at, the others only fill the state; None: half.
         step_ms: From the timestamp of one number to that of the next.
     """
@@ -79,6 +82,8 @@ class Load:
     ids: IdPlace | None = None
     collisions: float = 0.0
     far: bool = False
+    within_ms: int = 0
+    tails: tuple[int, int] = (0, 0)
     measured: int | None = None
     step_ms: int = 1
     seed: int = 7
@@ -91,11 +96,26 @@ class Load:
         """Return what a partition's records carry, int64[share], from 0: rising, some repeated."""
         rng = np.random.default_rng((self.seed, partition))
         count = self.share(partition)
+        if self.tails[1]:
+            return self._in_tails(rng, count)
         again = rng.random(count) < self.duplicates
         again[:1] = False
         top = np.cumsum(~again) - 1
-        back = rng.integers(0, top + 1) if self.far else rng.integers(0, RESEND_LAST, count)
+        last = max(1, self.within_ms // self.step_ms) if self.within_ms else RESEND_LAST
+        back = rng.integers(0, top + 1) if self.far else rng.integers(0, last, count)
         return np.where(again, np.maximum(top - back, 0), top)
+
+    def _in_tails(self, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
+        fewest, most = self.tails
+        parts: list[NDArray[np.int64]] = []
+        top = made = 0
+        while made < count:
+            tail = int(rng.integers(fewest, most + 1))
+            # At least as many new ones, so that no record comes a third time.
+            new = max(tail, int(tail * (1 - self.duplicates) / self.duplicates * rng.uniform(0.5, 1.5)))
+            parts += [np.arange(top, top + new), np.arange(top + new - tail, top + new)]
+            top, made = top + new, made + new + tail
+        return np.concatenate(parts)[:count] if parts else np.zeros(0, np.int64)
 
     def passing(self, partition: int) -> int:
         """Return how many records of a partition pass: the numbers from 0 up to this."""

@@ -18,9 +18,9 @@ import psutil
 from benchmarks.cases import STANDARD, Case, scaled, turns
 from benchmarks.cluster import create, remove
 from benchmarks.load import produce
-from benchmarks.measure.cost import FailedError, measure
+from benchmarks.measure.cost import measure
 from benchmarks.measure.latency import Times, measure_latency, percentile
-from benchmarks.peers import BLOOM, RECEIPTS, SEQMARK, Job, find_peer
+from benchmarks.peers import BLOOM, RECEIPTS, SEQMARK, VERDICTS, FailedError, Job, find_peer
 from benchmarks.results import Latency, Run, median
 from processor.commands.console import bar, say
 
@@ -83,7 +83,7 @@ class Bench:
                     self._latency(system)
 
     def _prepare(self) -> None:
-        beside = BLOOM if self._options.ids else (RECEIPTS,)
+        beside = (*BLOOM, VERDICTS) if self._options.ids else (RECEIPTS, VERDICTS)
         names = (SEQMARK, *beside, *self._options.peers)
         # Some compile and some wait for the network, for half a minute each, once.
         with ThreadPoolExecutor(len(names)) as pool:

@@ -51,6 +51,10 @@ _REMEDIES = (
         "a sum has outgrown its type; aggregate narrower numbers, or smaller windows",
     ),
 )
+_GONE = re.compile(
+    r"(?:is|are) gone(?=: retention has removed)|begins at offset \d+(?=: retention has removed)"
+)
+"""What Seqmark's own source says of offsets, of one of the topics that it reads (`processor.kafka.plain`)."""
 _UNKNOWN = "the query failed. Nothing is counted twice: mend the cause and start again"
 _TRACE = re.compile(r"\n\s*at |\n\nDriver stacktrace|\n=== Streaming Query ===|\n\s*File \"")
 
@@ -63,6 +67,8 @@ def explain(name: str, topic: str, error: BaseException) -> StopError:
         # Of a task that failed the text only says that it did; why stands in the causes.
         meaning = _meaning(text) or _meaning(_causes(error)) or _UNKNOWN
         message = meaning.format(topic=topic) + f". Spark says: {_first(text)}"
+    elif (gone := _GONE.search(message)) is not None:
+        message = f"{_REMEDIES[0].meaning.replace(' from {topic}', '')} ({message[: gone.end()]})"
     return StopError(message if message.startswith(f"aggregate {name}") else f"aggregate {name}: {message}")
 
 

@@ -41,17 +41,18 @@ from spark_sink.query.definition import (
     write_definition,
 )
 from spark_sink.query.events import BAD, judged, right
+from spark_sink.query.partial_rows import DAEMON, ReadingWay, chosen_way, merged, stream_partials, why_unbounded
 from spark_sink.query.progress import OBSERVED, Progress, Reports, SinkMetrics, Totals
-from spark_sink.query.sources import stream_topic
+from spark_sink.query.records import stream_records
 from spark_sink.query.topics import SourceTopic, is_another
-from spark_sink.session import outlived, spark_session
+from spark_sink.query.uncounted import FIRST
+from spark_sink.session import LAKES, outlived, spark_session
 from spark_sink.side_output import SideOutput, SideOutputAudience, Why, Written
-from spark_sink.uncounted import FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
     from schemas.config import Settings, Sink
@@ -153,6 +154,7 @@ class SinkJob:
         settings = {
             "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,
             "spark.scheduler.mode": "FAIR",
+            **DAEMON,
         }
         # With the changelog a commit writes what has changed, not the whole state.
         settings["spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"] = "true"
@@ -168,6 +170,7 @@ class SinkJob:
                     master=self._options.master,
                     memory=self._options.memory,
                     settings={**settings, **self._options.conf},
+                    lakes={sink.output.kind for sink in self._sinks} & LAKES.keys(),
                     say=self._audience.say,
                 )
             )
@@ -196,8 +199,14 @@ class SinkJob:
             model = EventModel.load(sink.event)
             open_things.enter_context(checkpoint_lock(spark, sink.checkpoint, sink.name))
             topic = open_things.enter_context(SourceTopic(spark, self._settings, sink))
-            known = self._open_state(spark, sink, model, topic)
+            known, began = self._open_state(spark, sink, model, topic)
             bound = self._bound(sink, topic)
+            local = str(spark.sparkContext.master).startswith("local")
+            way = chosen_way(sink, model, local=local, bounded=bound is not None, began=began)
+            if (unused := why_unbounded(sink, way, bound)) is not None:
+                self._audience.say(f"{sink.name}: {unused}")
+            bound = None if way.plan else bound
+            known = known._replace(by_kernels=way.plan is not None)
             place = OutputPlace(
                 spark,
                 sink,
@@ -212,27 +221,33 @@ class SinkJob:
             write_definition(Files(spark, sink.checkpoint), known)
             # A pool per query: otherwise a long batch of one holds up the others.
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", sink.name)
-            query = output.start(self._writer(spark, sink, model, output, bound))
+            rows = self._rows(spark, sink, model, bound, way)
+            query = output.start(self._writer(rows, sink, output))
         except (PySparkException, Py4JError) as error:
             raise explain(sink.name, sink.topic, error) from error
         aside = self._asides[sink.name]
         aside.began(str(query.id))
         self._running[str(query.runId)] = _Running(sink, aside, query)
         self.metrics.up.labels(sink.name).set(1)
-        self._audience.say(f"{sink.name}: {sink.topic} to {sink.output.kind}, mode {output.mode}")
+        how = "summed up as it is read" if way.plan else f"read event by event by Spark: {way.why}"
+        self._audience.say(f"{sink.name}: {sink.topic} to {sink.output.kind}, mode {output.mode}; {how}")
 
-    def _open_state(self, spark: SparkSession, sink: Sink, model: EventModel, topic: SourceTopic) -> Definition:
+    def _open_state(
+        self, spark: SparkSession, sink: Sink, model: EventModel, topic: SourceTopic
+    ) -> tuple[Definition, bool | None]:
         """Compare what the checkpoint and its neighbours hold with the config and the topic.
 
         Returns:
-            What is to stand beside the checkpoint.
+            What is to stand beside the checkpoint; whether kernels began it, None where nobody has.
         """
         checkpoint, files = Checkpoint(spark, sink.checkpoint), Files(spark, sink.checkpoint)
         means = meaning(sink, model)
         # Before its first start a checkpoint has counted nothing.
         before = None if checkpoint.query() is None else read_definition(files)
         require_same(sink, means, before, checkpoint)
+        began = None if before is None else before.by_kernels
         if before is None and checkpoint.query() is not None:
+            began = checkpoint.by_kernels()
             self._audience.say(
                 f"{sink.name}: {sink.checkpoint} is of a build that did not write down what it counts: this "
                 f"start takes what the config says now, and writes it to {NAME}"
@@ -240,16 +255,16 @@ class SinkJob:
         found = topic.now().id
         known = None if before is None else before.topic_id
         anew = is_another(known, found)
-        if anew and not self._options.accept_loss:
+        if anew and not (self._options.accept_loss and sink.verdicts is None):
             topic.require(known)
         self._open_aside(spark, sink, model, forget=anew)
         if anew:
-            checkpoint.restart_at({sink.topic: topic.earliest()})
+            checkpoint.restart_at({sink.topic: topic.earliest()}, found)
             self._audience.say(
                 f"{sink.name}: topic {sink.topic} was made anew, and is read from its earliest record; what "
                 f"the old one held and was not read is lost"
             )
-        return Definition(means, found or known)
+        return Definition(means, found or known), began
 
     def _open_aside(self, spark: SparkSession, sink: Sink, model: EventModel, *, forget: bool) -> None:
         self.metrics.open(sink.name)
@@ -291,20 +306,21 @@ class SinkJob:
         )
         return None
 
-    def _writer(
-        self, spark: SparkSession, sink: Sink, model: EventModel, output: SinkOutput, bound: int | None
-    ) -> DataStreamWriter:
-        records = stream_topic(
-            spark,
-            self._settings.kafka,
-            sink.topic,
-            batch_records=bound,
-            accept_loss=self._options.accept_loss,
-        )
+    def _rows(
+        self, spark: SparkSession, sink: Sink, model: EventModel, bound: int | None, way: ReadingWay
+    ) -> DataFrame:
+        """Return the aggregates, as a stream."""
+        kafka, accept_loss = self._settings.kafka, self._options.accept_loss
+        if way.plan is not None:
+            partials = stream_partials(spark, kafka, sink, way.plan, accept_loss=accept_loss)
+            return merged(partials, sink, model, way.plan)
+        records = stream_records(spark, kafka, sink, batch_records=bound, accept_loss=accept_loss)
         observed = judged(records, sink, model, max_ahead_ms=sink.max_ahead).observe(
             OBSERVED, sql.count_if(sql.col(BAD).isNotNull()).alias("bad")
         )
-        rows = aggregate(right(observed), sink, model)
+        return aggregate(right(observed), sink, model)
+
+    def _writer(self, rows: DataFrame, sink: Sink, output: SinkOutput) -> DataStreamWriter:
         if sink.output.kind == "parquet":
             from spark_sink.outputs.parquet import dated  # noqa: PLC0415 - of this output only
 

@@ -34,7 +34,7 @@ _LOGGING = f'-Dlog4j2.configurationFile="{Path(__file__).with_name("log4j2.prope
 SCALA = "2.13"  # PySpark 4 is built with no other
 # What Spark carries itself; a second copy on its class path would clash.
 _CARRIED = ("org.apache.hadoop:*", "org.scala-lang:*", "org.slf4j:*", "org.lz4:*", "org.xerial.snappy:*")
-_LAKES = {
+LAKES = {
     "delta": f"io.delta:delta-spark_{SCALA}:4.0.0",
     "iceberg": f"org.apache.iceberg:iceberg-spark-runtime-4.0_{SCALA}:1.10.0",
 }
@@ -85,7 +85,7 @@ def connector_jars(say: Callable[[str], None]) -> list[Path]:
 
 def lake_package(lake: str) -> str:
     """Return the Maven coordinate of ``delta`` or ``iceberg``, as `spark-submit --packages` takes it."""
-    return _LAKES[lake]
+    return LAKES[lake]
 
 
 def _lake_jars(lake: str, say: Callable[[str], None]) -> list[Path]:
@@ -94,7 +94,7 @@ def _lake_jars(lake: str, say: Callable[[str], None]) -> list[Path]:
             f"{lake} is read and written with PySpark {_LAKES_SPARK}x, and {pyspark.__version__} is installed: "
             f"install pyspark {_LAKES_SPARK}0"
         )
-    return resolve([_LAKES[lake]], f"spark-{lake}", exclude=[*_CARRIED, "org.antlr:*"], say=say)
+    return resolve([LAKES[lake]], f"spark-{lake}", exclude=[*_CARRIED, "org.antlr:*"], say=say)
 
 
 @contextmanager

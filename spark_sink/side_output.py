@@ -2,7 +2,8 @@
 
 Spark drops late rows and only counts them. But which records a batch had, and by which watermark its rows
 were late, stands in the checkpoint (`spark_sink.query.checkpoint`). So a batch of which Spark says that it
-dropped something is read from Kafka once more, and what was not counted is written, by the same rules:
+dropped something is read from Kafka once more, and what was not counted is written, by the same rules, and by
+the same reader:
 
     ASIDE/late/batch=N/*.json      events, with the windows that were closed
     ASIDE/bad/batch=N/*.json       records, with the reason
@@ -34,9 +35,11 @@ from processor.errors import StopError
 from spark_sink.failures import explain
 from spark_sink.files import Files
 from spark_sink.query.checkpoint import Checkpoint, PlannedBatch
+from spark_sink.query.definition import read_definition
 from spark_sink.query.events import bad_records, judged, late_events, uncounted
-from spark_sink.query.sources import read_range
-from spark_sink.uncounted import hardly_any, why_late, why_unreadable
+from spark_sink.query.partial_rows import read_uncounted
+from spark_sink.query.records import batch_records
+from spark_sink.query.uncounted import hardly_any, why_late, why_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,6 +115,7 @@ class SideOutput:
         self._files = Files(spark, sink.aside_path)
         self._checkpoint = Checkpoint(spark, sink.checkpoint)
         self._query: str | None = None
+        self._by_kernels: bool | None = None
         self._seen = -1
         self._repeated = -1
         self._max_ahead_ms = sink.max_ahead
@@ -289,11 +293,9 @@ class SideOutput:
         self._audience.wrote(written)
 
     def _read_again(self, batch: PlannedBatch, why: Why, max_ahead_ms: int | None) -> Written:
-        records = read_range(self._spark, self._kafka, batch.start, batch.end, accept_loss=self._accept_loss)
-        parsed = judged(records, self._sink, self._model, max_ahead_ms=max_ahead_ms)
         # Late and bad are written one after the other: what may be either is kept, so that the batch is read
         # once for both. That is little of it; what memory has no room for is kept on disk.
-        kept = uncounted(parsed, batch.late_watermark_ms).persist(StorageLevel.MEMORY_AND_DISK)
+        kept = self._uncounted_of(batch, max_ahead_ms).persist(StorageLevel.MEMORY_AND_DISK)
         late = bad = 0
         try:
             if why.late is not False:
@@ -306,6 +308,19 @@ class SideOutput:
         finally:
             kept.unpersist()
         return Written(late, bad)
+
+    def _uncounted_of(self, batch: PlannedBatch, max_ahead_ms: int | None) -> DataFrame:
+        """Return what a batch did not count, judged by whoever has counted the others: each is in one place."""
+        spark, kafka, sink, model = self._spark, self._kafka, self._sink, self._model
+        if self._by_kernels is None:
+            written = read_definition(Files(spark, sink.checkpoint))
+            # What builds left that did not write it down is told by whose offsets there are.
+            self._by_kernels = written.by_kernels if written else self._checkpoint.by_kernels()
+        loss = self._accept_loss
+        if self._by_kernels:
+            return read_uncounted(spark, kafka, sink, model, batch, max_ahead_ms=max_ahead_ms, accept_loss=loss)
+        records = batch_records(spark, kafka, sink, batch, accept_loss=loss)
+        return uncounted(judged(records, sink, model, max_ahead_ms=max_ahead_ms), batch.late_watermark_ms)
 
     def _look_at(self, kept: DataFrame, written: Written, first: int) -> None:
         """Warn, once, where hardly any of the first records was counted."""

@@ -12,6 +12,7 @@ from tests.support.spark_sink.postgres import database, own_postgres, postgres
 from tests.support.spark_sink.spark import end_jvm
 from tests.support.suite import extent
 from tests.support.suite.browser import chromium
+from tests.support.suite.logs import logging_as_at_the_start
 from tests.support.suite.schedule import Schedule, long_first, where_time_went
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "chromium",
     "cluster",
     "database",
+    "logging_as_at_the_start",
     "own_broker",
     "own_postgres",
     "postgres",

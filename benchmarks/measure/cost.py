@@ -20,7 +20,7 @@ import psutil
 
 from benchmarks.measure.processes import Tree, noise_s, running
 from benchmarks.measure.truth import WrongOutputError, check
-from benchmarks.peers import CHECKPOINTS
+from benchmarks.peers import CHECKPOINTS, FailedError
 from processor.errors import SeqmarkError
 from processor.kafka.client import Client, TopicPartition
 from processor.kafka.offsets import committed
@@ -40,10 +40,6 @@ STALL_S = 120.0
 LOG = "log"
 """Name in a job's folder."""
 _LOG_CHARACTERS = 2_000
-
-
-class FailedError(Exception):
-    """A system did not do the job; the message quotes its log."""
 
 
 class Sample(NamedTuple):
@@ -67,6 +63,7 @@ class Figures:
         noise_before_s: The fixed loop before the start; ``noise_after_s``: after the end.
         ids: Different ids in the source: all of them are in the window at the end.
         local_bytes: Files of local state at the end, before or after the process was ended: what is more.
+        written_bytes: Of all topics that it has written to, its state's too; 0 where the broker is not ours.
         remote_bytes: What state can be restored from: changelog topics on the broker's disk, or checkpoints.
     """
 
@@ -85,6 +82,8 @@ class Figures:
     ids: int = 0
     local_bytes: int = 0
     remote_bytes: int = 0
+    written_bytes: int = 0
+    half_broker_cpu_s: float = 0.0
 
     @property
     def half_rate(self) -> float:
@@ -127,6 +126,8 @@ def measure(
             samples.append(Sample(time.monotonic() - began, tree.look(), broker_cpu, done))
 
         asyncio.run(until_committed(process, job, load.records, look))
+        written = topic_bytes(job, data)
+        peer.settle(job)
         timestamps = peer.keeps_timestamps
         repeats = asyncio.run(
             check(job.bootstrap_servers, job.sink, load, job.guarantee, timestamps=timestamps)
@@ -138,6 +139,7 @@ def measure(
         # Some write the last of it when they end, others tidy up then.
         local_bytes=max(local, state_bytes(job, None)[0]),
         remote_bytes=remote,
+        written_bytes=written,
     )
 
 
@@ -195,11 +197,17 @@ def state_bytes(job: Job, data: Path | None) -> tuple[int, int]:
         with suppress(FileNotFoundError):  # a store tidies up while we look
             if file.is_file() and not _is_no_state(file, job.folder):
                 sizes[CHECKPOINTS in file.relative_to(job.folder).parts] += file.stat().st_size
+    return sizes[False], sizes[True] + topic_bytes(job, data, without=job.sink)
+
+
+def topic_bytes(job: Job, data: Path | None, without: str | None = None) -> int:
+    """Return the bytes of the topics that a run has made, but for one; 0 where the broker is not ours."""
+    found = 0
     for file in data.glob(f"**/*{job.group}*/*.log") if data else ():
         with suppress(FileNotFoundError):
-            if not file.parent.name.startswith(job.sink):
-                sizes[True] += file.stat().st_size
-    return sizes[False], sizes[True]
+            if without is None or not file.parent.name.startswith(without):
+                found += file.stat().st_size
+    return found
 
 
 def _is_no_state(file: Path, folder: Path) -> bool:
@@ -233,4 +241,5 @@ def figures(
     first_s = next(sample.at_s for sample in samples if sample.records)
     whole = last.records, repeats, first_s, last.at_s, last.cpu_s, last.broker_cpu_s
     records, wall_s, cpu_s = end.records - start.records, end.at_s - start.at_s, end.cpu_s - start.cpu_s
-    return Figures(*whole, records, wall_s, cpu_s, peak_rss_bytes, noise_before_s, noise_after_s)
+    found = Figures(*whole, records, wall_s, cpu_s, peak_rss_bytes, noise_before_s, noise_after_s)
+    return replace(found, half_broker_cpu_s=end.broker_cpu_s - start.broker_cpu_s)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from benchmarks.load import RECORD_OVERHEAD_BYTES, Load
-from benchmarks.measure.cost import FailedError, program
+from benchmarks.measure.cost import program
+from benchmarks.peers import FailedError
 from processor.kafka.client import Client, TopicPartition
 from processor.kafka.fetch import Fetcher
 from processor.kafka.transactions.producer import Producer

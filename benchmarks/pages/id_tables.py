@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.cases import FINGERPRINTS, ID_CASES, ID_FACTORS, LEAST_CONFIRMED, SHARES, SIZES
+from benchmarks.cases import (
+    FINGERPRINTS,
+    ID_CASES,
+    ID_FACTORS,
+    LEAST_BLOOM,
+    LEAST_CONFIRMED,
+    SHARES,
+    SIZES,
+    VERDICTS_FACTOR,
+)
 from benchmarks.pages import tables
 from benchmarks.pages.tables import COSTS, NONE, WORDS, Rows, half, rounded
-from benchmarks.peers import BLOOM, SEQMARK
+from benchmarks.peers import BLOOM, SEQMARK, VERDICTS
 from benchmarks.results import median
 
 if TYPE_CHECKING:
@@ -69,11 +78,19 @@ def promises(results: Results) -> Rows:
         share, other = SHARES.get(case.name, (0.0, ""))
         whole = median(results.of(other, SEQMARK), half)
         least = whole and share * whole if other else case.least
-        confirmed = f"{case.title}, Bloom filters confirmed"
-        held = (case.title, SEQMARK, least), (confirmed, BLOOM[1], LEAST_CONFIRMED)
+        blooms = LEAST_BLOOM if case.name == SIZES[1] else (None, LEAST_CONFIRMED)
+        held = (
+            (case.title, SEQMARK, least),
+            (f"{case.title}, Bloom filters", BLOOM[0], blooms[0]),
+            (f"{case.title}, Bloom filters confirmed", BLOOM[1], blooms[1]),
+        )
         for title, system, bound in held:
-            if figures := results.of(case.name, system):
+            if bound is not None and (figures := results.of(case.name, system)):
                 rows.append((title, *_held(figures, bound)))
+        ours, theirs = (tables.steady_rate(results, case.name, each) for each in (VERDICTS, SEQMARK))
+        if ours and theirs:
+            name = f"{case.title}, verdicts ahead of records"
+            rows.append((name, f"{VERDICTS_FACTOR} times", *tables.times(ours / theirs, VERDICTS_FACTOR)))
     for case_name, system, factor in ID_FACTORS:
         ours, theirs = (tables.steady_rate(results, case_name, each) for each in (SEQMARK, system))
         if ours and theirs:

@@ -7,8 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchmarks.cases import CASES, COST_OF_EXACTNESS, FACTORS, LATENCY_OVER_MS, STANDARD
-from benchmarks.peers import BLOOM, COMMIT_MS, RECEIPTS, SEQMARK
+from benchmarks.cases import (
+    CASES,
+    COST_OF_EXACTNESS,
+    FACTORS,
+    LATENCY_OVER_MS,
+    LEAST_VERDICTS,
+    LONG,
+    MOST_BROKER_US,
+    MOST_WRITTEN_BYTES,
+    STANDARD,
+)
+from benchmarks.peers import COMMIT_MS, OWN, RECEIPTS, SEQMARK, VERDICTS
 from benchmarks.results import Spread, median
 
 if TYPE_CHECKING:
@@ -74,23 +84,38 @@ def rates(figures: Sequence[Figures]) -> list[str]:
 
 
 def costs(figures: Sequence[Figures]) -> list[str]:
-    """Return first commit, the broker's time per record, and memory: see `COSTS`."""
-    return medians(
-        figures,
-        lambda each: each.first_s,
-        lambda each: each.broker_cpu_s / each.records * 1e6,
-        lambda each: each.peak_rss_bytes / 1e6,
-    )
+    """Return first commit, the broker's time and bytes per record, and memory: see `COSTS`."""
+    written = median(figures, written_bytes)
+    return [
+        *medians(figures, lambda each: each.first_s, broker_us),
+        # Results of before it was measured have none.
+        rounded(written or None),
+        *medians(figures, lambda each: each.peak_rss_bytes / 1e6),
+    ]
 
 
-COSTS = ("first commit s", "broker CPU µs a record", "peak memory MB")
+def broker_us(figures: Figures) -> float:
+    """Return the broker's CPU per record, in µs."""
+    return figures.broker_cpu_s / figures.records * 1e6
+
+
+def half_broker_us(figures: Figures) -> float:
+    """Return the broker's CPU per record of the second half, in µs: a JVM compiles in the first."""
+    return figures.half_broker_cpu_s / max(figures.half_records, 1) * 1e6
+
+
+def written_bytes(figures: Figures) -> float:
+    """Return the bytes of all topics that were written, per record of the source."""
+    return figures.written_bytes / figures.records
+
+
+COSTS = ("first commit s", "broker CPU µs a record", "written B a record", "peak memory MB")
 
 
 def ahead(results: Results, case: str, system: str, guarantee: str, ours: str) -> str:
     """Return by how much Seqmark (with the guarantee ``ours``) is ahead of a peer in a case."""
     own, theirs = (median(results.of(case, *entry), half) for entry in ((SEQMARK, ours), (system, guarantee)))
-    peer = system not in (SEQMARK, RECEIPTS, *BLOOM)
-    return f"{own / theirs:.1f}" if peer and own and theirs else NONE
+    return f"{own / theirs:.1f}" if system not in OWN and own and theirs else NONE
 
 
 def standard(results: Results) -> Rows:
@@ -132,6 +157,9 @@ def cases(results: Results) -> Rows:
         if written := results.of(case.name, RECEIPTS):
             title = f"{case.title}, with receipts"
             rows.append((title, f"{written[0].records:,}", *rates(written), *[NONE] * 5))
+        if case.verdicts and (judged := results.of(case.name, VERDICTS)):
+            title = f"{case.title}, verdicts in place of the sink"
+            rows.append((title, f"{judged[0].records:,}", *rates(judged), *[NONE] * 5))
     titles = (
         "case", "records", "records per CPU s, 2nd half", "whole run", "records per s, 2nd half", "at least",
         "aim", "reached", "Kafka Streams", "ahead by",
@@ -159,13 +187,15 @@ def reached(value: float | None, least: float | None, aim: float | None) -> str:
 def promises(results: Results) -> Rows:
     """List what was promised beside rates."""
     rows = []
-    ours = steady_rate(results, STANDARD, SEQMARK)
-    for system, factor in FACTORS.items():
-        theirs = steady_rate(results, STANDARD, system)
-        value = ours / theirs if ours and theirs else None
+    for case, system, factor in FACTORS:
+        own, theirs = (steady_rate(results, case, each) for each in (SEQMARK, system))
+        value = own / theirs if own and theirs else None
         shown, good = (NONE, NONE) if value is None else times(value, factor)
-        name = f"ahead of {results.title(system)}, exactly once both"
+        where = "" if case == STANDARD else ", resends in tails"
+        name = f"ahead of {results.title(system)}, exactly once both{where}"
         rows.append((name, f"{factor:.0f} times", shown, good))
+    rows += _verdict_promises(results)
+    ours = steady_rate(results, STANDARD, SEQMARK)
     loose = steady_rate(results, STANDARD, SEQMARK, "at_least_once")
     cost = 1 - ours / loose if ours and loose else None
     target = f"{COST_OF_EXACTNESS:.0%} at most"
@@ -182,10 +212,39 @@ def promises(results: Results) -> Rows:
     return Rows(("promise", "target", "measured", "reached"), rows, 4)
 
 
+def _verdict_promises(results: Results) -> list[tuple[str, str, str, str]]:
+    """List what was promised of verdicts, in the long case or the standard one; nothing without either."""
+    figures = results.of(LONG, VERDICTS) or results.of(STANDARD, VERDICTS)
+    if not figures:
+        return []
+    rate = median(figures, half) if steady(figures) else None
+    rows = [
+        (
+            "verdicts, records per CPU second",
+            f"{rounded(LEAST_VERDICTS)} at least",
+            rounded(rate),
+            reached(rate, LEAST_VERDICTS, None),
+        )
+    ]
+    for name, most, column, unit in (
+        ("verdicts, the broker's CPU, 2nd half", MOST_BROKER_US, half_broker_us, "µs"),
+        ("verdicts, bytes written", MOST_WRITTEN_BYTES, written_bytes, "B"),
+    ):
+        # Both are 0 where the broker is not ours.
+        value = (median(figures, column) or None) if steady(figures) else None
+        good = NONE if value is None else "yes" if value <= most else "no"
+        shown = NONE if value is None else f"{rounded(value)} {unit} a record"
+        rows.append((name, f"{most} {unit} a record at most", shown, good))
+    return rows
+
+
 def steady_rate(results: Results, case: str, system: str, guarantee: str = "exactly_once") -> float | None:
-    """Return what a system did in the second half; None where that was too short to be compared."""
-    figures = results.of(case, system, guarantee)
-    return median(figures, half) if steady(figures) else None
+    """Return what a system did in the second half; None where that was too short to be compared.
+
+    Where some repetitions were too short, which are the quickest, it is the median of the others.
+    """
+    figures = [each for each in results.of(case, system, guarantee) if steady([each])]
+    return median(figures, half) if figures else None
 
 
 def times(value: float, least: float) -> tuple[str, str]:
@@ -218,17 +277,11 @@ def spark(results: Results) -> Rows:
         "Seqmark and Spark": (both, warm["both"]),
         "Spark alone": (alone, warm["alone"]),
     }
-    rows: list[tuple[str, ...]] = [
-        (
-            name,
-            *(f"{cost[part]:.1f}" for part in ("wall_s", "cpu_s", "broker_cpu_s")),
-            rounded(results.spark["records"] / cost["cpu_s"]),
-            NONE if us is None else f"{us:.1f}",
-            f"{cost['state'].get('seqmark_sink_state_rows', 0):,.0f}",
-            f"{cost['state_files_bytes'] / 1e6:,.1f}",
-            f"{cost['peak_rss_bytes'] / 1e6:,.0f}",
-        )
-        for name, (cost, us) in ways.items()
+    rows = [_way(name, cost, us, results.spark["records"]) for name, (cost, us) in ways.items()]
+    rows += [
+        _way(name, found[key], None, results.spark["records"])
+        for name, key in _BY_KERNELS.items()
+        if key in found
     ]
     half_way = f"{warm['alone'] / warm['both']:.1f} times" if warm["alone"] and warm["both"] else NONE
     factors = f"{alone['cpu_s'] / both['cpu_s']:.1f} times", half_way
@@ -238,6 +291,27 @@ def spark(results: Results) -> Rows:
         "state rows, most", "state files MB", "peak memory MB",
     )  # fmt: skip
     return Rows(titles, rows)
+
+
+_BY_KERNELS = {
+    "Spark on the clean topic, summed up as it is read": "summed",
+    "Seqmark's worker, verdicts in place of a clean topic": "judge",
+    "Spark on the raw topic by verdicts, summed up as it is read": "by_verdicts",
+}
+"""Rows of the ways that are one batch, whose JVM is not warm before it."""
+
+
+def _way(name: str, cost: dict[str, Any], us: float | None, records: int) -> tuple[str, ...]:
+    """Return one row."""
+    return (
+        name,
+        *(f"{cost[part]:.1f}" for part in ("wall_s", "cpu_s", "broker_cpu_s")),
+        rounded(records / cost["cpu_s"]),
+        NONE if us is None else f"{us:.1f}",
+        f"{cost['state'].get('seqmark_sink_state_rows', 0):,.0f}",
+        f"{cost['state_files_bytes'] / 1e6:,.1f}",
+        f"{cost['peak_rss_bytes'] / 1e6:,.0f}",
+    )
 
 
 def _warm(found: dict[str, Any]) -> dict[str, float | None]:

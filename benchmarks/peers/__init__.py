@@ -55,8 +55,12 @@ CHECKPOINTS = "checkpoints"
 SEQMARK = "seqmark"
 RECEIPTS = "seqmark_receipts"
 """Seqmark that also writes a receipt for each dropped record."""
+VERDICTS = "seqmark_verdicts"
+"""Seqmark that says which offsets to skip, in place of writing the others again."""
 BLOOM = ("seqmark_bloom", "seqmark_bloom_confirm")
 """Seqmark with Bloom filters, for ids only: without and with a look at the ids themselves at each hit."""
+OWN = (SEQMARK, RECEIPTS, VERDICTS, *BLOOM)
+"""All of them; they are never ahead of themselves."""
 PEERS = ("kafka_streams", "flink", "quix", "confluent", "faust")
 """Modules here, which are optional, unlike `SEQMARK` and its variants."""
 ID_PEERS = ("kafka_streams", "flink", "quix", "spark")
@@ -64,6 +68,10 @@ ID_PEERS = ("kafka_streams", "flink", "quix", "spark")
 
 ROOT = Path(__file__).parents[2]
 BOTH: tuple[Guarantee, ...] = ("exactly_once", "at_least_once")
+
+
+class FailedError(Exception):
+    """A system did not do the job; the message quotes its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +157,9 @@ class Peer:
         """Return what the process needs in its environment: this checkout."""
         return {"PYTHONPATH": str(ROOT)}
 
+    def settle(self, job: Job) -> None:
+        """Write what the sink still lacks, once all is measured, before it is checked: nothing here."""
+
     def settings(self, job: Job) -> Mapping[str, str]:
         """Return what was set other than by default, as the results show it: key by key."""
         raise NotImplementedError
@@ -160,7 +171,7 @@ def find_peer(name: str) -> Peer:
     Raises:
         ValueError: There is none; says which there are.
     """
-    if name in (SEQMARK, RECEIPTS, *BLOOM):
+    if name in OWN:
         peer: Peer = import_module(f"{__name__}.{SEQMARK}").PEERS[name]
     elif name in (*PEERS, *ID_PEERS):
         peer = import_module(f"{__name__}.{name}").PEER

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from benchmarks import peers
-from benchmarks.peers import BLOOM, BOTH, COMMIT_MS, RECEIPTS, SEQMARK, WINDOW_DAYS, Peer
+from benchmarks.peers import BLOOM, BOTH, COMMIT_MS, RECEIPTS, SEQMARK, VERDICTS, WINDOW_DAYS, FailedError, Peer
 from processor.pipeline.warm import warm
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from benchmarks.peers import Job
 
+CONFIG, PIPELINE = "seqmark.toml", "bench"
 _CONFIG = """\
 [kafka]
 bootstrap_servers = "{job.bootstrap_servers}"
@@ -26,7 +28,7 @@ guarantee = "{job.guarantee}"
 web_port = 0
 
 [[pipelines]]
-name = "bench"
+name = "{name}"
 source = "{job.source}"
 sink = "{job.sink}"
 {more}
@@ -48,16 +50,18 @@ class Seqmark(Peer):
 
     Args:
         receipts: Whether it writes them; then exactly once only.
+        verdicts: Whether it writes verdicts in place of the sink; `settle` makes the sink of them.
         confirm: Not None: ids are judged by Bloom filters, with or without a look at the ids themselves.
     """
 
-    def __init__(self, *, receipts: bool = False, confirm: bool | None = None) -> None:
-        self._receipts = receipts
+    def __init__(self, *, receipts: bool = False, verdicts: bool = False, confirm: bool | None = None) -> None:
+        self._receipts, self._verdicts = receipts, verdicts
         self._confirm = confirm
         self.name = f"Seqmark {version('seqmark')}{', with receipts' if receipts else ''}"
+        self.name += ", verdicts" if verdicts else ""
         if confirm is not None:
             self.name += f", bloom{' confirmed' if confirm else ''}"
-        self.guarantees = BOTH[:1] if receipts or confirm is not None else BOTH
+        self.guarantees = BOTH[:1] if receipts or verdicts or confirm is not None else BOTH
 
     def prepare(self, say: Callable[[str], None]) -> str | None:
         """Compile the kernels: once per machine and version, as in anybody's installation."""
@@ -71,10 +75,25 @@ class Seqmark(Peer):
 
     def command(self, job: Job) -> list[str]:
         """Write the config and return the worker's command line."""
-        config = job.folder / "seqmark.toml"
+        config = job.folder / CONFIG
         more = f'duplicates = "{job.group}-duplicates"' if self._receipts else ""
-        config.write_text(_CONFIG.format(job=job, dedup=self._dedup(job), more=more))
+        if self._verdicts:
+            more = f'output = "verdicts"\nverdicts = "{job.group}-verdicts"'
+        config.write_text(_CONFIG.format(job=job, name=PIPELINE, dedup=self._dedup(job), more=more))
         return [sys.executable, "-m", "processor", "worker", "-c", str(config)]
+
+    def settle(self, job: Job) -> None:
+        """Write the sink from verdicts.
+
+        Raises:
+            FailedError: `seqmark materialize` refuses them.
+        """
+        if self._verdicts:
+            words = ("materialize", "-c", str(job.folder / CONFIG), "--pipeline", PIPELINE)
+            call = [sys.executable, "-m", "processor", *words]
+            ended = subprocess.run(call, capture_output=True, text=True, check=False)
+            if ended.returncode:
+                raise FailedError(f"materialize ended with {ended.returncode}: {ended.stderr}")
 
     def _dedup(self, job: Job) -> str:
         if job.ids is None:
@@ -107,6 +126,7 @@ class Seqmark(Peer):
 PEERS = {
     SEQMARK: Seqmark(),
     RECEIPTS: Seqmark(receipts=True),
+    VERDICTS: Seqmark(verdicts=True),
     BLOOM[0]: Seqmark(confirm=False),
     BLOOM[1]: Seqmark(confirm=True),
 }

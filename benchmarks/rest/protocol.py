@@ -18,16 +18,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ID, TIME = "event_id", "occurred_at"
-STARTED, REMEMBERED, CLEANED = "started", "remembered", "cleaned"
+STARTED, REMEMBERED, CLEANED, COPIED = "started", "remembered", "cleaned", "copied"
 
 
 @dataclass(frozen=True, slots=True)
 class RestStep:
-    """One run: its input files, and the window where a way has one."""
+    """One run: its input files, and the window where a way has one.
+
+    Attributes:
+        copied: Whether the same is then read and written once more without being judged, with its own mark.
+    """
 
     name: str
     inputs: list[str]
     window: str
+    copied: bool = False
 
 
 @dataclass(frozen=True, slots=True)

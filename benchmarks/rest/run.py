@@ -3,8 +3,9 @@
 Each way is one process tree from a cold start: it starts, remembers the history, and then makes three inputs
 clean, of a tenth of the rows twice and of all of them once. The first warms it up; the difference of the other
 two says what a row costs, and what a run costs whatever it reads. Seqmark does two more, of a thirtieth of the
-rows, all of one date. CPU is that of all processes, reading and writing Parquet included. What each way keeps
-is compared with what it should keep by its number and by the sum of the ids.
+rows, all of one date, and reads and writes once more what it has read and written of the largest. CPU is that
+of all processes, reading and writing Parquet included. What each way keeps is compared with what it should keep
+by its number and by the sum of the ids.
 """
 
 from __future__ import annotations
@@ -22,12 +23,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from benchmarks.measure.cost import FailedError
 from benchmarks.measure.processes import Tree, noise_s
-from benchmarks.peers import ROOT
+from benchmarks.peers import ROOT, FailedError
 from benchmarks.rest.archive import DAYS, RestInput, RunShape, id_sum, write_history, write_run
 from benchmarks.rest.pages import costs, goals
-from benchmarks.rest.protocol import REMEMBERED, STARTED, RestJob, RestStep
+from benchmarks.rest.protocol import COPIED, REMEMBERED, STARTED, RestJob, RestStep
 from benchmarks.rest.results import LATEST, PARTIAL, Phase, RestResult, WayCost, keep
 from benchmarks.rest.ways import OURS, WAYS, CleaningWay
 from benchmarks.results import commit, machine
@@ -113,7 +113,11 @@ def _way(way: CleaningWay, scene: RestScene, folder: Path, memory_gb: int, *, on
     cost, place = WayCost(), folder / way.name
     place.mkdir()
     names = [*scene.inputs] if way.name == OURS else [ALL] if once else [WARM, TENTH, ALL]
-    steps = [RestStep(name, scene.inputs[name][0].files, scene.inputs[name][1]) for name in names]
+    copied = ALL if way.kind == "ours" else ""
+    steps = [
+        RestStep(name, scene.inputs[name][0].files, scene.inputs[name][1], copied=name == copied)
+        for name in names
+    ]
     job = RestJob(str(place), scene.history, steps, memory_gb, way.fingerprints)
     say(f"{way.title}: starting")
     try:
@@ -125,6 +129,8 @@ def _way(way: CleaningWay, scene: RestScene, folder: Path, memory_gb: int, *, on
                 phase, files = program.phase(name, given.rows)
                 cost.phases[name] = replace(phase, kept=_kept(name, files, given, way))
                 say(f"  {name}: {phase.cpu_s / max(given.rows, 1) * 1e6:.2f} µs of CPU per row")
+                if name == copied:
+                    cost.phases[COPIED] = program.phase(COPIED, given.rows)[0]
             cost.peak_rss_bytes = program.tree.peak_rss_bytes
     except FailedError as error:
         cost.failure = str(error)

@@ -25,9 +25,8 @@ import numpy as np
 
 from benchmarks.cluster import cluster, create
 from benchmarks.load import Load, produce
-from benchmarks.measure.cost import FailedError
 from benchmarks.measure.processes import running
-from benchmarks.peers import ID_HEADER
+from benchmarks.peers import ID_HEADER, FailedError
 from benchmarks.studies.spark import free_port
 from processor.commands.console import say
 from processor.config.load import load as load_config

@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.measure.cost import FailedError
 from benchmarks.measure.processes import running
-from benchmarks.peers import WINDOW_DAYS
+from benchmarks.peers import WINDOW_DAYS, FailedError
 from benchmarks.studies.spark import free_port
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from typing import NamedTuple
 from benchmarks.cases import spread
 from benchmarks.cluster import cluster, create
 from benchmarks.load import Load, produce
-from benchmarks.measure.cost import FailedError
-from benchmarks.peers import HEADER, ID_FIELDS, ID_HEADER
+from benchmarks.peers import HEADER, ID_FIELDS, ID_HEADER, FailedError
 from processor.commands.console import say, table_on_stdout
 from processor.errors import EXIT_DONE, EXIT_FAILED
 

@@ -5,6 +5,10 @@ Two ways over the same input, each from cold processes to the end of the topic:
 - Seqmark + Spark: ``seqmark worker --drain``, then ``seqmark aggregate --available-now`` on the clean topic;
 - Spark alone: one query on the raw topic with `dropDuplicatesWithinWatermark` (`spark_alone`).
 
+And beside them, with an aggregate that Seqmark's kernels sum up as they read it, so that it is one batch: from
+the clean topic (``summed``), and from the raw topic by its verdicts (``by_verdicts``, after a worker with
+``output = "verdicts"``, ``judge``).
+
 Same parsing, windows, watermark, batches, output, partitions, memory and state store. CPU seconds are those of
 whole process trees, JVM and its start included; the broker's are shown beside (in the first way it writes the
 clean topic too). Of each Spark process the second half of its batches is told apart, when its JVM is warm. Both
@@ -26,8 +30,8 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.cluster import cluster
-from benchmarks.measure.cost import FailedError
 from benchmarks.measure.processes import Tree, running
+from benchmarks.peers import FailedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,7 +54,7 @@ web_port = 0
 [[pipelines]]
 name = "clicks"
 source = "bench-spark.raw"
-sink = "bench-spark.clean"
+{output}
 
 [pipelines.dedup]
 mode = "watermark"
@@ -59,7 +63,7 @@ sequence = {{ from = "header", name = "seq", format = "int64" }}
 SINK = """
 [[aggregates]]
 name = "{sink}"
-topic = "bench-spark.clean"
+{topic}
 event = "schemas.events:ClickEvent"
 time_field = "occurred_at"
 window = "1 hour"
@@ -68,8 +72,12 @@ group_by = ["campaign"]
 aggregates = {{ events = "count", revenue = "sum:amount" }}
 output = {{ kind = "parquet", path = "{folder}/{sink}-rows" }}
 checkpoint = "{folder}/{sink}-checkpoint"
-max_offsets_per_trigger = {batch}
 """
+CLEAN = 'sink = "bench-spark.clean"', 'topic = "bench-spark.clean"'
+VERDICTS = (
+    'output = "verdicts"\nverdicts = "bench-spark.verdicts"',
+    'topic = "bench-spark.raw"\nverdicts = "bench-spark.verdicts"',
+)
 
 
 @dataclass(slots=True)
@@ -97,7 +105,7 @@ class Cost:
 
 
 def run_spark(records: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Measure both ways.
+    """Measure all ways.
 
     Returns:
         Figures as JSON takes them.
@@ -107,23 +115,25 @@ def run_spark(records: int, say: Callable[[str], None]) -> dict[str, Any]:
     """
     with tempfile.TemporaryDirectory(prefix="seqmark-bench-") as name, cluster(say) as (servers, broker):
         folder, batch, port = Path(name), max(records // BATCHES, 1), free_port()
-        config = folder / "bench.toml"
-        sinks = "".join(SINK.format(folder=folder, batch=batch, sink=each) for each in ("seqmark", "alone"))
-        config.write_text(PIPELINE.format(servers=servers, folder=folder) + sinks)
+        config, judged = write_configs(folder, servers, batch)
         python = [sys.executable, "-m"]
 
-        def ours(command: str, *options: str) -> list[str]:
-            return [*python, "processor", command, "-c", str(config), *options]
+        def ours(command: str, *options: str, given: Path = config) -> list[str]:
+            return [*python, "processor", command, "-c", str(given), *options]
 
         say(f"Spark: producing {records:,} records")
         counted = ("--records", str(records), "--duplicates", str(DUPLICATES), "--seed", "7")
         measure(ours("generate", "--pipeline", "clicks", *counted), folder, None)
         rival = [*python, "benchmarks.studies.spark_alone", str(config), "alone", str(port)]
-        sink = ours("sink", "--name", "seqmark", "--available-now", "--metrics-port", str(port))
+        now = ("--available-now", "--metrics-port", str(port))
+        by_verdicts = ours("sink", "--name", "by_verdicts", *now, given=judged)
         programs = {
             "worker": (ours("worker", "--drain"), 0, "state"),
-            "sink": (sink, port, "seqmark-checkpoint/state"),
+            "sink": (ours("sink", "--name", "seqmark", *now), port, "seqmark-checkpoint/state"),
             "alone": (rival, port, "alone-checkpoint/state"),
+            "summed": (ours("sink", "--name", "summed", *now), port, "summed-checkpoint/state"),
+            "judge": (ours("worker", "--drain", given=judged), 0, "state-verdicts"),
+            "by_verdicts": (by_verdicts, port, "by_verdicts-checkpoint/state"),
         }
         costs = {}
         for what, (call, served, state) in programs.items():
@@ -134,6 +144,21 @@ def run_spark(records: int, say: Callable[[str], None]) -> dict[str, Any]:
         kept = {name: asdict(cost) for name, cost in costs.items()}
         given = {"records": records, "duplicates": DUPLICATES, "batch": batch}
         return {**given, "rows": compare(folder), "costs": kept}
+
+
+def write_configs(folder: Path, servers: str, batch: int) -> tuple[Path, Path]:
+    """Write the config with a clean topic, and the one with verdicts; return both paths."""
+    clean, judged = folder / "bench.toml", folder / "verdicts.toml"
+    bound = f"max_offsets_per_trigger = {batch}\n"
+    bounded = [SINK.format(folder=folder, sink=each, topic=CLEAN[1]) + bound for each in ("seqmark", "alone")]
+    summed = SINK.format(folder=folder, sink="summed", topic=CLEAN[1])
+    pipeline = PIPELINE.format(servers=servers, folder=folder, output=CLEAN[0])
+    clean.write_text("".join([pipeline, *bounded, summed]))
+    pipeline = PIPELINE.format(servers=servers, folder=folder, output=VERDICTS[0])
+    # Another application: it judges the same source once more, from the beginning.
+    pipeline = pipeline.replace('"bench-spark"', '"bench-verdicts"').replace('/state"', '/state-verdicts"')
+    judged.write_text(pipeline + SINK.format(folder=folder, sink="by_verdicts", topic=VERDICTS[1]))
+    return clean, judged
 
 
 def measure(call: Sequence[str], folder: Path, broker: int | None, port: int = 0) -> Cost:

@@ -3,7 +3,7 @@
 ``python -m benchmarks.studies.spark_alone CONFIG SINK PORT`` runs the sink of a config on its pipeline's raw
 topic until all that was there is done, duplicates dropped by `dropDuplicatesWithinWatermark` on the event's id.
 All else is the sink's own: parsing, aggregate, output, RocksDB, partitions, memory, metrics on PORT.
-``--compare FOLDER`` prints how many rows both ways have written, and fails where they differ.
+``--compare FOLDER`` prints how many rows each way has written, and fails where they differ.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sql
 
 from processor.config.load import load
+from schemas.config.values import duration_words
 from schemas.event import EventModel, aggregate_columns
 from spark_sink.outputs import open_output
 from spark_sink.outputs.output import OutputPlace
@@ -75,7 +76,7 @@ def deduplicated(spark: SparkSession, settings: Settings, sink: Sink, model: Eve
     records = stream_topic(spark, settings.kafka, topic, batch_records=limit, accept_loss=False)
     judged_rows = judged(records, sink, model, max_ahead_ms=sink.max_ahead)
     events = right(judged_rows).withColumn(ID, sql.col(f"event.{ID}"))
-    once = events.withWatermark(TIME, sink.watermark).dropDuplicatesWithinWatermark([ID])
+    once = events.withWatermark(TIME, duration_words(sink.watermark)).dropDuplicatesWithinWatermark([ID])
     # The sink's own aggregate sets the watermark again, which Spark refuses behind another stateful step.
     window = window_column(sink, sql.col(TIME)).alias("window")
     grouped = once.groupBy(window, path_column("campaign").alias("campaign")).agg(
@@ -89,17 +90,19 @@ def deduplicated(spark: SparkSession, settings: Settings, sink: Sink, model: Eve
 
 
 def compare(folder: Path) -> None:
-    """Compare what both ways have written, row by row.
+    """Compare what all ways have written, row by row.
 
     Raises:
         SystemExit: They differ.
     """
     with spark_session("bench-compare") as spark:
-        one, other = (spark.read.parquet(str(folder / f"{name}-rows")) for name in ("seqmark", "alone"))
-        apart = one.exceptAll(other).count(), other.exceptAll(one).count()
+        one = spark.read.parquet(str(folder / "seqmark-rows"))
         rows = one.count()
-    if any(apart) or not rows:
-        raise SystemExit(f"of {rows} rows of Seqmark and Spark {apart[0]} differ, of Spark alone {apart[1]}")
+        for name in ("alone", "summed", "by_verdicts"):
+            other = spark.read.parquet(str(folder / f"{name}-rows"))
+            apart = one.exceptAll(other).count(), other.exceptAll(one).count()
+            if any(apart) or not rows:
+                raise SystemExit(f"of {rows} rows of Seqmark and Spark {apart[0]} differ, of {name} {apart[1]}")
     print(rows)
 
 

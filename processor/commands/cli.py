@@ -39,6 +39,7 @@ _SECTIONS = {
     "run": {
         "worker": "Run the stream worker.",
         "reset": "Rewind a stopped pipeline and its state together, or step over records.",
+        "materialize": "Write the clean topic from a source and its verdicts.",
         "generate": "Produce a stream with known duplicates into a source topic.",
         "broker": "Run the embedded Kafka broker in the foreground.",
         "demo": "Show it all on an embedded broker.",
@@ -56,6 +57,7 @@ _SECTIONS = {
         "sink": "The older name of aggregate.",
         "batch": "Make files at rest clean, within a run and across runs.",
         "backfill": "Begin a pipeline with what was delivered before, so that it knows those ids.",
+        "apply": "Delete from a Delta or Iceberg table what the verdicts say.",
     },
 }
 """What each command does, by the folder that has its module."""
@@ -69,6 +71,8 @@ _INTERRUPTED = {
     "explain": "it has not said what became of the record",
     "batch": "nothing was written, or what was does not count unless it said committed: run it again",
     "backfill": "run the same backfill again, it goes on where it was",
+    "apply": "run the same command again, it goes on where it was",
+    "materialize": "run the same command again, it goes on where it was",
     "reset": "what was not said to be reset may be or not: run the same reset again",
 }
 _ALIASES = {"sink": "aggregate"}

@@ -36,6 +36,11 @@ if TYPE_CHECKING:
     from processor.config.lines import KeyPath
 
 _LATER = "is not available in this version yet"
+_INSTEAD = {
+    "verify": "name the other pipelines with --pipeline; seqmark explain proves single records of this one",
+    "reset": 'begin it again under a new name (docs/operations.md, "Beginning anew")',
+}
+"""What is done where a command does not know routes."""
 _EXPANDS_NOTHING = "has a variable in it, and Seqmark does not expand variables: "
 _OF_VARIABLES = "the environment variable has to hold the value itself"
 _OF_FILES = "leave the key out, and set the environment variable that overrides it: "
@@ -159,7 +164,7 @@ def require_unrouted(settings: Settings, what: str, names: Collection[str]) -> N
 
 def _routed(settings: Settings, what: str, names: Collection[str]) -> list[Problem]:
     return [
-        Problem(f"pipelines.{index}.dedup.route", f"{what} of a pipeline with route {_LATER}")
+        Problem(f"pipelines.{index}.dedup.route", f"{what} of a pipeline with route {_LATER}; {_INSTEAD[what]}")
         for index, dedup in _with_ids(settings, names)
         if dedup.route is not None
     ]

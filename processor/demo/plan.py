@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from schemas.config import Pipeline, Settings
 
-Mode = Literal["watermark", "insert-id", "fingerprint"]
+Mode = Literal["watermark", "insert-id", "fingerprint", "verdicts"]
 ID_MEMBER = "event_id"
 """Of a click: its id, in the modes ``insert-id`` and ``fingerprint``."""
 
@@ -48,7 +48,7 @@ state_dir = {state_dir}
 [[pipelines]]
 name = "clicks"
 source = {source}
-sink = {sink}
+{output}
 duplicates = {duplicates}
 quarantine = {quarantine}
 
@@ -57,7 +57,7 @@ quarantine = {quarantine}
 
 [[aggregates]]                   # an hour is written once, when no click can come for it any more
 name = "hourly"
-topic = {sink}
+{topic}
 event = "schemas.events:ClickEvent"
 time_field = "occurred_at"
 window = "1h"
@@ -67,8 +67,21 @@ aggregates = {{ events = "count", revenue = "sum:amount" }}
 output = {{ kind = "parquet", path = {files} }}
 checkpoint = {checkpoint}
 """
+_RECORDS = "sink = {sink}", "topic = {sink}"
+_VERDICTS = (
+    """\
+output = "verdicts"              # no clean topic: which offsets of the source to skip
+verdicts = {verdicts}""",
+    """\
+topic = {source}
+verdicts = {verdicts}""",
+)
 _DEDUP: Mapping[Mode, str] = {
     "watermark": """\
+mode = "watermark"
+scope = "partition"
+sequence = { from = "header", name = "seq", format = "int64" }""",
+    "verdicts": """\
 mode = "watermark"
 scope = "partition"
 sequence = { from = "header", name = "seq", format = "int64" }""",
@@ -139,6 +152,7 @@ def make_plan(
         "state_dir": str(state_dir),
         "source": f"{name}.raw",
         "sink": f"{name}.clean",
+        "verdicts": f"{name}.verdicts",
         "duplicates": f"{name}.duplicates",
         "quarantine": f"{name}.quarantine",
         "files": str(files),
@@ -147,7 +161,10 @@ def make_plan(
     config = directory / "demo.toml"
     # A JSON string is a TOML string.
     quoted = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
-    config.write_text(_CONFIG.format(dedup=_DEDUP[mode], **quoted), encoding="utf-8")
+    parts = _VERDICTS if mode == "verdicts" else _RECORDS
+    output, topic = (each.format(**quoted) for each in parts)
+    text = _CONFIG.format(dedup=_DEDUP[mode], output=output, topic=topic, **quoted)
+    config.write_text(text, encoding="utf-8")
     inherited = {key: value for key, value in environ.items() if not key.upper().startswith(NOT_INHERITED)}
     inherited["SEQMARK_KAFKA__BOOTSTRAP_SERVERS"] = bootstrap_servers
     return DemoPlan(

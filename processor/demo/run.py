@@ -1,8 +1,8 @@
 """The steps of the demo.
 
-1. produce a stream with known duplicates, 2. let a worker make it clean, 3. read everything with a plain
-consumer and compare it with the truth, record by record. Then come Spark (`processor.demo.sinks`), and the
-command's own: certificate, report, telling.
+1. produce a stream with known duplicates, 2. let a worker make it clean, or say what of it to skip, 3. read
+everything with a plain consumer and compare it with the truth, record by record. Then come Spark
+(`processor.demo.sinks`), and the command's own: certificate, report, telling.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from processor.demo.collisions import comparable
 from processor.demo.plan import ID_MEMBER
 from processor.demo.processes import Drained, drain
 from processor.demo.summary import DemoChecks
+from processor.demo.verdicts import clean_records
 from processor.generator import StreamOptions, make_stream
 from processor.generator import truth as truth_file
 from processor.kafka.options import client_options
@@ -71,8 +72,10 @@ async def run(plan: DemoPlan, records: int, seed: int, say: Callable[[str], None
         truths = await produce(kafka, pipeline.source, stream, Sending(), advance)
     truth_file.write(plan.truth, truths)
     say(f"   {records / (time.monotonic() - began):,.0f} records/s; the truth: {plan.truth}")
-    say("2. the worker makes it clean (seqmark worker --drain)")
-    with bar("made clean", records) as advance:
+    by_verdicts = plan.mode == "verdicts"
+    what = "says what of it to skip" if by_verdicts else "makes it clean"
+    say(f"2. the worker {what} (seqmark worker --drain)")
+    with bar("judged" if by_verdicts else "made clean", records) as advance:
         drained = await drain(plan, records, advance, say)
     say(f"   done in {drained.seconds:.1f} s; its log: {plan.worker_log}")
     say("3. a plain consumer compares every record with the truth")
@@ -90,10 +93,15 @@ async def _check(
 ) -> DemoChecks:
     """Read one partition of the three topics and compare; one partition at a time bounds the memory."""
     options, pipeline = client_options(plan.settings.kafka), plan.pipeline
-    topics = (pipeline.source, pipeline.sink, pipeline.duplicates or "", pipeline.quarantine or "")
+    by_verdicts = plan.mode == "verdicts"
+    out = (pipeline.verdicts or "") if by_verdicts else pipeline.clean_topic
+    topics = (pipeline.source, out, pipeline.duplicates or "", pipeline.quarantine or "")
     source, sink, receipts, quarantine = await asyncio.gather(
         *(read_partition(options, topic, partition) for topic in topics)
     )
+    wrong: list[str] = []
+    if by_verdicts:
+        sink, wrong = clean_records(partition, source, sink)
     place = f"{pipeline.source}:{partition}"
     source_ms, sink_ms = (np.array([record[3] for record in each], np.int64) for each in (source, sink))
     sink_offset = np.array([record[4] for record in sink], np.int64)
@@ -103,5 +111,6 @@ async def _check(
     elif stream.judged is not None:
         grounds = id_grounds(place, source, stream.judged, ID_MEMBER)
     outcome = compare(place, source, truth, sink, receipts, quarantine, grounds)
+    outcome.differences += wrong
     progress(len(truth))
     return DemoChecks(outcome, source_ms, sink_ms, truth.kind, sink_offset)

@@ -107,7 +107,7 @@ def take_census(plan: DemoPlan) -> Census:
     Raises:
         StopError: Spark cannot read the topic.
     """
-    return Census(*count_topic(plan.settings.kafka, plan.pipeline.sink, _CLICK, _COUNTS))
+    return Census(*count_topic(plan.settings.kafka, plan.pipeline.clean_topic, _CLICK, _COUNTS))
 
 
 def _row(row: SummaryRow) -> tuple[Key, Amounts]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from processor.demo.aggregate import Aggregated, Hour
     from processor.demo.census import Census
     from processor.demo.processes import DemoCertificate, Drained
+    from processor.demo.verdicts import TopicBytes
     from processor.generator.truth import Truth
 
 _EXAMPLES = 2  # of a kind
@@ -70,6 +71,8 @@ class DemoSummary:
     receipts: Sequence[Receipt] = ()
     census: Census | None = None
     """What Spark counted, where the mode tells collisions apart."""
+    taken: TopicBytes | None = None
+    """What a clean topic takes, where the mode writes verdicts in its place."""
 
     @property
     def ok(self) -> bool:
@@ -104,6 +107,7 @@ class DemoSummary:
             "certificate": self.certificate.ok,
             "receipts": [each.told for each in self.receipts if each.kind in COPIES],
             "collisions": [each.told for each in self.receipts if each.kind not in COPIES],
+            **({} if self.taken is None else {"bytes": self.taken._asdict()}),
         }
 
 
@@ -131,8 +135,10 @@ def _hour(hour: Hour) -> dict[str, Any]:
     return {"open": False, "spark": hour.found.events, "truth": hour.truth.events, "revenue": revenue}
 
 
-def count_lines(checked: Sequence[DemoChecks], truths: Sequence[Truth]) -> list[SummaryLine]:
-    """Compare the counts that were found with the truth's."""
+def count_lines(
+    checked: Sequence[DemoChecks], truths: Sequence[Truth], clean: str = "in the clean topic"
+) -> list[SummaryLine]:
+    """Compare the counts that were found with the truth's; ``clean`` says where what passed was found."""
     outcomes = [each.outcome for each in checked]
     passed = sum((each.passed for each in outcomes), Counter[RecordKind]())
     dropped = sum((each.dropped for each in outcomes), Counter[RecordKind]())
@@ -144,7 +150,7 @@ def count_lines(checked: Sequence[DemoChecks], truths: Sequence[Truth]) -> list[
     lines = [
         SummaryLine("in", sum(each.source_ms.size for each in checked), kinds.size),
         SummaryLine("passed", passed.total(), sure),
-        SummaryLine("in the clean topic", sum(each.sink_ms.size for each in checked), sure),
+        SummaryLine(clean, sum(each.sink_ms.size for each in checked), sure),
     ]
     again = int((passes & np.isin(kinds, list(COPIES))).sum())
     found = sum(passed[kind] for kind in COPIES)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from processor.demo.aggregate import Aggregated, Amounts
     from processor.demo.check import Receipt
     from processor.demo.summary import SummaryLine
+    from processor.demo.verdicts import TopicBytes
 
 _NAMES = {
     "passed again": "passed again: its window was over",
@@ -47,6 +48,20 @@ def counts_table(lines: Sequence[SummaryLine]) -> Table:
     table = Table("records", Column("found", justify="right"), Column("truth", justify="right"), "")
     for line in lines:
         table.add_row(_NAMES.get(line.what, line.what), f"{line.found:,}", f"{line.truth:,}", mark(ok=line.ok))
+    return table
+
+
+def bytes_table(taken: TopicBytes) -> Table:
+    """Return what was written, and what a clean topic would have been beside it."""
+    table = Table("topic", Column("bytes", justify="right"), Column("per record in", justify="right"), "")
+    rows = (
+        ("source", taken.source, "written by producers"),
+        ("verdicts", taken.verdicts, "written by the worker"),
+        ("clean topic", taken.clean, "by seqmark materialize afterwards"),
+        ("saved", taken.saved, f"{taken.saved / max(taken.clean, 1):.2%} of the clean topic"),
+    )
+    for name, size, said in rows:
+        table.add_row(name, f"{size:,}", f"{size / max(taken.records, 1):.2f}", said)
     return table
 
 

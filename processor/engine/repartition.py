@@ -1,9 +1,7 @@
 """Sends equal ids to one partition; records carry where they came from.
 
-A partition is told by the id's keyed hash (`processor.engine.extract.ids`), its first word modulo the number of
-partitions. The key is `ROUTE_KEY`, the same for all partitions of the source, at all times: equal ids must go
-to one partition whoever routes them. It is no secret and need not be one: who chooses ids can fill one
-partition, as with any partitioner, and no more, for ids are told apart by another hash, whose key is secret.
+A partition is told by the id's keyed hash, its first word modulo the number of partitions
+(`processor.engine.extract.routing`).
 
 On its way a record has one more header, behind its own::
 
@@ -32,6 +30,7 @@ from processor.engine.batch.columns import MAX_OVERHEAD_BYTES
 from processor.engine.batch.encode import put_head
 from processor.engine.bytes.loads import get_be, put_be
 from processor.engine.bytes.varints import VARINT_BYTES, put_bytes, put_varint, sized, varint, varint_bytes
+from processor.engine.extract.routing import partition_and_word
 from processor.engine.jit import Int, inlined, kernel
 
 if TYPE_CHECKING:
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from processor.engine.batch.columns import RecordTable
     from processor.engine.extract.ids import Ids
 
-ROUTE_KEY = b"seqmark by-id v1"
-"""16 bytes. Another key would send the ids of yesterday elsewhere than those of today."""
 PARTITION_BITS = 16
 MOST_PARTITIONS = 1 << PARTITION_BITS
 MOST_OFFSET = (1 << (63 - PARTITION_BITS)) - 1
@@ -82,13 +79,12 @@ def targets(
     """Return int64[n], where each record goes (`NOWHERE` with a fault), and uint16[n], its route word.
 
     Args:
-        ids: Of the records, hashed with `ROUTE_KEY`.
+        ids: Of the records, hashed with `processor.engine.extract.routing.ROUTE_KEY`.
         fault: uint8[n], `Fault` codes.
         own: The source partition: where records go that pass unjudged, modulo ``partitions``.
         partitions: How many there are.
     """
-    word, rest = np.divmod(ids.hash[:, 0], np.uint64(partitions))
-    target = rest.astype(np.int64)
+    target, word = partition_and_word(ids.hash, partitions)
     target[ids.unjudged] = own % partitions
     target[fault != 0] = NOWHERE
     return target, word.astype(np.uint16)

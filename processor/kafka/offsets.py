@@ -150,6 +150,14 @@ async def _newest(client: Client, node: int, partitions: Iterable[TopicPartition
     }
 
 
+class CommittedOffset(NamedTuple):
+    """What a group has committed of one partition."""
+
+    offset: int
+    note: str
+    """Its metadata."""
+
+
 async def committed(
     client: Client, group_id: str, partitions: Iterable[TopicPartition], deadline_s: float = DEADLINE_S
 ) -> dict[TopicPartition, int]:
@@ -158,21 +166,33 @@ async def committed(
     Raises:
         RebuildError: No answer within the deadline.
     """
+    found = await committed_with_notes(client, group_id, partitions, deadline_s)
+    return {tp: each.offset for tp, each in found.items()}
+
+
+async def committed_with_notes(
+    client: Client, group_id: str, partitions: Iterable[TopicPartition], deadline_s: float = DEADLINE_S
+) -> dict[TopicPartition, CommittedOffset]:
+    """Return what the group has committed, with the metadata beside it; as `committed` for the rest.
+
+    Raises:
+        RebuildError: No answer within the deadline.
+    """
     topics = by_topic((tp, tp.partition) for tp in partitions)
     deadline = time.monotonic() + deadline_s
     while True:
         problem = ""
-        found: dict[TopicPartition, int] = {}
+        found: dict[TopicPartition, CommittedOffset] = {}
         try:
             node = await client.group_coordinator(group_id)
             request = OffsetFetchRequest(group_id, topics)
             response = await client.request(node, request, coordination=True, timeout_s=ASK_S)
             for topic, parts in response.topics:
-                for partition, offset, _, code in parts:
+                for partition, offset, note, code in parts:
                     if code != KafkaCode.NONE:
                         problem = error_name(code)
                     elif offset >= 0:
-                        found[TopicPartition(topic, partition)] = offset
+                        found[TopicPartition(topic, partition)] = CommittedOffset(offset, note or "")
         except (KafkaError, TimeoutError) as error:
             problem = repr(error)
         if not problem:
@@ -183,14 +203,20 @@ async def committed(
 
 
 async def origin_at(
-    client: Client, sink: str, duplicates: str | None, quarantine: str | None, number: int, source_offset: int
+    client: Client,
+    sink: str | None,
+    duplicates: str | None,
+    quarantine: str | None,
+    number: int,
+    source_offset: int,
 ) -> Origin:
     """Return where source and outputs stand before what is taken in from ``source_offset`` on.
 
     Asked once per state. Nothing moves meanwhile: who could write to partition ``number`` of them is fenced.
     """
-    names = [sink, *filter(None, (duplicates, quarantine))]
+    outputs = sink, duplicates, quarantine
+    names = list(filter(None, outputs))
     ends = await bounds(client, [TopicPartition(name, number) for name in names])
     offsets = {tp.topic: limits.end for tp, limits in ends.items()}
-    dropped, aside = (offsets.get(name or "", NO_TOPIC) for name in (duplicates, quarantine))
-    return Origin(source_offset, offsets[sink], dropped, aside)
+    clean, dropped, aside = (offsets.get(name or "", NO_TOPIC) for name in outputs)
+    return Origin(source_offset, clean, dropped, aside)

@@ -128,10 +128,7 @@ class PartitionReader:
         """
         async with aclosing(self.pieces(start, stop)) as pieces:
             async for piece in pieces:
-                columns, after = piece.columns, piece.next_offset
-                if after > stop:
-                    columns, after = columns.rows(0, int(columns.offset.searchsorted(stop))), stop
-                yield columns, after
+                yield piece.up_to(stop)
 
     async def pieces(self, start: int, stop: int) -> AsyncGenerator[Piece]:
         """Yield the records from ``start`` to before ``stop``; the last piece may go beyond.

@@ -135,7 +135,7 @@ class FirstRecords:
         named = ", ".join(code.code if len(codes) == 1 else f"{code.code} {n:,}" for code, n in codes.items())
         first = next(iter(codes), Fault.NONE)
         found = self._sample.text(first)
-        what, then = "quarantined", f"Nothing of them is in {self._pipeline.sink}. "
+        what, then = "quarantined", f"Nothing of them is in {self._pipeline.sink or 'the clean stream'}. "
         if self._pipeline.observe:
             what, then = "such as would go to quarantine", "They pass, as the pipeline observes. "
         return (

@@ -19,6 +19,7 @@ import numpy as np
 from typing_extensions import override
 
 from processor.engine import repartition
+from processor.engine.extract.routing import ROUTE_KEY
 from processor.engine.extract.sequence import MOST_SCOPE_BYTES
 from processor.engine.ids.judgement import IdJudgement
 from processor.engine.receipts import IdGrounds
@@ -45,6 +46,10 @@ if TYPE_CHECKING:
     from processor.wire.decode import Piece
     from processor.wire.encode import EncodedBatch, Encoder
     from schemas.config import InsertIdDedup, Pipeline, Settings
+
+
+NO_LIMIT_BYTES = 2**31 - 1
+"""More than any batch can have: brokers keep limits in an int32."""
 
 
 class HopKind:
@@ -121,6 +126,8 @@ class HopKind:
             StopError: A record cannot go on its way.
         """
         del evidence
+        if self.topics.sink is None:
+            return {}
         return {number: encoder.encode(piece, stays, self.topics.sink_limit_bytes, edits)}
 
     # ---------------------------------------------------------------- what it says to people
@@ -240,7 +247,7 @@ class RouteJudge(Judge[IdEvidence]):
 
     def __init__(self, dedup: InsertIdDedup) -> None:
         # A fault of a fingerprint is found here, too: what cannot be judged goes no further.
-        self._extractor = make_id_extractor(dedup, repartition.ROUTE_KEY)
+        self._extractor = make_id_extractor(dedup, ROUTE_KEY)
 
     @override
     def extract(self, columns: Columns) -> IdEvidence:
@@ -269,19 +276,21 @@ def how_to_reset(pipeline: Pipeline, to: str) -> str:
 
 def topics_for(settings: Settings, hop: Hop, view: ClusterView) -> Topics:
     """Return the topics of a hop to a sink, with what they take."""
-    sink, quarantine, duplicates = hop.pipeline.sink, hop.quarantine, hop.duplicates
-    changelog = changelog_topic(settings, hop.pipeline)
+    pipeline, quarantine, duplicates = hop.pipeline, hop.quarantine, hop.duplicates
+    sink, verdicts = pipeline.sink if pipeline.writes_records else None, pipeline.verdicts
+    changelog = changelog_topic(settings, pipeline)
     # Of the source's partition count, or of any where another hop reads the source.
     aside = view[quarantine].partitions if quarantine and hop.upstream else 2**31 - 1
-    placed = duplicates, None if hop.upstream else quarantine
-    written = [sink, *filter(None, placed), changelog]
-    index = usable_index(index_topic(settings, hop.pipeline), view)
+    placed = sink, verdicts, duplicates, None if hop.upstream else quarantine
+    written = [*filter(None, placed), changelog]
+    index = usable_index(index_topic(settings, pipeline), view)
     return Topics(
         hop.source,
         sink,
         quarantine,
         changelog,
-        limit_bytes(view, sink),
+        # Without a sink nothing is too large: what the source has taken lies there.
+        limit_bytes(view, sink) if sink else NO_LIMIT_BYTES,
         limit_bytes(view, quarantine) if quarantine else 0,
         limit_bytes(view, changelog),
         duplicates,
@@ -290,12 +299,14 @@ def topics_for(settings: Settings, hop: Hop, view: ClusterView) -> Topics:
         aside,
         index,
         view[index].partitions if index else 0,
+        verdicts,
+        limit_bytes(view, verdicts) if verdicts else 0,
     )
 
 
 def first_topics(settings: Settings, hop: FirstHop, view: ClusterView) -> RouteTopics:
     """Return a first hop's topics with what they take."""
-    positions, sink = positions_topic(settings, hop.pipeline.name), hop.pipeline.sink
+    positions, sink = positions_topic(settings, hop.pipeline.name), hop.pipeline.clean_topic
     index = usable_index(route_index_topic(settings, hop.pipeline), view)
     return RouteTopics(
         source=hop.source,

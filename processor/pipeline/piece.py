@@ -24,6 +24,7 @@ from processor.engine.verdict import RECEIPTED, Fault, Verdict
 from processor.errors import StopError
 from processor.pipeline.collisions import CollisionWork
 from processor.pipeline.passage import Passage
+from processor.pipeline.verdicts import VerdictPart
 from processor.wire.decode import Piece
 from processor.wire.encode import TooLargeError, equal_runs
 from processor.wire.quarantine import codec_of, oversized, quarantine_batches, surely_fits
@@ -50,6 +51,7 @@ class PieceOutcome:
         faults: Records by fault code.
         next_offset: The position after the piece, or of the record where it stops.
         batch: The row of the last source batch with a record that was judged; None: there is none.
+        part: What a verdict record says of it; None: nobody writes one.
         stop: Why the slot cannot go on behind that; None: it can.
         again: Whether the rest of the chunk has to be taken once more, after a commit.
     """
@@ -61,6 +63,7 @@ class PieceOutcome:
     faults: NDArray[np.int64]
     next_offset: int
     batch: NDArray[np.int64] | None
+    part: VerdictPart | None = None
     stop: StopError | None = None
     again: bool = False
 
@@ -124,14 +127,18 @@ class PieceWork:
             quarantine = self._all_put_aside(number, piece, evidence.fault, passage, source_ref)
         passage.pass_let_by(judged.verdict, evidence.fault)
         edits = collisions.edits(number, piece.columns, evidence, judged, source_ref, passage.observed)
+        stays, part = passage.stays(judged), None
+        if self._topics.verdicts is not None:
+            part = VerdictPart.of(piece, judged.verdict, stays, evidence.fault)
         return PieceOutcome(
-            self._kind.encode(self._encoder, number, piece, evidence, passage.stays(judged), edits),
+            self._kind.encode(self._encoder, number, piece, evidence, stays, edits),
             quarantine,
             self._receipts_of(number, piece, judged, source_ref),
             np.bincount(judged.verdict, minlength=len(Verdict)),
             np.bincount(evidence.fault, minlength=len(Fault)),
             piece.next_offset,
             piece.batches[-1] if len(piece.batches) else None,
+            part,
             stop,
             again=at_risk is not None and stop is None,
         )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.judges.judge import Judge
+    from processor.pipeline.verdicts import VerdictDraft
     from processor.state.table import Table
     from processor.wire.encode import EncodedBatch
     from schemas.changelog.position import Origin
@@ -51,13 +52,15 @@ class Topics:
 
     Attributes:
         width: Source partitions below this number have a place in each topic that needs one.
+        sink: Where what passes is written; None: nowhere.
+        verdicts: Where is written which offsets do not pass; None: nowhere.
         index: Where marks are written; None: nowhere.
         index_partitions: Source partitions from this number on have no marks.
         quarantine_partitions: What is refused lies in the number of its source partition modulo this one.
     """
 
     source: str
-    sink: str
+    sink: str | None
     quarantine: str | None
     changelog: str
     sink_limit_bytes: int
@@ -69,6 +72,8 @@ class Topics:
     quarantine_partitions: int = 2**31 - 1
     index: str | None = None
     index_partitions: int = 0
+    verdicts: str | None = None
+    verdicts_limit_bytes: int = 0
 
     @property
     def needed(self) -> list[str]:
@@ -78,22 +83,23 @@ class Topics:
     @property
     def written(self) -> list[str]:
         """The topics that the hop's transactional ids write to."""
-        outputs = self.sink, self.duplicates, self.quarantine, self.changelog, self.index
+        outputs = self.sink, self.verdicts, self.duplicates, self.quarantine, self.changelog, self.index
         return [topic for topic in outputs if topic is not None]
 
     def named(self, kind: str) -> str | None:
-        """Return the topic that a field of `TopicIds` speaks of; None: the hop has none."""
+        """Return the topic that a field of `TopicIds` speaks of, or ``verdicts``; None: the hop has none."""
         return {
             "source": self.source,
             "changelog": self.changelog,
             "sink": self.passes_to,
             "duplicates": self.duplicates,
             "quarantine": self.quarantine,
+            "verdicts": self.verdicts,
         }[kind]
 
     @property
-    def passes_to(self) -> str:
-        """The topic that what passes is written to."""
+    def passes_to(self) -> str | None:
+        """The topic that what passes is written to; None: it is not written."""
         return self.sink
 
     def ends_in(self, number: int) -> dict[str, tuple[str, int]]:
@@ -118,6 +124,10 @@ class Topics:
         """Return which topics these are; ``ids`` has topic ids by name."""
         names = map(self.named, TopicIds._fields)
         return TopicIds(*(TopicId.of(name, ids.get(name or "", UNKNOWN_ID)) for name in names))
+
+    def verdicts_of(self, ids: Mapping[str, bytes]) -> TopicId:
+        """Return which topic that of verdicts is; ``ids`` as for `identified`."""
+        return TopicId.of(self.verdicts, ids.get(self.verdicts or "", UNKNOWN_ID))
 
     def written_from(self, numbers: Iterable[int]) -> list[tuple[str, int]]:
         """Return the partitions that the work on the source partitions ``numbers`` writes to."""
@@ -147,7 +157,7 @@ class RouteTopics(Topics):
 
     @property
     @override
-    def passes_to(self) -> str:
+    def passes_to(self) -> str | None:
         return self.internal
 
     @property
@@ -186,6 +196,7 @@ class OpenPartition:
         stable: The source's last stable offset, as of the last fetch.
         origin: Where this state begins; None once that is committed.
         changelog_offset: Up to here the changelog is known: what is written next lands at or behind it.
+        verdicts: What the next verdict record says; None: the pipeline writes none.
         written: The outputs, by their fields of `OutputEnds`, that were written to since the last commit.
     """
 
@@ -200,6 +211,7 @@ class OpenPartition:
     origin: Origin | None = None
     changelog_offset: int = 0
     written: set[str] = field(default_factory=set)
+    verdicts: VerdictDraft | None = None
 
 
 def new_position(

@@ -6,7 +6,7 @@ docs/architecture.md, in logs and in tests; a process that ends between any two 
 duplicate:
 
     1 begin      the transaction begins, with the first chunk after the last commit
-    2 output     sink, receipt and quarantine batches are acknowledged
+    2 output     sink, verdict, receipt and quarantine batches are acknowledged
     3 changelog  the state's changes, the position and maybe a mark are acknowledged
     4 offsets    the source offsets are part of the transaction
     5 end        the transaction has committed
@@ -180,6 +180,8 @@ class SlotPipeline:
             self.first = None
         partition.counts += made.verdicts
         partition.faults += made.faults
+        if partition.verdicts is not None and made.part is not None:
+            partition.verdicts.add(made.part)
         self._taken += int(made.verdicts.sum())
         self._move(partition, made.next_offset, made.batch)
         return made
@@ -226,11 +228,12 @@ class SlotPipeline:
     async def _send(self, partition: OpenPartition, made: PieceOutcome) -> None:
         topics, number = self._topics, partition.number
         self._output.expect(topics.changelog, number)
+        if topics.verdicts is not None:
+            self._output.expect(topics.verdicts, number)
         self._marks.expect(number)
         for to, batches in made.sink.items():
-            size = sum(batch.size for batch in batches)
-            self._metrics.bytes_out.labels(self.name).inc(size)
-            if batches:
+            self._metrics.bytes_out.labels(self.name).inc(sum(batch.size for batch in batches))
+            if batches and topics.passes_to is not None:
                 partition.written.add("sink")
                 await self._output.send(topics.passes_to, to, batches)
         if made.receipts and topics.duplicates is not None:
@@ -250,9 +253,13 @@ class SlotPipeline:
         if self.begun_at is None:
             return
         started = self._commit_began_at = self._clock()
+        moved = [partition for partition in self.partitions.values() if partition.moved]
+        for partition in moved:
+            if partition.verdicts is not None:
+                size = await partition.verdicts.send(self._output.send, partition.position.next_offset)
+                self._metrics.bytes_out.labels(self.name).inc(size)
         await self._output.flush()
         reached(CommitStep.OUTPUT, self.name)  # 2
-        moved = [partition for partition in self.partitions.values() if partition.moved]
         for partition in moved:
             ends = ends_now(partition, self._topics, self._output)
             partition.position = replace(partition.position, ends=ends)
@@ -276,6 +283,8 @@ class SlotPipeline:
             mark = LocalMark(after, partition.position.state_id)
             partition.changelog_offset = after
             partition.judge.committed()
+            if partition.verdicts is not None:
+                partition.verdicts.committed(partition.position.next_offset)
             if partition.origin is not None:
                 partition.judge.log.note_origin(partition.origin.encode())
             partition.table.hold(changes[partition.number], mark)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from processor.engine.batch import fingerprints
+from processor.engine.events import warm_events
 from processor.engine.jit import COMPILES
 from processor.judges.escapes.gauge import EscapeGauge
 from processor.judges.factory import MODES
@@ -140,8 +141,9 @@ async def _work(dedups: list[dict[str, Any]], progress: Callable[[int, int], Non
 def _records() -> list[EncodedBatch]:
     """Return batches of records, with ids and sequences by ``n``.
 
-    In all but the large one each stands twice, and one lacks what it is judged by. The large one has more than
-    go into a piece, or into what is grown or written in parts. The last one ends the window of all before it.
+    In all but the large one each stands twice, and one lacks what it is judged by. The large one has one twice,
+    and more than go into a piece, or into what is grown or written in parts. The last one ends the window of
+    all before it.
     """
     begin_ms = int(time.time() * 1000) - 100 * _HOUR_MS
 
@@ -156,7 +158,7 @@ def _records() -> list[EncodedBatch]:
         batch(1, Codec.NONE),
         batch(2, Codec.LZ4),
         batch(3, Codec.ZSTD, 10_000),
-        plain_batch([record(n) for n in range(4, MANY)], Codec.LZ4),
+        plain_batch([record(n) for n in (4, *range(4, MANY))], Codec.LZ4),
         batch(3, Codec.LZ4),
         batch(MANY, Codec.NONE, at_ms=begin_ms + 9 * _HOUR_MS),
         batch(MANY, Codec.LZ4, at_ms=begin_ms + 9 * _HOUR_MS),
@@ -282,4 +284,6 @@ class _Changelog:
 if __name__ == "__main__":
     # Modes beside each other: what they share is compiled twice, in the time of once.
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        events = pool.submit(warm_events)
         list(pool.map(warm, [[mode] for mode in MODES]))
+        events.result()

@@ -79,8 +79,11 @@ def _other_topic(
     client: Client, settings: Settings, pipeline: Pipeline, position: Position, number: int
 ) -> str | None:
     """Say which topic of a pipeline is another than its state was made with."""
-    hop = hops_of(settings, pipeline)[-1]
-    topics = hop.source, changelog_topic(settings, pipeline), pipeline.sink, hop.duplicates, hop.quarantine
+    hop, sink = hops_of(settings, pipeline)[-1], pipeline.sink if pipeline.writes_records else None
+    topics = hop.source, changelog_topic(settings, pipeline), sink, hop.duplicates, hop.quarantine
     now = TopicIds(*(TopicId.of(topic, client.ids.get(topic or "", UNKNOWN_ID)) for topic in topics))
     named = dict(zip(TopicIds._fields, topics, strict=True))
-    return refusal(position, now, named.get, f"{hop.source}:{number}", lambda to: how_to_reset(pipeline, to))
+    named["verdicts"] = pipeline.verdicts
+    verdicts = TopicId.of(pipeline.verdicts, client.ids.get(pipeline.verdicts or "", UNKNOWN_ID))
+    where = f"{hop.source}:{number}"
+    return refusal(position, now, named.get, where, lambda to: how_to_reset(pipeline, to), verdicts)

@@ -1,28 +1,34 @@
-"""Holds what all parts of a reset share: the pipeline, its topics and the connections to them."""
+"""Holds what all parts of a reset share: the pipeline, its topics and the connections to them.
+
+A context is of one hop of the pipeline, the one that judges. With ``route`` another hop reads the source for
+it, and has a context of its own.
+"""
 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from processor.errors import StopError
-from processor.judges.factory import mode_of
 from processor.kafka.client import TopicPartition, check_aiokafka, open_client
 from processor.kafka.group.readers import readers
 from processor.kafka.reader import ChangelogPartition
 from processor.kafka.topics.ensure import ensure, look
-from processor.pipeline.hop_kinds import topics_for
-from processor.pipeline.hops import only_hop
+from processor.pipeline.hop_kinds import kind_of
+from processor.pipeline.hops import hops_of
 from processor.state.belonging import named
 from processor.wire.decode import Decoder
+from schemas.changelog.topic_ids import NO_TOPIC_ID
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from processor.kafka.client import Client
     from processor.kafka.topics.plan import ClusterView
+    from processor.pipeline.hop_kinds import HopKind
+    from processor.pipeline.hops import Hop
     from processor.pipeline.ports import Topics
     from schemas.changelog.position import Position
     from schemas.changelog.topic_ids import TopicIds
@@ -37,12 +43,14 @@ class ResetContext:
         settings: Of the pipeline alone; its topics exist and are right.
         client: Connections to all its topics.
         view: Those topics.
+        hop: Whose slots, changelog and positions it speaks of.
         decoder: Shared by all that is read, one partition after the other.
     """
 
     settings: Settings
     client: Client
     view: ClusterView
+    hop: Hop
     decoder: Decoder = field(default_factory=Decoder)
 
     @cached_property
@@ -52,14 +60,31 @@ class ResetContext:
         return pipeline
 
     @cached_property
+    def first(self) -> ResetContext | None:
+        """The same of the hop that reads the source for this one; None: this one reads it."""
+        if self.hop.upstream is None:
+            return None
+        return replace(self, hop=hops_of(self.settings, self.pipeline)[0])
+
+    @property
+    def reading(self) -> ResetContext:
+        """The same of the hop that reads the source."""
+        return self.first or self
+
+    @cached_property
+    def kind(self) -> HopKind:
+        """What differs from hop to hop."""
+        return kind_of(self.settings, self.hop, self.view)
+
+    @property
     def topics(self) -> Topics:
         """Where it reads and writes."""
-        return topics_for(self.settings, only_hop(self.pipeline), self.view)
+        return self.kind.topics
 
     @cached_property
     def definition(self) -> bytes:
         """What it judges by now."""
-        return mode_of(self.pipeline).definition()
+        return self.kind.definition
 
     @property
     def application(self) -> str:
@@ -73,16 +98,20 @@ class ResetContext:
 
     @property
     def partitions(self) -> int:
-        """How many partitions the source has."""
+        """How many partitions the source of the hop has."""
         return self.view[self.topics.source].partitions
 
     def source(self, number: int) -> TopicPartition:
-        """Return a partition of the source."""
+        """Return a partition of the source of the hop."""
         return TopicPartition(self.topics.source, number)
 
     def changelog(self, number: int) -> ChangelogPartition:
         """Return a partition of the changelog."""
         return ChangelogPartition(self.client, self.decoder, self.topics.changelog, number)
+
+    def changelog_at(self, number: int) -> TopicPartition:
+        """Return where a partition of the changelog is."""
+        return TopicPartition(self.topics.changelog, number)
 
     def topics_now(self) -> TopicIds:
         """Return which topics there are now."""
@@ -90,15 +119,19 @@ class ResetContext:
 
     def named(self, position: Position) -> Position:
         """Return a position that names the topics that there are now, and whose it is."""
-        return named(position, self.topics_now(), self.application, self.pipeline.name)
+        found = named(position, self.topics_now(), self.application, self.hop.name)
+        if found.verdicts.is_other(self.topics.verdicts_of(self.client.ids)):
+            # Records of before stand in a topic that is gone: a worker begins anew in this one.
+            found = replace(found, verdicts=NO_TOPIC_ID)
+        return found
 
     async def require_stopped(self) -> None:
-        """Look whether nobody in the group reads the source.
+        """Look whether nobody in the group reads the pipeline's source: who reads one hop's reads the other's.
 
         Raises:
             StopError: Somebody does.
         """
-        source = self.topics.source
+        source = self.pipeline.source
         found = await readers(self.client, self.application, source)
         if found:
             names = "; ".join(map(str, found))
@@ -132,4 +165,4 @@ async def connected(
     view = await look(alone)
     client_id = f"{settings.worker.application_id}-{purpose}"
     async with open_client(settings.kafka, client_id, view, f"; {again}") as client:
-        yield ResetContext(alone, client, view)
+        yield ResetContext(alone, client, view, hops_of(alone, pipeline)[-1])

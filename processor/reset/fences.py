@@ -10,6 +10,8 @@ from processor.kafka.transactions.coordinator import TransactionTimeoutError
 from processor.kafka.transactions.fencing import SlotId, fenced
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from processor.kafka.transactions.producer import Producer
     from processor.reset.context import ResetContext
 
@@ -21,10 +23,16 @@ DEADLINE_S = 60.0
 
 
 class SlotFences:
-    """The producers of a pipeline's slots, each with its slot's transactional id."""
+    """The producers of a hop's slots, each with its slot's transactional id.
 
-    def __init__(self, context: ResetContext) -> None:
+    Args:
+        context: Of the hop.
+        more: What its slots' ids write to beside what a worker's do.
+    """
+
+    def __init__(self, context: ResetContext, more: Collection[TopicPartition] = ()) -> None:
         self._context = context
+        self._more = more
         self._producers: dict[int, Producer] = {}
 
     async def fence(self, slot: int) -> None:
@@ -49,13 +57,14 @@ class SlotFences:
 
     def _slot(self, slot: int) -> SlotId:
         context = self._context
-        return SlotId(context.application, context.pipeline.name, slot, context.settings.worker.slots)
+        return SlotId(context.application, context.hop.name, slot, context.settings.worker.slots)
 
     async def _taken(self, slot: SlotId) -> Producer:
         context, identity = self._context, slot.transactional_id
         # All partitions of the slot, also those that are not reset: its id has written to them.
         numbers = slot.numbers(context.partitions)
         written = [TopicPartition(*each) for each in context.topics.written_from(numbers)]
+        written += self._more
         try:
             return await self._taken_for(identity, written, TIMEOUT_MS)
         except TransactionTimeoutError:
@@ -63,5 +72,6 @@ class SlotFences:
 
     async def _taken_for(self, identity: str, written: list[TopicPartition], timeout_ms: int) -> Producer:
         options = client_options(self._context.settings.kafka)
-        client = await Client.open(options, f"{identity}-reset", self._context.topics.written)
+        topics = dict.fromkeys((*self._context.topics.written, *(tp.topic for tp in self._more)))
+        client = await Client.open(options, f"{identity}-reset", topics)
         return await fenced(client, identity, timeout_ms, written, deadline_s=DEADLINE_S)

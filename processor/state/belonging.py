@@ -67,6 +67,7 @@ def refusal(
     names: Callable[[str], str | None],
     where: str,
     reset: Callable[[str], str],
+    verdicts: TopicId | None = None,
 ) -> str | None:
     """Say which of a state's topics is another than it was made with, and how to go on; None where none is.
 
@@ -79,8 +80,12 @@ def refusal(
         names: Name of a topic by its field in `TopicIds`.
         where: Source partition, for messages.
         reset: Says how the state is made anew, by the option that says from where.
+        verdicts: The topic of verdicts as it is; None: there is none.
     """
-    for kind, old, new in zip(now._fields, position.topics, now, strict=True):
+    known = list(zip(now._fields, position.topics, now, strict=True))
+    if verdicts is not None:
+        known.append(("verdicts", position.verdicts, verdicts))
+    for kind, old, new in known:
         if old.made_anew(new) or (kind == "source" and old.is_other(new)):
             return f"{where}: {_explained(kind, str(names(kind)), position, where, reset)}; {SEE}"
     return None

@@ -20,7 +20,9 @@ from processor.kafka.topics.plan import changelog_topic
 from processor.verify.partition import PartitionCheck
 from processor.verify.span import find_span
 from processor.verify.streams import DECODERS, LOST, PATIENCE_S, OutputStream, PartitionStreams
+from processor.verify.verdicts import VerdictCheck
 from processor.wire.decode import Decoder
+from schemas.verdicts.record import UNKNOWN_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,12 +60,12 @@ class Certificate:
         """
         check_aiokafka()
         changelogs = [changelog_topic(self._settings, pipeline) for pipeline in self._pipelines]
-        named = {topic for each in self._pipelines for topic in (each.source, *each.outputs)}
+        named = {topic for each in self._pipelines for topic in (each.source, *_written(each))}
         async with connected(self._settings.kafka) as admin:
             view = await describe(admin, sorted({*named, *changelogs}))
         _require_topics(self._pipelines, view)
         self._topics = set(view)
-        sharing = Counter(topic for each in self._settings.pipelines for topic in each.outputs)
+        sharing = Counter(topic for each in self._settings.pipelines for topic in _written(each))
         for pipeline, changelog in zip(self._pipelines, changelogs, strict=True):
             width = view[pipeline.source].partitions
             there = view[changelog].partitions if changelog in view else 0
@@ -72,7 +74,7 @@ class Certificate:
             # Where pipelines share one, another's source may have them.
             self._beyond += [
                 TopicPartition(topic, number)
-                for topic in pipeline.outputs
+                for topic in _written(pipeline)
                 if sharing[topic] == 1
                 for number in range(width, view[topic].partitions)
             ]
@@ -151,13 +153,16 @@ async def _compare(streams: PartitionStreams, advance: Callable[[int], None]) ->
         receipts_begin_late=span.receipts_begin_late,
         secret=None if span.history is None else span.history.secret,
     )
+    check.verdicts = _verdicts(streams, span, outputs)
     if span.brought:
         check.begin_with(span.brought)
     if span.known_from < at:
         await _learn(streams, span, check)
     while True:
-        async with aclosing(streams.reader(source.topic).columns(at, report.stop)) as pieces:
-            async for columns, after in pieces:
+        async with aclosing(streams.reader(source.topic).pieces(at, report.stop)) as pieces:
+            async for piece in pieces:
+                columns, after = piece.up_to(report.stop)
+                check.note(piece)
                 await check.take(columns)
                 advance(after - at)
                 at = after
@@ -184,6 +189,18 @@ async def _compare(streams: PartitionStreams, advance: Callable[[int], None]) ->
     return report
 
 
+def _verdicts(
+    streams: PartitionStreams, span: VerifySpan, outputs: dict[str, OutputStream]
+) -> VerdictCheck | None:
+    """Return what compares verdicts, with its stream beside the others; None: the pipeline writes none."""
+    topic, counts = streams.pipeline.verdicts, not streams.pipeline.writes_records
+    if topic is None or span.verdicts is None:
+        return None
+    stream = outputs[topic] = OutputStream(streams, topic, *span.verdicts)
+    source_id = streams.client.ids.get(streams.source.topic, UNKNOWN_TOPIC)
+    return VerdictCheck(stream, span.report, source_id, span.verdicts_from, counts=counts)
+
+
 async def _learn(streams: PartitionStreams, span: VerifySpan, check: PartitionCheck) -> None:
     """Judge what the state remembers of before a reset, as the reset did."""
     quarantine = streams.pipeline.quarantine
@@ -198,17 +215,22 @@ async def _learn(streams: PartitionStreams, span: VerifySpan, check: PartitionCh
             check.learn(columns)
 
 
+def _written(pipeline: Pipeline) -> list[str]:
+    """Return the topics that are compared with the source."""
+    return [*pipeline.outputs, *filter(None, (pipeline.verdicts,))]
+
+
 def _require_topics(pipelines: Sequence[Pipeline], view: ClusterView) -> None:
     wrong = []
     for pipeline in pipelines:
-        missing = [topic for topic in (pipeline.source, *pipeline.outputs) if topic not in view]
+        missing = [topic for topic in (pipeline.source, *_written(pipeline)) if topic not in view]
         wrong += [f"{topic}: there is no such topic (pipeline {pipeline.name})" for topic in missing]
         if missing:
             continue
         number = view[pipeline.source].partitions
         wrong += [
             f"{topic}: has {view[topic].partitions} partitions, its source {pipeline.source} has {number}"
-            for topic in pipeline.outputs
+            for topic in _written(pipeline)
             if view[topic].partitions < number
         ]
     if wrong:

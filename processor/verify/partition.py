@@ -15,9 +15,8 @@ from processor.judges.factory import mode_of
 from processor.pipeline.collisions import CollisionWork
 from processor.state.kv.store import MemoryStore
 from processor.state.table import Table
-from processor.verify.collisions import is_dropped
 from processor.verify.quarantine import QuarantineCheck
-from processor.verify.receipts import ReceiptCheck
+from processor.verify.receipts import ReceiptCheck, is_dropped
 from processor.verify.recent import RecentRecords
 from processor.verify.report import Rule
 from processor.verify.sink import SinkCheck
@@ -39,6 +38,8 @@ if TYPE_CHECKING:
     from processor.verify.align import Aligner, Stream
     from processor.verify.report import VerifyReport
     from processor.verify.unproved import KnownClock
+    from processor.verify.verdicts import VerdictCheck
+    from processor.wire.decode import Piece
     from schemas.config import Pipeline
 
 MOST_ROWS = 65_536
@@ -93,10 +94,14 @@ class PartitionCheck:
         self._on_collision = action
         self._observes = pipeline.observe
         self._topic = pipeline.source
-        self._sink = SinkCheck(outputs[pipeline.sink], report, self._recent, action or "pass")
+        self.verdicts: VerdictCheck | None = None
+        """What compares verdicts; None: the pipeline writes none."""
+        self._sink: SinkCheck | None = None
+        if pipeline.writes_records:
+            self._sink = SinkCheck(outputs[pipeline.clean_topic], report, self._recent, action or "pass")
         self._receipts: ReceiptCheck | None = None
         self._quarantine: QuarantineCheck | None = None
-        self._all: list[Aligner] = [self._sink]
+        self._all: list[Aligner] = [] if self._sink is None else [self._sink]
         if pipeline.duplicates is not None:
             named = self._judge.grounds, pipeline.name, pipeline.source, report.partition
             self._receipts = ReceiptCheck(
@@ -135,6 +140,11 @@ class PartitionCheck:
         self._judge.learn(evidence, too_large)
         self._judge.take_brought()
         self._judge.absorb(ABSORBED_RECORDS)
+
+    def note(self, piece: Piece) -> None:
+        """Note whose records come next, before `take` gets them."""
+        if self.verdicts is not None:
+            self.verdicts.note_batches(piece)
 
     async def take(self, columns: Columns) -> None:
         """Judge source records, the next ones in offset order, and look for each."""
@@ -179,7 +189,11 @@ class PartitionCheck:
         work = CollisionWork(self._judge, self._topic)
         edits = work.edits(self._report.partition, columns, evidence, judged, observed=observed)
         self._recent.pass_on(observed, None if edits is None else edited(columns, edits.row, edits))
-        await self._sink.expect(columns, np.flatnonzero((judged.stays == Verdict.PASS) | observed), edits)
+        passes = (judged.stays == Verdict.PASS) | observed
+        if self._sink is not None:
+            await self._sink.expect(columns, np.flatnonzero(passes), edits)
+        if self.verdicts is not None:
+            await self.verdicts.expect(columns, passes, evidence.fault, judged.verdict)
         await self._unjudged(columns, evidence.fault, observed)
         self._recent.end(even=all(check.even for check in self._all))
 
@@ -249,12 +263,18 @@ class PartitionCheck:
         if not self._report.given_up:
             for check in self._all:
                 await check.settle(final=True)
+            if self.verdicts is not None:
+                await self.verdicts.settle()
 
     async def exhausted(self) -> bool:
         """Whether every record that was in the outputs at the start is explained."""
-        return not self._report.given_up and all([await check.exhausted() for check in self._all])
+        done = [await check.exhausted() for check in self._all]
+        done += [] if self.verdicts is None else [await self.verdicts.exhausted()]
+        return not self._report.given_up and all(done)
 
     async def finish(self) -> None:
         """Report what nothing explains."""
         for check in self._all:
             await check.finish()
+        if self.verdicts is not None and not self._report.given_up:
+            await self.verdicts.finish()

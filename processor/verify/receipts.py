@@ -20,9 +20,8 @@ from typing_extensions import override
 from processor.engine.batch.scan import scan_run
 from processor.engine.ids.page import BACKFILLED
 from processor.engine.receipts import says_left_out
-from processor.engine.verdict import Verdict
+from processor.engine.verdict import RECEIPTED, Verdict
 from processor.verify.align import LOOK_AHEAD, AlignedRecord, Aligner
-from processor.verify.collisions import is_dropped
 from processor.verify.report import Rule
 from processor.verify.said_receipts import (
     COLLISION,
@@ -290,3 +289,9 @@ def _claim(receipt: AlignedRecord) -> tuple[int, int]:
         offset if type(offset) is int and type(receipt.key) is int and 0 <= offset < receipt.key else nobody,
         expires_ms if type(expires_ms) is int and abs(expires_ms) < _MOST_MS else 0,
     )
+
+
+def is_dropped(verdict: NDArray[np.uint8], on_collision: str | None) -> NDArray[np.bool_]:
+    """Return bool[n], by verdict: which records are in no other topic than that of duplicates."""
+    dropped: NDArray[np.bool_] = RECEIPTED[verdict]
+    return dropped if on_collision == "drop" else dropped & (verdict != Verdict.COLLISION)

@@ -29,6 +29,8 @@ class Rule(StrEnum):
     QUARANTINE_FORGED = "quarantine_forged"
     QUARANTINE_WRONG = "quarantine_wrong"
     NOT_QUARANTINED = "not_quarantined"
+    VERDICT_MISSING = "verdict_missing"
+    VERDICT_WRONG = "verdict_wrong"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class VerifyReport:
         start: The first source offset compared.
         stop: The source offset after the last.
         source: Records in between.
-        sink: Records of the sink that were compared.
+        sink: Records of the sink that were compared; without one those that the verdicts let pass.
         duplicates: Receipts, and notes of collisions that were dropped; without a duplicates topic the records
             that the certificate's judge drops.
         quarantine: Records of the quarantine; without one those that cannot be judged.
@@ -71,6 +73,8 @@ class VerifyReport:
         backfill: The name of the backfill that the state began with; empty where there was none.
         judged_from: From this source offset on all verdicts are proved; it lies behind ``start`` where what the
             clock read before is no longer known.
+        before_verdicts: Records that pass before the first range of the verdicts, where no sink is compared:
+            the pipeline wrote them to one, or nobody has. They count nowhere else.
         unjudged: Offsets of the source in front of ``start`` that are retained, and that nobody has judged.
         reset_ms: When the reset was that everything begins at, in ms, 0: not known; None: it begins at none.
         secret_unknown: Something was compared without what depends on the partition's secret: nothing says it.
@@ -95,6 +99,7 @@ class VerifyReport:
     backfilled: int = 0
     backfill: str = ""
     judged_from: int = 0
+    before_verdicts: int = 0
     unjudged: int = 0
     reset_ms: int | None = None
     secret_unknown: bool = False

@@ -2,25 +2,25 @@
 
 While both agree, whole pieces are compared byte for byte by one kernel. From the first difference on
 fingerprints identify records, until both sides agree again. Records that collide are compared as the config
-lets them go on.
+lets them go on: the worker's own edits are written into copies of the records, which are read as columns again.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 from typing_extensions import override
 
 from processor.engine.batch.fingerprints import PARTS
 from processor.engine.verdict import Verdict
 from processor.verify.align import LOOK_AHEAD, AlignedRecord, Aligner
-from processor.verify.collisions import GOES, in_sink
 from processor.verify.report import Rule
+from processor.wire.edited import edited
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
@@ -31,6 +31,16 @@ if TYPE_CHECKING:
 
 _ALIGNED_WITHIN = 64
 """At least one of so many records after a changed one has to be as it must be; else it counts as another."""
+
+
+GOES = {
+    "pass": "goes on as it came",
+    "tag": "goes on with a tag",
+    "rename": "goes on under a new id",
+    "quarantine": "goes into quarantine",
+    "drop": "is dropped",
+}
+"""What becomes of a record that collides, by ``on_collision``; for messages."""
 
 
 class SinkCheck(Aligner):
@@ -47,7 +57,7 @@ class SinkCheck(Aligner):
 
         ``columns`` has all of `RecentRecords`'s rows at hand.
         """
-        for some, passing in in_sink(columns, rows, edits):
+        for some, passing in _in_sink(columns, rows, edits):
             await self._expect(some, passing)
 
     async def _expect(self, columns: Columns, rows: NDArray[np.int64]) -> None:
@@ -160,3 +170,22 @@ class SinkCheck(Aligner):
         if known is None or known.verdict is not Verdict.COLLISION or known.observed:
             return ""
         return f"collides with an earlier record, {GOES[self._on_collision]}"
+
+
+def _in_sink(
+    columns: Columns, rows: NDArray[np.int64], edits: Edits | None
+) -> Iterator[tuple[Columns, NDArray[np.int64]]]:
+    """Yield the passing ``rows`` (int64[k], rising) as the sink must have them: columns, and which of theirs.
+
+    Without edits nothing is copied; else what is yielded holds `LOOK_AHEAD` records at most.
+    """
+    if edits is None:
+        yield columns, rows
+        return
+    for start in range(0, rows.size, LOOK_AHEAD):
+        some = rows[start : start + LOOK_AHEAD]
+        ours = edits.between(int(some[0]), int(some[-1]))
+        if ours.row.size:
+            yield edited(columns, some, ours), np.arange(some.size)
+        else:
+            yield columns, some

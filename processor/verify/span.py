@@ -27,6 +27,7 @@ from processor.verify.report import VerifyReport
 from processor.verify.unproved import KnownClock
 from schemas.changelog.position import NO_TOPIC, Origin, Position
 from schemas.changelog.topic_ids import UNKNOWN_ID, TopicId
+from schemas.verdicts.record import begun_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,6 +53,8 @@ class VerifySpan:
         receipts_begin_late: The duplicates topic was added after the origin.
         history: What is known of the partition's clock, in mode insert-id; None where no worker has said.
         brought: Key and value of the blocks of scopes that the state began with, in mode watermark.
+        verdicts: Where to begin in the topic of verdicts, and its bounds; None: nothing is compared.
+        verdicts_from: The first source offset that they have to speak of.
     """
 
     report: VerifyReport
@@ -62,6 +65,8 @@ class VerifySpan:
     receipts_begin_late: bool = False
     history: ClockHistory | None = None
     brought: Sequence[tuple[bytes, bytes]] = ()
+    verdicts: tuple[int, Bounds] | None = None
+    verdicts_from: int = 0
 
     @property
     def clock_known(self) -> KnownClock | None:
@@ -88,7 +93,7 @@ async def find_span(streams: PartitionStreams) -> VerifySpan:
     pipeline = streams.pipeline
     offset = await streams.committed()
     state, history, brought = await _read_changelog(streams)
-    limits = await streams.bounds(pipeline.source, *pipeline.outputs)
+    limits = await streams.bounds(pipeline.source, *pipeline.outputs, *filter(None, (pipeline.verdicts,)))
     source, position = limits[pipeline.source], state.position
     nobody_yet = streams.changelog is not None and position is None and offset is None
     if nobody_yet and not await _any_record(streams, limits):
@@ -113,7 +118,40 @@ async def find_span(streams: PartitionStreams) -> VerifySpan:
             f"{pipeline.source}:{streams.number}: the state began with backfill {span.report.backfill}, under "
             "another dedup definition than that of the config: set pipelines.dedup back"
         )
+    if position is not None and origin is not None and pipeline.verdicts is not None:
+        span = await with_verdicts(streams, span, position, limits[pipeline.verdicts])
     return replace(span, brought=brought)
+
+
+async def with_verdicts(
+    streams: PartitionStreams, span: VerifySpan, position: Position, limits: Bounds
+) -> VerifySpan:
+    """Return a span that says from where on verdicts are compared: from the last record on that begins.
+
+    Raises:
+        StopError: It is not retained any more.
+    """
+    topic = streams.pipeline.verdicts or ""
+    now = TopicId.of(topic, streams.client.ids.get(topic, UNKNOWN_ID))
+    known = position.verdicts
+    if not known.name_crc or (not known.is_same(now) and limits.start == limits.end):
+        # No commit has written any, or not into this topic: what stands there is of before.
+        return replace(span, verdicts=(limits.end, limits), verdicts_from=span.report.stop)
+    at, base = limits.start, None
+    async with aclosing(streams.reader(topic).columns(limits.start, limits.stable)) as pieces:
+        async for columns, _ in pieces:
+            for row in range(len(columns)):
+                start, size = int(columns.value[row]), max(0, int(columns.value_length[row]))
+                begins = begun_at(columns.data[start : start + size].tobytes())
+                if begins is not None:
+                    at, base = int(columns.offset[row]), begins
+    if base is None and limits.start > 0:
+        raise StopError(
+            f"{topic}:{streams.number} begins at offset {limits.start}: the verdict record with which the "
+            "ranges began is no longer retained, so that nothing can be proved of them"
+        )
+    begin = span.report.start if base is None else max(span.report.start, base)
+    return replace(span, verdicts=(at, limits), verdicts_from=begin)
 
 
 def _backfill(origin: Origin | None, history: ClockHistory | None) -> str:
@@ -139,6 +177,12 @@ def _span(
         raise StopError(
             f"{pipeline.source}:{number} ends at {source.end}, but {stop} has been committed: the topic was "
             "deleted and made anew, or has lost records"
+        )
+    if pipeline.writes_records and origin.sink_offset == NO_TOPIC:
+        raise StopError(
+            f'{pipeline.source}:{number}: its state began with output "verdicts": nothing says from where on '
+            f'{pipeline.sink} holds what passed. Prove it with output = "verdicts", or reset the pipeline to '
+            "where it stands: what is written from there on can be proved"
         )
     late = pipeline.duplicates is not None and origin.duplicates_offset == NO_TOPIC
     if stop > start:
@@ -274,8 +318,9 @@ async def _is_of(streams: PartitionStreams, position: Position, limits: Bounds) 
 
 
 def _output_starts(pipeline: Pipeline, origin: Origin) -> dict[str, int]:
+    sink = pipeline.sink if pipeline.writes_records else None
     starts = {
-        pipeline.sink: origin.sink_offset,
+        sink: max(0, origin.sink_offset),
         pipeline.duplicates: max(0, origin.duplicates_offset),
         pipeline.quarantine: max(0, origin.quarantine_offset),
     }

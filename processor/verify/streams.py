@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     Others = Callable[[Columns], NDArray[np.bool_]]
 
-DECODERS = 4
-"""One for the source and the changelog, one for each output."""
+DECODERS = 5
+"""One for the source and the changelog, one for each output, one for verdicts."""
 PATIENCE_S = 3.0
 """How long what must be there may stay invisible. The end of a transaction is written to one partition after
 another, within milliseconds where brokers are well."""
@@ -77,6 +77,8 @@ class PartitionStreams:
         """Return what reads a topic; two for one output, or for source and changelog, share a decoder."""
         outputs = self.pipeline.outputs
         decoder = self.decoders[1 + outputs.index(topic) if topic in outputs else 0]
+        if topic == self.pipeline.verdicts:
+            decoder = self.decoders[-1]
         return PartitionReader(self.client, decoder, TopicPartition(topic, self.number), policy, ahead=True)
 
     def own(self, topic: str, columns: Columns) -> Columns:

@@ -113,6 +113,12 @@ class Piece:
     whole: NDArray[np.bool_]
     next_offset: int
 
+    def up_to(self, stop: int) -> tuple[Columns, int]:
+        """Return the records before offset ``stop``, and the position after them: ``stop`` at most."""
+        if self.next_offset <= stop:
+            return self.columns, self.next_offset
+        return self.columns.rows(0, int(self.columns.offset.searchsorted(stop))), stop
+
 
 class Decoder:
     """Opens chunks; owns the buffer that batches are inflated into.

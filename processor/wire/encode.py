@@ -35,7 +35,9 @@ from processor.engine.batch.columns import (
 from processor.engine.batch.edits import encode_edited
 from processor.engine.batch.encode import encode, summarise
 from processor.engine.bytes.varints import as_varint, sized
+from processor.engine.bytes.vectors import SLACK
 from processor.wire.codec import Codec, deflate
+from processor.wire.lz4_choice import Deflater
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -124,16 +126,21 @@ class TooLargeError(Exception):
 
 
 class RunBuffer:
-    """The bytes that the records of one batch are written into; grows with the largest batch."""
+    """The bytes that the records of one batch are written into, and what compresses them; one per topic."""
 
     def __init__(self) -> None:
-        self._bytes = np.empty(RUN_BYTES, np.uint8)
+        self._bytes = np.empty(RUN_BYTES + SLACK, np.uint8)
+        self._deflater = Deflater()
 
     def of(self, most_bytes: int) -> NDArray[np.uint8]:
         """Return at least so many bytes; what the last call returned is overwritten."""
-        if self._bytes.size < most_bytes:
-            self._bytes = np.empty(most_bytes, np.uint8)
+        if self._bytes.size < most_bytes + SLACK:
+            self._bytes = np.empty(most_bytes + SLACK, np.uint8)
         return self._bytes
+
+    def deflated(self, codec: int, size: int, records: int) -> bytes:
+        """Return the first ``size`` bytes compressed: ``records`` records."""
+        return self._deflater.deflate(codec, self._bytes, size, records)
 
 
 class Encoder:
@@ -202,7 +209,7 @@ class Encoder:
         else:
             out = self._out.of(most_bytes + edits.text_bytes())
             used = encode_edited(columns.data, columns.table, some, edits, base, out)
-        return packed(columns, some, codec, out[: int(used)])
+        return packed(columns, some, codec, self._out.deflated(codec, int(used), some.size))
 
     def alone_bytes(self, columns: Columns, row: int, codec: int, edits: Edits | None = None) -> int:
         """Return the size of a batch of this record alone, edited, by its source's codec."""
@@ -213,17 +220,17 @@ def packed(
     columns: Columns,
     rows: NDArray[np.int64],
     codec: int,
-    written: NDArray[np.uint8],
+    payload: bytes,
     *,
     offset_bits: int = 0,
 ) -> EncodedBatch:
-    """Return a batch of ``rows``, whose records are ``written``; its base timestamp is that of the first.
+    """Return a batch of ``rows``, whose records make ``payload``; its base timestamp is that of the first.
 
     Args:
         columns: The records.
         rows: int64[k], at least one.
         codec: What they are compressed with.
-        written: uint8[m], the records as the batch holds them.
+        payload: The records, compressed.
         offset_bits: How many low bits of an offset are not one's own, as in a place.
     """
     return EncodedBatch(
@@ -231,7 +238,7 @@ def packed(
         int(columns.timestamp[rows[0]]),
         int(columns.timestamp[rows].max()),
         int(rows.size),
-        deflate(codec, written),
+        payload,
         int(columns.offset[rows[0]]) >> offset_bits,
         int(columns.offset[rows[-1]]) >> offset_bits,
     )

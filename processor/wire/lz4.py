@@ -35,11 +35,11 @@ BLOCK_BYTES = 256 * 1024
 _SIZE_OF = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
 """Largest inflated block by bits 4 to 6 of BD."""
 
-_HEADER = struct.pack("<IBBB", MAGIC, VERSION | INDEPENDENT, 5 << 4, 0xFB)
+HEADER = struct.pack("<IBBB", MAGIC, VERSION | INDEPENDENT, 5 << 4, 0xFB)
 """HC, the second byte of XXH32 over FLG and BD, is a constant here; the tests compute it."""
-_HEADER_BYTES = len(_HEADER)
+_HEADER_BYTES = len(HEADER)
 _WORD = struct.Struct("<I")
-_END = _WORD.pack(0)
+END = _WORD.pack(0)
 
 
 def inflate(source: NDArray[np.uint8], space: NDArray[np.uint8]) -> int:
@@ -59,7 +59,7 @@ def inflate(source: NDArray[np.uint8], space: NDArray[np.uint8]) -> int:
 def _inflate_plain(source: NDArray[np.uint8], space: NDArray[np.uint8]) -> int | None:
     """Inflate a frame of the plain kind; None where it is another, or is not whole."""
     data = source.data
-    if len(data) < _HEADER_BYTES + len(_END) or _WORD.unpack_from(data)[0] != MAGIC:
+    if len(data) < _HEADER_BYTES + len(END) or _WORD.unpack_from(data)[0] != MAGIC:
         return None
     flags, largest = data[4], _SIZE_OF.get(data[5] >> 4)
     plain = flags & (VERSION_MASK | INDEPENDENT | CONTENT_CHECKSUM | DICTIONARY) == VERSION | INDEPENDENT
@@ -90,7 +90,7 @@ def _inflate_plain(source: NDArray[np.uint8], space: NDArray[np.uint8]) -> int |
 
 def deflate(source: NDArray[np.uint8]) -> bytes:
     """Compress uint8[n] into a frame of independent blocks, as Kafka wants it (trap 10)."""
-    parts: list[bytes] = [_HEADER]
+    parts: list[bytes] = [HEADER]
     for start in range(0, source.size, BLOCK_BYTES):
         block = source[start : start + BLOCK_BYTES]
         packed = cramjam.lz4.compress_block(block, store_size=False)
@@ -98,5 +98,5 @@ def deflate(source: NDArray[np.uint8]) -> bytes:
             parts += [_WORD.pack(len(packed)), bytes(packed)]
         else:
             parts += [_WORD.pack(block.size | STORED), block.tobytes()]
-    parts.append(_END)
+    parts.append(END)
     return b"".join(parts)

@@ -20,7 +20,7 @@ from processor.engine.batch.columns import ATTRIBUTES, CODEC_MASK, HEADER_BYTES,
 from processor.engine.bytes.varints import read_varint
 from processor.engine.collision_edits import CollisionRows
 from processor.engine.verdict import Fault
-from processor.wire.codec import Codec, squeeze
+from processor.wire.codec import Codec, deflate, squeeze
 from processor.wire.edited import edited, one_more_header
 from processor.wire.encode import TooLargeError, batches_of, cut, equal_runs, fit, packed
 
@@ -187,7 +187,7 @@ def _batch(
     out = np.empty(int((columns.end[some] - columns.body[some]).sum()) + some.size * text.most_bytes, np.uint8)
     base = int(columns.timestamp[some[0]])
     used = quarantine.encode(text, columns.data, columns.table, some, fault, base, out)
-    return packed(columns, some, codec, out[: int(used)])
+    return packed(columns, some, codec, deflate(codec, out[: int(used)]))
 
 
 def _squeezed(

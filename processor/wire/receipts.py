@@ -130,4 +130,5 @@ class ReceiptEncoder:
         columns, rows = some.columns, some.rows
         out = self._out.of(int(some.most_bytes().sum()))
         used = some.encode(int(columns.timestamp[rows[0]]), out)
-        return packed(columns, rows, Codec.LZ4, out[:used], offset_bits=some.text.partition_bits)
+        payload = self._out.deflated(Codec.LZ4, used, rows.size)
+        return packed(columns, rows, Codec.LZ4, payload, offset_bits=some.text.partition_bits)

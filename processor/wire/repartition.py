@@ -98,7 +98,7 @@ class RouteEncoder:
         )
         base = int(columns.timestamp[some[0]])
         used = repartition.encode(columns.data, columns.table, some, *refs, base, out)
-        return packed(columns, some, codec, out[: int(used)])
+        return packed(columns, some, codec, self._out.deflated(codec, int(used), some.size))
 
 
 def places(source_ref: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -21,6 +21,7 @@ from processor.kafka.offsets import bounds, committed, origin_at
 from processor.kafka.reader import ChangelogPartition
 from processor.kafka.source_identity import check_same_source
 from processor.pipeline.ports import OpenPartition, new_position
+from processor.pipeline.verdicts import VerdictDraft
 from processor.state.belonging import named, refusal, require_own
 from processor.state.changelog import last_position, read_head
 from processor.state.definition import changes_since, note_definition
@@ -30,6 +31,7 @@ from processor.state.restore import restore
 from processor.state.table import Table
 from processor.wire.decode import Decoder
 from schemas.changelog.position import NO_ENDS, NO_TOPIC, Origin
+from schemas.changelog.topic_ids import UNKNOWN_ID
 from schemas.changelog.values import CorruptStateError
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from processor.pipeline.slot_pipeline import SlotPipeline
     from processor.worker.context import Context
     from schemas.changelog.position import Position
+    from schemas.changelog.topic_ids import TopicId
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +107,7 @@ class PartitionOpener:
             with context.restoring(judge.log):
                 position = await self._restored(tp.partition, table, changelog, gauge.set)
             started, beginning = (position, ()) if position else await self._first_position(tp, limits)
-            started = self._of_now(started)
+            before, started = started.verdicts, self._of_now(started)
             self._check_definition(tp, started)
             if self._work.meaning:
                 note_definition(folder.parent, self._work.meaning)
@@ -116,6 +119,7 @@ class PartitionOpener:
             context.escapes.watch(self._work.hop, judge, tp.partition)
             partition = OpenPartition(tp.partition, table, judge, started, stable=limits.stable)
             partition.changelog_offset = table.changelog_offset
+            partition.verdicts = self._draft(tp, started, before)
             if position is None:
                 origin = await self._origin(tp.partition, started.next_offset, beginning)
                 partition.origin = origin
@@ -143,11 +147,24 @@ class PartitionOpener:
             if started != position or self._work.only_positions:
                 pipeline.begin_at(partition)
 
+    def _draft(self, tp: TopicPartition, started: Position, before: TopicId) -> VerdictDraft | None:
+        """Return what the next verdict record says; ``before``: in which topic the last one stands."""
+        topics = self._topics
+        if topics.verdicts is None:
+            return None
+        topic_id = self._client.ids.get(tp.topic, UNKNOWN_ID)
+        begins = not before.is_same(started.verdicts)
+        place = topics.verdicts, topics.verdicts_limit_bytes, tp.partition
+        return VerdictDraft(*place, topic_id, started.next_offset, begins=begins)
+
     def _of_now(self, position: Position) -> Position:
         """Return a position that says whose it is and of which topics; old ones do not."""
         context = self._context
         now = self._topics.identified(self._client.ids)
         position = named(position, now, context.application_id, self._name)
+        verdicts = self._topics.verdicts_of(self._client.ids)
+        if verdicts.known or not position.verdicts.is_same(verdicts):
+            position = replace(position, verdicts=verdicts)
         if self._topics.shares_quarantine:
             # Which partition of it is written to changes with their number.
             position = replace(position, ends=position.ends._replace(quarantine=NO_ENDS.quarantine))
@@ -279,7 +296,8 @@ class PartitionOpener:
     def _require_same_topics(self, tp: TopicPartition, position: Position) -> None:
         now = self._topics.identified(self._client.ids)
         where = f"{tp.topic}:{tp.partition}"
-        text = refusal(position, now, self._topics.named, where, self._work.reset)
+        verdicts = self._topics.verdicts_of(self._client.ids)
+        text = refusal(position, now, self._topics.named, where, self._work.reset, verdicts)
         if text is not None:
             raise StopError(text)
 

@@ -9,6 +9,7 @@ The envelope is that of `schemas.changelog.values`::
               | size u8, application | size u8, pipeline | crc u32 |
     position  | version u8 = 3 | as above, from slots to pipeline | sink end i64 | duplicates end i64
               | quarantine end i64 | since i64, ms | crc u32 |
+    position  | version u8 = 4 | as above, from slots to since | verdicts: 20 B | crc u32 |
 
     origin    | version u8 = 1 | source offset i64 | sink offset i64 | duplicates offset i64
               | quarantine offset i64 | crc u32 |
@@ -35,6 +36,9 @@ the outputs what lay between them in the source. Nobody knows the ends of a stat
 something is written again. ``since`` is when the state was made, at its first commit or by a reset: it tells
 apart what was taken in before a reset and after it (`schemas.changelog.marks`).
 
+Version 4 says that verdict records up to ``next offset`` stand in a topic, and in which: the next one goes on
+there (`schemas.verdicts`). A pipeline that writes none, and a reset, write version 3: what comes next begins.
+
 Version 1 of an origin says that the state knows nothing of what lies before it, as at a first commit. After a
 reset it mostly does: version 2 says how much, and version 3 when the reset was. Version 4
 is that of a pipeline that has begun at the end of its source: it says where each partition ended then, from
@@ -54,7 +58,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from schemas.changelog import topic_ids
-from schemas.changelog.topic_ids import NO_TOPIC_IDS, TopicIds
+from schemas.changelog.topic_ids import NO_TOPIC_ID, NO_TOPIC_IDS, TopicId, TopicIds
 from schemas.changelog.values import CRC, LOCAL_KEY, ORIGIN_KEY, POSITION_KEY, CorruptStateError, opened, sealed
 
 _POSITION = struct.Struct(">BHqqI16s16s")
@@ -67,6 +71,7 @@ _VERSION = 1
 _ENDS = struct.Struct(">qqqq")
 _NAMED_VERSION = 2
 _ENDING_VERSION = 3
+_VERDICTS_VERSION = 4
 _KNOWING_VERSION = 2
 _DATED_VERSION = 3
 _BEGUN_VERSION = 4
@@ -106,6 +111,7 @@ class Position:
         pipeline: The name of the pipeline or hop; empty where that is not known.
         ends: Where the outputs ended when it was written.
         since_ms: When the state was made, in ms since 1970; 0: before that was recorded.
+        verdicts: The topic whose verdict records reach up to ``next_offset``; without a name: there is none.
     """
 
     next_offset: int
@@ -119,11 +125,13 @@ class Position:
     pipeline: str = ""
     ends: OutputEnds = NO_ENDS
     since_ms: int = 0
+    verdicts: TopicId = NO_TOPIC_ID
 
     def encode(self) -> bytes:
         """Return the value under `POSITION_KEY`."""
+        verdicts = self.verdicts.encode() if self.verdicts.name_crc else b""
         head = _POSITION.pack(
-            _ENDING_VERSION,
+            _VERDICTS_VERSION if verdicts else _ENDING_VERSION,
             self.slots,
             self.next_offset,
             self.batch_offset,
@@ -132,23 +140,23 @@ class Position:
             self.state_id,
         )
         body = head + self.topics.encode() + _name(self.application) + _name(self.pipeline)
-        return sealed(POSITION_KEY, body + _ENDS.pack(*self.ends, self.since_ms))
+        return sealed(POSITION_KEY, body + _ENDS.pack(*self.ends, self.since_ms) + verdicts)
 
     @classmethod
     def decode(cls, value: bytes) -> Position:
-        """Read a value of version 1, 2 or 3.
+        """Read a value of version 1, 2, 3 or 4.
 
         Raises:
             CorruptStateError: It is not one, or not whole.
         """
         version = value[0] if value else 0
-        if version > _ENDING_VERSION:
-            reads = f"this Seqmark reads 1 to {_ENDING_VERSION}"
+        if version > _VERDICTS_VERSION:
+            reads = f"this Seqmark reads 1 to {_VERDICTS_VERSION}"
             raise CorruptStateError(
                 f"the value under {POSITION_KEY!r} has version {version}, {reads}: a newer one has written it, "
                 "and has to go on with it"
             )
-        if version not in {_NAMED_VERSION, _ENDING_VERSION}:
+        if version not in {_NAMED_VERSION, _ENDING_VERSION, _VERDICTS_VERSION}:
             _, *fields = _POSITION.unpack(opened(POSITION_KEY, value, _POSITION.size))
             return cls(*_in_order(*fields))
         body = opened(POSITION_KEY, value, max(0, len(value) - CRC.size), version)
@@ -157,16 +165,18 @@ class Position:
             _, *fields = _POSITION.unpack_from(body)
             application, at = _name_at(body, names)
             pipeline, at = _name_at(body, at)
-            ends, since_ms = NO_ENDS, 0
-            if version == _ENDING_VERSION:
+            ends, since_ms, verdicts = NO_ENDS, 0, NO_TOPIC_ID
+            if version >= _ENDING_VERSION:
                 *known, since_ms = _ENDS.unpack_from(body, at)
                 ends, at = OutputEnds(*known), at + _ENDS.size
+            if version == _VERDICTS_VERSION:
+                verdicts, at = TopicId.decode(body[at : at + topic_ids.TOPIC_SIZE]), at + topic_ids.TOPIC_SIZE
         except (struct.error, IndexError, UnicodeDecodeError) as error:
             raise CorruptStateError(f"the value under {POSITION_KEY!r} is cut") from error
         if at != len(body):
             raise CorruptStateError(f"the value under {POSITION_KEY!r} is cut, or too long")
         topics = TopicIds.decode(body[_POSITION.size : names])
-        return cls(*_in_order(*fields), topics, application, pipeline, ends, since_ms)
+        return cls(*_in_order(*fields), topics, application, pipeline, ends, since_ms, verdicts)
 
 
 def _in_order(
@@ -194,7 +204,7 @@ class Origin:
 
     Attributes:
         source_offset: The first source offset that was to be taken in.
-        sink_offset: Where the sink ended then.
+        sink_offset: Where the sink ended then; `NO_TOPIC` without one.
         duplicates_offset: Where the duplicates topic ended then; `NO_TOPIC` without one.
         quarantine_offset: Where the quarantine ended then; `NO_TOPIC` without one.
         known_before: How many source offsets right below ``source_offset`` the state knows all the same: 0 at a

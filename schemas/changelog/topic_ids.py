@@ -45,6 +45,15 @@ class TopicId(NamedTuple):
             return 0
         return int(google_crc32c.value(_TAGGED.pack(self.topic_id, self.name_crc, partition))) or 1
 
+    def encode(self) -> bytes:
+        """Return its `TOPIC_SIZE` bytes."""
+        return _TOPIC.pack(*self)
+
+    @classmethod
+    def decode(cls, data: bytes) -> TopicId:
+        """Read them; raises `struct.error` where they are not as many."""
+        return cls(*_TOPIC.unpack(data))
+
     @property
     def known(self) -> bool:
         """Whether there is an id."""
@@ -54,9 +63,16 @@ class TopicId(NamedTuple):
         """Whether ``now`` is another topic by this one's name; False where one of the ids is not known."""
         return self.name_crc == now.name_crc and self.is_other(now)
 
+    def is_same(self, now: TopicId) -> bool:
+        """Whether there is a topic, and ``now`` is that one, as far as is known."""
+        return bool(self.name_crc) and self.name_crc == now.name_crc and not self.is_other(now)
+
     def is_other(self, now: TopicId) -> bool:
         """Whether ``now`` is another topic, whatever its name; False where one of the ids is not known."""
         return self.known and now.known and self.topic_id != now.topic_id
+
+
+NO_TOPIC_ID = TopicId()
 
 
 class TopicIds(NamedTuple):
@@ -70,7 +86,7 @@ class TopicIds(NamedTuple):
 
     def encode(self) -> bytes:
         """Return their bytes, one after the other."""
-        return b"".join(_TOPIC.pack(*each) for each in self)
+        return b"".join(each.encode() for each in self)
 
     @classmethod
     def decode(cls, data: bytes) -> TopicIds:
@@ -88,4 +104,5 @@ class TopicIds(NamedTuple):
 
 
 NO_TOPIC_IDS = TopicIds()
+TOPIC_SIZE = _TOPIC.size
 SIZE = _TOPIC.size * len(NO_TOPIC_IDS)

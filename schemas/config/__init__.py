@@ -10,6 +10,9 @@ from __future__ import annotations
 from schemas.config.aggregates import (
     AggregateCall,
     ConsoleOutput,
+    DeltaOutput,
+    FolderOutput,
+    IcebergOutput,
     KafkaOutput,
     Output,
     ParquetOutput,
@@ -18,7 +21,14 @@ from schemas.config.aggregates import (
     aggregate_call,
     output_column,
 )
-from schemas.config.batches import BatchFingerprint, BatchInput, BatchOutput, BatchRename, FileBatch
+from schemas.config.batches import (
+    BatchFingerprint,
+    BatchInput,
+    BatchOutput,
+    BatchRename,
+    FileBatch,
+    TopicInput,
+)
 from schemas.config.dedup import (
     BloomOptions,
     ContentId,
@@ -50,10 +60,13 @@ __all__ = [
     "ConsoleOutput",
     "ContentId",
     "Dedup",
+    "DeltaOutput",
     "FileBatch",
     "Fingerprint",
+    "FolderOutput",
     "HeaderId",
     "HeaderSource",
+    "IcebergOutput",
     "IdPart",
     "InsertIdDedup",
     "Kafka",
@@ -67,6 +80,7 @@ __all__ = [
     "SequenceSource",
     "Settings",
     "Sink",
+    "TopicInput",
     "ValueId",
     "ValueSource",
     "WatermarkDedup",

@@ -27,7 +27,7 @@ def absent_topic(topic: str, pipelines: Sequence[Pipeline], existing: Iterable[s
             f"topic {topic} does not exist: pipeline {writers[topic]} writes it. Start its worker, or create "
             f"it with `seqmark topics`"
         )
-    clean = {each.sink: each.name for each in pipelines}
+    clean = {each.sink: each.name for each in pipelines if each.sink is not None}
     near = difflib.get_close_matches(topic, list(dict.fromkeys([*clean, *sorted(existing)])), n=3)
     if near:
         told = " or ".join(

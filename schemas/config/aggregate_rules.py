@@ -6,11 +6,14 @@ hide the others.
 
 from __future__ import annotations
 
+import posixpath
 from typing import TYPE_CHECKING, Any
 
 from schemas.config.aggregates import (
+    DeltaOutput,
+    FolderOutput,
+    IcebergOutput,
     KafkaOutput,
-    ParquetOutput,
     PostgresOutput,
     default_aside,
     output_column,
@@ -22,6 +25,11 @@ if TYPE_CHECKING:
 
 WINDOW_COLUMNS = ("window_start", "window_end")
 """The first columns of every output row."""
+DELTA_DATE, ICEBERG_DAY = "window_date", "window_start_day"
+"""What a table of Delta and of Iceberg is parted by: the date at which a window begins, UTC."""
+_PARTS: dict[type, str] = {DeltaOutput: DELTA_DATE, IcebergOutput: ICEBERG_DAY}
+_NOT_DELTAS = " ,;{}()\n\t="
+"""Characters that Delta takes in no column's name, unless names are mapped."""
 
 Where = tuple[str | int, ...]
 Violation = tuple[Where, str]
@@ -40,7 +48,8 @@ def aggregate_violations(
         pipelines: Right values of the pipelines.
     """
     for index, (sink, table) in enumerate(zip(sinks, written, strict=True)):
-        for where, message in [*_windows(sink, table), *_columns(sink), *_topic(sink, pipelines)]:
+        verdicts = _verdicts(sink, table, pipelines)
+        for where, message in [*_windows(sink, table), *_columns(sink), *_topic(sink, pipelines), *verdicts]:
             yield ("aggregates", index, *where), message
     yield from _places(sinks)
 
@@ -65,8 +74,14 @@ def _windows(sink: Mapping[str, Any], written: Mapping[str, Any]) -> Iterator[Vi
 def _columns(sink: Mapping[str, Any]) -> Iterator[Violation]:
     """Compare output columns without regard to case, as Spark and SQL do."""
     taken = dict.fromkeys(WINDOW_COLUMNS, "a column of every output")
+    output = sink.get("output")
+    if (part := _PARTS.get(type(output))) is not None:
+        taken[part] = "what the table is parted by"
     for index, path in enumerate(sink.get("group_by", [])):
         name = output_column(path).lower()
+        if isinstance(output, DeltaOutput) and (odd := set(name) & set(_NOT_DELTAS)):
+            told = f"makes the column {name}, and Delta takes no {min(odd)!r} in a column's name"
+            yield ("group_by", index), told
         if name in taken:
             yield ("group_by", index), f"makes the column {name}, which is {taken[name]}"
         taken.setdefault(name, f"made by group_by.{index}")
@@ -84,10 +99,38 @@ def _topic(sink: Mapping[str, Any], pipelines: Sequence[Mapping[str, Any]]) -> I
     if topic == sink.get("topic"):
         yield ("output", "topic"), "must not be the topic that the aggregate reads"
     for index, pipeline in enumerate(pipelines):
-        for role in ("source", "sink", "duplicates", "quarantine"):
+        for role in ("source", "sink", "verdicts", "duplicates", "quarantine"):
             if pipeline.get(role) == topic:
                 yield ("output", "topic"), f"is used by pipelines.{index}.{role} already"
                 return
+    if topic == sink.get("verdicts"):
+        yield ("output", "topic"), "must not be the topic of verdicts that the aggregate reads"
+
+
+def _verdicts(
+    sink: Mapping[str, Any], written: Mapping[str, Any], pipelines: Sequence[Mapping[str, Any]]
+) -> Iterator[Violation]:
+    """Compare the topics that an aggregate reads with those of the pipeline whose source it is."""
+    topic, verdicts = sink.get("topic"), sink.get("verdicts")
+    if verdicts is not None and verdicts == topic:
+        yield ("verdicts",), "must not be the topic itself: it names the source, and verdicts another topic"
+        return
+    if "verdicts" in written and "max_offsets_per_trigger" in written:
+        yield ("max_offsets_per_trigger",), "does not go with verdicts: a batch is all that they cover"
+    for index, pipeline in enumerate(pipelines):
+        name, theirs = f"pipelines.{index}", pipeline.get("verdicts")
+        if topic is None or pipeline.get("source") != topic:
+            if verdicts is not None and theirs == verdicts:
+                yield (
+                    ("topic",),
+                    f"must be the source of {name} ({pipeline.get('source')}), as verdicts are its",
+                )
+        elif "verdicts" not in written and pipeline.get("output") == "verdicts":
+            right = f'write beside it verdicts = "{theirs}"; to count duplicates too, name no pipeline here'
+            yield ("topic",), f"is the source of {name}, whose verdicts say what to skip: {right}"
+        elif verdicts is not None and theirs != verdicts:
+            right = f'must be those of {name}: "{theirs}"' if theirs else f"has no effect: {name} writes none"
+            yield ("verdicts",), right
 
 
 def _places(sinks: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
@@ -105,14 +148,14 @@ def _places(sinks: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
 def _written(sink: Mapping[str, Any]) -> Iterator[tuple[Where, tuple[Any, ...]]]:
     """Yield the places that an aggregate writes to; its checkpoint has a rule of its own."""
     output = sink.get("output")
-    if isinstance(output, ParquetOutput):
-        yield ("output", "path"), ("folder", output.path.rstrip("/"))
+    if isinstance(output, FolderOutput):
+        yield ("output", "path"), ("folder", posixpath.normpath(output.path))
     elif isinstance(output, PostgresOutput):
         yield ("output", "table"), ("table", output.url, output.table)
     elif isinstance(output, KafkaOutput):
         yield ("output", "topic"), ("topic", output.topic)
     checkpoint, aside = sink.get("checkpoint"), sink.get("aside")
     if aside is not None:
-        yield ("aside",), ("folder", aside.rstrip("/"))
+        yield ("aside",), ("folder", posixpath.normpath(aside))
     elif checkpoint is not None:
-        yield ("checkpoint",), ("folder", default_aside(checkpoint))
+        yield ("checkpoint",), ("folder", posixpath.normpath(default_aside(checkpoint)))

@@ -18,6 +18,7 @@ from schemas.config.values import (
 )
 
 _MODEL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_SCHEME = re.compile(r"([A-Za-z][\w+.-]*)://")
 _COLUMN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _AGGREGATE = re.compile(
     r"(?P<count>count)|(?:(?P<function>sum|min|max|avg|approx_count_distinct)"
@@ -43,6 +44,16 @@ class AggregateCall(NamedTuple):
 def _model(value: str) -> str:
     if not _MODEL.fullmatch(value):
         raise wrong('must be MODULE:CLASS, such as "schemas.events:ClickEvent"')
+    return value
+
+
+def _renames_at_once(value: str) -> str:
+    scheme = _SCHEME.match(value)
+    if scheme and scheme[1].lower() not in {"file", "hdfs"}:
+        raise wrong(
+            "must be a folder of this machine, of a shared file system, or of hdfs://: an Iceberg table "
+            "without a catalog rests on files that are renamed in one step, which object stores do not have"
+        )
     return value
 
 
@@ -114,6 +125,22 @@ class ParquetOutput(ConfigTable):
     path: Text = Field(description="Folder that they are written to.")
 
 
+class DeltaOutput(ConfigTable):
+    """A Delta table."""
+
+    kind: Literal["delta"] = Field(description="A Delta table.")
+    path: Text = Field(description="Folder of the table.")
+
+
+class IcebergOutput(ConfigTable):
+    """An Iceberg table without a catalog."""
+
+    kind: Literal["iceberg"] = Field(description="An Iceberg table.")
+    path: Annotated[Text, AfterValidator(_renames_at_once)] = Field(
+        description="Folder of the table; no object store, for there is no catalog."
+    )
+
+
 class PostgresOutput(ConfigTable):
     """A PostgreSQL table."""
 
@@ -137,14 +164,23 @@ class ConsoleOutput(ConfigTable):
     kind: Literal["console"] = Field(description="The terminal.")
 
 
-Output = ParquetOutput | PostgresOutput | KafkaOutput | ConsoleOutput
+FolderOutput = ParquetOutput | DeltaOutput | IcebergOutput
+"""Outputs that are folders of files."""
+Output = FolderOutput | PostgresOutput | KafkaOutput | ConsoleOutput
 
 
 class Sink(ConfigTable):
     """An element of ``[[aggregates]]``: one Spark query."""
 
     name: Name = Field(description="Its name.")
-    topic: Topic = Field(description="The clean topic that it reads, read_committed.")
+    topic: Topic = Field(
+        description="The clean topic that it reads, read_committed; with `verdicts` the source of its pipeline."
+    )
+    verdicts: Topic | None = Field(
+        default=None,
+        description="The topic of verdicts of the pipeline whose source `topic` is: what they skip is not "
+        'read. Needed where that pipeline has `output = "verdicts"`.',
+    )
     event: Annotated[str, AfterValidator(_model)] = Field(
         description="The pydantic model that the values follow, MODULE:CLASS; looked for in the installed "
         "packages, on PYTHONPATH and in the working folder."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING, Any
 
-from schemas.config.batches import BatchInput, BatchOutput, BatchRename
+from schemas.config.batches import TOPIC_COLUMNS, TOPIC_TIME, BatchInput, BatchOutput, BatchRename, TopicInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +38,13 @@ def _columns(batch: Mapping[str, Any]) -> Iterator[Violation]:
     for number, column in enumerate(parts):
         if column in parts[:number]:
             yield ("id", number), f"is {column} once more: a column makes an id once"
+    if not isinstance(batch.get("input"), TopicInput):
+        return
+    for number, column in enumerate(parts):
+        if column in TOPIC_COLUMNS:
+            yield ("id", number), f"is {column}: an id is made of fields of the records' values"
+    if (time := batch.get("event_time")) in TOPIC_COLUMNS and time != TOPIC_TIME:
+        yield ("event_time",), f"is {time}, which is no time: write {TOPIC_TIME}, or a field of the values"
 
 
 def _collisions(batch: Mapping[str, Any], written: Mapping[str, Any]) -> Iterator[Violation]:

@@ -1,21 +1,16 @@
 """One batch: files at rest that Spark makes clean, within a run and across runs."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
-from schemas.config.values import ConfigTable, DurationMs, Name, Text, wrong
+from schemas.config.values import ConfigTable, DurationMs, Name, Text, Topic, wrong
 
 OWN_COLUMNS = "seqmark_"
 """How the names of the columns begin that a batch adds to every row."""
-_LATER = "is not available in this version yet"
-_OF_INPUT = '"json", "parquet" or "delta"'
-
-
-def _input_format(value: Any) -> Any:
-    if value == "kafka":
-        raise wrong(f"an input of {value} {_LATER}: write {_OF_INPUT}")
-    return value
+TOPIC_TIME = "kafka_timestamp"
+TOPIC_COLUMNS = ("kafka_key", "kafka_partition", "kafka_offset", TOPIC_TIME)
+"""What rows of a topic have beside the fields of their values."""
 
 
 def _folder(value: str) -> str:
@@ -42,15 +37,36 @@ InputColumn = Annotated[Text, AfterValidator(_column)]
 
 
 class BatchInput(ConfigTable):
-    """The table ``input``."""
+    """The table ``input``, of files."""
 
-    format: Annotated[Literal["json", "parquet", "delta"], BeforeValidator(_input_format)] = Field(
+    format: Literal["json", "parquet", "delta"] = Field(
         description="json: a JSON object per line, also as .gz; parquet: Parquet files; delta: a Delta table."
     )
     path: Folder = Field(
         description="A file, or a folder with all files below it; names that begin with . or _ are left out. "
         "`--input` names others."
     )
+
+    @property
+    def place(self) -> str:
+        """Where the rows are, for people."""
+        return self.path
+
+
+class TopicInput(ConfigTable):
+    """The table ``input``, of a topic."""
+
+    format: Literal["kafka"] = Field(
+        description="kafka: the records of a topic of the cluster in [kafka], a JSON object each."
+    )
+    topic: Topic = Field(
+        description="The topic. A run reads it, read_committed, from where the last one ended to its end."
+    )
+
+    @property
+    def place(self) -> str:
+        """Where the rows are, for people."""
+        return f"topic {self.topic}"
 
 
 class BatchOutput(ConfigTable):
@@ -85,7 +101,7 @@ class FileBatch(ConfigTable):
     """An element of ``[[batches]]``: files that `seqmark batch` makes clean."""
 
     name: Name = Field(description="Its name.")
-    input: BatchInput = Field(description="What is read.")
+    input: BatchInput | TopicInput = Field(discriminator="format", description="What is read.")
     output: BatchOutput = Field(description="Where the clean rows go.")
     duplicates: Folder | None = Field(
         default=None,
@@ -100,7 +116,8 @@ class FileBatch(ConfigTable):
     )
     event_time: InputColumn = Field(
         description="The column with the time of the event, which decides which copy is first, and the date: a "
-        "timestamp, an ISO 8601 text, or whole milliseconds since 1970; without a zone it is UTC."
+        "timestamp, an ISO 8601 text, or whole milliseconds since 1970; without a zone it is UTC. Of a topic "
+        "it may be kafka_timestamp, that of the record."
     )
     window: DurationMs = Field(
         description="How far apart in event time two rows of one id are copies, within a run and across runs."

@@ -1,5 +1,7 @@
 """One pipeline: a source, a clean sink, and what is kept of the rest."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from schemas.config.dedup import Dedup, InsertIdDedup, WatermarkDedup
@@ -11,7 +13,11 @@ class Pipeline(ConfigTable):
 
     name: Name = Field(description="Its name, in internal topics, metrics and receipts.")
     source: Topic = Field(description="Topic with duplicates; no other pipeline may read it.")
-    sink: Topic = Field(description="Topic without; the same partitions in the same order, but with `route`.")
+    sink: Topic | None = Field(
+        default=None,
+        description="Topic without; the same partitions in the same order, but with `route`. Needed unless "
+        '`output` is `"verdicts"`: then only `seqmark materialize` writes it.',
+    )
     duplicates: Topic | None = Field(
         default=None, description="Topic for one receipt per dropped record; not set: none."
     )
@@ -23,6 +29,15 @@ class Pipeline(ConfigTable):
         default=False,
         description="Judge, and write receipts and metrics, but let every record pass as it came; the state is "
         "what it would be without, so that switching it off goes on from there.",
+    )
+    output: Literal["records", "verdicts", "both"] = Field(
+        default="records",
+        description="What becomes of the records that pass: they are written to `sink`; or nothing is, and "
+        "`verdicts` says which offsets of the source to skip; or both.",
+    )
+    verdicts: Topic | None = Field(
+        default=None,
+        description="Topic for what `output` says beside records: one record per commit and source partition.",
     )
     dedup: Dedup = Field(discriminator="mode", description="By what records are judged.")
 
@@ -42,6 +57,18 @@ class Pipeline(ConfigTable):
         return self.id_dedup is not None and self.id_dedup.route is not None
 
     @property
+    def writes_records(self) -> bool:
+        """Whether its worker writes what passes to `sink`."""
+        return self.output != "verdicts"
+
+    @property
+    def clean_topic(self) -> str:
+        """`sink`, where it is known that there is one: its worker writes it, or a command has asked."""
+        assert self.sink is not None  # noqa: S101 - `schemas.config.rules` and the commands see to it
+        return self.sink
+
+    @property
     def outputs(self) -> list[str]:
-        """The topics that it writes to and users read."""
-        return [self.sink, *filter(None, (self.duplicates, self.quarantine))]
+        """The topics that its worker writes records to, and users read."""
+        sink = self.sink if self.writes_records else None
+        return list(filter(None, (sink, self.duplicates, self.quarantine)))

@@ -81,7 +81,7 @@ def variants(annotation: Any) -> dict[str, type[BaseModel]]:
     models = [each for each in _members(annotation) if _is_model(each)]
     if len(models) == 1:
         return {"": models[0]}
-    return {_tag(model)[1]: model for model in models}
+    return {tag: model for model in models for tag in _tags(model)[1]}
 
 
 def place(location: Sequence[str | int]) -> ConfigPath:
@@ -154,12 +154,15 @@ def has_elements(path: Sequence[str | int]) -> bool:
 
 def tag_key(model: type[BaseModel]) -> str:
     """Return the key by whose value a form of a table is chosen."""
-    return _tag(model)[0]
+    return _tags(model)[0]
 
 
 def key_names() -> set[str]:
     """Return the last step of each key whose value is no secret, and of tables that can hold none."""
-    return {key.path[-1] for key in keys() if key.type != _TYPE_WORDS[SecretStr]}
+    every = list(keys())
+    # A name may be that of a word in one table, and of a table with a secret in another: `output` is.
+    secret = {step for key in every if key.type == _TYPE_WORDS[SecretStr] for step in key.path}
+    return {key.path[-1] for key in every} - secret
 
 
 def _keys(model: type[BaseModel], path: tuple[str, ...], variant: str) -> Iterator[Key]:
@@ -175,8 +178,10 @@ def _keys(model: type[BaseModel], path: tuple[str, ...], variant: str) -> Iterat
             continue
         if not field.is_required() and here[-1] != "N":
             yield Key(here, variant, "table", "", field.description or "")
-        for tag, form in forms.items():
-            yield from _keys(form, here, f'{_tag(form)[0]} = "{tag}"' if tag else variant)
+        for form in dict.fromkeys(forms.values()):
+            chosen, tags = _tags(form)
+            told = variant if "" in forms else f"{chosen} = " + " or ".join(f'"{tag}"' for tag in tags)
+            yield from _keys(form, here, told)
 
 
 def _members(annotation: Any) -> list[Any]:
@@ -219,10 +224,10 @@ def _is_model(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
-def _tag(model: type[BaseModel]) -> tuple[str, str]:
-    """Return a variant's discriminator, its first key, and the value that chooses it."""
+def _tags(model: type[BaseModel]) -> tuple[str, list[str]]:
+    """Return a variant's discriminator, its first key, and the values that choose it."""
     key, field = next(iter(fields_by_key(model).items()))
-    return key, str(get_args(field.annotation)[0])
+    return key, [str(each) for each in get_args(field.annotation)]
 
 
 def _type_text(field: FieldInfo) -> str:

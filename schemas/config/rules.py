@@ -27,6 +27,7 @@ Where = tuple[str | int, ...]
 Violation = tuple[Where, str]
 Right = dict[str, Any]
 
+_ROLES = ("source", "sink", "verdicts", "duplicates", "quarantine")
 # The longest name that is made of a pipeline's: {application_id}-{pipeline}-repartition.
 _INTERNAL_SUFFIXES = ("changelog", "positions", "index", "route-index", "repartition")
 
@@ -64,12 +65,18 @@ def violations(raw: Mapping[str, Any]) -> Iterator[Violation]:
         where, dedup = ("pipelines", index, "dedup"), _table(each.get("dedup"))
         yield from _dedup(where, dedup)
         yield from _fingerprint(where, dedup, quarantine="quarantine" in each)
+        yield from _output(where[:2], each, worker.get("guarantee"))
     yield from _guarantee(worker, _tables(raw.get("pipelines")))
 
 
 def uses_kafka(raw: Mapping[str, Any]) -> bool:
     """Return whether a config, as it was written, has anything that reads or writes topics."""
     return bool(raw.get("pipelines") or raw.get("aggregates"))
+
+
+def reads_a_topic(raw: Mapping[str, Any]) -> bool:
+    """Return whether a batch of a config, as it was written, reads a topic."""
+    return any(_table(each.get("input")).get("format") == "kafka" for each in _tables(raw.get("batches")))
 
 
 def _kafka(kafka: Right, written: Mapping[str, Any]) -> Iterator[Violation]:
@@ -107,6 +114,35 @@ def _worker(worker: Right) -> Iterator[Violation]:
             yield ("worker", key), f"must be greater than commit_interval_ms ({commit})"
 
 
+def _output(where: Where, written: Mapping[str, Any], guarantee: str | None) -> Iterator[Violation]:
+    output = written.get("output", "records")
+    if output not in {"records", "verdicts", "both"}:
+        return
+    if output != "verdicts" and "sink" not in written:
+        yield (*where, "sink"), f"is missing: {Pipeline.model_fields['sink'].description}"
+    if output == "records":
+        if "verdicts" in written:
+            yield (
+                (*where, "verdicts"),
+                'has no effect with output "records"; write output = "verdicts" or "both"',
+            )
+        return
+    if "verdicts" not in written:
+        yield (*where, "verdicts"), f'is missing: with output "{output}" it names the topic that they go to'
+    if guarantee == "at_least_once":
+        yield (*where, "output"), 'verdicts need guarantee "exactly_once": their ranges must not overlap'
+    dedup = _table(written.get("dedup"))
+    if dedup.get("mode") != "insert-id":
+        return
+    if dedup.get("route") is not None:
+        message = 'has an order of its own, which verdicts cannot say: write output = "records"'
+        yield (*where, "dedup", "route"), message
+    action = dedup.get("on_collision")
+    if "fingerprint" in dedup and action in {"tag", "rename"}:
+        message = f'"{action}" changes records, which verdicts cannot: write "pass", "quarantine" or "drop"'
+        yield (*where, "dedup", "on_collision"), message
+
+
 def _guarantee(worker: Right, pipelines: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
     with_ids = any(_table(each.get("dedup")).get("mode") == "insert-id" for each in pipelines)
     if with_ids and worker.get("guarantee") == "at_least_once":
@@ -128,7 +164,7 @@ def _unique(table: str, key: str, elements: Sequence[Right]) -> Iterator[Violati
 
 def _uses(pipelines: Sequence[Right]) -> Iterator[Use]:
     for index, pipeline in enumerate(pipelines):
-        for role in ("source", "sink", "duplicates", "quarantine"):
+        for role in _ROLES:
             topic = pipeline.get(role)
             if topic is not None:
                 yield Use(("pipelines", index, role), index, role, topic)
@@ -152,6 +188,8 @@ def _topics(uses: Sequence[Use]) -> Iterator[Violation]:
                 yield use.where, f"is read by {other} already; a source belongs to one pipeline"
             elif roles == {"sink"}:
                 yield use.where, f"is written by {other} already; a sink belongs to one pipeline"
+            elif roles == {"verdicts"}:
+                yield use.where, f"is written by {other} already; a topic of verdicts belongs to one pipeline"
             elif len(roles) == 2 and roles != {"source", "sink"}:
                 yield use.where, f"must not be the same topic as {other}"
             else:
@@ -160,7 +198,7 @@ def _topics(uses: Sequence[Use]) -> Iterator[Violation]:
 
 
 def _loops(pipelines: Sequence[Right]) -> Iterator[Violation]:
-    sinks = {each["source"]: each["sink"] for each in pipelines if {"source", "sink"} <= each.keys()}
+    sinks = {each["source"]: each["sink"] for each in pipelines if "source" in each and each.get("sink")}
     for index, pipeline in enumerate(pipelines):
         start = pipeline.get("source")
         topic = sinks.get(start)

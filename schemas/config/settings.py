@@ -10,7 +10,7 @@ from schemas.config.aggregates import Sink
 from schemas.config.batches import FileBatch
 from schemas.config.kafka import Kafka
 from schemas.config.pipeline import Pipeline
-from schemas.config.rules import uses_kafka, violations
+from schemas.config.rules import reads_a_topic, uses_kafka, violations
 from schemas.config.values import ConfigTable, wrong
 from schemas.config.worker import WorkerOptions
 
@@ -41,7 +41,8 @@ class Settings(ConfigTable):
         # pydantic would run cross-field rules only where no field is wrong: a user would then fix his
         # file twice. The rules therefore read what was written, not the finished model.
         if isinstance(data, Mapping) and data.get("batches") and not uses_kafka(data):
-            data = {**_UNUSED, **data}
+            needed = {"kafka"} if reads_a_topic(data) else set()
+            data = {**{key: table for key, table in _UNUSED.items() if key not in needed}, **data}
         errors: list[InitErrorDetails] = []
         settings: Self | None = None
         try:

@@ -2,10 +2,10 @@
 
 ::
 
-    | partition i64 | hash, low word u64 | hash, high word u64 | fingerprint u64 | time i64, ms | ...
+    | place i64 | hash, low word u64 | hash, high word u64 | fingerprint u64 | time i64, ms | ...
 
-Little-endian, 40 bytes per row. A file gets its name when it is whole: a task that is done again writes it
-again.
+Little-endian, 40 bytes per row. The place is the partition that the row is remembered in. A file gets its name
+when it is whole: a task that is done again writes it again.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class RowColumns(NamedTuple):
         fault: uint8[n], `Fault` codes of rows that cannot be judged.
         partition: int64[n], `ANYWHERE` where a row does not say it.
         offset: int64[n], `NO_OFFSET` where a row does not say it; int64[0]: no row does.
+        sent_to: int64[n], the partition that an id is sent to; None: it stays in that of its row.
     """
 
     what: Judgeable
@@ -61,6 +62,12 @@ class RowColumns(NamedTuple):
     fault: NDArray[np.uint8]
     partition: NDArray[np.int64]
     offset: NDArray[np.int64]
+    sent_to: NDArray[np.int64] | None = None
+
+    @property
+    def place(self) -> NDArray[np.int64]:
+        """The partition that each is remembered in."""
+        return self.partition if self.sent_to is None else self.sent_to
 
 
 class RowHashes(NamedTuple):
@@ -93,7 +100,7 @@ class HashedSplit(NamedTuple):
         faults: Of them those that cannot be judged, left out.
         first_fault: Row and code of the first; None: there is none.
         ends: By partition, the highest offset and one more; 0 where there is none.
-        taken: By partition, rows that were not left out.
+        taken: By partition that they are remembered in, rows that were not left out.
     """
 
     rows: int
@@ -113,7 +120,7 @@ class HashedRows:
         self._hidden = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         self._rows = self._beyond = self._faults = 0
         self._first_fault: tuple[int, int] | None = None
-        self._ends, self._taken = np.zeros((2, plan.partitions), np.int64)
+        self._ends, self._taken = np.zeros(plan.partitions, np.int64), np.zeros(plan.places, np.int64)
 
     def write(self, blocks: Iterator[tuple[NDArray[np.int64], RowColumns]]) -> HashedSplit:
         """Write blocks of rows, each with its rows' numbers in the file.
@@ -137,7 +144,8 @@ class HashedRows:
         if self._first_fault is None and not good.all():
             at = int(good.argmin())
             self._first_fault = int(numbers[at]), int(block.fault[at])
-        self._require_placed(numbers, block, good)
+        if self._plan.needs_partition:
+            self._require_placed(numbers, block, good)
         # Where a partition ends is said by rows that cannot be judged, too.
         placed = (block.partition >= 0) & (block.partition < self._plan.partitions)
         if block.offset.size:
@@ -145,12 +153,14 @@ class HashedRows:
         beyond = good & self._beyond_cut(block)
         self._beyond += int(beyond.sum())
         some = np.flatnonzero(good & ~beyond)
-        self._taken += np.bincount(block.partition[some], minlength=self._plan.partitions)
-        return block.what.encoded(some, block.partition)
+        self._taken += np.bincount(block.place[some], minlength=self._plan.places)
+        return block.what.encoded(some, block.place)
 
     def _beyond_cut(self, block: RowColumns) -> NDArray[np.bool_]:
         if self._plan.before is not None and block.offset.size:
-            return block.offset >= np.array(self._plan.before, np.int64)[np.maximum(block.partition, 0)]
+            # Those of no partition there is cannot be judged.
+            where = np.clip(block.partition, 0, self._plan.partitions - 1)
+            return block.offset >= np.array(self._plan.before, np.int64)[where]
         if self._plan.before_ms is not None:
             return block.time_ms >= self._plan.before_ms
         return np.zeros(block.fault.size, np.bool_)
@@ -164,9 +174,13 @@ class HashedRows:
         if found != ANYWHERE:
             raise StopError(f"{row}: there is no partition {found}, the source has {self._plan.partitions}")
         what = "no partition" if self._plan.columns.partition is not None else "no key"
+        if self._plan.route is None:
+            why = "and in another one nobody would look for it"
+        else:
+            why = "and without it the offset says nothing"
         raise StopError(
-            f"{row} has {what}: in which partition the record stood is not known, and in another one nobody "
-            "would look for it. Give the column that says it: --columns partition=COL"
+            f"{row} has {what}: in which partition the record stood is not known, {why}. Give the column that "
+            "says it: --columns partition=COL"
         )
 
 

@@ -18,7 +18,7 @@ from spark_sink.backfill.hashed import hashed_file, read_hashed
 from spark_sink.backfill.lines import hash_lines
 from spark_sink.backfill.tables import hash_rows, read_history_footer
 from spark_sink.batch.cluster import TaskCluster, files_session
-from spark_sink.batch.inputs import InputFile, digest, find_inputs, require_unchanged
+from spark_sink.batch.inputs import InputFile, digest, find_inputs, require_unchanged, with_folders
 from spark_sink.batch.lake.inputs import find_delta_inputs
 from spark_sink.batch.lake.log import open_log
 from spark_sink.batch.plan import Split
@@ -81,7 +81,7 @@ class HashedHistory(NamedTuple):
         faults: Of them those without an id or a time, left out.
         first_fault: Says where the first is, and why; empty: there is none.
         ends: By partition, the highest offset and one more; 0 where no row says one.
-        taken: By partition, rows that were not left out.
+        taken: By partition that they are remembered in, rows that were not left out.
     """
 
     files: int
@@ -118,7 +118,8 @@ def find_history(
         with session(DELTA) as spark:
             return HistoryFiles(find_delta_inputs(spark, [path], "history"), [])
     if kind != "batch":
-        return HistoryFiles(*find_inputs([path], kind))
+        found, others = find_inputs([path], kind)
+        return HistoryFiles(with_folders(found, None) if kind == PARQUET else found, others)
     files = _files_that_count(path, session)
     if not files:
         raise StopError(f"{path} has no rows: no run of its batch has kept any")
@@ -206,7 +207,7 @@ def hash_history(
         sum(each.faults for each in made),
         first,
         ends.max(axis=0, initial=0).tolist(),
-        np.array([each.taken for each in made], np.int64).reshape(-1, plan.partitions).sum(axis=0).tolist(),
+        np.array([each.taken for each in made], np.int64).reshape(-1, plan.places).sum(axis=0).tolist(),
     )
     return outcome, [hashed_file(plan.folder, each.number) for each in splits]
 
@@ -214,7 +215,9 @@ def hash_history(
 def _splits(cluster: TaskCluster, plan: HistoryPlan) -> list[Split]:
     if plan.format == "json":
         return [Split(number, number) for number in range(len(plan.files))]
-    return splits_of(cluster.run(partial(read_history_footer, plan), plan.files, "looking at the history"))
+    return splits_of(
+        cluster.run(partial(read_history_footer, plan), range(len(plan.files)), "looking at the history")
+    )
 
 
 def hashed_rows(files: Sequence[Path]) -> Iterator[NDArray[np.void]]:

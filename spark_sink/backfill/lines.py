@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from processor.engine.rest import ANYWHERE, Fault, JsonIds, JsonKind, partitions_of
+from processor.engine.rest import ANYWHERE, Fault, JsonIds, JsonKind, partitions_of, routed_partitions
 from processor.errors import StopError
 from spark_sink.backfill.hashed import (
     NO_OFFSET,
@@ -82,15 +82,18 @@ def _columns(plan: HistoryPlan, reader: JsonIds | None, block: LineBlock, path: 
     if columns.offset is not None:
         offset = _numbers(text, found, at, NO_OFFSET)
     what: RowHashes | ReadSequences
+    sent_to = None
     if columns.sequences is not None:
         what = sequences_of_lines(columns.sequences, text, found)
         wrong = what.fault
     else:
         assert reader is not None  # noqa: S101 - where there are no sequences there are ids
-        ids = reader.read(text).ids
+        read = reader.read(text)
+        ids = read.ids
         what, wrong = RowHashes(ids.hash, ids.fingerprint, times), ids.fault
+        sent_to = None if plan.route is None else routed_partitions(read, plan.route)
     require_end(block, wrong, path)
-    return RowColumns(what, times, merged_fault(wrong, late), partition, offset)
+    return RowColumns(what, times, merged_fault(wrong, late), partition, offset, sent_to)
 
 
 def _times(text: JsonRows, found: JsonMatches, at: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from spark_sink.batch.rows.constants import Constant
+
 
 class IdSource(NamedTuple):
     """Where a part of the id stands.
@@ -101,6 +103,8 @@ class HistoryPlan(NamedTuple):
         exclude: Pointers to what does not count in fingerprints; None: there are none.
         before: By partition the offset from which on rows are left out; None: none are.
         before_ms: The time from which on rows are left out; None: none are.
+        route: Over how many partitions ids are sent by their hash; None: they stay in that of their row.
+        constants: Of each file the columns that stand beside it; empty: none has any.
     """
 
     format: str
@@ -112,3 +116,15 @@ class HistoryPlan(NamedTuple):
     exclude: list[str] | None
     before: list[int] | None = None
     before_ms: int | None = None
+    route: int | None = None
+    constants: Sequence[Sequence[Constant]] = ()
+
+    @property
+    def places(self) -> int:
+        """How many partitions ids or scopes are remembered in."""
+        return self.partitions if self.route is None else self.route
+
+    @property
+    def needs_partition(self) -> bool:
+        """Whether nothing is known of a row that does not say its partition: where it belongs, or its cut."""
+        return self.route is None or self.columns.offset is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from processor.engine.rest import (
     fingerprints_of,
     ids_of_columns,
     partitions_of,
+    routed_partitions,
 )
 from processor.errors import StopError
 from spark_sink.backfill.hashed import (
@@ -28,7 +29,9 @@ from spark_sink.backfill.hashed import (
 )
 from spark_sink.backfill.sequences import sequences_of_table
 from spark_sink.backfill.values import read_time_ms, read_whole
-from spark_sink.batch.rows.parquet_rows import id_column, json_rows, open_parquet, read_groups
+from spark_sink.batch.rows.constants import schema_with
+from spark_sink.batch.rows.parquet_rows import id_column, open_parquet, read_rows
+from spark_sink.batch.rows.row_json import json_rows
 from spark_sink.batch.rows.schema import UnfitError, fitted, plain_type
 from spark_sink.batch.rows.times import can_be_time
 from spark_sink.batch.tasks.inspect import Footer
@@ -49,7 +52,8 @@ OLD_ID = "seqmark_original_id"
 def wanted_columns(plan: HistoryPlan) -> list[str]:
     """Return the columns that every file has to have."""
     columns = plan.columns
-    ids = [LOW, HIGH, PRINT] if plan.format == "batch" else [each.column for each in columns.id]
+    ids = [] if plan.format == "batch" and plan.route is None else [each.column for each in columns.id]
+    ids += [LOW, HIGH, PRINT] if plan.format == "batch" else []
     ids += [] if columns.sequences is None else columns.sequences.columns
     if _may_be_renamed(plan):
         ids.append(OLD_ID)
@@ -57,14 +61,15 @@ def wanted_columns(plan: HistoryPlan) -> list[str]:
     return list(dict.fromkeys([*ids, *(each for each in more if each is not None)]))
 
 
-def read_history_footer(plan: HistoryPlan, path: str) -> Footer:
-    """Return the sizes of a file's row groups.
+def read_history_footer(plan: HistoryPlan, number: int) -> Footer:
+    """Return the sizes of the row groups of a file of ``plan.files``.
 
     Raises:
         StopError: It is cut, lacks a column, or has one from which nothing can be read.
     """
+    path, constants = plan.files[number], plan.constants[number] if plan.constants else ()
     with open_parquet(path) as file:
-        schema, metadata = file.schema_arrow, file.metadata
+        schema, metadata = schema_with(file.schema_arrow, constants), file.metadata
         for name in wanted_columns(plan):
             if name not in schema.names:
                 there = ", ".join(schema.names[:20])
@@ -82,7 +87,7 @@ def read_history_footer(plan: HistoryPlan, path: str) -> Footer:
 
 def _require_types(plan: HistoryPlan, schema: Any, path: str) -> None:
     columns, types = plan.columns, pa.types
-    if plan.format != "batch":
+    if plan.format != "batch" or plan.route is not None:
         for each in columns.id:
             kind = _plain(schema, each.column, path)
             if not (
@@ -141,13 +146,29 @@ def hash_rows(plan: HistoryPlan, split: Split) -> HashedSplit:
     Raises:
         StopError: Its file is corrupt, or a row is of no partition.
     """
-    path = plan.files[split.file]
+    plan, path = _of_file(plan, split.file), plan.files[split.file]
     return HashedRows(plan, split.number, path).write(_blocks(plan, split, path))
+
+
+def _of_file(plan: HistoryPlan, number: int) -> HistoryPlan:
+    """Return the plan of one file: what its folders alone say is not in the values that the stream has.
+
+    A part of the id that is read from values is.
+    """
+    constants = plan.constants[number] if plan.constants and plan.exclude is not None else ()
+    inside = {each.column for each in plan.columns.id if not each.as_bytes}
+    told = [each.name for each in constants if not each.over and each.name not in inside]
+    if not told:
+        return plan
+    with open_parquet(plan.files[number]) as file:
+        own = set(file.schema_arrow.names)
+    beside = [*plan.columns.ignore, *(each for each in told if each not in own)]
+    return plan._replace(columns=plan.columns._replace(ignore=beside))
 
 
 def _blocks(plan: HistoryPlan, split: Split, path: str) -> Iterator[tuple[NDArray[np.int64], RowColumns]]:
     wanted = None if plan.exclude is not None and plan.format != "batch" else wanted_columns(plan)
-    for first, table in read_groups(path, split, wanted):
+    for first, table in read_rows(plan, split, wanted):
         try:
             block = _columns(plan, table, path)
         except (ValueError, pa.ArrowException) as error:
@@ -156,24 +177,31 @@ def _blocks(plan: HistoryPlan, split: Split, path: str) -> Iterator[tuple[NDArra
 
 
 def _may_be_renamed(plan: HistoryPlan) -> bool:
-    """Return whether the key is a column that a batch may have written new ids into."""
+    """Return whether columns that a batch may have written new ids into say the partition."""
     columns = plan.columns
-    return plan.format == "batch" and columns.key in {each.column for each in columns.id}
+    by_id = plan.route is not None or columns.key in {each.column for each in columns.id}
+    return plan.format == "batch" and by_id
 
 
-def _key(plan: HistoryPlan, name: str, table: Any, path: str) -> Any:
-    """Return the column of the key as producers had it, when they chose the partition.
+def _before_renaming(plan: HistoryPlan, name: str, table: Any, path: str) -> Any:
+    """Return a column as producers had it, when a partition was chosen by it.
 
     Raises:
         StopError: A row has a new id, and nothing says in which of its columns.
     """
     key = _column(table, name, path)
-    if not _may_be_renamed(plan):
+    if not _may_be_renamed(plan) or name not in {each.column for each in plan.columns.id}:
         return key
     old = _column(table, OLD_ID, path)
     if old.null_count == len(old):
         return key
     if len(plan.columns.id) > 1:
+        if plan.route is not None:
+            raise StopError(
+                f"{path} has rows that the batch has renamed ({OLD_ID}), and their id has several columns: "
+                "which of them has the new id is not known, and so not where a copy is sent to. Give the "
+                "batch's input as the history: --format parquet or json"
+            )
         raise StopError(
             f"{path} has rows that the batch has renamed ({OLD_ID}), and their id has several columns: whether "
             f"{name} is still what producers chose the partition by is not known. Give the column that has "
@@ -191,9 +219,9 @@ def _columns(plan: HistoryPlan, table: Any, path: str) -> RowColumns:
     if columns.sequences is not None:
         read = sequences_of_table(columns.sequences, partial(_named, table, path), len(table))
         return RowColumns(read, times, merged_fault(read.fault, late), partition, offset)
-    hashed, prints, wrong = (_of_clean_table if plan.format == "batch" else _ids)(plan, table, path)
+    hashed, prints, wrong, sent_to = (_of_clean_table if plan.format == "batch" else _ids)(plan, table, path)
     ids = RowHashes(hashed, prints, times)
-    return RowColumns(ids, times, merged_fault(wrong, late), partition, offset)
+    return RowColumns(ids, times, merged_fault(wrong, late), partition, offset, sent_to)
 
 
 def _places(plan: HistoryPlan, table: Any, path: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -204,7 +232,7 @@ def _places(plan: HistoryPlan, table: Any, path: str) -> tuple[NDArray[np.int64]
         partition, absent = read_whole(table.column(columns.partition))
         partition[absent] = ANYWHERE
     elif columns.key is not None:
-        key = id_column(_key(plan, columns.key, table, path))
+        key = id_column(_before_renaming(plan, columns.key, table, path))
         partition = partitions_of(key, plan.partitions)
     offset = np.zeros(0, np.int64)
     if columns.offset is not None:
@@ -224,34 +252,61 @@ def _column(table: Any, name: str, path: str) -> Any:
     return fitted(table, pa.schema([pa.field(name, kind)]), path).column(0)
 
 
-def _ids(
-    plan: HistoryPlan, table: Any, path: str
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint8]]:
-    parts = [_part(table, each, path) for each in plan.columns.id]
-    ids = ids_of_columns(parts, plan.secret).ids
+class _HashedTable(NamedTuple):
+    """The ids of a table's rows: see `RowHashes` and `RowColumns`."""
+
+    hash: NDArray[np.uint64]
+    fingerprint: NDArray[np.uint64]
+    fault: NDArray[np.uint8]
+    sent_to: NDArray[np.int64] | None
+
+
+def _ids(plan: HistoryPlan, table: Any, path: str) -> _HashedTable:
+    parts = [_part(_column(table, each.column, path), each) for each in plan.columns.id]
+    rows = ids_of_columns(parts, plan.secret)
+    ids = rows.ids
+    sent_to = None if plan.route is None else routed_partitions(rows, plan.route)
     if plan.exclude is None:
-        return ids.hash, np.zeros(0, np.uint64), ids.fault
+        return _HashedTable(ids.hash, np.zeros(0, np.uint64), ids.fault, sent_to)
     beside = set(plan.columns.beside_value)
     content = [each.name for each in table.schema if each.name not in beside]
     plain = pa.table({name: _column(table, name, path) for name in content})
     prints, fault = fingerprints_of(json_rows(plain), plan.exclude, plan.secret)
-    return ids.hash, prints, merged_fault(ids.fault, fault)
+    return _HashedTable(ids.hash, prints, merged_fault(ids.fault, fault), sent_to)
 
 
-def _part(table: Any, source: IdSource, path: str) -> Any:
-    part = id_column(_column(table, source.column, path))
+def _part(column: Any, source: IdSource) -> Any:
+    part = id_column(column)
     if source.as_bytes:
         return part._replace(form=IdTextForm.BYTES)
     # Some write texts without saying that they are texts.
     return part._replace(form=IdTextForm.STRING) if part.form == IdTextForm.BYTES else part
 
 
-def _of_clean_table(
-    plan: HistoryPlan, table: Any, path: str
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint8]]:
-    del path
+def _of_clean_table(plan: HistoryPlan, table: Any, path: str) -> _HashedTable:
     words = [read_whole(table.column(name))[0].view(np.uint64) for name in (LOW, HIGH)]
     prints = np.zeros(0, np.uint64)
     if plan.exclude is not None:
         prints = read_whole(table.column(PRINT))[0].view(np.uint64)
-    return np.stack(words, axis=1), prints, fault_of_absent(np.zeros(len(table), np.bool_))
+    hashed = np.stack(words, axis=1)
+    sent_to = None if plan.route is None else _sent_to(plan, plan.route, hashed, table, path)
+    return _HashedTable(hashed, prints, fault_of_absent(np.zeros(len(table), np.bool_)), sent_to)
+
+
+def _sent_to(
+    plan: HistoryPlan, partitions: int, hashed: NDArray[np.uint64], table: Any, path: str
+) -> NDArray[np.int64]:
+    """Return the partitions that the ids of a clean table are sent to, which its hashes do not say.
+
+    Raises:
+        StopError: Its columns do not give the ids that were hashed.
+    """
+    parts = [_part(_before_renaming(plan, each.column, table, path), each) for each in plan.columns.id]
+    rows = ids_of_columns(parts, plan.secret)
+    if not np.array_equal(rows.ids.hash, hashed):
+        names = ", ".join(each.column for each in plan.columns.id)
+        raise StopError(
+            f"{path}: of some rows {names} is not the id that the batch has hashed: where copies are sent to "
+            "is not known. Give the batch's input as the history: --format parquet or json"
+        )
+    return routed_partitions(rows, partitions)

@@ -69,6 +69,8 @@ class TaskCluster:
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
         self.cores = max(int(self._context.defaultParallelism), 1)
+        self.is_local = self._context.master.startswith("local[")
+        """Whether tasks have no machine but this one: what is brief is done here as well as there."""
 
     def run(self, function: Callable[[T], R], items: Sequence[T], what: str, *, brief: bool = False) -> list[R]:
         """Return what the function returns for each item, in their order.

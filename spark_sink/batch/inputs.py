@@ -7,23 +7,76 @@ import json
 import os
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from processor.errors import StopError
+from spark_sink.batch.rows.constants import constants_of_folders
 from spark_sink.batch.table.commits import InputStamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from spark_sink.batch.table.commits import Commit
+    from spark_sink.batch.rows.constants import Constant
+    from spark_sink.batch.table.commits import Commit, TopicSpan
 
 _ENDS = {
     "parquet": (".parquet", ".parq", ".pq"),
     "json": (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz"),
 }
 _MOST_DIFFERENCES = 5
-_DIGITS = 16
+DIGITS = 16
 """Of a digest: 64 bits, for a few thousand runs."""
+
+
+class RunInputs(Protocol):
+    """What one run reads."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Base names of its files, in the order in which rows of one time are judged."""
+
+    @property
+    def stamps(self) -> Sequence[InputStamp]:
+        """What files are known by, as the commit has them."""
+
+    @property
+    def span(self) -> TopicSpan | None:
+        """What is read of a topic, as the commit has it; None: files are read."""
+
+    @property
+    def expired(self) -> int:
+        """Offsets that retention has taken before they could be read."""
+
+    @property
+    def undated(self) -> set[str]:
+        """Paths of inputs whose undated rows are made again."""
+
+    @property
+    def constants(self) -> Sequence[Sequence[Constant]]:
+        """Of each file the columns that stand beside it; empty: none has any."""
+
+    def identity(self) -> str:
+        """Return what names a run over it."""
+
+    def latest(self) -> Commit | None:
+        """Return the run after which nothing has come; None: something has."""
+
+    def require_same(self, commit: Commit) -> None:
+        """Refuse other inputs than those of a run that has committed.
+
+        Raises:
+            StopError: Names the difference.
+        """
+
+    def files(self, staging: Path) -> Sequence[Path]:
+        """Return the paths of its files, in the order of ``names``."""
+
+    def require_unchanged(self) -> None:
+        """Refuse to commit what was made of inputs that have changed meanwhile.
+
+        Raises:
+            StopError: Names one.
+        """
 
 
 class InputFile(NamedTuple):
@@ -32,15 +85,60 @@ class InputFile(NamedTuple):
     Attributes:
         path: It.
         stamp: What it is known by; its name is the path from the input's folder on.
+        constants: Columns that stand beside it.
     """
 
     path: Path
     stamp: InputStamp
+    constants: Sequence[Constant] = ()
 
     @property
     def name(self) -> str:
         """Its base name, as receipts have it."""
         return self.path.name
+
+    @property
+    def depth(self) -> int:
+        """How many parts of its path lie below the input's folder, its name included."""
+        return self.stamp.name.count("/") + 1
+
+
+class FileInputs:
+    """Files that a run reads.
+
+    Args:
+        found: Them, in the order in which rows of one time are judged.
+    """
+
+    span: TopicSpan | None = None
+    expired = 0
+
+    def __init__(self, found: list[InputFile]) -> None:
+        self.found = found
+        self.names = [each.name for each in found]
+        self.stamps = [each.stamp for each in found]
+        self.undated = {str(each.path) for each in found}
+        self.constants = [each.constants for each in found]
+
+    def identity(self) -> str:
+        """Return what names a run over them."""
+        return digest(self.found)
+
+    def latest(self) -> Commit | None:
+        """Return None: files are read again by whoever names them again."""
+        return None
+
+    def require_same(self, commit: Commit) -> None:
+        """Refuse other files than those of a run that has committed."""
+        require_same_inputs(commit, self.found)
+
+    def files(self, staging: Path) -> Sequence[Path]:  # noqa: ARG002 - they stay where they are
+        """Return their paths."""
+        return [each.path for each in self.found]
+
+    def require_unchanged(self) -> None:
+        """Refuse to commit what was made of files that have changed meanwhile."""
+        require_unchanged(self.found)
 
 
 def find_inputs(paths: Sequence[str], kind: str) -> tuple[list[InputFile], list[str]]:
@@ -79,6 +177,20 @@ def find_inputs(paths: Sequence[str], kind: str) -> tuple[list[InputFile], list[
         left = f"; {len(others)} files with other names were left out" if others else ""
         raise StopError(f"no input: no file in {', '.join(paths)} has a name that ends in {ends}{left}")
     return in_order(found.values()), others
+
+
+def with_folders(files: Sequence[InputFile], known: Any | None) -> list[InputFile]:
+    """Return Parquet files with the columns that the names of their folders tell.
+
+    Args:
+        files: Them.
+        known: The schema of the table that is there; None: there is none.
+
+    Raises:
+        StopError: Two folders of a path name one column.
+    """
+    told = constants_of_folders([(each.path, each.depth) for each in files], known)
+    return [each._replace(constants=constants) for each, constants in zip(files, told, strict=True)]
 
 
 def in_order(files: Iterable[InputFile]) -> list[InputFile]:
@@ -120,7 +232,7 @@ def digest(files: Sequence[InputFile]) -> str:
     read. An archive that has moved is another run, in which all is found to be there.
     """
     known = sorted([str(each.path), each.stamp.bytes, each.stamp.modified_ns] for each in files)
-    return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:_DIGITS]
+    return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:DIGITS]
 
 
 def _known(stamp: InputStamp) -> tuple[str, int, int]:
@@ -135,6 +247,11 @@ def require_same_inputs(commit: Commit, files: Sequence[InputFile]) -> None:
     """
     # Files of several folders may have one name: each is counted.
     before, now = Counter(commit.inputs), Counter(each.stamp for each in files)
+    if commit.topic is not None:
+        raise StopError(
+            f"run {commit.run} has committed over topic {commit.topic.topic}, and not over files. Give this "
+            "run a name of its own, or leave --run out"
+        )
     missing = defaultdict(list)
     for each in sorted((before - now).elements(), key=_known):
         missing[each.name].append(each)

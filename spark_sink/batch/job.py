@@ -5,7 +5,8 @@ them leaves nothing that counts, but for step 8, after which all of it does:
 
     1 locked      one run at a time works on a table
     2 named       the run has a name, and no commit of that name yet: a run that has one answers at once
-    3 inspected   the input's footers are read; columns and types fit the table's
+    3 inspected   the input's footers are read; columns and types fit the table's; records of a topic are put
+                  aside first, and are what is read from here on
     4 extracted   ids, fingerprints and times are put aside by bucket of ids; rows stay where they are
     5 probed      so are the table's rows with these ids, of the dates that the window reaches
     6 judged      each bucket is judged by the worker's kernels; verdicts are put aside by split of the input
@@ -25,12 +26,14 @@ import shutil
 import time
 from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from processor.engine.rest import Fault, rest_is_warm, warm_rest
 from processor.errors import StopError
+from schemas.config.batches import TopicInput
 from spark_sink.batch.cluster import TaskCluster
-from spark_sink.batch.inputs import find_inputs, require_unchanged
+from spark_sink.batch.inputs import FileInputs, find_inputs, with_folders
 from spark_sink.batch.lake.inputs import find_delta_inputs
 from spark_sink.batch.lake.log import open_log
 from spark_sink.batch.leftovers import remove_leftovers
@@ -47,8 +50,12 @@ from spark_sink.batch.table.made_again import fewer_rows
 from spark_sink.batch.tasks.extract import Extracted, extract
 from spark_sink.batch.tasks.inspect import read_footer, splits_of
 from spark_sink.batch.tasks.judge import JudgedBucket, judge
-from spark_sink.batch.tasks.probe import near_files, probe, probed_parts, put_lows
-from spark_sink.batch.tasks.write import WrittenSplit, write
+from spark_sink.batch.tasks.probe import any_time, near_files, probe, probed_parts, put_lows
+from spark_sink.batch.tasks.tally import counts_of
+from spark_sink.batch.tasks.write import write
+from spark_sink.batch.topic.again import RetainedOffsets, require_retained, spans_of
+from spark_sink.batch.topic.inputs import TopicInputs
+from spark_sink.batch.topic.staged import with_topic_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,15 +63,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from schemas.config import FileBatch
-    from spark_sink.batch.inputs import InputFile
+    from spark_sink.batch.inputs import RunInputs
     from spark_sink.batch.table.commits import DataFile
     from spark_sink.batch.table.definition import TableDefinition
+    from spark_sink.batch.topic.source import BatchTopicReader
 
 _BUCKET_ROWS = 1 << 19
 """Rows per bucket: 40 B each as they are put aside, some 150 MB while they are judged."""
 _MOST_BUCKETS = 4096
 _MOST_WINDOW_US = 2**62
 """146,000 years, more than two times can be apart; the kernels count in 64 bits."""
+_FEW_REMEMBERED, _FEW_NEW = 16_000_000, 1_000_000
+"""Rows that are looked at, and rows that are judged, in 0.1 to 0.2 s of one core: what Spark's tasks for them
+cost. On one machine that is done right here."""
 _LINE_BYTES = 200
 """Of a line of JSON, guessed, to choose the number of buckets."""
 
@@ -118,7 +129,8 @@ class BatchOutcome(NamedTuple):
         commit: The number of its commit; None: a dry run has none.
         earlier: Whether it had committed before.
         counts: ``files``, ``read``, ``skipped`` (of dates that are not made), ``kept``, ``duplicates``,
-            ``collisions``, ``renamed``, ``quarantined``, and ``dates`` that rows were kept of.
+            ``collisions``, ``renamed``, ``quarantined``, and ``dates`` that rows were kept of; of a topic
+            ``files`` are partitions, and ``expired`` offsets that retention has taken before a run read them.
         seconds: That it took.
     """
 
@@ -137,11 +149,18 @@ class BatchJob:
         batch: What is made clean, from where to where.
         options: How.
         audience: Told of the steps.
+        topic: Reads the topic that is the batch's input, if one is.
     """
 
     def __init__(
-        self, spark: SparkSession, batch: FileBatch, options: BatchOptions, audience: BatchAudience
+        self,
+        spark: SparkSession,
+        batch: FileBatch,
+        options: BatchOptions,
+        audience: BatchAudience,
+        topic: BatchTopicReader | None = None,
     ) -> None:
+        self._topic = topic
         self._spark, self._cluster = spark, TaskCluster(spark)
         self._batch, self._options, self._audience = batch, options, audience
         self._layout = TableLayout(batch.output.path, batch.duplicates, batch.quarantine)
@@ -160,10 +179,8 @@ class BatchJob:
             self._audience.done(BatchStep.LOCKED)
             definition = open_definition(layout, batch, keep=not options.dry)
             snapshot = self._log.read()
-            files, others = self._find()
-            if others:
-                self._audience.say(f"{len(others)} files with other names are left out, such as {others[0]}")
-            name, commit = name_run(files, options.run, options.since, snapshot, batch)
+            inputs = self._find(snapshot)
+            name, commit = name_run(inputs, options.run, options.since, snapshot, batch)
             if commit is not None:
                 remove_leftovers(layout, snapshot, keep_rows=self._log.keeps_removed)
                 return BatchOutcome(name, commit.number, True, commit.counts, self._seconds())
@@ -172,13 +189,26 @@ class BatchJob:
                 layout.claim()
             attempt = os.urandom(4).hex()
             try:
-                return self._attempt(self._plan(name, attempt, snapshot, definition, files), snapshot, files)
+                return self._attempt(self._plan(name, attempt, snapshot, definition, inputs), snapshot, inputs)
             finally:
                 shutil.rmtree(layout.staging(attempt), ignore_errors=True)
 
-    def _find(self) -> tuple[list[InputFile], list[str]]:
-        paths, kind = self._options.inputs or [self._batch.input.path], self._batch.input.format
-        return (find_delta_inputs(self._spark, paths), []) if kind == DELTA else find_inputs(paths, kind)
+    def _find(self, snapshot: Snapshot) -> RunInputs:
+        source, since, say = self._batch.input, self._options.since, self._audience.say
+        if isinstance(source, TopicInput):
+            if self._topic is None:
+                raise TypeError(f"nobody reads {source.place}")
+            return TopicInputs(self._topic, snapshot, since, say)
+        paths = self._options.inputs or [source.path]
+        if source.format == DELTA:
+            return FileInputs(find_delta_inputs(self._spark, paths))
+        files, others = find_inputs(paths, source.format)
+        if others:
+            say(f"{len(others)} files with other names are left out, such as {others[0]}")
+        if source.format == "json":
+            return FileInputs(files)
+        last = snapshot.last
+        return FileInputs(with_folders(files, None if last is None else schema_of(last.schema)))
 
     def _seconds(self) -> float:
         return time.monotonic() - self._began
@@ -189,21 +219,23 @@ class BatchJob:
         attempt: str,
         snapshot: Snapshot,
         definition: TableDefinition,
-        files: Sequence[InputFile],
+        inputs: RunInputs,
     ) -> RunPlan:
         batch, options, layout = self._batch, self._options, self._layout
+        staging = layout.staging(attempt)
         folders = {kind: None if folder is None else str(folder) for kind, folder in layout.folders.items()}
         return RunPlan(
             batch=batch.name,
             run=run,
             number=len(snapshot.commits) + 1,
             attempt=attempt,
-            staging=str(layout.staging(attempt)),
+            staging=str(staging),
             output=str(layout.output),
             folders=folders,
-            format="json" if batch.input.format == "json" else PARQUET,
-            files=[str(each.path) for each in files],
-            names=[each.name for each in files],
+            format=PARQUET if batch.input.format == DELTA else batch.input.format,
+            files=[str(each) for each in inputs.files(staging)],
+            names=list(inputs.names),
+            constants=inputs.constants,
             id=list(batch.id),
             event_time=batch.event_time,
             window_us=min(batch.window * 1000, _MOST_WINDOW_US),
@@ -216,36 +248,45 @@ class BatchJob:
             buckets=1,
         )
 
-    def _attempt(self, plan: RunPlan, snapshot: Snapshot, files: Sequence[InputFile]) -> BatchOutcome:
+    def _attempt(self, plan: RunPlan, snapshot: Snapshot, inputs: RunInputs) -> BatchOutcome:
         """Do the steps from 3 on."""
         layout, since = self._layout, self._options.since
         layout.staging(plan.attempt).mkdir(parents=True)
-        splits, plan = self._inspect(plan, snapshot, files)
+        removed = _removed(snapshot, since, inputs.undated)
+        if isinstance(inputs, TopicInputs):
+            require_retained(snapshot, removed, layout, inputs.span, spans_of(inputs.span))
+        splits, plan = self._inspect(plan, snapshot, inputs)
+        if isinstance(inputs, TopicInputs) and since is not None:
+            there = {
+                each.name: RetainedOffsets.staged(each) for each in inputs.files(layout.staging(plan.attempt))
+            }
+            require_retained(snapshot, removed, layout, inputs.span, there)
         self._audience.done(BatchStep.INSPECTED)
         extracted, plan = self._extract(plan, snapshot, splits)
         self._audience.done(BatchStep.EXTRACTED)
-        removed = _removed(snapshot, since, {str(each.path) for each in files})
         probed = self._probe(plan, snapshot, removed, extracted, len(splits))
         self._audience.done(BatchStep.PROBED)
+        few = self._cluster.is_local and sum(each.rows for each in extracted) <= _FEW_NEW
         judged = self._cluster.run(
-            partial(_judge_bucket, plan, splits, probed), range(plan.buckets), "judging the rows"
+            partial(_judge_bucket, plan, splits, probed), range(plan.buckets), "judging the rows", brief=few
         )
         self._audience.done(BatchStep.JUDGED)
         if self._options.dry:
-            counts = _counts(files, extracted, judged, [], self._batch.on_collision)
+            counts = counts_of(inputs, extracted, judged, [], self._batch.on_collision)
             return BatchOutcome(plan.run, None, False, counts, self._seconds())
         self._audience.say(f"writing what became of {sum(each.rows for each in extracted):,} rows")
         written = self._cluster.run(partial(write, plan), splits, "writing the rows")
         self._audience.done(BatchStep.WRITTEN)
-        require_unchanged(files)
+        inputs.require_unchanged()
         if less := fewer_rows(snapshot, removed[ROWS], (file for each in written for file in each.files[ROWS])):
             self._audience.say(less)
-        counts = _counts(files, extracted, judged, written, self._batch.on_collision)
+        counts = counts_of(inputs, extracted, judged, written, self._batch.on_collision)
         commit = Commit(
             number=plan.number,
             run=plan.run,
             kind=RUN,
-            inputs=[each.stamp for each in files],
+            inputs=list(inputs.stamps),
+            topic=inputs.span,
             schema=plan.schema,
             columns={each.name: str(each.type) for each in schema_of(plan.schema)},
             added={kind: [file for each in written for file in each.files.get(kind, [])] for kind in KINDS},
@@ -260,18 +301,23 @@ class BatchJob:
         self._audience.done(BatchStep.CLEARED)
         return BatchOutcome(plan.run, plan.number, False, counts, self._seconds())
 
-    def _inspect(
-        self, plan: RunPlan, snapshot: Snapshot, files: Sequence[InputFile]
-    ) -> tuple[list[Split], RunPlan]:
+    def _inspect(self, plan: RunPlan, snapshot: Snapshot, inputs: RunInputs) -> tuple[list[Split], RunPlan]:
         """Return the splits, and the plan with its number of buckets; of Parquet with the schema, too."""
-        self._audience.say(f"looking at {len(files):,} files")
         known = snapshot.last
+        if isinstance(inputs, TopicInputs):
+            staged = inputs.stage(Path(plan.staging))
+            return splits_of(staged), plan._replace(
+                buckets=self._buckets(sum(sum(each.rows) for each in staged))
+            )
+        self._audience.say(f"looking at {len(plan.files):,} files")
         if plan.format == "json":
-            splits = [Split(number, number) for number in range(len(files))]
-            rows = sum(each.stamp.bytes for each in files) // _LINE_BYTES
+            splits = [Split(number, number) for number in range(len(plan.files))]
+            rows = sum(each.bytes for each in inputs.stamps) // _LINE_BYTES
             return splits, plan._replace(buckets=self._buckets(rows))
         function = partial(read_footer, plan.id, plan.event_time, plan.renamed)
-        footers = self._cluster.run(function, plan.files, "looking at the input", brief=True)
+        beside = plan.constants or [()] * len(plan.files)
+        files = list(zip(plan.files, beside, strict=True))
+        footers = self._cluster.run(function, files, "looking at the input", brief=True)
         schemas = [] if known is None else [("the table", schema_of(known.schema))]
         schemas += [(file, schema_of(each.schema)) for file, each in zip(plan.files, footers, strict=True)]
         schema = joined(schemas)
@@ -303,10 +349,12 @@ class BatchJob:
                         f"of this run "
                         f"counts. Name a folder for such rows: batches.{plan.batch}.quarantine"
                     )
-        if plan.format == "json":
+        if plan.format != PARQUET:
             known = None if snapshot.last is None else schema_of(snapshot.last.schema)
             shape = joined_shape(each.shape for each in extracted)
             found = plain_schema(widened(schema_of_shape(shape), known), "the input")
+            if plan.format != "json":
+                found = with_topic_columns(found)
             whole = joined([*([] if known is None else [("the table", known)]), ("the input", found)])
             plan = plan._replace(schema=schema_text(whole))
         return extracted, plan
@@ -323,11 +371,14 @@ class BatchJob:
         gone, days = set(removed[ROWS]), {day for each in extracted for day in each.days}
         there = [each for each in snapshot.files[ROWS] if each.path not in gone]
         files = near_files(there, days, plan.window_us)
-        probed = probed_parts([str(self._layout.file(each.path)) for each in files], self._cluster.cores)
+        timed = [(str(self._layout.file(each.path)), any_time(each.date, days, plan)) for each in files]
+        probed = probed_parts(timed, self._cluster.cores)
+        remembered = sum(each.rows for each in files)
         if probed:
             self._audience.say(f"looking the ids up in {len(files):,} of {len(snapshot.files[ROWS]):,} files")
-            put_lows(plan, splits)
-        self._cluster.run(partial(probe, plan), probed, "looking the ids up")
+            put_lows(plan, splits, remembered)
+        few = self._cluster.is_local and remembered <= _FEW_REMEMBERED
+        self._cluster.run(partial(probe, plan), probed, "looking the ids up", brief=few)
         return len(probed)
 
 
@@ -344,35 +395,3 @@ def _removed(snapshot: Snapshot, since: str | None, paths: set[str]) -> dict[str
         return file.date >= since if file.date else file.source in paths
 
     return {kind: [each.path for each in snapshot.to_remove(kind) if again(each)] for kind in KINDS}
-
-
-def _counts(
-    files: Sequence[InputFile],
-    extracted: Sequence[Extracted],
-    judged: Sequence[JudgedBucket],
-    written: Sequence[WrittenSplit],
-    action: str,
-) -> dict[str, int]:
-    read, skipped = sum(each.rows for each in extracted), sum(each.skipped for each in extracted)
-    faults = sum(each.faults for each in extracted)
-    duplicates, collisions = sum(each.duplicates for each in judged), sum(each.collisions for each in judged)
-    lost = collisions if action in {"quarantine", "drop"} else 0
-    counts = {
-        "files": len(files),
-        "read": read,
-        "skipped": skipped,
-        "kept": read - skipped - faults - duplicates - lost,
-        "duplicates": duplicates,
-        "collisions": collisions,
-        "renamed": sum(each.renamed for each in judged),
-        "quarantined": faults + (collisions if action == "quarantine" else 0),
-    }
-    if written:
-        kept = sum(file.rows for each in written for file in each.files[ROWS])
-        if kept != counts["kept"]:
-            raise StopError(
-                f"{kept:,} rows were written and {counts['kept']:,} are to be kept: nothing counts; report it"
-            )
-        dates = {file.date for each in written for file in each.files.get(ROWS, [])}
-        counts["dates"] = len(dates)
-    return counts

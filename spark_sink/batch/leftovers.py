@@ -3,6 +3,9 @@
 What the last commit has removed stays, for readers that began before it; with Delta and Iceberg all files of
 rows that ever counted do, for these have commands of their own to clear them. So does what has no name of ours:
 a folder that holds other files too is nobody's to clear. Called with the table's lock held.
+
+A run that was killed has no lock, but its commit may still be on the way into the log of Delta or Iceberg:
+while a file of the next commit lies there, nothing is removed. The next run that commits decides over it.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spark_sink.batch.table.commits import commit_file, files_aside
 from spark_sink.batch.table.layout import DATA_NAME, OWN_FOLDER, ROWS
 
 if TYPE_CHECKING:
@@ -28,6 +32,9 @@ def remove_leftovers(layout: TableLayout, snapshot: Snapshot, *, keep_rows: bool
         keep_rows: Whether files of rows stay that a commit has named once.
     """
     shutil.rmtree(layout.own / "staging", ignore_errors=True)
+    ahead = len(snapshot.commits) + 1
+    if keep_rows and (commit_file(layout, ahead).exists() or files_aside(layout, ahead)):
+        return 0
     named = {layout.file(each.path) for files in snapshot.files.values() for each in files}
     if snapshot.last is not None:
         named |= {layout.file(path) for paths in snapshot.last.removed.values() for path in paths}

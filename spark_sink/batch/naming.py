@@ -7,14 +7,11 @@ import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from processor.errors import StopError
-from spark_sink.batch.inputs import digest, require_same_inputs
 from spark_sink.batch.table.commits import RUN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from schemas.config import FileBatch
-    from spark_sink.batch.inputs import InputFile
+    from spark_sink.batch.inputs import RunInputs
     from spark_sink.batch.table.commits import Commit, Snapshot
 
 
@@ -26,17 +23,20 @@ class NamedRun(NamedTuple):
 
 
 def name_run(
-    files: Sequence[InputFile], given: str | None, since: str | None, snapshot: Snapshot, batch: FileBatch
+    inputs: RunInputs, given: str | None, since: str | None, snapshot: Snapshot, batch: FileBatch
 ) -> NamedRun:
     """Return the name of a run and its commit.
 
-    Without a name that is given, a run is named by its files. What is made again from a date on is a run of its
-    own; done once more right after itself, by the same rules, it is the same one.
+    Without a name that is given, a run is named by its inputs. What is made again from a date on is a run of
+    its own; done once more right after itself, by the same rules, it is the same one. Where nothing has come
+    into a topic since the last run over it, that is the run.
 
     Raises:
         StopError: A run of this name has committed over other inputs, or for other dates.
     """
-    name = given or digest(files)
+    if given is None and (latest := inputs.latest()) is not None:
+        return NamedRun(latest.run, latest)
+    name = given or inputs.identity()
     if since is not None and given is None:
         runs = [each for each in snapshot.commits if each.kind == RUN]
         begins = f"{name}-by-{_rules(batch)}-from-{since}-"
@@ -44,7 +44,7 @@ def name_run(
         name = runs[-1].run if again else f"{begins}{len(snapshot.commits) + 1}"
     commit = snapshot.of_run(name)
     if commit is not None:
-        require_same_inputs(commit, files)
+        inputs.require_same(commit)
         if commit.since != since:
             raise StopError(
                 f"run {name} has committed {_dates(commit.since)}, and is asked for {_dates(since)}: give "

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spark_sink.batch.rows.constants import Constant
 
 
 class Split(NamedTuple):
@@ -34,7 +39,7 @@ class RunPlan(NamedTuple):
         staging: Folder for what is put aside.
         output: Folder of the table.
         folders: By kind of file, where it goes; None: nowhere.
-        format: Of the input's files, ``json`` or ``parquet``.
+        format: Of the input's files, ``json``, ``parquet`` or ``kafka``: records that were put aside.
         files: Paths of the input files, by base name; rows of one time are judged in this order.
         names: Their base names.
         id: Columns of the id.
@@ -48,6 +53,7 @@ class RunPlan(NamedTuple):
         since_day: The first date that is made; None: all are.
         buckets: Groups of ids that are judged by themselves, a power of two.
         schema: Columns of the table's rows as the input has them, in Arrow's form; empty: not known yet.
+        constants: Of each input file the columns that stand beside it; empty: none has any.
     """
 
     batch: str
@@ -71,3 +77,4 @@ class RunPlan(NamedTuple):
     since_day: int | None
     buckets: int
     schema: str = ""
+    constants: Sequence[Sequence[Constant]] = ()

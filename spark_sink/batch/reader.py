@@ -103,7 +103,7 @@ def read_clean(spark: SparkSession, path: str) -> DataFrame:
 
     layout, what = _whose(path)
     if what == ROWS and (lake := table_format(layout)) != PARQUET:
-        if counted_commits(layout):
+        if (counted := counted_commits(layout)) is not None and counted.number:
             return spark.read.format(lake).load(str(layout.output))
         return spark.createDataFrame([], StructType([]))
     files, schema = _committed(path)

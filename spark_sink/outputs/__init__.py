@@ -30,6 +30,10 @@ def open_output(place: OutputPlace) -> SinkOutput:
         from spark_sink.outputs.console import Terminal  # noqa: PLC0415 - see above
 
         return Terminal(place)
+    if kind in {"delta", "iceberg"}:
+        from spark_sink.outputs.lake.output import ClosedWindows  # noqa: PLC0415 - see above
+
+        return ClosedWindows(place)
     if kind == "postgres":
         from spark_sink.outputs.postgres.output import PostgresTable  # noqa: PLC0415 - see above
 

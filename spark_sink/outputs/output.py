@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from schemas.event import Column
 
 Mode = Literal["append", "update"]
+_QUERY_ID = "sql.streaming.queryId"
+"""Spark's `StreamExecution.QUERY_ID_KEY`: a local property of the thread that runs the batch."""
 
 
 class StoppedError(StopError):
@@ -90,6 +92,14 @@ def each_batch(
         place.require_topic()
 
     return writer.foreachBatch(guarded).start()
+
+
+def query_of(rows: DataFrame) -> str:
+    """Return the id of the query that a batch's rows are of, in the thread that writes them."""
+    query: str | None = rows.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+    if query is None:
+        raise RuntimeError(f"Spark gives no {_QUERY_ID} to the thread of a batch")
+    return query
 
 
 _RAISED = re.compile(

@@ -16,6 +16,8 @@ from schemas.event import aggregate_columns
 from spark_sink.values.schema import spark_type
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import Column, DataFrame
 
     from schemas.config import Sink
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 TIME = "seqmark_time"
 """Column of the events' time; the event-time watermark belongs to it."""
 _WINDOW = "seqmark_window"
-_FIELD = "field:"
+FIELD = "field:"
 """Before a path, so that no field is mistaken for a column of ours."""
 
 # Of percentiles: ranks are right to 1/10,000 of the group's events. Spark's own default.
@@ -68,11 +70,26 @@ def aggregate(events: DataFrame, sink: Sink, model: EventModel) -> DataFrame:
         call = aggregate_call(declared)
         if call.column:
             used[call.column] = None
-        made.append(_aggregate(call.function, call.percent, _field(call.column)).alias(f"out_{name}"))
-    groups = [_field(path) for path in sink.group_by]
-    rows = (
-        events.select(TIME, *(path_column(path).alias(_FIELD + path) for path in used))
-        .withWatermark(TIME, duration_words(sink.watermark))
+        made.append(_aggregate(call.function, call.percent, field_column(call.column)).alias(f"out_{name}"))
+    picked = events.select(TIME, *(path_column(path).alias(FIELD + path) for path in used))
+    return grouped(picked, sink, model, made)
+
+
+def grouped(rows: DataFrame, sink: Sink, model: EventModel, made: Sequence[Column]) -> DataFrame:
+    """Return the aggregates of rows, one per window and group.
+
+    Args:
+        rows: Columns ``seqmark_time`` and, each with `FIELD` before its path, the groups.
+        sink: What to make of them.
+        model: The events' model.
+        made: The aggregates, called ``out_`` and their name.
+
+    Returns:
+        What `aggregate` does.
+    """
+    groups = [field_column(path) for path in sink.group_by]
+    summed = (
+        rows.withWatermark(TIME, duration_words(sink.watermark))
         .groupBy(window_column(sink, sql.col(TIME)).alias(_WINDOW), *groups)
         .agg(*made)
     )
@@ -82,7 +99,7 @@ def aggregate(events: DataFrame, sink: Sink, model: EventModel) -> DataFrame:
         **{output_column(path): groups[number] for number, path in enumerate(sink.group_by)},
         **{name: sql.col(f"out_{name}") for name in sink.aggregates},
     }
-    return rows.select(
+    return summed.select(
         *(
             found[column.name].cast(spark_type(column.type)).alias(column.name)
             for column in aggregate_columns(sink, model)
@@ -90,8 +107,9 @@ def aggregate(events: DataFrame, sink: Sink, model: EventModel) -> DataFrame:
     )
 
 
-def _field(path: str) -> Column:
-    return sql.col(f"`{_FIELD}{path}`")
+def field_column(path: str) -> Column:
+    """Return the column of a field that was picked."""
+    return sql.col(f"`{FIELD}{path}`")
 
 
 def _aggregate(function: str, percent: float, column: Column) -> Column:

@@ -7,6 +7,9 @@ Spark's own files, in their order of a batch's life (Spark 4.0, `org.apache.spar
     offsets/N       v1                               before batch N runs
                     {"batchWatermarkMs": W, ...}
                     {"topic": {"0": 40}}             its end; its beginning is the end of N - 1
+                    {"topic": NAME, "next": ...}     the same by Seqmark's own source, with where batch 0
+                                                     began, and by verdicts with the place in their topic
+                                                     (`spark_sink.source.place`)
     commits/N       v1 ...                           when batch N is done, its output included
 
 Invariant: a batch is decided by `offsets/N` and `offsets/N-1`. Run again after a crash it has the same records
@@ -18,15 +21,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from processor.errors import StopError
 from spark_sink.files import Files
+from spark_sink.source.spans import NOWHERE, LogSpan, VerdictSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
+
+    from spark_sink.source.spans import SourceSpan
 
 Offsets = dict[str, dict[str, int]]
 """Topic to partition to offset, as Spark writes them."""
@@ -48,6 +54,8 @@ class PlannedBatch:
     start: Offsets
     end: Offsets
     late_watermark_ms: int
+    fresh: Sequence[str] = ()
+    """Of a topic that is read by verdicts: the partitions with which the stream begins."""
 
     @property
     def empty(self) -> bool:
@@ -65,12 +73,81 @@ class PlannedBatch:
             "start": self.start,
             "end": self.end,
             "late_watermark_ms": self.late_watermark_ms,
+            "fresh": list(self.fresh),
         }
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> PlannedBatch:
         """Read what `as_json` gave."""
-        return cls(written["batch"], written["start"], written["end"], written["late_watermark_ms"])
+        places = written["start"], written["end"]
+        return cls(written["batch"], *places, written["late_watermark_ms"], tuple(written.get("fresh", ())))
+
+    def spans(self, topic: str, verdicts: str | None) -> list[SourceSpan]:
+        """Return what it has read of ``topic``, by the topic of verdicts where there is one.
+
+        A partition that is missing in ``start`` began at 0.
+        """
+        start, end = self.start.get(topic, {}), self.end[topic]
+        if verdicts is None:
+            return [LogSpan(int(number), start.get(number, 0), stop) for number, stop in end.items()]
+        first, after = self.start.get(verdicts, {}), self.end[verdicts]
+        return [
+            VerdictSpan(int(each), start[each], end[each], first[each], after[each], fresh=each in self.fresh)
+            for each in end
+        ]
+
+
+class OffsetsFile(NamedTuple):
+    """What stands in a file of `offsets`."""
+
+    watermark_ms: int
+    end: Offsets
+    began: Offsets | None
+    """Where batch 0 began; None: it is told elsewhere."""
+    first: Offsets
+    """Where partitions begin that the batch before it lacks; a partition that is missing here begins at 0.
+    By verdicts it is `NOWHERE` of the source, as `spark_sink.source.planner` has it."""
+
+    @classmethod
+    def read(cls, text: str) -> OffsetsFile:
+        """Read a file.
+
+        Raises:
+            ValueError: It is of another version, or damaged; KeyError too.
+        """
+        # The first line is the version: of another one the lines would not be these.
+        _, settings, offsets = text.splitlines()
+        watermark_ms, end = int(json.loads(settings)["batchWatermarkMs"]), json.loads(offsets)
+        if not _is_of_source(end):
+            return cls(watermark_ms, end, None, {})
+        places = [end, end["verdicts"]] if "verdicts" in end else [end]
+        after, began, first = (
+            {each["topic"]: each.get(name, each["began"]) for each in places}
+            for name in ("next", "began", "first")
+        )
+        if "verdicts" in end:
+            first[end["topic"]] = dict.fromkeys(end["next"], NOWHERE)
+        return cls(watermark_ms, after, began, first)
+
+    def start(self, before: Offsets) -> Offsets:
+        """Return where the batch begins, after one that has ended at ``before``."""
+        topics = {**self.first, **before}
+        return {topic: {**self.first.get(topic, {}), **before.get(topic, {})} for topic in topics}
+
+    def partitions(self) -> tuple[str, ...]:
+        """Return the partitions that it has."""
+        return tuple({number: None for topic in self.end for number in self.end[topic]})
+
+
+def _of_source(offsets: Offsets, topic_id: str | None) -> dict[str, Any]:
+    """Return offsets of one topic as `spark_sink.source.place` has them."""
+    topic, places = next(iter(offsets.items()))
+    return {"topic": topic, "id": topic_id or "", "next": places, "began": places, "first": places}
+
+
+def _is_of_source(end: Mapping[str, Any]) -> bool:
+    """Return whether offsets are those of `spark_sink.source.place`; a topic may have the name of a key."""
+    return isinstance(end.get("topic"), str) and "next" in end and "began" in end
 
 
 class Checkpoint:
@@ -96,7 +173,12 @@ class Checkpoint:
     def topic(self) -> str | None:
         """Return the topic that the last planned batch has read; None before the first one."""
         planned = self.planned()
-        return next(iter(self._plan(planned[-1])[1]), None) if planned else None
+        return next(iter(self._plan(planned[-1]).end), None) if planned else None
+
+    def by_kernels(self) -> bool | None:
+        """Return whether its offsets are those of Seqmark's own source; None before the first batch."""
+        planned = self.planned()
+        return self._plan(planned[-1]).began is not None if planned else None
 
     def batch(self, number: int) -> PlannedBatch:
         """Return one batch.
@@ -104,14 +186,13 @@ class Checkpoint:
         Raises:
             StopError: Spark has forgotten it, or the checkpoint is damaged.
         """
-        watermark, end = self._plan(number)
-        del watermark
+        plan = self._plan(number)
         if number == 0:
-            return PlannedBatch(0, self._began(), end, 0)
-        late_by, start = self._plan(number - 1)
-        return PlannedBatch(number, start, end, late_by)
+            return PlannedBatch(0, plan.began or self._began(), plan.end, 0, plan.partitions())
+        before = self._plan(number - 1)
+        return PlannedBatch(number, plan.start(before.end), plan.end, before.watermark_ms)
 
-    def restart_at(self, first: Offsets) -> None:
+    def restart_at(self, first: Offsets, topic_id: str | None) -> None:
         """Let the next batch begin at ``first``, the earliest records of a topic that was created again.
 
         A batch that is planned and not done keeps its number, for its output may have it, and reads nothing.
@@ -120,18 +201,16 @@ class Checkpoint:
         done = self.committed()
         for number in self.planned():
             if number >= done:
-                version, settings, _ = (self._files.read(f"offsets/{number}") or "").splitlines()
-                self._files.write(f"offsets/{number}", "\n".join((version, settings, json.dumps(first))))
+                version, settings, was = (self._files.read(f"offsets/{number}") or "").splitlines()
+                now = json.dumps(_of_source(first, topic_id) if _is_of_source(json.loads(was)) else first)
+                self._files.write(f"offsets/{number}", f"{version}\n{settings}\n{now}")
         text = self._files.read(_BEGAN)
         if done < 0 and text is not None:
             self._files.write(_BEGAN, text[: text.index("{")] + json.dumps(first))
 
-    def _plan(self, number: int) -> tuple[int, Offsets]:
-        text = self._files.read(f"offsets/{number}")
+    def _plan(self, number: int) -> OffsetsFile:
         try:
-            # The first line is the version: of another one the lines would not be these.
-            _, settings, offsets = (text or "").splitlines()
-            return int(json.loads(settings)["batchWatermarkMs"]), json.loads(offsets)
+            return OffsetsFile.read(self._files.read(f"offsets/{number}") or "")
         except (ValueError, KeyError) as error:
             raise StopError(
                 f"checkpoint {self.path}: batch {number} is missing or cannot be read (offsets/{number}); "

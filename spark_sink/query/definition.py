@@ -4,6 +4,10 @@ Spark compares the names and types of its state's columns, and no more: a sum of
 checkpoint would go on where the old one stood. So what was counted stands in a file of its own:
 
     CHECKPOINT/seqmark.json    {"version": 1, "topic_id": ID or null, "means": {KEY: TEXT, ...}}
+                               {"version": 2, ...}   where events are summed up by Seqmark's own source
+
+The version says which source Spark's own offsets and state are of: a query goes on by the one that it began
+with.
 
 `KEY` is that of the config, `TEXT` its value with the types of the fields that are used, in one form: intervals
 in the largest unit. It is written before the first batch, and compared at each start after that.
@@ -33,6 +37,8 @@ if TYPE_CHECKING:
 
 NAME = "seqmark.json"
 VERSION = 1
+BY_KERNELS = 2
+"""Version where events are summed up by Seqmark's own source: builds before it refuse the file."""
 _AGGREGATES = "aggregates"
 
 
@@ -55,6 +61,8 @@ class Definition(NamedTuple):
     means: Mapping[str, str]
     topic_id: str | None
     """None: not known, of brokers before Kafka 2.8."""
+    by_kernels: bool = False
+    """Whether the query sums up in Seqmark's own source (`spark_sink.query.partial_rows`)."""
 
 
 def meaning(sink: Sink, model: EventModel) -> dict[str, str]:
@@ -71,6 +79,8 @@ def meaning(sink: Sink, model: EventModel) -> dict[str, str]:
         return f"{path} ({describe(kind)})"
 
     means = {"topic": sink.topic, "time_field": typed(sink.time_field)}
+    if sink.verdicts is not None:
+        means["verdicts"] = sink.verdicts
     if sink.session_gap is not None:
         means["session_gap"] = duration_words(sink.session_gap)
     if sink.window is not None:
@@ -111,8 +121,8 @@ def read_definition(files: TextFolder) -> Definition | None:
     try:
         written = json.loads(text)
         version = written["version"]
-        if version == VERSION:
-            return Definition(dict(written["means"]), written["topic_id"])
+        if version in {VERSION, BY_KERNELS}:
+            return Definition(dict(written["means"]), written["topic_id"], version == BY_KERNELS)
     except (ValueError, KeyError, TypeError) as error:
         raise StopError(
             f"{where} cannot be read ({error}); put it back, or begin with a new checkpoint"
@@ -122,7 +132,8 @@ def read_definition(files: TextFolder) -> Definition | None:
 
 def write_definition(files: Files, written: Definition) -> None:
     """Write it, whole or not at all."""
-    text = json.dumps({"version": VERSION, "topic_id": written.topic_id, "means": written.means}, indent=1)
+    version = BY_KERNELS if written.by_kernels else VERSION
+    text = json.dumps({"version": version, "topic_id": written.topic_id, "means": written.means}, indent=1)
     files.write(NAME, text + "\n")
 
 

@@ -1,7 +1,7 @@
 """Tells records that are events to be counted from those that are not. Pure: DataFrame to DataFrame.
 
 Used twice with the same outcome: by the query as it runs, and when a batch is read again to write aside what
-was not counted.
+was not counted. What was summed up in the source `spark_sink.source.judged` tells apart.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sql
 
 from spark_sink.query.aggregate import TIME, path_column, window_column
+from spark_sink.source.judged import AHEAD
 from spark_sink.values.parse import parse
 
 if TYPE_CHECKING:
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
     from schemas.event import EventModel
 
 BAD = "bad"
-
-
-AHEAD = "ahead"
-"""The reason of an event that is too far ahead of its record's Kafka timestamp."""
 
 
 def judged(records: DataFrame, sink: Sink, model: EventModel, *, max_ahead_ms: int | None) -> DataFrame:

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     )
 
 OBSERVED = "seqmark"
-"""Name of what the query observes of itself: ``bad``, the records of the batch that are no events."""
+"""Name of what the query observes of itself: ``bad``, the records of the batch that are no events, and, where
+what Spark reads is summed up already, ``records``, how many there were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +70,15 @@ def read_progress(text: str) -> Progress:
     states = report.get("stateOperators", [])
     watermark = report.get("eventTime", {}).get("watermark")
     observed = report.get("observedMetrics", {}).get(OBSERVED)
+    rows = int(report.get("numInputRows", 0))
+    records = rows if observed is None else int(observed.get("records", rows))
+    share = records / rows if rows else 1.0
     return Progress(
         sink=report["name"],
         batch=report["batchId"],
-        input_rows=int(report.get("numInputRows", 0)),
-        input_rate=_finite(report.get("inputRowsPerSecond")),
-        processed_rate=_finite(report.get("processedRowsPerSecond")),
+        input_rows=records,
+        input_rate=_finite(report.get("inputRowsPerSecond")) * share,
+        processed_rate=_finite(report.get("processedRowsPerSecond")) * share,
         seconds=report.get("batchDuration", 0) / 1000,
         state_rows=sum(each.get("numRowsTotal", 0) for each in states),
         state_bytes=sum(each.get("memoryUsedBytes", 0) for each in states),

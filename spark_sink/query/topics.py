@@ -39,7 +39,7 @@ class SourceTopic:
     """The topic that an aggregate reads; asked by a client of its own, which is closed at exit."""
 
     def __init__(self, spark: SparkSession, settings: Settings, sink: Sink) -> None:
-        self._sink = sink.name
+        self._sink, self._by_verdicts = sink.name, sink.verdicts is not None
         self._pipelines = settings.pipelines
         self.name = sink.topic
         self._jvm: Any = spark._jvm  # noqa: SLF001 - py4j's door to the JVM
@@ -96,11 +96,12 @@ class SourceTopic:
                 f"again, and all that is there is one batch"
             )
         if is_another(known, found):
+            onward = "To go on with all that it holds, beside what is counted already: seqmark aggregate "
+            onward = "" if self._by_verdicts else f"{onward}--accept-loss. "
             raise StopError(
                 f"aggregate {self._sink}: topic {self.name} was deleted and made anew: the aggregate has read "
                 f"the one with the id {known}, now it is {found}. Going on at the old offsets would leave out "
-                f"its beginning. To go on with all that it holds, beside what is counted already: seqmark "
-                f"aggregate --accept-loss; to count anew: remove output, checkpoint and aside folder"
+                f"its beginning. {onward}To count anew: remove output, checkpoint and aside folder"
             )
 
     def _answer(self, ask: Callable[[], Any]) -> Any:

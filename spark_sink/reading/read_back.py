@@ -17,14 +17,22 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import StructField, StructType
 
 from processor.errors import SeqmarkError, StopError
-from schemas.config import ConsoleOutput, KafkaOutput, ParquetOutput, PostgresOutput
+from schemas.config import (
+    ConsoleOutput,
+    DeltaOutput,
+    FolderOutput,
+    IcebergOutput,
+    KafkaOutput,
+    ParquetOutput,
+    PostgresOutput,
+)
 from schemas.config.aggregates import output_column
 from schemas.config.values import duration_words
 from schemas.event import EventModel, EventModelError, aggregate_columns
 from spark_sink.query.sources import read_topic
 from spark_sink.reading.summarise import POSTGRES, SPARK, Summarising
 from spark_sink.reading.summary import SinkPart, SummaryRow
-from spark_sink.session import spark_session
+from spark_sink.session import LAKES, spark_session
 from spark_sink.values.schema import output_schema
 
 if TYPE_CHECKING:
@@ -49,7 +57,8 @@ def read_sinks(settings: Settings, *, say: Callable[[str], None] = lambda _: Non
 
         def spark() -> SparkSession:
             if not opened:
-                opened.append(open_.enter_context(spark_session("seqmark-report", say=say)))
+                lakes = {each.output.kind for each in settings.aggregates} & LAKES.keys()
+                opened.append(open_.enter_context(spark_session("seqmark-report", lakes=lakes, say=say)))
             return opened[0]
 
         return [_part(settings.kafka, sink, spark, say) for sink in settings.aggregates]
@@ -58,13 +67,14 @@ def read_sinks(settings: Settings, *, say: Callable[[str], None] = lambda _: Non
 def read_rows(
     settings: Settings, sink: Sink, *, say: Callable[[str], None] = lambda _: None
 ) -> list[SummaryRow]:
-    """Return every row of a small output, Parquet or a topic, by window and group.
+    """Return every row of a small output, a folder or a topic, by window and group.
 
     Raises:
         StopError: It cannot be read, or has more than `MOST_ROWS` rows.
     """
     try:
-        with spark_session("seqmark-rows", say=say) as spark:
+        lakes = {sink.output.kind} & LAKES.keys()
+        with spark_session("seqmark-rows", lakes=lakes, say=say) as spark:
             rows = _rows(spark, settings.kafka, sink)
             if rows is None:
                 return []
@@ -118,6 +128,10 @@ def output_words(sink: Sink) -> str:
     match sink.output:
         case ParquetOutput(path=path):
             return f"Parquet files in {path}"
+        case DeltaOutput(path=path):
+            return f"Delta table {path}"
+        case IcebergOutput(path=path):
+            return f"Iceberg table {path}"
         case PostgresOutput(table=table):
             return f"PostgreSQL table {table}"
         case KafkaOutput(topic=topic):
@@ -129,7 +143,7 @@ def output_words(sink: Sink) -> str:
 def _finality(sink: Sink) -> str:
     """Say which windows are there, and whether they may still change."""
     passed = f"when its end is {duration_words(sink.watermark)} behind the newest event"
-    if isinstance(sink.output, ParquetOutput) or sink.session_gap is not None:
+    if isinstance(sink.output, FolderOutput) or sink.session_gap is not None:
         return f"A window is written once, {passed}: what is here is final, and open windows are not here yet."
     return f"The newest windows may still change: a window is final {passed}."
 
@@ -140,9 +154,9 @@ def _part(kafka: Kafka, sink: Sink, spark: Callable[[], SparkSession], say: Call
     problems: list[str] = []
     try:
         match sink.output:
-            case ParquetOutput(path=path) if not _written(path):
+            case ParquetOutput() | DeltaOutput() | IcebergOutput() if not _written(sink.output):
                 notes.append("Nothing has been written there yet.")
-            case ParquetOutput() | KafkaOutput():
+            case ParquetOutput() | DeltaOutput() | IcebergOutput() | KafkaOutput():
                 rows = _rows(spark(), kafka, sink)
                 summary = None if rows is None else _with_spark(spark(), rows, sink)
                 notes.append(_finality(sink))
@@ -160,14 +174,22 @@ def _part(kafka: Kafka, sink: Sink, spark: Callable[[], SparkSession], say: Call
     )
 
 
-def _written(path: str) -> bool:
-    return Path(path, "_spark_metadata").is_dir() or "://" in path
+_LOGS = {"parquet": "_spark_metadata", "delta": "_delta_log", "iceberg": "metadata"}
+
+
+def _written(output: FolderOutput) -> bool:
+    return Path(output.path, _LOGS[output.kind]).is_dir() or "://" in output.path
 
 
 def _rows(spark: SparkSession, kafka: Kafka, sink: Sink) -> DataFrame | None:
     """Return what Spark can read of an output; None where nothing is there, or is not Spark's to read."""
     match sink.output:
-        case ParquetOutput(path=path) if _written(path):
+        case DeltaOutput() | IcebergOutput() if _written(sink.output):
+            path = sink.output.path
+            # An Iceberg table by its path and one in a catalog are told apart by the slash.
+            place = path if "://" in path else str(Path(path).absolute())
+            return spark.read.format(sink.output.kind).load(place)
+        case ParquetOutput(path=path) if _written(sink.output):
             return spark.read.schema(_schema(sink)).parquet(path)
         case KafkaOutput(topic=topic):
             return _newest(spark, kafka, topic, sink)

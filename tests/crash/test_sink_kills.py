@@ -1,4 +1,4 @@
-"""Is each event in the aggregate once, or aside once, when the driver is killed again and again?
+"""Kills the Spark driver again and again: each event is in the aggregate once, or aside once.
 
 Driver and JVM are killed together between a batch's plan and its entry in the commit log: right after the
 plan, after the batch's files count, or after its first records are in the topic. They are halted when the
@@ -7,6 +7,9 @@ for, with more events: so every kill that counts is where it is meant to be, and
 
 Spark's files on this machine survive a kill: this shows safety against processes that die, not against a loss
 of power.
+
+The events come from a clean topic, or from a raw one, in which many come again, by the verdicts of a worker
+that runs meanwhile.
 """
 
 from __future__ import annotations
@@ -14,10 +17,10 @@ from __future__ import annotations
 import json
 import os
 import time
-from contextlib import closing
+from contextlib import closing, nullcontext
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -26,6 +29,7 @@ from tests.support.kafka.topics import create_topic, read_topic, unique
 from tests.support.spark_sink.job import Process, process, run, settings, sink, tables
 from tests.support.spark_sink.sinks import HOUR, START, Click, by_window, numbers, send, tumbling, written_aside
 from tests.support.worker.crash import seeded
+from tests.support.worker.process import PipelineConfig, WorkerConfig, run_drain, start_worker
 
 if TYPE_CHECKING:
     import random
@@ -60,13 +64,15 @@ class Events:
     may be a few chunks (each 100 minutes) ahead of the other: none is late by a watermark of eight hours (480
     minutes) that is not meant to be. The windows of those that are meant to be end 2,815 minutes back or more;
     the watermark by which a batch's rows are late is two batches (600 minutes), some chunks and those 480 back.
+
+    Where `again` is set, with each chunk come some again of those that came before, of any time.
     """
 
-    def __init__(self, bootstrap: str, topic: str, chance: random.Random) -> None:
+    def __init__(self, bootstrap: str, topic: str, chance: random.Random, *, again: bool) -> None:
         self.clicks: list[Click] = []
         self.late: set[int] = set()
         self.bad: set[int] = set()
-        self._bootstrap, self._topic, self._chance = bootstrap, topic, chance
+        self._bootstrap, self._topic, self._chance, self._again = bootstrap, topic, chance, again
         create_topic(bootstrap, topic, PARTITIONS)
 
     def send(self, last: int = CHUNK) -> None:
@@ -82,7 +88,8 @@ class Events:
                 at -= 48 * HOUR
             amount = Decimal(chance.randrange(10_000)).scaleb(-2)
             self.clicks.append(Click(at, chance.choice("ab"), "u", amount, number, b"{", bad=broken))
-        send(self._bootstrap, self._topic, self.clicks[first:], PARTITIONS)
+        again = chance.sample(self.clicks, last // 3) if self._again else []
+        send(self._bootstrap, self._topic, [*self.clicks[first:], *again], PARTITIONS)
 
     def end(self) -> None:
         """Send what closes every window but its own."""
@@ -151,20 +158,42 @@ def kill_in_a_batch(running: Process, moment: Moment, events: Events) -> int | N
         last = committed(moment.checkpoint)
 
 
+def judged(bootstrap: str, folder: Path) -> WorkerConfig:
+    """Return a pipeline that writes nothing but verdicts: an event is its key."""
+    name, ids = unique("raw"), {"mode": "insert-id", "window": "90d", "id": [{"from": "key"}]}
+    pipelines = (PipelineConfig("clicks", name, "", dedup=ids),)
+    return WorkerConfig(folder, bootstrap, unique("judge"), pipelines).with_verdicts("verdicts")
+
+
+@pytest.mark.drawn("by")
+@pytest.mark.parametrize("by", ["topic", "verdicts"])
 def test_each_event_counts_once_or_is_aside_once_whenever_the_driver_is_killed(
-    spark: SparkSession, broker: Broker, tmp_path: Path, *, whole: bool
+    spark: SparkSession, broker: Broker, tmp_path: Path, *, by: str, whole: bool
 ) -> None:
     kills = int(os.environ.get("SEQMARK_TEST_KILLS") or (ALL_KILLS if whole else KILLS))
     chance, bootstrap = seeded(), broker.bootstrap_servers
-    topic, out = unique("clean"), unique("aggregate")
-    events = Events(bootstrap, topic, chance)
+    worker = judged(bootstrap, tmp_path) if by == "verdicts" else None
+    topic, out = worker.source if worker else unique("clean"), unique("aggregate")
+    events = Events(bootstrap, topic, chance, again=worker is not None)
     events.send(2 * BATCH)
-    shared = {"window": "1 hour", "watermark": "8 hours", "max_offsets_per_trigger": BATCH}
+    shared: dict[str, Any] = {"window": "1 hour", "watermark": "8 hours"}
+    shared["verdicts" if worker else "max_offsets_per_trigger"] = worker.verdicts if worker else BATCH
     files = sink(tmp_path, topic, "files", {"kind": "parquet", "path": str(tmp_path / "files")}, **shared)
     records = sink(tmp_path, topic, "topic", {"kind": "kafka", "topic": out}, **shared)
 
+    def aggregate_all() -> None:
+        if worker:
+            ended = run_drain(worker)
+            assert ended.code == 0, ended.stderr
+        run(settings(bootstrap, files, records))
+
     create_topic(bootstrap, out, PARTITIONS)
-    with closing(Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody"})) as client:
+    with (
+        start_worker(worker) if worker else nullcontext() as live,
+        closing(Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody"})) as client,
+    ):
+        if live:
+            live.wait_ready()
         places, killed = moments(tmp_path, client, out), 0
         chance.shuffle(places)
         while killed < kills:
@@ -180,10 +209,10 @@ def test_each_event_counts_once_or_is_aside_once_whenever_the_driver_is_killed(
     for last in (1_400, 1_500):
         if len(events.clicks) < last:
             events.send(last - len(events.clicks))
-            run(settings(bootstrap, files, records))
+            aggregate_all()
     events.send(max(2_400 - len(events.clicks), CHUNK))
     events.end()
-    run(settings(bootstrap, files, records))
+    aggregate_all()
     clicks, late, bad = events.clicks, events.late, events.bad
     assert late
     assert bad

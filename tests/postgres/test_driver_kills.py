@@ -14,7 +14,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
@@ -24,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Self
 import psycopg
 import pytest
 
-from tests.support.kafka.topics import create_topic, environment, new, produce, unique, until
+from tests.support.kafka.topics import environment, new, produce, until
+from tests.support.spark_sink.growing import GrowingTopic
 from tests.support.spark_sink.postgres import rows
 from tests.support.spark_sink.spark import SHORT
 from tests.support.suite.extent import everything
@@ -70,32 +70,13 @@ checkpoint = "{checkpoint}"
 Truth = dict[tuple[datetime, datetime, str], tuple[int, Decimal, Decimal, datetime]]
 
 
-class Clicks:
+class Clicks(GrowingTopic):
     """A topic that grows, and the truth about it."""
 
     def __init__(self, bootstrap: str, dice: random.Random) -> None:
-        self.bootstrap = bootstrap
-        self.topic = unique("clicks")
-        self._dice = dice
-        self._made = 0
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        super().__init__(bootstrap, dice, PARTITIONS)
         groups: defaultdict[tuple[datetime, str], list[tuple[datetime, Decimal]]] = defaultdict(list)
         self._groups = groups
-        create_topic(bootstrap, self.topic, PARTITIONS)
-
-    def __enter__(self) -> Self:
-        self.send()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stopped.wait(0.3):
-            self.send()
 
     def send(self) -> None:
         """Send some events to one partition."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,3 +21,11 @@ def sockets_are_collected() -> Iterator[None]:
     """Let sockets that PySpark leaves open end with the tests that expect it, and not in somebody else's."""
     yield
     gc.collect()
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Give Ctrl-C back to the tests, after commands that listen to it."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)

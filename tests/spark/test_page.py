@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.support.kafka.broker import Broker
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
-CONFIG, _ = re.findall(r"^```toml\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+CONFIG, *_ = re.findall(r"^```toml\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 LINES = [line.split()[1:] for line in typed(PAGE) if line.startswith("seqmark ")]
 PORT = "9100"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -17,26 +16,21 @@ from tests.support.kafka.topics import create_topic, read_topic, unique
 from tests.support.spark_sink.job import ROOT
 from tests.support.spark_sink.sinks import START, Click, send
 from tests.support.suite.pages import typed
+from tests.support.worker import forks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
     from tests.support.kafka.broker import Broker
 
 AGGREGATES = ROOT / "examples" / "aggregates.toml"
+VERDICTS = ROOT / "examples" / "verdicts.toml"
 
 
 def test_the_example_fits_its_events() -> None:
     require_aggregates(load(AGGREGATES, {}))
-
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Give Ctrl-C back to the tests, after commands that listen to it."""
-    before = signal.getsignal(signal.SIGINT)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.broker
@@ -80,3 +74,49 @@ def test_each_output_of_the_example_gets_its_rows(broker: Broker, tmp_path: Path
         ("2026-01-05T00:00:00.000000Z", 2, "3.00"),
         ("2026-01-05T00:50:00.000000Z", 1, "1.50"),
     ]
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+def test_the_example_of_verdicts_counts_each_click_once_without_a_clean_topic(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    name = unique("clicks")
+    create_topic(broker.bootstrap_servers, f"{name}.raw")
+    clicks = [
+        Click(START + timedelta(minutes=at), "a", "u", Decimal("1.50"), number)
+        for number, at in enumerate((0, 10, 50, 24 * 60))
+    ]
+    send(broker.bootstrap_servers, f"{name}.raw", [*clicks[:2], *clicks], 1)
+    here = {"SEQMARK_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers}
+    here |= {"SEQMARK_WORKER__APPLICATION_ID": name, "SEQMARK_WORKER__STATE_DIR": str(tmp_path / "state")}
+    here |= {
+        f"SEQMARK_PIPELINES__0__{key.upper()}": f"{name}.{topic}"
+        for key, topic in (
+            ("source", "raw"),
+            *((each, each) for each in ("verdicts", "duplicates", "quarantine")),
+        )
+    }
+    here |= {
+        "SEQMARK_AGGREGATES__0__TOPIC": f"{name}.raw",
+        "SEQMARK_AGGREGATES__0__VERDICTS": f"{name}.verdicts",
+    }
+    here["SEQMARK_AGGREGATES__0__OUTPUT__PATH"] = str(tmp_path / "hourly")
+    here["SEQMARK_AGGREGATES__0__CHECKPOINT"] = str(tmp_path / "checkpoint")
+
+    for line in typed(VERDICTS):
+        words = line.split()[1:]
+        if words[0] == "worker":
+            there = [str(ROOT / word) if word.startswith("examples/") else word for word in words]
+            worker = forks.run(*there, "--drain", folder=tmp_path, env=here)
+            assert worker.returncode == 0, worker.stderr
+        else:
+            done = CliRunner().invoke(main, words, env=here)
+            assert done.exit_code == 0, done.stderr
+
+    rows = spark.read.parquet(str(tmp_path / "hourly")).collect()
+    assert [(row["events"], row["revenue"]) for row in rows] == [(3, Decimal("4.50"))]
+    sent = read_topic(broker.bootstrap_servers, f"{name}.raw")
+    assert len(sent) == 2 + len(clicks)

@@ -1,6 +1,6 @@
 """The aggregates are right to the row, with late events, bad records and restarts in between.
 
-Three sinks read one topic in three runs: events of the second run come too late for windows that the first has
+Five sinks read one topic in three runs: events of the second run come too late for windows that the first has
 closed, the third closes all that is open. The truth is computed in plain Python.
 """
 
@@ -54,6 +54,8 @@ pytestmark = [
 ]
 
 GAP = timedelta(minutes=5)
+HOURLY = {"files": "parquet", "delta": "delta", "iceberg": "iceberg"}
+"""Sinks with one definition: by name the kind of the output."""
 # The first run's newest event, less the watermark's half hour: up to here its windows are closed.
 CLOSED = START + timedelta(hours=5, minutes=29)
 
@@ -70,7 +72,8 @@ class Ran:
     """Numbers of those that came in the second run and belong to the first one's time."""
     bad: dict[int, str]
     """Number to reason."""
-    parquet: list[Row]
+    closed: dict[str, list[Row]]
+    """By sink: of the outputs that get each closed window once."""
     sessions: list[Row]
     newest: dict[str, Row]
     """Of the topic: key to value."""
@@ -104,18 +107,17 @@ def config(folder: Path, bootstrap: str, topic: str, out: str) -> Settings:
         "high": "p90:amount",
     }
     few = {"events": "count", "revenue": "sum:amount"}
+
+    def hourly(name: str, kind: str) -> dict[str, Any]:
+        output = {"kind": kind, "path": str(folder / name)}
+        return sink(name, window="1 hour", group_by=["campaign"], aggregates=all_of_them, output=output)
+
     return Settings.model_validate(
         {
             "kafka": {"bootstrap_servers": bootstrap},
             "worker": {"application_id": "test"},
             "aggregates": [
-                sink(
-                    "files",
-                    window="1 hour",
-                    group_by=["campaign"],
-                    aggregates=all_of_them,
-                    output={"kind": "parquet", "path": str(folder / "files")},
-                ),
+                *(hourly(name, kind) for name, kind in HOURLY.items()),
                 sink(
                     "topic",
                     window="2 hours",
@@ -179,8 +181,8 @@ def ran(spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFa
         {each.number for each in tardy},
         {601: "not_json", 602: "null", 603: "missing:amount", 604: "not_utf8", 900: "not_object"}
         | {606: "ahead", 607: "ahead"},
-        parquet(spark, folder / "files"),
-        parquet(spark, folder / "visits"),
+        {name: rows_of(spark, folder / name, kind) for name, kind in HOURLY.items()},
+        rows_of(spark, folder / "visits"),
         {(record.key or b"").decode(): json.loads(record.value or b"") for record in records},
         len(records),
         totals,
@@ -188,10 +190,12 @@ def ran(spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFa
     )
 
 
-def parquet(spark: SparkSession, path: Path) -> list[Row]:
+def rows_of(spark: SparkSession, path: Path, kind: str = "parquet") -> list[Row]:
     """Read as Spark does, times as milliseconds: Python's own would be in this machine's zone."""
-    rows = spark.read.parquet(str(path)).selectExpr(
-        "*", "unix_millis(window_start) AS start_ms", "unix_millis(window_end) AS end_ms"
+    rows = (
+        spark.read.format(kind)
+        .load(str(path))
+        .selectExpr("*", "unix_millis(window_start) AS start_ms", "unix_millis(window_end) AS end_ms")
     )
     return [row.asDict() for row in rows.collect()]
 
@@ -209,11 +213,12 @@ def by_campaign(each: Click) -> str:
     return each.campaign
 
 
-def test_parquet_holds_each_closed_window_once_and_equals_the_plain_computation(ran: Ran) -> None:
+@pytest.mark.parametrize("name", list(HOURLY))
+def test_each_closed_window_is_there_once_and_equals_the_plain_computation(ran: Ran, name: str) -> None:
     truth = by_window(counted(ran), tumbling(HOUR), by_campaign)
     closed = {key: clicks for key, clicks in truth.items() if key[1] != "end"}
-    found = {(row["start_ms"], row["campaign"]): row for row in ran.parquet}
-    assert len(found) == len(ran.parquet) == len(closed) == 8 * 3
+    found = {(row["start_ms"], row["campaign"]): row for row in ran.closed[name]}
+    assert len(found) == len(ran.closed[name]) == len(closed) == 8 * 3
     for ((start, end), campaign), clicks in closed.items():
         row, amounts = found[ms(start), campaign], sorted(each.amount for each in clicks)
         assert row["end_ms"] == ms(end)
@@ -227,7 +232,7 @@ def test_parquet_holds_each_closed_window_once_and_equals_the_plain_computation(
 
 def test_distinct_users_are_right_within_the_promised_error(ran: Ran) -> None:
     truth = by_window(counted(ran), tumbling(HOUR), by_campaign)
-    for row in ran.parquet:
+    for row in ran.closed["files"]:
         start = datetime.fromtimestamp(row["start_ms"] / 1000, START.tzinfo)
         users = {each.user for each in truth[(start, start + HOUR), row["campaign"]]}
         # The standard error is 5 %; four of them, and at least one.
@@ -280,7 +285,7 @@ def test_sessions_are_those_of_the_plain_computation(ran: Ran) -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["files", "topic", "visits"])
+@pytest.mark.parametrize("name", [*HOURLY, "topic", "visits"])
 def test_exactly_the_events_that_were_not_counted_are_written_aside(ran: Ran, name: str) -> None:
     assert numbers(written_aside(ran.folder / f"checkpoint-{name}-aside", "late")) == sorted(ran.tardy)
 
@@ -298,7 +303,7 @@ def test_an_event_that_is_late_for_one_window_says_for_which_and_counts_in_the_o
     assert {row["counted"] for row in rows} == {True, False}
 
 
-@pytest.mark.parametrize("name", ["files", "topic", "visits"])
+@pytest.mark.parametrize("name", [*HOURLY, "topic", "visits"])
 def test_exactly_the_records_that_are_no_events_are_written_aside_with_the_reason(ran: Ran, name: str) -> None:
     rows = written_aside(ran.folder / f"checkpoint-{name}-aside", "bad")
     assert len(rows) == len(ran.bad)

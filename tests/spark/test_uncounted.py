@@ -9,7 +9,7 @@ import pytest
 
 from processor.commands.spark.aggregate import _uncounted
 from spark_sink.query.progress import Totals
-from spark_sink.uncounted import hardly_any, why_late, why_unreadable
+from spark_sink.query.uncounted import hardly_any, why_late, why_unreadable
 from tests.support.kafka.topics import New, create_topic, produce, unique
 from tests.support.spark_sink.job import Silent, run, settings, sink
 

@@ -112,6 +112,7 @@ def _tell(report: VerifyReport) -> None:
         unproved=report.unproved,
         backfilled=report.backfilled,
         judged_from=report.judged_from,
+        before_verdicts=report.before_verdicts,
         unjudged=report.unjudged,
         since_reset=None if report.reset_ms is None else _when(report),
         **{"from": report.start, "to": report.stop},
@@ -196,6 +197,11 @@ def _limits(report: VerifyReport) -> Iterator[str]:
         yield (
             "fingerprints, and what receipts show of content, are not compared: nothing says by which secret "
             "they were made"
+        )
+    if report.before_verdicts:
+        yield (
+            f"{count(report.before_verdicts, 'record')} that pass lie before the first verdict record: with "
+            'output = "verdicts" nothing is proved of them'
         )
     if report.unjudged:
         yield (

@@ -37,17 +37,18 @@ if TYPE_CHECKING:
     from processor.demo.plan import DemoPlan
     from processor.demo.run import DemoRun
     from processor.demo.summary import DemoSummary
+    from processor.demo.verdicts import TopicBytes
     from processor.inspection.explain.story import Story
 
 
 @click.command()
 @click.option(
     "--mode",
-    type=click.Choice(["watermark", "insert-id", "fingerprint", "batch"]),
+    type=click.Choice(["watermark", "insert-id", "fingerprint", "verdicts", "batch"]),
     default="watermark",
     help="How duplicates are identified: by a sequence in a header, by the clicks' own id within an hour, or "
-    "by that id and their content, where other content under one id is another click; batch: the last, of "
-    "files at rest and of the topic behind them.",
+    "by that id and their content, where other content under one id is another click; verdicts: by a sequence, "
+    "without a clean topic; batch: by id and content, of files at rest and of the topic behind them.",
 )
 @click.option(
     "--records",
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
 def demo(
     ctx: click.Context,
     *,
-    mode: Literal["watermark", "insert-id", "fingerprint", "batch"],
+    mode: Literal["watermark", "insert-id", "fingerprint", "verdicts", "batch"],
     records: int | None,
     directory: Path,
     seed: int,
@@ -83,6 +84,9 @@ def demo(
     In mode insert-id some of the receipts are shown too, in mode fingerprint also what Spark would have missed
     had collisions been dropped as duplicates. What needs an extra that is not installed, Spark's aggregate or
     picture and report, is left out, which is said.
+
+    In mode verdicts the worker writes no clean topic but what of the source to skip; Spark reads the source by
+    that, and the bytes that were saved are shown.
 
     In mode batch three days of files are made clean by Spark; one run is killed and started again, one date is
     made again from corrected files; then a worker goes on from there on a topic.
@@ -146,13 +150,16 @@ def _go_on(
     from processor.demo.processes import certify  # noqa: PLC0415 - as above
     from processor.demo.summary import (  # noqa: PLC0415 - as above
         DemoSummary,
+        SummaryLine,
         census_lines,
         count_lines,
         examples,
     )
 
     differences = [text for part in done.checked for text in part.outcome.differences]
-    lines = count_lines(done.checked, done.truths)
+    by_verdicts = plan.mode == "verdicts"
+    clean = "in the source without what verdicts skip" if by_verdicts else "in the clean topic"
+    lines = count_lines(done.checked, done.truths, clean)
     aggregated = census = None
     with ExitStack() as held:  # one Spark for its own step and for the report
         if _has("spark", "4. left out: Spark's aggregate by hour and campaign"):
@@ -165,9 +172,16 @@ def _go_on(
             say("6. the report (seqmark report)")
             differences += _report(plan, aggregates=aggregated is not None)
         signals.check()
-    say("7. what became of a record that was dropped, and of one that passed (seqmark explain)")
-    stories, wrong = _explain(plan, done)
-    differences += wrong
+    stories: list[Story] = []
+    taken = None
+    if by_verdicts:
+        taken = _copy_afterwards(plan)
+        passed = next(line.truth for line in lines if line.what == "passed")
+        lines.append(SummaryLine("in a clean topic written afterwards", taken.copied, passed))
+    else:
+        say("7. what became of a record that was dropped, and of one that passed (seqmark explain)")
+        stories, wrong = _explain(plan, done)
+        differences += wrong
     signals.check()
     summary = DemoSummary(
         lines=lines,
@@ -176,10 +190,22 @@ def _go_on(
         certificate=certificate,
         drained=done.drained,
         records=records,
-        receipts=() if plan.mode == "watermark" else examples(done.checked),
+        receipts=examples(done.checked) if plan.pipeline.id_dedup else (),
         census=None if census is None else census[0],
+        taken=taken,
     )
     return summary, stories
+
+
+def _copy_afterwards(plan: DemoPlan) -> TopicBytes:
+    """Measure what the clean topic would have taken."""
+    from processor.demo.verdicts import copy_afterwards  # noqa: PLC0415 - as above
+
+    say("7. what a clean topic would have taken (seqmark materialize)")
+    try:
+        return copy_afterwards(plan)
+    finally:
+        shutil.rmtree(plan.state_dir, ignore_errors=True)  # what is noted of the certificate
 
 
 def _explain(plan: DemoPlan, done: DemoRun) -> tuple[list[Story], list[str]]:
@@ -217,7 +243,8 @@ def _with_spark(
     from processor.demo.census import true_census  # noqa: PLC0415 - as above
     from processor.demo.sinks import aggregate, spark, take_census  # noqa: PLC0415 - as above
 
-    say("4. Spark aggregates the clean topic by hour and campaign (seqmark aggregate --available-now)")
+    what = "the source by its verdicts" if plan.mode == "verdicts" else "the clean topic"
+    say(f"4. Spark aggregates {what} by hour and campaign (seqmark aggregate --available-now)")
     held.enter_context(spark(say))
     signals.listen()
     signals.check()
@@ -262,6 +289,8 @@ def _tell(plan: DemoPlan, summary: DemoSummary, stories: Sequence[Story], out: C
         out.print("and of the notes of collisions:")
         out.print(tables.notes_table(summary.receipts))
         out.print(str(summary.census), style="bold", markup=False, soft_wrap=True)
+    if summary.taken is not None:
+        out.print(tables.bytes_table(summary.taken))
     rate = f"{summary.rate:,.0f} records/s, the worker's start included"
     if summary.working_rate:
         rate += f"; about {summary.working_rate:,.0f} from its first commit on"

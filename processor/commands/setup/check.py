@@ -20,6 +20,7 @@ from processor.config.load import load, require_aggregates
 from processor.errors import EXIT_CONFIG, EXIT_DONE, EXIT_FAILED, ConfigError, Problem
 from processor.inspection.check.findings import Findings
 from processor.ops.status_text import count
+from schemas.config import TopicInput
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,8 +82,13 @@ def _look(config: Path, found: Findings, *, require_broker: bool, offline: bool)
         from processor.inspection.check.memory import check_memory  # noqa: PLC0415 - see above
         from processor.inspection.check.state_folder import check_state_folder  # noqa: PLC0415 - see above
 
+        for index, batch in enumerate(settings.batches):
+            if isinstance(batch.input, TopicInput):
+                found.note(
+                    f"batches.{index}.input.topic", "was not looked at: `seqmark batch` does as it begins"
+                )
         if not settings.pipelines and not settings.aggregates:
-            return EXIT_DONE  # of batches alone: no broker is named
+            return EXIT_DONE  # of batches alone: no worker and no query is named
         if offline:
             found.warn(KEY, f"{UNCHECKED}: --offline asks no broker")
             plan = None

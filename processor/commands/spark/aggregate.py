@@ -181,7 +181,7 @@ def _line(totals: Totals) -> str:
 
 def _uncounted(sink: Sink, totals: Totals) -> str:
     """Say that hardly anything was counted; nothing where that is not so. The exit code does not."""
-    from spark_sink.uncounted import hardly_any  # noqa: PLC0415 - as above
+    from spark_sink.query.uncounted import hardly_any  # noqa: PLC0415 - as above
 
     aside = totals.late + totals.bad
     if not totals.rows or not hardly_any(totals.rows, aside):

@@ -66,7 +66,8 @@ _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
     type=read_place,
     metavar="P:O",
     multiple=True,
-    help="Offset O of partition P is the first that the history may lack: there the stream goes on.",
+    help="Offset O of partition P of the source is the first that the history may lack: there the stream goes "
+    "on.",
 )
 @click.option(
     "--cut-time",
@@ -157,6 +158,11 @@ def _asked(
             f"pipeline {pipeline.name} renews ids, and does not remember what collides: in which order "
             "records came decides, and a history does not say it"
         )
+    if dedup is not None and dedup.on_collision == "tag":
+        raise StopError(
+            f"pipeline {pipeline.name} tags collisions with the first record's topic, partition and offset, "
+            'which a history has not: choose on_collision "pass" or "rename", whose notes name the backfill'
+        )
     columns = None
     if kind == "topic":
         if given or choice.leave_out:
@@ -245,6 +251,7 @@ def _folder(asked: AskedBackfill, goal: Goal) -> HistoryFolder:
         "up to cut": asked.cut.leave_out,
         "definition": goal.definition.hex(),
         "source": [asked.pipeline.source, goal.topic_id.hex(), goal.partitions],
+        **({} if goal.route is None else {"sink partitions": goal.route}),
     }
     # Tasks of Spark have another working folder.
     return HistoryFolder(root.resolve(), asked.run, request)
@@ -259,22 +266,22 @@ async def _load(
     staging = prepared.staging
     assert staging is not None  # noqa: S101 - what was loaded has been answered before
     async with loading(asked.settings, asked.pipeline, staging) as work:
-        steps = await work.plan()
-        samples = await work.sample(steps)
+        plan = await work.plan()
+        samples = await work.sample(plan)
         warn(
             asked.pipeline,
             prepared.counts,
-            steps,
+            plan.cuts,
             samples,
             advise=asked.files is not None and not asked.cut.leave_out,
         )
         if dry:
             say(f"nothing was loaded: --dry-run. What is staged stays in {folder.path}")
         else:
-            total = sum(step.staged.blocks - step.done for step in steps)
+            total = sum(step.staged.blocks - step.done for step in plan.steps)
             with bar(f"loading {asked.run}", total) as advance:
-                await work.apply(steps, advance)
+                await work.apply(plan, advance)
             folder.note(prepared.counts, staging, loaded=True)
-    tell(asked.pipeline, asked.run, prepared.counts, steps, samples, loaded=not dry, as_json=as_json)
+    tell(asked.pipeline, asked.run, prepared.counts, plan, samples, loaded=not dry, as_json=as_json)
     if not dry:
         say(f"backfill {asked.run} is loaded; the workers of {asked.pipeline.name} can be started", "green")

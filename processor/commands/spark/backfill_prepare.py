@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from processor.commands.console import bar, say
@@ -80,7 +81,7 @@ def prepare(asked: AskedBackfill, goal: Goal, folder: HistoryFolder) -> Prepared
     counts = counts._replace(expired=work.expired)
     folder.note(counts, staging)
     fault_points.reached(BackfillStep.STAGED)
-    return Prepared(counts, staging, [])
+    return Prepared(counts, staging, [], {})
 
 
 def _id_preparation(
@@ -96,6 +97,9 @@ def _id_preparation(
 
     fingerprints = dedup.fingerprint is not None
     staging = _staging(asked, goal, folder, secret, fingerprints=fingerprints)
+    if goal.route is not None:
+        # Ids are remembered where they are sent to, and the cuts are of the source.
+        staging, cuts = replace(staging, cuts=cuts), dict.fromkeys(range(goal.route), 0)
     keep = dedup.on_collision not in {"quarantine", "drop"}
     return Preparation(staging, cuts, dedup.window, latest_ms, keep_collisions=keep, renewed=dedup.refresh)
 
@@ -203,6 +207,8 @@ def _read_files(
         exclude,
         before,
         asked.cut.time_ms if asked.cut.leave_out else None,
+        goal.route,
+        [each.constants for each in files.files],
     )
     session = history_session(asked.pipeline.name, asked.master, asked.memory, say)
     with session as spark, ending_at_once("backfill", INTERRUPTED):
@@ -217,6 +223,9 @@ def _require_placed(asked: AskedBackfill, goal: Goal, columns: HistoryColumns) -
     """
     if goal.partitions == 1 or columns.partition is not None or columns.key is not None:
         return
+    if goal.route is not None:
+        _require_offsets_placed(asked, goal, columns)
+        return
     what = "ids are" if asked.pipeline.id_dedup is not None else "sequences are"
     raise ConfigError(
         [
@@ -230,6 +239,21 @@ def _require_placed(asked: AskedBackfill, goal: Goal, columns: HistoryColumns) -
     )
 
 
+def _require_offsets_placed(asked: AskedBackfill, goal: Goal, columns: HistoryColumns) -> None:
+    """Refuse offsets of which nobody can say of which partition they are; with ``route`` ids need no place."""
+    if columns.offset is None:
+        return
+    raise ConfigError(
+        [
+            Problem(
+                "--columns",
+                f"{asked.pipeline.source} has {goal.partitions} partitions, and an offset says nothing without "
+                "the partition: give partition=COL, or key=COL, or leave offset=COL out and give --cut",
+            )
+        ]
+    )
+
+
 async def _take_topic(asked: AskedBackfill, goal: Goal, folder: Path) -> tuple[HistoryCounts, _Work]:
     from processor.kafka.client import open_client  # noqa: PLC0415 - slow to import
     from processor.reset.backfill.intake.looks import AGAIN  # noqa: PLC0415 - see above
@@ -238,7 +262,9 @@ async def _take_topic(asked: AskedBackfill, goal: Goal, folder: Path) -> tuple[H
 
     client_id = f"{asked.settings.worker.application_id}-backfill-history"
     async with open_client(asked.settings.kafka, client_id, [asked.history], f"; {AGAIN}") as client:
-        history = TopicHistory(client, Decoder(), asked.history, goal.partitions)
+        # With a route the id says the partition, wherever its record stood.
+        expected = goal.partitions if goal.route is None else None
+        history = TopicHistory(client, Decoder(), asked.history, expected)
         limits = await history.limits()
         stops = {number: each.stable for number, each in limits.items()}
         cuts = {number: stops[number] if cut is None else cut for number, cut in goal.cuts.items()}
@@ -256,7 +282,11 @@ async def _take_topic(asked: AskedBackfill, goal: Goal, folder: Path) -> tuple[H
 def _intake(asked: AskedBackfill, goal: Goal, folder: Path, cuts: dict[int, int]) -> tuple[RecordIntake, _Work]:
     from processor.judges.factory import mode_of  # noqa: PLC0415 - slow to import
     from processor.judges.ids import make_id_extractor  # noqa: PLC0415 - see above
-    from processor.reset.backfill.intake.topic import IdIntake, SequenceIntake  # noqa: PLC0415 - see above
+    from processor.reset.backfill.intake.topic import (  # noqa: PLC0415 - see above
+        IdIntake,
+        RoutedIdIntake,
+        SequenceIntake,
+    )
 
     sequences, dedup = asked.pipeline.sequence_dedup, asked.pipeline.id_dedup
     if sequences is not None:
@@ -265,4 +295,6 @@ def _intake(asked: AskedBackfill, goal: Goal, folder: Path, cuts: dict[int, int]
     assert dedup is not None  # noqa: S101 - there are two modes
     secret, latest_ms = os.urandom(16), _latest_ms(dedup)
     work = _id_preparation(asked, dedup, goal, folder, secret, cuts, latest_ms)
+    if goal.route is not None:
+        return RoutedIdIntake(dedup, secret, goal.route, latest_ms, work), work
     return IdIntake(make_id_extractor(dedup, secret), latest_ms, work), work

@@ -11,17 +11,29 @@ from processor.commands.console import result, say, table_on_stdout
 from processor.engine.ids.clock import NEVER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from processor.reset.backfill.hop_load import LoadStep
     from processor.reset.backfill.intake.folder import HistoryCounts, Prepared
-    from processor.reset.backfill.load import LoadStep
+    from processor.reset.backfill.load import LoadPlan
     from processor.reset.backfill.sample import CutSample
     from schemas.config import Pipeline
 
 _LOUD = "bold yellow"
-_TITLES = ["partition", "rows", "ids", "expired", "cut", "clock", "gap", "before the cut", "from the cut on"]
-_OF_IDS = (3, 5)
-"""Columns that sequences have not, which do not expire and go by no clock."""
+_TITLES = {
+    "partition": "partition",
+    "rows": "rows",
+    "remembered": "",
+    "expired": "expired",
+    "cut": "cut",
+    "clock": "clock",
+    "gap": "gap",
+    "before": "before the cut",
+    "after": "from the cut on",
+}
+_NUMBERS = {"partition", "rows", "remembered", "expired", "cut", "gap"}
+_REMEMBERED = {"rows", "remembered", "expired", "clock"}
+"""What goes by the partition that ids are remembered in: with a route not that of the source."""
 
 
 def remembered(pipeline: Pipeline) -> str:
@@ -42,7 +54,7 @@ def warn(
     Args:
         pipeline: Whose state it will be.
         counts: Of the history.
-        steps: What is to be loaded.
+        steps: Of the partitions of the source.
         samples: What was found at the cuts.
         advise: Whether what the history has from the cut on could be left out.
     """
@@ -56,7 +68,7 @@ def warn(
         say(f"{counts.beyond:,} rows are from the cut on, and are left out")
     what, dropped = ("records", "them") if pipeline.id_dedup is None else ("ids", "their records")
     for step in steps:
-        number = step.staged.partition
+        number = step.partition
         name, sample = f"{pipeline.source}:{number}", samples.get(number)
         if step.gap:
             say(
@@ -86,43 +98,64 @@ def tell(
     pipeline: Pipeline,
     run: str,
     counts: HistoryCounts,
-    steps: Sequence[LoadStep],
+    plan: LoadPlan,
     samples: Mapping[int, CutSample],
     *,
     loaded: bool,
     as_json: bool,
 ) -> None:
-    """Give the result: a line per partition, and one of all."""
+    """Give the result: a line per partition, and one of all; with a route the sink's, then the source's."""
     if not as_json:
-        rows = [_row(counts, step, samples.get(step.staged.partition)) for step in steps]
-        _table(pipeline, rows)
+        for titles, steps in _tables(pipeline, plan):
+            _table(titles, [_row(counts, step, samples.get(step.partition)) for step in steps])
         return
-    for step in steps:
-        staged, sample = step.staged, samples.get(step.staged.partition)
-        of_ids: dict[str, Any] = {}
-        if pipeline.id_dedup is not None:
-            of_ids["expired"] = counts.expired[staged.partition]
-            of_ids["clock"] = None if staged.clock_ms == NEVER else staged.clock_ms
+    if plan.firsts:
+        for step in plan.steps:
+            result(pipeline=pipeline.name, sink_partition=step.partition, **_remembered(pipeline, counts, step))
+    for step in plan.cuts:
+        sample = samples.get(step.partition)
         result(
             pipeline=pipeline.name,
-            partition=staged.partition,
-            cut=staged.cut,
-            **{remembered(pipeline): staged.rows},
-            rows=counts.taken[staged.partition],
-            **of_ids,
+            partition=step.partition,
+            cut=step.staged.cut,
+            **({} if plan.firsts else _remembered(pipeline, counts, step)),
             gap=step.gap,
             sample=None if sample is None else sample._asdict() | {"gap": sample.gap},
         )
-    _result(pipeline, run, counts, sum(step.staged.rows for step in steps), loaded=loaded, before=False)
+    _result(pipeline, run, counts, sum(step.staged.rows for step in plan.steps), loaded=loaded, before=False)
 
 
-def _table(pipeline: Pipeline, rows: list[list[str]]) -> None:
-    """Print it, without what there is of ids only."""
-    right = [0, 1, 2, 3, 4, 6]
-    shown = [at for at in range(len(_TITLES)) if pipeline.id_dedup is not None or at not in _OF_IDS]
-    titles = [remembered(pipeline) if _TITLES[at] == "ids" else _TITLES[at] for at in shown]
-    cells = [[row[at] for at in shown] for row in rows]
-    table_on_stdout(titles, cells, right=[where for where, at in enumerate(shown) if at in right])
+def _remembered(pipeline: Pipeline, counts: HistoryCounts, step: LoadStep) -> dict[str, Any]:
+    """Return what is remembered of a history in a partition."""
+    staged, number = step.staged, step.partition
+    said: dict[str, Any] = {remembered(pipeline): staged.rows, "rows": counts.taken[number]}
+    if pipeline.id_dedup is not None:
+        said["expired"] = counts.expired[number]
+        said["clock"] = None if staged.clock_ms == NEVER else staged.clock_ms
+    return said
+
+
+def _tables(pipeline: Pipeline, plan: LoadPlan) -> Iterator[tuple[dict[str, str], list[LoadStep]]]:
+    """Yield the tables: their columns, each with its title, and what they are of."""
+    every = {
+        name: title
+        for name, title in _TITLES.items()
+        if pipeline.id_dedup is not None or name not in {"expired", "clock"}
+    }
+    every["remembered"] = remembered(pipeline)
+    if not plan.firsts:
+        yield every, plan.steps
+        return
+    of_ids = {name: title for name, title in every.items() if name in _REMEMBERED}
+    yield {"partition": "sink partition", **of_ids}, plan.steps
+    of_cuts = {name: title for name, title in every.items() if name not in _REMEMBERED}
+    yield of_cuts | {"partition": "source partition"}, plan.firsts
+
+
+def _table(titles: dict[str, str], rows: list[dict[str, str]]) -> None:
+    """Print one."""
+    right = [at for at, name in enumerate(titles) if name in _NUMBERS]
+    table_on_stdout(list(titles.values()), [[row[name] for name in titles] for row in rows], right=right)
 
 
 def tell_loaded(pipeline: Pipeline, run: str, prepared: Prepared | None, *, as_json: bool) -> None:
@@ -138,7 +171,12 @@ def tell_loaded(pipeline: Pipeline, run: str, prepared: Prepared | None, *, as_j
         return
     for each in prepared.parts:
         began = f"began with {each['rows']} {remembered(pipeline)}"
-        click.echo(f"partition {each['partition']} {began} at offset {each['cut']}")
+        if prepared.cuts:
+            click.echo(f"partition {each['partition']} of the sink {began}")
+        else:
+            click.echo(f"partition {each['partition']} {began} at offset {each['cut']}")
+    for number, cut in prepared.cuts.items():
+        click.echo(f"partition {number} of the source began at offset {cut}")
 
 
 def _result(
@@ -157,15 +195,24 @@ def _result(
     )
 
 
-def _row(counts: HistoryCounts, step: LoadStep, sample: CutSample | None) -> list[str]:
-    staged, number = step.staged, step.staged.partition
-    cells: list[Any] = [number, counts.taken[number], staged.rows, counts.expired[number], staged.cut]
+def _row(counts: HistoryCounts, step: LoadStep, sample: CutSample | None) -> dict[str, str]:
+    """Return all that can be told of a partition; of one that a history has no place in nothing was taken."""
+    staged, number = step.staged, step.partition
     before = after = "loaded before"
     if sample is not None:
         before = f"{sample.before_known:,} of {sample.before:,} known"
         after = f"{sample.after_known:,} of {sample.after:,} known"
-    told = [f"{each:,}" if at else str(each) for at, each in enumerate(cells)]
-    return [*told, _time(staged.clock_ms), f"{step.gap:,}", before, after]
+    return {
+        "partition": str(number),
+        "rows": f"{counts.taken.get(number, 0):,}",
+        "remembered": f"{staged.rows:,}",
+        "expired": f"{counts.expired.get(number, 0):,}",
+        "cut": f"{staged.cut:,}",
+        "clock": _time(staged.clock_ms),
+        "gap": f"{step.gap:,}",
+        "before": before,
+        "after": after,
+    }
 
 
 def _time(clock_ms: int) -> str:

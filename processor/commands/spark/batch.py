@@ -14,6 +14,7 @@ from processor.config.load import load
 from processor.errors import ConfigError, Problem
 from processor.ops import fault_points
 from processor.ops.extras import require
+from schemas.config import TopicInput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
 
     from schemas.config import FileBatch, Settings
     from spark_sink.batch.job import BatchOptions, BatchOutcome
+    from spark_sink.batch.topic.source import BatchTopicReader
 
 INTERRUPTED = "what was written does not count unless it said committed: run the same batch again"
 _TITLES = {
     "files": "input files",
+    "expired": "offsets lost to retention",
     "read": "rows read",
     "skipped": "of earlier dates, left as they are",
     "kept": "kept",
@@ -87,6 +90,10 @@ def batch(  # noqa: PLR0913 - one argument per option
     settings = load(config)
     chosen = _choose(settings, name)
     _require_right(since, inputs, run_name, dry=dry_run, compact=compact)
+    if inputs and isinstance(chosen.input, TopicInput):
+        raise ConfigError(
+            [Problem("--input", f"does not go with {chosen.input.place}, the input of the batch")]
+        )
     require("seqmark batch", "spark", module="pyarrow")
     # Spark and Arrow are slow to import: a config that is wrong is said at once.
     from spark_sink.batch.cluster import files_session  # noqa: PLC0415 - see above
@@ -103,7 +110,7 @@ def batch(  # noqa: PLR0913 - one argument per option
         if compact:
             outcome = merge_files(spark, chosen, audience)
         else:
-            outcome = BatchJob(spark, chosen, options, audience).run()
+            outcome = BatchJob(spark, chosen, options, audience, _topic_of(chosen, settings)).run()
     _tell(chosen, outcome, options, compact=compact, as_json=as_json)
 
 
@@ -115,6 +122,14 @@ def _choose(settings: Settings, name: str | None) -> FileBatch:
     if len(chosen) != 1:
         raise no_such("--name", "batch", name, known)
     return chosen[0]
+
+
+def _topic_of(chosen: FileBatch, settings: Settings) -> BatchTopicReader | None:
+    if not isinstance(chosen.input, TopicInput):
+        return None
+    from processor.commands.spark.batch_topic import BatchTopic  # noqa: PLC0415 - aiokafka is slow to import, too
+
+    return BatchTopic(settings.kafka, chosen.input.topic)
 
 
 def _require_right(
@@ -174,5 +189,7 @@ def _tell(
     else:
         say(f"run {outcome.run}: committed (commit {outcome.commit}) after {outcome.seconds:.1f} s", "green")
     titles = _COMPACTED if compact else _TITLES
+    if isinstance(chosen.input, TopicInput) and not compact:
+        titles = {**titles, "files": "input partitions"}
     rows = [(title, f"{counts[key]:,}") for key, title in titles.items() if key in counts]
     table_on_stdout([f"batch {chosen.name}, run {outcome.run}", "number"], rows, right=[1])

@@ -109,6 +109,6 @@ def _backfill(plan: ArchivePlan, say: Callable[[str], None]) -> None:
 async def _checked(plan: ArchivePlan, rows: list[ArchiveRow]) -> StreamCheck:
     """Read all four topics with a plain consumer, and compare."""
     options, pipeline = client_options(plan.settings.kafka), plan.pipeline
-    topics = (pipeline.source, pipeline.sink, pipeline.duplicates or "", pipeline.quarantine or "")
+    topics = (pipeline.source, pipeline.clean_topic, pipeline.duplicates or "", pipeline.quarantine or "")
     read = await asyncio.gather(*(read_partition(options, topic, 0) for topic in topics))
     return check_stream(pipeline.source, rows, TopicRecords(*read), BACKFILL)

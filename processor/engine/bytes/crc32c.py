@@ -3,7 +3,7 @@
 By the processor's own instruction where there is one: x86 has it since 2008 (SSE 4.2), 64-bit Arm in most since
 2013 (CRC). Elsewhere, and where kernels run as plain Python, by tables, eight bytes at a time.
 
-Invariant: both say the same (`tests/unit/engine/test_bytes.py` compares them).
+Invariant: both say the same (`tests/unit/engine/bytes/test_checksums.py` compares them).
 """
 
 from __future__ import annotations

@@ -122,8 +122,13 @@ def _sharing_rows(rows: RestRows, new: int) -> NDArray[np.int64]:
     Most rows are the only ones of their id: these are sorted by one word, and cost nothing more.
     """
     lows = rows.hash[:, 0]
-    order = np.argsort(lows)
-    found = lows[order]
+    # The row's number in the lowest bits: words are sorted in a third of the time that their order takes.
+    # Rows that share only the rest of their words are judged apart, as rows of other ids are.
+    number = np.arange(lows.size, dtype=np.uint64)
+    mask = np.uint64((1 << lows.size.bit_length()) - 1)
+    words = np.sort((lows & ~mask) | number)
+    order = (words & mask).astype(np.int64)
+    found = words & ~mask
     same = found[1:] == found[:-1]
     shares = np.zeros(lows.size, np.bool_)
     shares[1:] |= same

@@ -10,14 +10,18 @@ import contextlib
 
 import numpy as np
 
+from processor.engine.bytes.crc32 import crc32
 from processor.engine.extract.ids import IdTextForm
 from processor.engine.ids.new_ids import new_ids
 from processor.engine.jit import COMPILES, FOLDER
 from processor.engine.rest.columns import IdColumn, ids_of_columns
+from processor.engine.rest.footers import footer_columns
 from processor.engine.rest.json_rows import JsonIds, JsonRows, fingerprints_of
 from processor.engine.rest.judge import RestRows, judge_rows
+from processor.engine.rest.pages import differences_at, page_head, values_begin, words_at
 from processor.engine.rest.partitioner import partitions_of
 from processor.engine.rest.probe import LowProbe
+from processor.engine.rest.row_texts import MemberColumn, json_of_columns
 from processor.engine.rest.sequences import sequences_of_json, sequences_of_texts
 
 _MARK = "rest-is-warm"
@@ -61,5 +65,14 @@ def _work() -> None:
         judged = RestRows(alike, fingerprint, np.arange(2), np.arange(2))
         judge_rows(judged, RestRows.none(), 1)
     LowProbe(np.sort(hashes[:, 0])).matches(np.zeros(1, np.int64))
+    spans = offsets[:-1], np.diff(offsets)
+    json_of_columns([MemberColumn.of(b'"a"', valid, spans, data, text=text) for text in (True, False)], 2)
+    page, none = np.zeros(64, np.uint8), np.zeros(0, np.int64)
+    crc32(np.zeros(1 << 10, np.uint8))
+    footer_columns(page, ("a",))
+    page_head(page, 0)
+    values_begin(page, 0)
+    words_at(page, 0, none)
+    differences_at(page, 0, 0, none)
     new_ids(secret, hashes, prints)
     partitions_of(columns[0], 2)

@@ -92,16 +92,27 @@ def _pipelines(settings: Settings, plan: ClusterPlan, found: Findings) -> None:
 
 def _aggregates(settings: Settings, plan: ClusterPlan, names: list[str], found: Findings) -> None:
     """Warn of topics that no pipeline writes and that are not there."""
-    written = {topic for pipeline in settings.pipelines for topic in pipeline.outputs}
+    pipelines = settings.pipelines
+    written = {topic for pipeline in pipelines for topic in pipeline.outputs}
+    written |= {pipeline.sink for pipeline in pipelines if pipeline.sink is not None}
+    sources = {pipeline.source for pipeline in pipelines}
+    spoken = {pipeline.verdicts for pipeline in pipelines if pipeline.verdicts is not None}
     there = {*names, *(each.topic for each in plan.topics if each.exists)}
     for index, sink in enumerate(settings.aggregates):
-        key = f"aggregates.{index}.topic"
-        if sink.topic in there:
-            found.fine(key, f"{sink.topic} is there")
-        elif sink.topic not in written:
-            meant = near(sink.topic, sorted(written)) or near(sink.topic, names)
-            hint = f"did you mean {meant}?" if meant else "no record will come: name the sink of a pipeline"
-            found.warn(key, f"no pipeline of this config writes {sink.topic}, and it does not exist; {hint}")
+        looked_at = [("topic", sink.topic, written, "writes", "the sink of a pipeline")]
+        if sink.verdicts is not None:
+            looked_at = [
+                ("topic", sink.topic, sources, "reads", "the source of a pipeline"),
+                ("verdicts", sink.verdicts, spoken, "writes", "the verdicts of that pipeline"),
+            ]
+        for name, topic, known, does, right in looked_at:
+            key = f"aggregates.{index}.{name}"
+            if topic in there:
+                found.fine(key, f"{topic} is there")
+            elif topic not in known:
+                meant = near(topic, sorted(known)) or near(topic, names)
+                hint = f"did you mean {meant}?" if meant else f"no record will come: name {right}"
+                found.warn(key, f"no pipeline of this config {does} {topic}, and it does not exist; {hint}")
 
 
 def _changelogs(settings: Settings, found: Findings) -> None:

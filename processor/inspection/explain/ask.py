@@ -12,6 +12,8 @@ from processor.inspection.explain.story import RecordRef
 from processor.kafka.topics.plan import INTERNAL, MARKED, Purpose, topics_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from schemas.config import Pipeline, Settings
 
 _FORM = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249}):(?P<partition>[0-9]{1,30}):(?P<offset>[0-9]{1,30})")
@@ -90,6 +92,7 @@ def question_of(settings: Settings, ref: RecordRef, pipeline: str | None = None)
             what = f"{topic} is the {purpose} of pipeline {each.name}, which is internal"
             right = f"name a position in its source {each.source}, or in what it writes"
             raise ConfigError([Problem("TOPIC:PARTITION:OFFSET", f"{what}: {right}")])
+    _refuse_verdicts(ref.topic, uses)
     for role in _READABLE:
         users = tuple(each for purpose, topic, each in uses if topic == ref.topic and purpose is role)
         if users:
@@ -99,3 +102,21 @@ def question_of(settings: Settings, ref: RecordRef, pipeline: str | None = None)
     raise ConfigError(
         [Problem("TOPIC:PARTITION:OFFSET", f"{ref.topic} is no topic {of}; {nearest(ref.topic, known)}")]
     )
+
+
+def _refuse_verdicts(topic: str, uses: Sequence[tuple[Purpose, str, Pipeline]]) -> None:
+    """Refuse a topic of verdicts, and a sink that is made of them: both speak of positions in the source.
+
+    Raises:
+        ConfigError: It is one.
+    """
+    made = [(purpose, each) for purpose, name, each in uses if name == topic]
+    for purpose, each in made:
+        if purpose is Purpose.VERDICTS:
+            what = f"{topic} has the verdicts of pipeline {each.name}, which `seqmark read` prints"
+        elif purpose is Purpose.SINK and not each.writes_records and len(made) == 1:
+            what = f"{topic} is written by `seqmark materialize`, which says of no record where it comes from"
+        else:
+            continue
+        right = f"name a position in the source {each.source}"
+        raise ConfigError([Problem("TOPIC:PARTITION:OFFSET", f"{what}: {right}")])

@@ -84,7 +84,8 @@ class EarlierRuns:
             story.outcome, story.clean = Outcome.PASSED, places[0] if len(places) == 1 else None
             if len(places) > 1:
                 story.notes.append(
-                    f"{len(places)} equal records stand in {case.pipeline.sink}: nothing says which it is"
+                    f"{len(places)} equal records stand in {case.pipeline.clean_topic}: nothing says which "
+                    "it is"
                 )
             story.notes.append(f"a run before that of now has let it pass: {since}")
             self.records.ground(story, case)
@@ -133,6 +134,10 @@ class EarlierRuns:
     async def _passed_or_dropped(self, story: Story, case: SourceCase, own: JudgedBy) -> None:
         """Fill in the story of a record that a run before has judged, with a topic of that time gone."""
         pipeline, story.grounds = case.pipeline, own
+        if not pipeline.writes_records:
+            story.outcome = Outcome.NOT_RETAINED
+            story.why = "it was judged, and what says so in the topics of now is not found"
+            return
         unreceipted = pipeline.duplicates is None or "duplicates" in story.elsewhere
         if unreceipted and "sink" in story.elsewhere:
             story.outcome = Outcome.NOT_RETAINED
@@ -144,11 +149,11 @@ class EarlierRuns:
             else:
                 story.outcome = Outcome.NOT_RETAINED
                 story.why = f"it was judged, and not all of {pipeline.duplicates} is retained"
-        elif self.records.is_retained(case, pipeline.sink):
+        elif self.records.is_retained(case, pipeline.clean_topic):
             await self.records.infer(story, case, own)
         else:
             story.outcome = Outcome.NOT_RETAINED
-            story.why = f"it was judged, and not all of {pipeline.sink} is retained"
+            story.why = f"it was judged, and not all of {pipeline.clean_topic} is retained"
 
     async def note(self, story: Story, case: SourceCase) -> None:
         """Note what runs before a reset had decided of a record, as far as that is quickly found."""

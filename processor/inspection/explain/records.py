@@ -16,6 +16,7 @@ from processor.inspection.explain.lookup.finder import EntryFinder, RunOf
 from processor.inspection.explain.lookup.log import Missing, shown
 from processor.inspection.explain.lookup.marked import LATE_MS, MarkLookup
 from processor.inspection.explain.lookup.spans import entry_span
+from processor.inspection.explain.lookup.verdict_lookup import VerdictLookup
 from processor.inspection.explain.story import EarlierAnswer, JudgedBy, Outcome, RecordRef
 from processor.kafka.client import TopicPartition
 
@@ -56,6 +57,7 @@ class RecordFinder:
     clean: CleanLog = field(init=False)
     receipts: EntryFinder = field(init=False)
     copies: EntryFinder = field(init=False)
+    said: VerdictLookup = field(init=False)
     _readers: dict[str, EvidenceReader] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -63,6 +65,7 @@ class RecordFinder:
         self.eras = EraFinder(self.client, self.settings, self.facts, self.marks)
         self.clean = CleanLog(self.client, self.log)
         self.receipts, self.copies = EntryFinder(self.log), EntryFinder(self.log)
+        self.said = VerdictLookup(self.client, self.log)
 
     def forget(self) -> None:
         """Forget what was read."""
@@ -99,7 +102,7 @@ class RecordFinder:
     def _places(self, pipeline: Pipeline, source: TopicPartition, record: Columns | None) -> tuple[int, ...]:
         if not pipeline.routed:
             return (source.partition,)
-        count = len(self.client.partitions(pipeline.sink))
+        count = len(self.client.partitions(pipeline.clean_topic))
         if record is None:
             return tuple(range(count))
         target = self.reader(pipeline).target(record, source.partition, count)
@@ -180,6 +183,8 @@ class RecordFinder:
         """Return where a record stands in the clean topic that passed, now or before a reset; None: nowhere."""
         if case.record is None or case.offset >= case.high:
             return None
+        if not case.pipeline.writes_records:
+            return await self.said.clean(case)
         if case.is_judged:
             receipt = await self.receipt(case)
             return await self.place(case, None if receipt is None else self.edited(case, receipt[1]))
@@ -201,12 +206,12 @@ class RecordFinder:
             case: Of the record.
             said: Its receipt or note of that time; None: it had none.
         """
-        begin = case.begin(case.pipeline.sink)
+        begin = case.begin(case.pipeline.clean_topic) if case.pipeline.writes_records else None
         if case.record is None or begin is None or (said is not None and not said.passed):
             return []
         sought = Sought(shown(case.source, case.record)) if said is None else self.edited(case, said)
         for number in case.places:
-            tp = TopicPartition(case.pipeline.sink, number)
+            tp = TopicPartition(case.pipeline.clean_topic, number)
             if tp in case.facts.bounds:
                 span = case.facts.bounds[tp].start, min(begin, case.facts.bounds[tp].stable)
                 found = await self.clean.matches(tp, sought, span)
@@ -238,7 +243,7 @@ class RecordFinder:
             return None
         sought = sought or Sought.of(case.source, case.record, copied=not case.pipeline.routed)
         for number in case.places:
-            tp = TopicPartition(case.pipeline.sink, number)
+            tp = TopicPartition(case.pipeline.clean_topic, number)
             era = case.eras.get(tp.topic)
             if tp not in case.facts.bounds or (era is not None and case.offset < era.maybe_from):
                 continue
@@ -318,7 +323,10 @@ class RecordFinder:
         none = f"there is no receipt: pipeline {case.pipeline.name} has no duplicates topic"
         if where := story.elsewhere.get("duplicates"):
             none = f"its receipt was in {where}"
-        story.notes.append(f"{none}, so the verdict follows from its not being in {case.pipeline.sink}")
+        elif case.pipeline.duplicates is not None:
+            none = "its receipt is not retained any more"
+        missing = story.verdict or f"its not being in {case.pipeline.sink}"
+        story.notes.append(f"{none}, so the verdict follows from {missing}")
 
     def is_retained(self, case: SourceCase, topic: str | None) -> bool:
         """Whether all is still there that was ever written to the partitions of an output."""

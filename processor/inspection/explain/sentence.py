@@ -53,6 +53,8 @@ def sentence(story: Story, *, contents: bool = True) -> str:
 def _passed(story: Story, _: _Contents) -> str:
     there = story.clean or story.elsewhere.get("sink")
     where = "" if there is None else f" to {there}"
+    if story.verdict is not None:
+        where = f", as {story.verdict} says"
     return f"passed{where}: {story.why or _RULES[story.mode]}"
 
 

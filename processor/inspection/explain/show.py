@@ -44,7 +44,11 @@ def rows(story: Story, *, contents: bool = True) -> Iterator[tuple[str, str]]:
     if story.owner is not None:
         yield from _passed(story.owner, contents=contents)
     yield from _times(story)
-    for name, ref in (("clean", story.clean), ("receipt", story.receipt), ("quarantine", story.quarantine)):
+    if story.verdict is not None:
+        place = "it is left out" if story.clean is None else f"source position {story.clean}"
+        yield "in the clean stream", f"{place}, said by verdict record {story.verdict}"
+    clean = None if story.verdict is not None else story.clean
+    for name, ref in (("clean", clean), ("receipt", story.receipt), ("quarantine", story.quarantine)):
         if ref is not None:
             yield f"in {name}", str(ref)
     yield from _around(story)
@@ -120,7 +124,8 @@ def _passed(owner: PassedOwner, *, contents: bool) -> Iterator[tuple[str, str]]:
     elif owner.ref is not None:
         yield name, str(owner.ref)
     if owner.clean is not None:
-        yield "  in clean", str(owner.clean)
+        # Of verdicts alone the clean stream is the source.
+        yield "  in the clean stream" if owner.clean == owner.ref else "  in clean", str(owner.clean)
     if owner.differs is not None and contents:
         yield "  differs in", ", ".join(map(visible, owner.differs)) or "nothing: the same bytes"
     if owner.note:

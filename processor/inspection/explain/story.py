@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from processor.errors import EXIT_DONE, EXIT_FAILED, EXIT_VIOLATION
 
+_PLACES = ("source", "clean", "verdict", "receipt", "quarantine")
 MOST_SHOWN_BYTES = 4096
 """Of a key or a value, also for programs: `seqmark read` prints whole records."""
 
@@ -185,7 +186,8 @@ class Story:
         clock_ms: What the partition's clock read when the id was remembered; None: not known.
         expires_ms: From which reading of the clock on its id passes again; None: not known.
         expires_least: ``expires_ms`` is the earliest that it can be.
-        clean: Where it stands in the clean topic.
+        clean: Where it stands in the clean topic; of a pipeline of verdicts alone: in the source.
+        verdict: Where the verdict record stands that says so, of such a pipeline.
         receipt: Where its receipt, or its note, stands.
         quarantine: Where it stands in quarantine.
         position: How far the source partition has been judged: the first offset that is not.
@@ -215,6 +217,7 @@ class Story:
     expires_ms: int | None = None
     expires_least: bool = False
     clean: RecordRef | None = None
+    verdict: RecordRef | None = None
     receipt: RecordRef | None = None
     quarantine: RecordRef | None = None
     position: int | None = None
@@ -252,7 +255,7 @@ class Story:
         Args:
             contents: Whether keys, values, headers, ids and sequences may be in it.
         """
-        places = {name: getattr(self, name) for name in ("source", "clean", "receipt", "quarantine")}
+        places = {name: getattr(self, name) for name in _PLACES}
         return {
             "asked": {**self.asked.as_json(), "role": self.role},
             "pipeline": self.pipeline,

@@ -64,7 +64,7 @@ class TwiceFinder:
             StopError: Something cannot be read.
         """
         frame, at = await self._frame(case), record.ref.offset
-        begin = case.begin(case.pipeline.sink)
+        begin = case.begin(case.pipeline.clean_topic)
         if frame is None or begin is None or not max(begin, frame.clean_from) <= at:
             return False
         count = len(
@@ -75,17 +75,17 @@ class TwiceFinder:
 
     @staticmethod
     def _clean(case: SourceCase) -> TopicPartition:
-        return TopicPartition(case.pipeline.sink, case.source.partition)
+        return TopicPartition(case.pipeline.clean_topic, case.source.partition)
 
     async def _frame(self, case: SourceCase) -> Bracket | None:
         """Return between which places to count; None: it would not be certain."""
         pipeline, guarantee = case.pipeline, self.records.settings.worker.guarantee
-        clean, begin = self._clean(case), case.begin(pipeline.sink)
+        clean, begin = self._clean(case), case.begin(pipeline.clean_topic)
         if pipeline.id_dedup is not None and pipeline.id_dedup.rename is not None:
             return None  # What got a new id may have come once more, as it stands in the clean topic.
         if pipeline.routed or pipeline.duplicates is None or guarantee != "exactly_once" or begin is None:
             return None
-        if await self.records.elsewhere(case, pipeline.sink):
+        if await self.records.elsewhere(case, pipeline.clean_topic):
             return None
         if clean not in case.facts.bounds or case.facts.bounds[clean].stable < begin:
             return None

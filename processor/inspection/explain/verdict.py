@@ -3,6 +3,8 @@
 It is looked for in the order in which a worker writes: a receipt, a copy in quarantine, the clean topic. In
 exactly one of them it must be, if it was judged: what is in none, or in two, contradicts the rules. Before
 that is said it is looked at again: the end of a transaction reaches one partition after another.
+
+Of a pipeline that writes verdicts alone the verdict record says it, and receipt and copy have to agree.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from processor.inspection.explain.earlier import EarlierRuns
 from processor.inspection.explain.lookup.clean import Sought
 from processor.inspection.explain.lookup.eras import noun
 from processor.inspection.explain.lookup.log import Missing, shown
+from processor.inspection.explain.lookup.verdict_lookup import DamagedVerdictError
 from processor.inspection.explain.owner import OwnerFinder
 from processor.inspection.explain.story import JudgedBy, Outcome
 from processor.inspection.explain.twice import TwiceFinder
@@ -26,7 +29,8 @@ from processor.kafka.topics.plan import repartition_topic
 
 if TYPE_CHECKING:
     from processor.inspection.explain.case import SourceCase
-    from processor.inspection.explain.lookup.entries import SaidReceipt
+    from processor.inspection.explain.lookup.entries import SaidQuarantined, SaidReceipt
+    from processor.inspection.explain.lookup.verdict_lookup import SaidVerdict
     from processor.inspection.explain.records import RecordFinder
     from processor.inspection.explain.story import RecordRef, Story
     from schemas.config import Pipeline
@@ -84,11 +88,13 @@ class VerdictFinder:
             story.outcome, story.why = Outcome.NO_RECORD, gone
             return settled
         if case.is_judged:
-            await self._judged(story, case)
+            await (self._judged if pipeline.writes_records else self._said)(story, case)
         elif source.offset >= case.high:
             await EarlierRuns(self.records).pending(story, case)
         else:
             await EarlierRuns(self.records).before(story, case)
+            if not pipeline.writes_records:
+                await self._said_before(story, case)
         return settled
 
     async def _gone(self, story: Story, case: SourceCase) -> str | None:
@@ -108,10 +114,13 @@ class VerdictFinder:
         story.notes.append(f"the record itself is not retained any more: {story.why}")
         return None
 
-    # ---------------------------------------------------------------- judged by the run of now
-
-    async def _judged(self, story: Story, case: SourceCase) -> None:
-        receipt, copy = await self.records.receipt(case), await self.records.copy(case)
+    def _note_entries(
+        self,
+        story: Story,
+        receipt: tuple[RecordRef, SaidReceipt] | None,
+        copy: tuple[RecordRef, SaidQuarantined] | None,
+    ) -> None:
+        """Put a record's receipt and its copy in quarantine into a story."""
         if receipt is not None:
             story.receipt = receipt[0]
             self.records.say_receipt(story, receipt[1])
@@ -120,22 +129,129 @@ class VerdictFinder:
             story.observed |= said.observed
             if receipt is None:
                 story.outcome, story.grounds = Outcome.QUARANTINED, said.grounds
-            elif receipt[1].outcome is not Outcome.COLLISION:
-                story.contradict(
-                    f"it has a receipt at {story.receipt} and a copy in quarantine at {story.quarantine}"
-                )
-                return
+
+    async def _complete(self, story: Story, case: SourceCase, receipt: SaidReceipt | None) -> None:
+        """Add to the story of a judged record what it was compared with, and what else is to be known."""
+        if case.record is not None and story.outcome is not Outcome.QUARANTINED:
+            self.records.ground(story, case)
+        await OwnerFinder(self.records).find(story, case, receipt)
+        await EarlierRuns(self.records).note(story, case)
+        self._note_disorder(story)
+
+    # ---------------------------------------------------------------- judged by the run of now
+
+    async def _judged(self, story: Story, case: SourceCase) -> None:
+        receipt, copy = await self.records.receipt(case), await self.records.copy(case)
+        self._note_entries(story, receipt, copy)
+        if receipt is not None and copy is not None and receipt[1].outcome is not Outcome.COLLISION:
+            story.contradict(
+                f"it has a receipt at {story.receipt} and a copy in quarantine at {story.quarantine}"
+            )
+            return
         if receipt is None and copy is None:
             receipt = await self._left_over(story, case)
         elif (receipt is None or receipt[1].passed) and (copy is None or story.observed):
             await self._passed_noted(story, case)
         elif receipt is not None and case.record is not None:
             await self._dropped_noted(story, case)
-        if case.record is not None and story.outcome is not Outcome.QUARANTINED:
-            self.records.ground(story, case)
-        await OwnerFinder(self.records).find(story, case, None if receipt is None else receipt[1])
-        await EarlierRuns(self.records).note(story, case)
-        self._note_disorder(story)
+        await self._complete(story, case, None if receipt is None else receipt[1])
+
+    # ---------------------------------------------------------------- by verdicts alone
+
+    async def _said(self, story: Story, case: SourceCase) -> None:
+        """Fill in the story of a record by its verdict record."""
+        receipt, copy = await self.records.receipt(case), await self.records.copy(case)
+        try:
+            said = await self.records.said.covering(case)
+        except DamagedVerdictError as error:
+            story.contradict(str(error))
+            return
+        if said is not None and receipt is None and copy is None and not said.passes(case.offset):
+            receipt = await self.records.receipt_anywhere(case)
+        self._note_entries(story, receipt, copy)
+        if said is not None:
+            story.verdict = said.ref
+            await self._by_verdict(story, case, said)
+        elif not (why := await self.records.said.untold(case)):
+            story.contradict(f"it was judged, and no record of {case.pipeline.verdicts} speaks of it")
+        elif receipt is None and copy is None:
+            story.outcome, story.why = Outcome.NOT_RETAINED, f"it was judged, and {why}"
+        else:
+            story.notes.append(why)
+        await self._complete(story, case, None if receipt is None else receipt[1])
+
+    async def _said_before(self, story: Story, case: SourceCase) -> None:
+        """Complete the story of a record that only a run before that of now can have judged."""
+        said = await self.records.said.covering(case)
+        if said is None:
+            return
+        story.verdict = said.ref
+        if story.outcome in {Outcome.SKIPPED, Outcome.NOT_RETAINED}:
+            story.outcome = Outcome.PENDING
+            story.notes.append("a run before that of now has judged it, and a reset has begun behind it")
+            await self._by_verdict(story, case, said)
+        elif said.passes(case.offset) and case.record is not None:
+            story.clean = story.source
+
+    async def _by_verdict(self, story: Story, case: SourceCase, said: SaidVerdict) -> None:
+        """Say what a verdict record says of a record, where receipt and copy do not say more."""
+        action, fault = said.action(case.offset), said.fault(case.offset)
+        alone = story.receipt is None and story.quarantine is None
+        if said.passes(case.offset):
+            if not alone and not (story.observed or story.grounds.action == action == "pass"):
+                there = story.receipt or story.quarantine
+                story.contradict(f"{said.ref} says that it passed, and it has a dropped one's entry at {there}")
+            elif alone:
+                story.outcome = Outcome.PASSED if action is None else Outcome.COLLISION
+                story.grounds = JudgedBy(action=action)
+                if case.record is not None and self.records.reader(case.pipeline).of(case.record).unjudged:
+                    story.why = (
+                        "a part of its id is missing, and pipelines.dedup.on_missing lets it pass unjudged"
+                    )
+            story.clean = None if case.record is None else story.source
+        elif story.observed:
+            story.contradict(
+                f"{said.ref} skips it, and its entry says that it passed, for the pipeline observes"
+            )
+        elif fault is not Fault.NONE:
+            await self._said_aside(story, case, said, fault)
+        elif story.quarantine is not None or story.grounds.action not in {None, action}:
+            there = story.quarantine or story.receipt
+            story.contradict(f"{said.ref} says that it was dropped, and {there} says otherwise")
+        elif alone:
+            await self._said_dropped(story, case, said, action)
+
+    async def _said_aside(self, story: Story, case: SourceCase, said: SaidVerdict, fault: Fault) -> None:
+        """A record that verdicts say is in quarantine."""
+        code = story.grounds.code
+        if story.outcome in {Outcome.DUPLICATE, Outcome.LATE} or (code is not None and code != fault.code):
+            there = story.receipt or story.quarantine
+            story.contradict(f"{said.ref} says {fault.code} of quarantine, and {there} says otherwise")
+        elif story.quarantine is None and case.is_judged:
+            outcome, grounds = story.outcome, story.grounds
+            await self._faulty(story, case, fault)
+            if outcome is Outcome.COLLISION and not story.problems:
+                story.outcome, story.grounds = outcome, grounds
+        elif story.quarantine is None:
+            story.outcome, story.grounds = Outcome.QUARANTINED, JudgedBy(code=fault.code)
+
+    async def _said_dropped(
+        self, story: Story, case: SourceCase, said: SaidVerdict, action: str | None
+    ) -> None:
+        """A record that verdicts say was dropped, and of which no receipt is found."""
+        topic = case.pipeline.duplicates
+        there = topic is not None and not await self._is_elsewhere(story, case, "duplicates")
+        whole = there and case.is_judged and self.records.is_whole(case, topic, case.places)
+        if whole and not await self.records.is_compacted(case, topic):
+            story.contradict(f"{said.ref} skips it, and it has no receipt and no copy in quarantine")
+            return
+        if action is not None:
+            story.outcome, story.grounds = Outcome.COLLISION, JudgedBy(action=action)
+        elif case.record is not None:
+            await self.records.infer(story, case, self.records.reader(case.pipeline).of(case.record).grounds)
+        else:
+            story.outcome = Outcome.NOT_RETAINED
+            story.why = f"{said.ref} skips it, and neither the record nor its receipt is retained"
 
     def _note_disorder(self, story: Story) -> None:
         """Note where something was found in an output that does not lie in the order of the source."""
@@ -162,7 +278,7 @@ class VerdictFinder:
         """What has a receipt must not stand in the clean topic as well."""
         at = await TwiceFinder(self.records).dropped(case)
         if at is not None:
-            clean = f"{case.pipeline.sink}:{case.source.partition}:{at}"
+            clean = f"{case.pipeline.clean_topic}:{case.source.partition}:{at}"
             story.contradict(
                 f"it has a receipt at {story.receipt}, and {clean} has its bytes: "
                 "no record of the source that passed accounts for that"
@@ -218,7 +334,7 @@ class VerdictFinder:
 
     async def _unreceipted(self, story: Story, case: SourceCase, own: JudgedBy) -> None:
         """Fill in the story of a record of which no receipt can speak: the clean topic tells, if it can."""
-        sink = case.pipeline.sink
+        sink = case.pipeline.clean_topic
         if await self._is_elsewhere(story, case, "sink"):
             story.outcome = Outcome.NOT_RETAINED
             story.why = f"it was judged, and passed or was dropped: what says so was in {story.all_elsewhere()}"
@@ -249,14 +365,14 @@ class VerdictFinder:
                 story.outcome = Outcome.PASSED
             story.notes.append(f"its copy was in {story.elsewhere['sink']}")
             return
-        if self.records.is_whole(case, case.pipeline.sink, case.places):
-            if not await self.records.is_compacted(case, case.pipeline.sink):
-                story.contradict(f"{why} it is not in {case.pipeline.sink}")
+        if self.records.is_whole(case, case.pipeline.clean_topic, case.places):
+            if not await self.records.is_compacted(case, case.pipeline.clean_topic):
+                story.contradict(f"{why} it is not in {case.pipeline.clean_topic}")
                 return
             removed = ": compaction has removed records of it"
         if story.outcome is Outcome.PENDING:
             story.outcome = Outcome.PASSED
-        story.notes.append(f"its copy in {case.pipeline.sink} is not retained any more{removed}")
+        story.notes.append(f"its copy in {case.pipeline.clean_topic} is not retained any more{removed}")
 
     async def _on_its_way(self, story: Story, case: SourceCase) -> bool:
         """Whether a routed record was not judged yet; the story says so then."""

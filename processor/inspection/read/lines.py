@@ -16,6 +16,7 @@ from processor.inspection.read.sentences import (
     quarantine_sentence,
     receipt_sentence,
     time_text,
+    verdict_sentence,
 )
 from processor.kafka.topics.plan import Purpose
 from processor.wire.quarantine import OURS, is_observed
@@ -79,6 +80,8 @@ class PeopleLines:
         """Return the sentence, and what is shown of value and headers beside it."""
         purposes = self._topic.purposes
         if Purpose.DUPLICATES in purposes and (said := receipt_sentence(record.value)) is not None:
+            return said, "", record.headers
+        if Purpose.VERDICTS in purposes and (said := verdict_sentence(record.value)) is not None:
             return said, "", record.headers
         value = self._visible(record.value)
         if Purpose.QUARANTINE in purposes and (said := quarantine_sentence(record.headers)) is not None:

@@ -6,6 +6,7 @@ escaped for a terminal yet.
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import orjson
 
 from processor.wire.quarantine import OURS, is_observed
 from processor.wire.receipts import OBSERVED
+from schemas.verdicts.record import FAULTS, CorruptVerdictError, VerdictRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from processor.wire.quarantine import Header
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OFFSETS_SHOWN = 5
 _ID_CHARACTERS = 100
 """Of an id in a sentence; the receipt has up to 4 KiB of each part."""
 _DONE = {
@@ -70,6 +73,30 @@ def quarantine_sentence(headers: Sequence[Header]) -> str | None:
     code, detail, source = ((content or b"").decode(errors="backslashreplace") for _, content in ours)
     what = "would have been quarantined" if is_observed(headers) else "quarantined"
     return f"{what}: {code}: {detail}, came from {source}"
+
+
+def verdict_sentence(value: bytes | None) -> str | None:
+    """Return what a record of a topic of verdicts says; None: it is none."""
+    try:
+        found = VerdictRecord.decode(value)
+    except CorruptVerdictError:
+        return None
+    if found.base == found.end:
+        return f"the ranges begin at offset {found.base}"
+    begins = ", the ranges begin here" if found.begins else ""
+    skipped = f", skipped: {_offsets(found.skipped.tolist())}" if found.skipped.size else ""
+    aside = Counter(FAULTS[code] for code in found.faults.tolist())
+    faults = f"; in quarantine: {', '.join(f'{n} {code}' for code, n in aside.items())}" if aside else ""
+    return (
+        f"offsets {found.base} to {found.end - 1}{begins}: of {found.sums.records} records {found.passed} pass"
+        f"{skipped}{faults}"
+    )
+
+
+def _offsets(some: list[int]) -> str:
+    """Return the first of some offsets, and how many more there are."""
+    shown = ", ".join(map(str, some[:_OFFSETS_SHOWN]))
+    return shown if len(some) <= _OFFSETS_SHOWN else f"{shown} and {len(some) - _OFFSETS_SHOWN} more"
 
 
 def _judged(verdict: str, receipt: dict[str, Any]) -> str:

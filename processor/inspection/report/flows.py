@@ -22,8 +22,7 @@ def flow_section(name: str, flow: Flow) -> Html:
         element(
             "p",
             element("code", flow.source),
-            " \u2192 ",
-            element("code", flow.sink),
+            _where(" \u2192 ", flow.sink),
             _where(" \u00b7 receipts ", flow.duplicates),
             _where(" \u00b7 quarantine ", flow.quarantine),
             class_="soft",

@@ -93,6 +93,7 @@ class Flow:
     """One pipeline, counted.
 
     Attributes:
+        sink: None where verdicts take its place.
         duplicates: None where there is none: then what was dropped is what is missing elsewhere.
         quarantine: None where there is none.
         raw: Records of the source by the hour.
@@ -109,7 +110,7 @@ class Flow:
 
     name: str
     source: str
-    sink: str
+    sink: str | None
     duplicates: str | None
     quarantine: str | None
     raw: Hours

@@ -48,6 +48,14 @@ _NO_RECEIPTS = (
     "There is no duplicates topic: what was dropped is computed as what was judged and is in no other topic, "
     "and its kinds are counted as one."
 )
+_VERDICTS = (
+    "The worker writes verdicts in place of a clean topic: what is clean is computed as what was judged and is "
+    "in no other topic."
+)
+_VERDICTS_ALONE = (
+    "The worker writes verdicts in place of a clean topic, and no receipts: by the hour nobody knows here what "
+    "was dropped, and it counts as clean. `seqmark verify` counts it."
+)
 _NO_NOTES = "Nor are there notes: which records came with the id of other content nobody knows."
 _NO_QUARANTINE = "There is no quarantine topic: the worker stops at a record that cannot be judged."
 _BUSY = (
@@ -134,7 +142,8 @@ async def _flow(
     client: Client, decoder: Decoder, pipeline: Pipeline, at: TopicSnapshot, progress: Callable[[int], None]
 ) -> Flow:
     raw, fates = Hours(), {fate: Hours() for fate in Fate}
-    topics = (pipeline.source, pipeline.sink, pipeline.duplicates, pipeline.quarantine)
+    clean = pipeline.sink if pipeline.writes_records else None
+    topics = (pipeline.source, clean, pipeline.duplicates, pipeline.quarantine)
     flow = Flow(
         pipeline.name,
         *topics,
@@ -185,9 +194,18 @@ async def _flow(
             records = await _read(reader, start, stop, partial(take, tp.partition), progress)
             flow.stretches.append(Stretch(topic, tp.partition, start, stop, records))
     flow.notes += _observed_note(flow.observed)
-    if pipeline.duplicates is None:
-        fates[Fate.DUPLICATE] = raw.less(*(fates[fate] for fate in Fate if fate is not Fate.DUPLICATE))
+    _conclude(flow, raw, fates)
     return flow
+
+
+def _conclude(flow: Flow, raw: Hours, fates: dict[Fate, Hours]) -> None:
+    """Count what no topic holds as what is left of the source."""
+    if flow.sink is not None and flow.duplicates is not None:
+        return
+    left = Fate.CLEAN if flow.sink is None else Fate.DUPLICATE
+    fates[left] = raw.less(*(fates[fate] for fate in Fate if fate is not left))
+    if flow.sink is None:
+        flow.notes.append(_VERDICTS if flow.duplicates else _VERDICTS_ALONE)
 
 
 async def _read(
@@ -258,8 +276,7 @@ def _into(hours: Hours) -> Callable[[int, Columns], None]:
 
 
 def _topics(pipeline: Pipeline) -> Iterable[str]:
-    wanted = (pipeline.source, pipeline.sink, pipeline.duplicates, pipeline.quarantine)
-    return (topic for topic in wanted if topic is not None)
+    return (pipeline.source, *pipeline.outputs)
 
 
 def _action(pipeline: Pipeline) -> str | None:
@@ -270,7 +287,7 @@ def _action(pipeline: Pipeline) -> str | None:
 
 def _notes(pipeline: Pipeline, at: TopicSnapshot) -> list[str]:
     notes = []
-    if pipeline.duplicates is None:
+    if pipeline.duplicates is None and pipeline.writes_records:
         notes.append(_NO_RECEIPTS)
         if _action(pipeline) is not None:
             notes.append(_NO_NOTES)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from processor.engine.extract.routing import ROUTE_KEY
 from processor.engine.ids import clock
 from processor.engine.ids.sink_clocks import MOST_CELLS, SinkClocks
 from processor.engine.receipts import PASSING
-from processor.engine.repartition import ROUTE_KEY
 from processor.engine.verdict import Fault, Verdict
 from processor.inspection.simulate.costs import bucket_of
 from processor.inspection.simulate.forecast import (

@@ -19,9 +19,11 @@ from processor.inspection.status.facts import (
     PartitionProgress,
     PipelineProgress,
     QuarantineLook,
+    VerdictsProgress,
 )
 from processor.inspection.status.local import WorkerReading, local_bytes, worker_reading
 from processor.inspection.status.quarantine import QuarantineReader
+from processor.inspection.status.verdicts import verdicts_progress
 from processor.kafka.client import TopicPartition, open_client
 from processor.kafka.group.description import GroupDescription, describe_group
 from processor.kafka.offsets import Bounds, bounds, committed, newest_timestamps
@@ -70,6 +72,8 @@ class _Answers:
     quarantines: dict[str, QuarantineLook] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     escaped: dict[str, list[str]] = field(default_factory=dict)
+    verdicts: dict[str, VerdictsProgress] = field(default_factory=dict)
+    """By pipeline."""
 
 
 class StatusInspector:
@@ -154,6 +158,8 @@ class StatusInspector:
             answers.notes += dict.fromkeys(problems)
         for topic in {each.quarantine for each in self._pipelines} - {None}:
             await self._ask_quarantine(client, str(topic), answers)
+        for pipeline in self._pipelines:
+            await self._ask_verdicts(client, pipeline, answers)
         return answers
 
     async def _ask_group(self, client: Client, answers: _Answers) -> None:
@@ -199,6 +205,15 @@ class StatusInspector:
                 answers.quarantines[topic] = await self._quarantines.look(client, limits, answers.at_ms)
         except SeqmarkError as error:
             answers.notes.append(f"quarantine {topic}: {error}")
+
+    async def _ask_verdicts(self, client: Client, pipeline: Pipeline, answers: _Answers) -> None:
+        try:
+            found = await verdicts_progress(client, self._settings, pipeline, answers.bounds, ASK_S)
+        except RebuildError as error:
+            answers.notes.append(f"verdicts of {pipeline.name}: {error}")
+        else:
+            if found is not None:
+                answers.verdicts[pipeline.name] = found
 
     async def _rates(self, answers: _Answers) -> tuple[dict[str, float], str]:
         """Return the records per second of hops, by the positions of the look before, or by a worker here."""
@@ -261,6 +276,7 @@ class StatusInspector:
             hops,
             [each for each in answers.open if each.partition.topic in topics],
             answers.quarantines.get(pipeline.quarantine or "", QuarantineLook()),
+            answers.verdicts.get(pipeline.name),
             escaped=answers.escaped.get(pipeline.name, ()),
         )
         if self._plan is None:

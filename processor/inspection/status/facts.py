@@ -150,10 +150,30 @@ class QuarantineLook:
 
 
 @dataclass(frozen=True, slots=True)
+class VerdictsProgress:
+    """What stands in a topic of verdicts, and how far `seqmark materialize` has come in it.
+
+    Attributes:
+        topic: The topic of verdicts.
+        topic_bytes: On the brokers, one copy.
+        retained: Offsets from the first that is retained to the last stable one.
+        materialized: Partitions that a run of materialize has committed a position of.
+        unmaterialized: Offsets behind those positions; None: none has one.
+    """
+
+    topic: str
+    topic_bytes: int | None = None
+    retained: int | None = None
+    materialized: int = 0
+    unmaterialized: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PipelineProgress:
     """All that is known of a pipeline.
 
     Attributes:
+        verdicts: None where its output has none.
         missing: Topics that do not exist yet, and which the worker or `seqmark topics` would create.
         problems: Of its topics, as `seqmark topics` says them.
         notes: What could not be asked, and why.
@@ -164,6 +184,7 @@ class PipelineProgress:
     hops: Sequence[HopProgress]
     open: Sequence[OpenTransaction] = ()
     quarantine: QuarantineLook = field(default_factory=QuarantineLook)
+    verdicts: VerdictsProgress | None = None
     missing: Sequence[str] = ()
     problems: Sequence[Problem] = ()
     warnings: Sequence[Problem] = ()

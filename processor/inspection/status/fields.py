@@ -52,6 +52,7 @@ def pipeline_fields(pipeline: PipelineProgress, application: ApplicationProgress
         "open_transactions": [_transaction(each, application.at_ms) for each in pipeline.open],
         "quarantine": [asdict(each) for each in pipeline.quarantine.tallies],
         "quarantine_cut": pipeline.quarantine.cut,
+        "verdicts": None if pipeline.verdicts is None else asdict(pipeline.verdicts),
         "missing_topics": list(pipeline.missing),
         "problems": list(map(_problem, pipeline.problems)),
         "warnings": list(map(_problem, pipeline.warnings)),

@@ -49,6 +49,7 @@ def _parts(application: ApplicationProgress) -> Iterator[RenderableType]:
     yield from _workers(application, hops)
     yield from _partitions(application, hops)
     yield from _states(hops)
+    yield from _verdicts(application)
     yield from _transactions(application)
     yield from _quarantines(application)
     yield from _topics(application.pipelines)
@@ -140,6 +141,24 @@ def _states(hops: Iterable[HopProgress]) -> Iterator[RenderableType]:
         for hop in hops
     ]
     yield _grid(("pipeline", "changelog", "its size", "state on this machine", "records/s"), rows, right=(2, 3))
+
+
+def _verdicts(application: ApplicationProgress) -> Iterator[RenderableType]:
+    rows = [
+        (
+            pipeline.pipeline.name,
+            verdicts.topic,
+            "-" if verdicts.topic_bytes is None else size(verdicts.topic_bytes),
+            _number(verdicts.retained),
+            "never"
+            if verdicts.unmaterialized is None
+            else f"{verdicts.unmaterialized} behind in {count(verdicts.materialized, 'partition')}",
+        )
+        for pipeline in application.pipelines
+        if (verdicts := pipeline.verdicts) is not None
+    ]
+    if rows:
+        yield _grid(("pipeline", "verdicts", "its size", "offsets retained", "materialize"), rows, right=(2, 3))
 
 
 def _transactions(application: ApplicationProgress) -> Iterator[RenderableType]:

@@ -94,6 +94,8 @@ def _place(ref: RecordRef) -> str:
 
 
 def _clean(story: Story) -> str:
+    if story.clean is not None and story.verdict is not None:
+        return f", by verdict record {_place(story.verdict)}"
     if story.clean is not None:
         return f", {_place(story.clean)}"
     return f" to {story.elsewhere['sink']}" if "sink" in story.elsewhere else ""

@@ -123,7 +123,8 @@ class ScanOrder:
         """Yield what is read; nothing twice."""
         pipeline = self.pipeline
         yield Purpose.SOURCE, pipeline.source
-        yield Purpose.SINK, pipeline.sink
+        if pipeline.writes_records:
+            yield Purpose.SINK, pipeline.clean_topic
         # A field of the value stands in no receipt: those of what was found in the source are looked up.
         if pipeline.duplicates is not None and not self.wanted.fields:
             yield Purpose.DUPLICATES, pipeline.duplicates

@@ -54,6 +54,7 @@ class Purpose(StrEnum):
 
     SOURCE = "source"
     SINK = "sink"
+    VERDICTS = "verdicts"
     DUPLICATES = "duplicates"
     QUARANTINE = "quarantine"
     CHANGELOG = "changelog"
@@ -190,7 +191,10 @@ def positions_topic(settings: Settings, pipeline: str) -> str:
 
 def topics_of(settings: Settings, pipeline: Pipeline) -> Iterator[tuple[Purpose, str]]:
     """Yield the topics of a pipeline beside its source."""
-    yield Purpose.SINK, pipeline.sink
+    if pipeline.sink is not None:
+        yield Purpose.SINK, pipeline.sink
+    if pipeline.verdicts is not None:
+        yield Purpose.VERDICTS, pipeline.verdicts
     if pipeline.duplicates is not None:
         yield Purpose.DUPLICATES, pipeline.duplicates
     if pipeline.quarantine is not None:
@@ -290,6 +294,10 @@ def wanted_configs(purpose: Purpose, pipeline: Pipeline, source: TopicView) -> d
         configs |= {"cleanup.policy": "compact" if compact else "delete"}
         configs |= {"retention.ms": "-1", "retention.bytes": "-1"}
         largest = max(largest, CHANGELOG_BYTES) if purpose is Purpose.REPARTITION else CHANGELOG_BYTES
+    elif purpose is Purpose.VERDICTS:
+        # As long as the records that they speak of, which take more bytes: only their time limits both.
+        configs |= {"cleanup.policy": "delete"} | _like(source, "retention.ms") | {"retention.bytes": "-1"}
+        largest = CHANGELOG_BYTES
     else:
         configs |= {"cleanup.policy": "delete"} | _like(source, "retention.ms", "retention.bytes")
     if purpose is Purpose.SAMPLE:
@@ -337,7 +345,7 @@ def _problems(wanted: TopicPlan, pipeline: Pipeline, source: TopicView, there: T
 
 def _warnings(wanted: TopicPlan, source: TopicView, there: TopicView) -> Iterator[str]:
     size = _number(there, "max.message.bytes", 2**31 - 1)
-    if wanted.purpose in {Purpose.CHANGELOG, Purpose.POSITIONS}:
+    if wanted.purpose in {Purpose.CHANGELOG, Purpose.POSITIONS, Purpose.VERDICTS}:
         if size < CHANGELOG_BYTES - 12:
             yield f"max.message.bytes is {size}: at least {CHANGELOG_BYTES} is better"
     elif size < (source_size := _number(source, "max.message.bytes", 0)):
@@ -377,7 +385,7 @@ def _clean_partitions(settings: Settings, pipeline: Pipeline, cluster: ClusterVi
     """Return the partition count of the sink and of what goes with it: the source's, but with route its own."""
     if pipeline.routed:
         internal = repartition_topic(settings, pipeline), changelog_topic(settings, pipeline)
-        for topic in (pipeline.sink, *internal):
+        for topic in (pipeline.clean_topic, *internal):
             if topic in cluster:
                 return cluster[topic].partitions
     return source.partitions

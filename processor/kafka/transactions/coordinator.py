@@ -201,8 +201,10 @@ class Coordinator:
         request = AddOffsetsToTxnRequest(self._id, self.producer_id, self.epoch, group_id)
         await self._ask(request, "add_offsets")
 
-    async def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Make offsets of an announced group part of the transaction.
+    async def commit_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int], note: str = ""
+    ) -> None:
+        """Make offsets of an announced group part of the transaction, each with ``note`` as its metadata.
 
         aiokafka speaks version 0, which knows no group generation (trap 1): what keeps a zombie from
         committing is the transactional id, fenced at each assignment.
@@ -210,7 +212,7 @@ class Coordinator:
         Raises:
             RebuildError, FencedError: They are not, or that is not known.
         """
-        topics = by_topic((tp, (tp.partition, offset, "")) for tp, offset in offsets.items())
+        topics = by_topic((tp, (tp.partition, offset, note)) for tp, offset in offsets.items())
         request = TxnOffsetCommitRequest(self._id, group_id, self.producer_id, self.epoch, topics)
         await self._ask(request, "commit_offsets", group_id=group_id)
 

@@ -43,9 +43,9 @@ class ExactlyOnceOutput(_ProducerOutput):
         """Say that the transaction will write there as well."""
         self._producer.expect(TopicPartition(topic, partition))
 
-    async def commit(self, offsets: Mapping[int, int], between: Callable[[], None]) -> None:
-        """Make source offsets part of the transaction, call ``between``, commit."""
-        await self._producer.add_offsets(self._group_id, self._positions(offsets))
+    async def commit(self, offsets: Mapping[int, int], between: Callable[[], None], note: str = "") -> None:
+        """Make source offsets, with a note beside them, part of the transaction, call ``between``, commit."""
+        await self._producer.add_offsets(self._group_id, self._positions(offsets), note)
         between()
         await self._producer.end(commit=True)
 

@@ -156,8 +156,8 @@ class Producer:
         """Return the offset after the last acknowledged batch of a partition."""
         return self._acknowledged[TopicPartition(topic, partition)]
 
-    async def add_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Make the group's offsets part of the transaction.
+    async def add_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int], note: str = "") -> None:
+        """Make the group's offsets part of the transaction, each with ``note`` as its metadata.
 
         Raises:
             RebuildError, FencedError: They are not, or that is not known.
@@ -168,7 +168,7 @@ class Producer:
             await self._coordinator.add_group(group_id)
         else:
             await self._until(lambda: self._group_added, "add_offsets")
-        await self._coordinator.commit_offsets(group_id, offsets)
+        await self._coordinator.commit_offsets(group_id, offsets, note)
 
     async def end(self, *, commit: bool) -> None:
         """Commit or abort the transaction.

@@ -13,6 +13,7 @@ Invariant: the order of rows, and how they are cut into calls, change nothing of
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +22,7 @@ import numpy as np
 from processor.engine.ids.clock import NEVER
 from processor.engine.ids.page import NO_FINGERPRINTS
 from processor.engine.rest import RestRows, Verdict, judge_rows
-from processor.reset.backfill.staging import Staging, remembered_rows, stage_partition
+from processor.reset.backfill.staging import remembered_rows, stage_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.ids.block import IdRows
-    from processor.reset.backfill.staging import StagedPartition
+    from processor.reset.backfill.staging import StagedPartition, Staging
 
 GROUP_BITS = 4
 """16 files per partition: of 100 million rows in 4 partitions each has 1.6 million, 50 MB."""
@@ -41,7 +42,7 @@ class HistoryRows(NamedTuple):
     """Some rows of a history.
 
     Attributes:
-        partition: int64[n], of the source.
+        partition: int64[n], of the source; with ``route`` that which the id is sent to.
         hash: uint64[n, 2], of the ids, by the backfill's key.
         time_ms: int64[n].
         fingerprint: uint64[n]; uint64[0] where only ids count.
@@ -58,7 +59,7 @@ class Preparation:
 
     Args:
         staging: What it is of, with no partitions yet; its folder is there and empty.
-        cuts: By partition, where the stream goes on.
+        cuts: By partition, where the stream goes on; with ``route`` 0, by partition that ids are sent to.
         window_ms: How long an id is remembered.
         latest_ms: No time counts for more.
         keep_collisions: Whether what collides is in the sink, and so remembered.
@@ -120,10 +121,7 @@ class Preparation:
             OSError: It cannot be written.
         """
         parts = {number: self._stage(number) for number in sorted(self._cuts)}
-        made = self._staging
-        return Staging(
-            made.folder, made.run, made.pipeline, made.definition, made.secret, made.fingerprints, parts
-        ).write()
+        return replace(self._staging, partitions=parts).write()
 
     def _stage(self, number: int) -> StagedPartition:
         clock_ms = self._clock_ms[number]

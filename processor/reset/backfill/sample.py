@@ -24,11 +24,14 @@ from processor.judges.factory import mode_of
 from processor.kafka.reader import PartitionReader, StepOver
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from numpy.typing import NDArray
 
+    from processor.engine.batch.columns import Columns
     from processor.engine.extract.ids import IdExtractor
     from processor.kafka.offsets import Bounds
-    from processor.reset.backfill.staging import Staging
+    from processor.reset.backfill.staging import StagedPartition, Staging
     from processor.reset.context import ResetContext
 
 SAMPLED_OFFSETS = 1_000
@@ -77,16 +80,26 @@ async def sample_cut(
         RebuildError: The broker does not answer.
     """
     part = staging.partitions[number]
-    cut = min(max(part.cut, limits.start), limits.stable)
-    since_ms = part.clock_ms - window_ms if part.clock_ms != NEVER else NEVER
-    first, last = max(limits.start, cut - SAMPLED_OFFSETS), min(limits.stable, cut + SAMPLED_OFFSETS)
-    before = await _ids(context, number, (first, cut), extractor, since_ms)
-    after = await _ids(context, number, (cut, last), extractor, NEVER)
+    left, right = spans_beside(part.cut, limits)
+    before = await _ids(context, number, left, extractor, remembered_since(part, window_ms))
+    after = await _ids(context, number, right, extractor, NEVER)
     both = np.unique(np.concatenate((before, after)))
-    known = _known(staging, number, both)
+    known = known_lows(staging, number, both)
     return CutSample(
         before.size, int(np.isin(before, known).sum()), after.size, int(np.isin(after, known).sum())
     )
+
+
+def spans_beside(cut: int, limits: Bounds) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the spans of offsets that are looked at, right before a cut and from it on."""
+    cut = min(max(cut, limits.start), limits.stable)
+    first, last = max(limits.start, cut - SAMPLED_OFFSETS), min(limits.stable, cut + SAMPLED_OFFSETS)
+    return (first, cut), (cut, last)
+
+
+def remembered_since(part: StagedPartition, window_ms: int) -> int:
+    """Return the timestamp (ms) after which the history's ids are remembered still."""
+    return part.clock_ms - window_ms if part.clock_ms != NEVER else NEVER
 
 
 async def sample_sequences(context: ResetContext, staging: Staging, number: int, limits: Bounds) -> CutSample:
@@ -98,24 +111,20 @@ async def sample_sequences(context: ResetContext, staging: Staging, number: int,
         StopError: A file is not whole, or retention has taken what was to be read.
         RebuildError: The broker does not answer.
     """
-    cut = min(max(staging.partitions[number].cut, limits.start), limits.stable)
-    first, last = max(limits.start, cut - SAMPLED_OFFSETS), min(limits.stable, cut + SAMPLED_OFFSETS)
-    before = await _judged(context, staging, number, (first, cut))
-    return CutSample(*before, *await _judged(context, staging, number, (cut, last)))
+    left, right = spans_beside(staging.partitions[number].cut, limits)
+    before = await _judged(context, staging, number, left)
+    return CutSample(*before, *await _judged(context, staging, number, right))
 
 
 async def _judged(
     context: ResetContext, staging: Staging, number: int, span: tuple[int, int]
 ) -> tuple[int, int]:
     """Return how many records of a span of the source can be judged, and how many the history has."""
-    start, stop = span
     judge = mode_of(context.pipeline).judge()
     judge.begin_with(staging.blocks(number))
     records = known = 0
-    reader = PartitionReader(context.client, context.decoder, context.source(number), _DAMAGE)
-    async with aclosing(reader.columns(start, stop)) as pieces:
-        async for columns, _ in pieces:
-            some = columns.rows(0, int(columns.offset.searchsorted(stop)))
+    async with aclosing(records_in(context, number, span)) as pieces:
+        async for some in pieces:
             verdict = judge.judge(judge.extract(some)).verdict
             judge.absorb()
             records += int(np.count_nonzero(verdict != Verdict.QUARANTINE))
@@ -127,19 +136,30 @@ async def _ids(
     context: ResetContext, number: int, span: tuple[int, int], extractor: IdExtractor, since_ms: int
 ) -> NDArray[np.uint64]:
     """Return the low words of the ids in a span of the source, each once."""
-    start, stop = span
     found = [np.zeros(0, np.uint64)]
-    reader = PartitionReader(context.client, context.decoder, context.source(number), _DAMAGE)
-    async with aclosing(reader.columns(start, stop)) as pieces:
-        async for columns, _ in pieces:
-            some = columns.rows(0, int(columns.offset.searchsorted(stop)))
+    async with aclosing(records_in(context, number, span)) as pieces:
+        async for some in pieces:
             ids = extractor.extract(some)
             good = (ids.fault == 0) & ~ids.unjudged & (some.timestamp > since_ms)
             found.append(ids.hash[good, 0])
     return np.unique(np.concatenate(found))
 
 
-def _known(staging: Staging, number: int, lows: NDArray[np.uint64]) -> NDArray[np.uint64]:
+async def records_in(context: ResetContext, number: int, span: tuple[int, int]) -> AsyncGenerator[Columns]:
+    """Yield the records in a span of the source.
+
+    Raises:
+        StopError: Retention has taken what was to be read.
+        RebuildError: The broker does not answer.
+    """
+    start, stop = span
+    reader = PartitionReader(context.client, context.decoder, context.source(number), _DAMAGE)
+    async with aclosing(reader.columns(start, stop)) as pieces:
+        async for columns, _ in pieces:
+            yield columns.rows(0, int(columns.offset.searchsorted(stop)))
+
+
+def known_lows(staging: Staging, number: int, lows: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return which low words a partition's staged blocks have."""
     probe, found = LowProbe(lows), [np.zeros(0, np.uint64)]
     for key, block in staging.blocks(number):

@@ -2,7 +2,8 @@
 
 ::
 
-    backfill.json      which pipeline, definition, secret and run; per partition its cut, clock and blocks
+    backfill.json      which pipeline, definition, secret and run; per partition its cut, clock and blocks;
+                       with ``route`` the cuts apart, of the source's partitions
     partition-N        | bytes u32 | block | bytes u32 | block | ...
 
 A block is what a worker's commit writes (`processor.engine.ids.page`), big-endian, checksummed over the key
@@ -21,7 +22,7 @@ import hashlib
 import json
 import os
 import struct
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,7 +38,7 @@ from schemas.changelog.values import CorruptStateError
 from schemas.changelog.watermark import brought_key, encode_block, open_block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -59,7 +60,7 @@ class StagedPartition:
 
     Attributes:
         partition: Its number.
-        cut: The first source offset that the history may lack: there the stream goes on.
+        cut: The first source offset that the history may lack: there the stream goes on. With ``route`` 0.
         clock_ms: What its clock reads after the history; `NEVER` where that has nothing of it, or no ids.
         rows: How many rows its blocks have, or scopes.
         blocks: How many they are.
@@ -86,6 +87,8 @@ class Staging:
         partitions: By number.
         digest: 16 bytes, of all that.
         sequences: Whether it has scopes with their sequences, and no ids.
+        cuts: With ``route``, by partition of the source: where the stream goes on. The partitions are then
+            those that ids are sent to, and have no cut of their own.
     """
 
     folder: Path
@@ -97,6 +100,7 @@ class Staging:
     partitions: dict[int, StagedPartition]
     digest: bytes = b""
     sequences: bool = False
+    cuts: Mapping[int, int] = field(default_factory=dict)
 
     def write(self) -> Staging:
         """Declare the folder staged, whose partitions are written; returns what `read` does.
@@ -113,6 +117,7 @@ class Staging:
             "fingerprints": self.fingerprints,
             "sequences": self.sequences,
             "partitions": [asdict(each) for _, each in sorted(self.partitions.items())],
+            "cuts": sorted(self.cuts.items()),
         }
         _write(self.folder / STAGED_NAME, [json.dumps(said, indent=1).encode()])
         return Staging.read(self.folder)
@@ -141,17 +146,18 @@ class Staging:
                 {each.partition: each for each in some},
                 hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest(),
                 bool(said.get("sequences")),
+                {int(number): int(cut) for number, cut in said.get("cuts", [])},
             )
         except OSError as error:
             raise StopError(f"{folder} has no staged backfill: {error}") from error
         except (ValueError, KeyError, TypeError) as error:
             raise StopError(f"{path} is not what a backfill has staged ({error}): stage it again") from error
 
-    def state(self, number: int) -> IdState:
-        """Return the state of a partition's ids once its blocks are there."""
+    def state(self, number: int, begin: int) -> IdState:
+        """Return the state of a partition's ids once its blocks are there, whose worker begins at an offset."""
         part = self.partitions[number]
-        # From the cut on timestamps alone move the clock, until a worker notes something else.
-        trace = ClockTrace(part.cut, part.clock_ms)
+        # From there on timestamps alone move the clock, until a worker notes something else.
+        trace = ClockTrace(begin, part.clock_ms)
         return IdState(self.secret, part.clock_ms, FIRST_NUMBER + part.rows, FIRST_NUMBER, trace, self.run)
 
     def blocks(self, number: int, after: int = 0) -> Iterator[tuple[bytes, bytes]]:

@@ -146,7 +146,10 @@ class Board:
             "name": hop.name,
             "pipeline": hop.pipeline.name,
             "source": hop.source,
-            "sink": None if hop.name != hop.pipeline.name else hop.pipeline.sink,
+            "sink": hop.pipeline.sink
+            if hop.name == hop.pipeline.name and hop.pipeline.writes_records
+            else None,
+            "verdicts": hop.pipeline.verdicts,
             "duplicates": hop.duplicates,
             "mode": hop.pipeline.dedup.mode,
             "id_parts": None if dedup is None else len(dedup.id),

@@ -1,6 +1,6 @@
 """Reads and commits a Delta table: its files are ours, its log is written by Delta's own library.
 
-A commit has a transaction identifier, application and number, by which our commit counts; see
+A commit has transaction identifiers, of number and mark, by which our commit counts; see
 `spark_sink.batch.table.counted`. It is held against the whole table as the run has found it: Delta refuses it
 where another program has added or removed a file meanwhile.
 """
@@ -21,7 +21,7 @@ from processor.errors import StopError
 from spark_sink.batch.lake.jvm import LakeJvm, translated
 from spark_sink.batch.lake.table import DATE, LakeState
 from spark_sink.batch.table.commits import DataFile
-from spark_sink.batch.table.counted import APPLICATION, DELTA, delta_number
+from spark_sink.batch.table.counted import APPLICATION, DELTA, MARK, Counted, delta_counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,16 +59,17 @@ class DeltaTable:
             self._transaction.readWholeTable()
             snapshot = self._transaction.snapshot()
             if snapshot.version() < 0:
-                return LakeState(exists=False, number=0, columns=[], rows=[])
-            number = max(self._transaction.txnVersion(APPLICATION), 0)
+                return LakeState(exists=False, counted=Counted(0, 0), columns=[], rows=[])
+            number, mark = (max(self._transaction.txnVersion(each), 0) for each in (APPLICATION, MARK))
+            counted = Counted.of(number, mark)
             if not number:
-                return LakeState(exists=True, number=0, columns=[], rows=[])
+                return LakeState(exists=True, counted=counted, columns=[], rows=[])
             self._metadata = json.loads(snapshot.metadata().json())["metaData"]
             found = [json.loads(each) for each in snapshot.allFiles().toJSON().collectAsList()]
         columns = self._columns(self._metadata)
         self._found = {self._relative(each["path"]): each for each in found}
         rows = [self._file(path, each) for path, each in sorted(self._found.items())]
-        return LakeState(exists=True, number=number, columns=columns, rows=rows)
+        return LakeState(exists=True, counted=counted, columns=columns, rows=rows)
 
     def _columns(self, metadata: dict[str, Any]) -> list[str]:
         if metadata.get("configuration", {}).get("delta.columnMapping.mode", "none") != "none":
@@ -98,9 +99,9 @@ class DeltaTable:
             rows = pq.read_metadata(self._folder / path).num_rows
         return DataFile(path, found["partitionValues"][DATE], rows)
 
-    def number(self) -> int:
-        """Return the number that the log has now."""
-        return delta_number(self._folder)
+    def counted(self) -> Counted:
+        """Return what the log has now."""
+        return delta_counted(self._folder)
 
     def commit(self, change: LakeChange) -> None:
         """Commit by Delta's library; its history tells the run's name."""
@@ -108,7 +109,8 @@ class DeltaTable:
         operations = self._jvm.root.org.apache.spark.sql.delta.DeltaOperations
         now = int(time.time() * 1000)
         made: list[dict[str, Any]] = [
-            {"txn": {"appId": APPLICATION, "version": change.number, "lastUpdated": now}}
+            {"txn": {"appId": application, "version": version, "lastUpdated": now}}
+            for application, version in ((APPLICATION, change.number), (MARK, change.mark))
         ]
         made += [{"remove": self._removal(path, now, change)} for path in change.removed]
         made += [{"add": self._addition(each, change)} for each in change.added]

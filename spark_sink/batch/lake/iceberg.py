@@ -1,8 +1,8 @@
 """Reads and commits an Iceberg table: its files are ours, its metadata is written by Iceberg's own library.
 
-The table lies by its path, without a catalog. A commit sets the property `seqmark.number`, by which our commit
-counts; see `spark_sink.batch.table.counted`. It replaces the very metadata that the run has found: where
-another program has committed meanwhile, that has been replaced already.
+The table lies by its path, without a catalog. A commit sets the properties `seqmark.number` and `seqmark.mark`,
+by which our commit counts; see `spark_sink.batch.table.counted`. It replaces the very metadata that the run has
+found: where another program has committed meanwhile, that has been replaced already.
 
 Files have no field identifiers of Iceberg's: the property `schema.name-mapping.default` says which column is
 which, and Iceberg keeps it in step when columns are added.
@@ -18,7 +18,7 @@ from processor.errors import StopError
 from spark_sink.batch.lake.jvm import LakeJvm, translated
 from spark_sink.batch.lake.table import DATE, LakeState
 from spark_sink.batch.table.commits import DataFile
-from spark_sink.batch.table.counted import ICEBERG, NUMBER, iceberg_number
+from spark_sink.batch.table.counted import ICEBERG, MARK, NUMBER, Counted, iceberg_counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,12 +50,13 @@ class IcebergTable:
         with translated():
             tables, place = self._iceberg.hadoop.HadoopTables(self._jvm.hadoop), str(self._folder)
             if not tables.exists(place):
-                return LakeState(exists=False, number=0, columns=[], rows=[])
+                return LakeState(exists=False, counted=Counted(0, 0), columns=[], rows=[])
             self._transaction = tables.load(place).newTransaction()
             table = self._transaction.table()
-            number = int(table.properties().getOrDefault(NUMBER, "0"))
-            if not number:
-                return LakeState(exists=True, number=0, columns=[], rows=[])
+            properties = table.properties()
+            counted = Counted.of(*(int(properties.getOrDefault(each, "0")) for each in (NUMBER, MARK)))
+            if not counted.number:
+                return LakeState(exists=True, counted=counted, columns=[], rows=[])
             fields = table.schema().columns()
             columns = [str(fields.get(at).name()) for at in range(fields.size())]
             parts = table.spec().fields()
@@ -70,7 +71,7 @@ class IcebergTable:
             )
         self._found = {self._relative(each["file_path"]): each for each in found}
         rows = [self._file(path, each) for path, each in sorted(self._found.items())]
-        return LakeState(exists=True, number=number, columns=columns, rows=rows)
+        return LakeState(exists=True, counted=counted, columns=columns, rows=rows)
 
     def _files(self, snapshot: int) -> list[Row]:
         reader = self._spark.read.format("iceberg").option("snapshot-id", snapshot)
@@ -92,9 +93,9 @@ class IcebergTable:
             )
         return DataFile(path, found["partition"][DATE].isoformat(), found["record_count"])
 
-    def number(self) -> int:
-        """Return the number that the metadata have now."""
-        return iceberg_number(self._folder)
+    def counted(self) -> Counted:
+        """Return what the metadata have now."""
+        return iceberg_counted(self._folder)
 
     def commit(self, change: LakeChange) -> None:
         """Commit by Iceberg's library; the snapshot's summary tells run and number."""
@@ -102,6 +103,7 @@ class IcebergTable:
             transaction = self._transaction or self._new(change)
             self._add_columns(transaction, change)
             properties = transaction.updateProperties().set(NUMBER, str(change.number))
+            properties.set(MARK, str(change.mark))
             if self._transaction is None:
                 mapping = self._iceberg.mapping
                 names = mapping.MappingUtil.create(transaction.table().schema())

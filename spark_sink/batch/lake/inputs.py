@@ -1,4 +1,4 @@
-"""Finds the files of Delta tables that a run reads, by their logs."""
+"""Finds the files of Delta tables that a run reads, by their logs, with the columns that stand there alone."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 from processor.errors import StopError
 from spark_sink.batch.inputs import InputFile, in_order, stamped
 from spark_sink.batch.lake.jvm import LakeError, LakeJvm, translated
+from spark_sink.batch.rows.constants import Constant, constants_of_log
 from spark_sink.batch.table.counted import DELTA
 
 if TYPE_CHECKING:
@@ -33,12 +34,12 @@ def find_delta_inputs(spark: SparkSession, paths: Sequence[str], what: str = "in
     found: dict[Path, InputFile] = {}
     for given in paths:
         root = Path(given).resolve()
-        for each in _files(jvm, root, f"{what} {given}"):
-            parts = urlsplit(each)
-            file = root / unquote(parts.path if parts.scheme else each)
+        for path, constants in _files(jvm, root, f"{what} {given}"):
+            parts = urlsplit(path)
+            file = root / unquote(parts.path if parts.scheme else path)
             name = file.relative_to(root).as_posix() if file.is_relative_to(root) else file.name
             try:
-                found.setdefault(file.resolve(), stamped(file, name))
+                found.setdefault(file.resolve(), stamped(file, name)._replace(constants=constants))
             except OSError as error:
                 raise StopError(
                     f"{file}, which is part of the Delta table {given}, cannot be read ({error.strerror})"
@@ -46,7 +47,7 @@ def find_delta_inputs(spark: SparkSession, paths: Sequence[str], what: str = "in
     return in_order(found.values())
 
 
-def _files(jvm: LakeJvm, root: Path, named: str) -> list[str]:
+def _files(jvm: LakeJvm, root: Path, named: str) -> list[tuple[str, list[Constant]]]:
     try:
         with translated():
             log = jvm.root.org.apache.spark.sql.delta.DeltaLog.forTable(jvm.session, str(root))
@@ -59,10 +60,13 @@ def _files(jvm: LakeJvm, root: Path, named: str) -> list[str]:
         raise StopError(f"{named} cannot be read by Delta: {error}") from error
     if metadata.get("configuration", {}).get("delta.columnMapping.mode", "none") != "none":
         why = "has column mapping, by which its files have other names of columns"
-    elif metadata["partitionColumns"]:
-        why = f"is parted by {', '.join(metadata['partitionColumns'])}, whose values are in its log alone"
     elif any(each.get("deletionVector") for each in files):
         why = f"has deletion vectors (REORG TABLE delta.`{root}` APPLY (PURGE) writes files without them)"
     else:
-        return [each["path"] for each in files]
+        parted = set(metadata["partitionColumns"])
+        fields = json.loads(metadata["schemaString"])["fields"]
+        types = {each["name"]: each["type"] for each in fields if each["name"] in parted}
+        return [
+            (each["path"], constants_of_log(each["partitionValues"], types, each["path"])) for each in files
+        ]
     raise StopError(f"{named} {why}: that is not read; write a copy of it without")

@@ -3,12 +3,14 @@
 Step 8 of a run has two halves:
 
     put        the commit file is put; nothing counts by it yet
-    committed  one commit of the table's own adds and removes files of rows, and says the number of our commit:
-               by that the commit file counts, and with it receipts and quarantine
+    committed  one commit of the table's own adds and removes files of rows, and says number and mark of our
+               commit: by these the commit file counts, and with it receipts and quarantine
 
 Who dies between them leaves a commit file that the table's log does not know. Nobody reads it, and the next run
-puts its own in its place. Should the dead one's commit land in that moment, for its JVM has outlived it, its
-file is put back, and the run is refused.
+sets it aside and puts its own in its place. Should the dead one's commit land in that moment, for its JVM has
+outlived it, the mark in the log is the dead one's: its file is put back, and the run is refused. Should that
+run be killed, too, before it has put the file back, readers find the file aside by its mark, and the next run
+puts it back.
 
 All of it is held against the table as it was when the run began: where another program has committed meanwhile,
 the run is refused.
@@ -16,6 +18,7 @@ the run is refused.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from typing import TYPE_CHECKING
@@ -28,18 +31,20 @@ from spark_sink.batch.lake.table import LakeChange
 from spark_sink.batch.table.commits import (
     COMPACTION,
     Snapshot,
+    commit_file,
+    counting_file,
+    files_aside,
     note_head,
     overtaken,
     put_commit,
     read_snapshot,
 )
-from spark_sink.batch.table.counted import DELTA, ICEBERG, PARQUET
+from spark_sink.batch.table.counted import DELTA, ICEBERG, PARQUET, Counted, mark_of
 from spark_sink.batch.table.layout import ROWS, flush_folder, replace_whole
 from spark_sink.batch.table.log import CommitFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -82,26 +87,37 @@ class LakeLog:
             state = table.begin()
         except LakeError as error:
             raise StopError(f"{layout.output} cannot be read by {table.title}: {error}") from error
-        if state.exists and not state.number:
+        if state.exists and not state.counted.number:
             raise StopError(
                 f"{layout.output} is a table of {table.title} that no batch has made: name another folder as "
                 "output, and give this one as an input"
             )
-        snapshot = read_snapshot(layout, state.number)
+        snapshot = read_snapshot(layout, state.counted)
         if (last := snapshot.last) is not None and (gone := set(last.columns) - set(state.columns)):
             raise StopError(
                 f"{layout.output} has no column {min(gone)} any more: somebody has renamed or dropped it; "
                 f"set that back in {table.title}"
             )
-        self._dead = self._file(state.number + 1)
+        self._settle(state.counted)
+        self._dead = self._file(state.counted.number + 1)
         return Snapshot(snapshot.commits, state.rows)
 
-    def _commit_file(self, number: int) -> Path:
-        return self._layout.own / "commits" / f"{number:08d}.json"
+    def _settle(self, counted: Counted) -> None:
+        """Put the file back that counts, where it is another one, and remove those that never will."""
+        wanted = commit_file(self._layout, counted.number)
+        if (file := counting_file(self._layout, counted)) is not None and file != wanted:
+            replace_whole(wanted, file.read_text())
+        for each in files_aside(self._layout, counted.number):
+            each.unlink(missing_ok=True)
 
     def _file(self, number: int) -> bytes | None:
-        file = self._commit_file(number)
+        file = commit_file(self._layout, number)
         return file.read_bytes() if file.exists() else None
+
+    def _set_aside(self, number: int) -> None:
+        file = commit_file(self._layout, number)
+        file.rename(file.with_name(f"{file.stem}.{os.urandom(4).hex()}.aside"))
+        flush_folder(file.parent)
 
     def commit(self, commit: Commit, before: Snapshot, put: Callable[[], None]) -> None:
         """Put the commit's file, and let the table's own commit make it count.
@@ -111,10 +127,11 @@ class LakeLog:
         """
         layout, table = self._layout, self._table
         if self._dead is not None and self._dead == self._file(commit.number):
-            if table.number() >= commit.number:
+            if table.counted().number >= commit.number:
                 raise overtaken(layout)
-            self._commit_file(commit.number).unlink()
+            self._set_aside(commit.number)
         text = put_commit(layout, commit, before.last)
+        mark = mark_of(commit.number, hashlib.sha256(text.encode()).hexdigest())
         put()
         began = time.time()
         counting = {each.path for each in before.files[ROWS]}
@@ -122,6 +139,7 @@ class LakeLog:
             table.commit(
                 LakeChange(
                     number=commit.number,
+                    mark=mark,
                     run=commit.run,
                     schema=commit.schema,
                     added=commit.added[ROWS],
@@ -130,22 +148,20 @@ class LakeLog:
                 )
             )
         except LakeError as error:
-            if table.number() < commit.number:
+            counted = table.counted()
+            if counted.number < commit.number:
                 raise StopError(self._refusal(error)) from error
-            if not self._is_ours(commit):
-                if self._dead is not None:
-                    replace_whole(self._commit_file(commit.number), self._dead.decode())
+            if counted != Counted(commit.number, mark):
+                # It has that of a run whose process was killed and whose JVM has gone on for a moment.
+                if counted.mark:
+                    self._settle(counted)
+                elif self._dead is not None:
+                    replace_whole(commit_file(layout, commit.number), self._dead.decode())
                 raise overtaken(layout) from error
+            # It has ours: only the answer was lost.
         self._flush(began)
         note_head(layout, commit.number, text)
-
-    def _is_ours(self, commit: Commit) -> bool:
-        """Say whether the table has this commit: only the answer was lost.
-
-        Else it has that of a run whose process was killed and whose JVM has gone on for a moment.
-        """
-        there = {each.path for each in self._table.begin().rows}
-        return all(each.path in there for each in commit.added[ROWS])
+        self._settle(Counted(commit.number, mark))
 
     def _flush(self, began: float) -> None:
         """Make durable what the library has written: it leaves that to the system."""

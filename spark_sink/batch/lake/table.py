@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_sink.batch.table.commits import DataFile
+    from spark_sink.batch.table.counted import Counted
 
 DATE = "seqmark_date"
 """What tables are parted by, so that other programs merge files of one date only."""
@@ -26,13 +27,13 @@ class LakeState(NamedTuple):
 
     Attributes:
         exists: Whether there is a table.
-        number: Of our last commit that counts; 0: none does.
+        counted: Our last commit that counts.
         columns: Their names.
         rows: Its files; their paths lead from the table's folder on.
     """
 
     exists: bool
-    number: int
+    counted: Counted
     columns: list[str]
     rows: list[DataFile]
 
@@ -42,6 +43,7 @@ class LakeChange(NamedTuple):
 
     Attributes:
         number: Of our commit.
+        mark: Of its file.
         run: The run's name.
         schema: The columns of the input, in Arrow's form; those that the table lacks are added.
         added: Files.
@@ -50,6 +52,7 @@ class LakeChange(NamedTuple):
     """
 
     number: int
+    mark: int
     run: str
     schema: str
     added: list[DataFile]
@@ -90,5 +93,5 @@ class LakeTable(Protocol):
             LakeError: The table has changed, or the library refuses.
         """
 
-    def number(self) -> int:
-        """Return the number of our last commit that the table's log has now, read without the JVM."""
+    def counted(self) -> Counted:
+        """Return our last commit that the table's log has now, read without the JVM."""

@@ -19,10 +19,15 @@ if TYPE_CHECKING:
 
 _MOST_OPEN = 200
 """Files at a time of a task: a process has 1,024 of them by default, and the cores share it with Spark."""
-_ROW_GROUP, _MOST_WAITING = 1 << 17, 1 << 19
-"""Rows of one date, and of all dates, that wait to be written together: of 200 B each some 100 MB per task."""
+_ROW_GROUP, _MOST_ROWS = 1 << 17, 1 << 19
+"""Rows of one date that are written together, and the most that one row group has."""
+_WAITING_BYTES = 192 << 20
+"""Of all dates, in Arrow's form. A split is 128 MiB, so most of its dates get one row group each: who reads one
+value of each row group pays by their number."""
 _RANDOM = ("seqmark_low", "seqmark_high", "seqmark_fingerprint")
 """Columns of random words: no codec makes them smaller, and trying took a third of the time of a write."""
+_PLAIN = (*_RANDOM, "seqmark_time")
+"""Columns without a codec; of times packed differences are what it would make of them, too."""
 _RISING = ("seqmark_row", "seqmark_time")
 """Columns whose values are near to each other: differences take 0.9 and 4.6 B, dictionaries 1.3 and 7.0."""
 NO_DAY = -(2**62)
@@ -31,11 +36,16 @@ NO_DAY = -(2**62)
 
 def _writer(stream: Any, schema: Any, distinct: str) -> Any:
     # With checksums a page that is damaged later is found, and not taken for other rows.
-    options: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
+    # Pages have a mebibyte, and not 20,000 rows if that is less: who reads a few values pays per page, too.
+    options: dict[str, Any] = {
+        "compression": "zstd",
+        "write_page_checksum": True,
+        "max_rows_per_page": _ROW_GROUP,
+    }
     if set(_RANDOM) <= set(schema.names):
         leaves = {path: each.name for each in schema for path in _leaves(each.name, each.type)}
         alone = {*_RANDOM, *_RISING, distinct}
-        options["compression"] = {path: "none" if name in _RANDOM else "zstd" for path, name in leaves.items()}
+        options["compression"] = {path: "none" if name in _PLAIN else "zstd" for path, name in leaves.items()}
         options["use_dictionary"] = [path for path, name in leaves.items() if name not in alone]
         options["column_encoding"] = dict.fromkeys(_RISING, "DELTA_BINARY_PACKED")
     # Types are Parquet's own: with Arrow's beside them a reader would see dictionaries where texts are.
@@ -72,7 +82,7 @@ class _OpenFile:
     def flush(self) -> None:
         """Write what waits, as one row group."""
         if self._waiting:
-            self._writer.write_table(pa.concat_tables(self._waiting), row_group_size=_MOST_WAITING)
+            self._writer.write_table(pa.concat_tables(self._waiting), row_group_size=_MOST_ROWS)
         self._waiting, self.waiting = [], 0
 
     def end(self, *, whole: bool) -> None:
@@ -132,8 +142,8 @@ class DataFiles:
             if file.waiting >= _ROW_GROUP:
                 file.flush()
         # What waits holds the whole table that it is a part of, so all that came since then counts.
-        self._taken += len(days)
-        if self._taken >= _MOST_WAITING:
+        self._taken += rows.nbytes
+        if self._taken >= _WAITING_BYTES:
             for each in self._open.values():
                 each.flush()
             self._taken = 0

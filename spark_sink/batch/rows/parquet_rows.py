@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import math
-from datetime import date, datetime, time
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from processor.engine.rest import IdColumn, IdTextForm, JsonRows, RowIds, fingerprints_of, ids_of_columns
+from processor.engine.rest import IdColumn, IdTextForm, RowIds, fingerprints_of, ids_of_columns
 from processor.errors import StopError
+from spark_sink.batch.rows.constants import with_constants
+from spark_sink.batch.rows.row_json import json_rows
 from spark_sink.batch.rows.schema import fitted
 
 if TYPE_CHECKING:
@@ -23,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from spark_sink.backfill.plan import HistoryPlan
     from spark_sink.batch.plan import RunPlan, Split
 
 ROWS_AT_A_TIME = 131_072
@@ -78,6 +76,15 @@ def read_groups(path: str, split: Split, columns: Sequence[str] | None) -> Itera
             raise StopError(f"{path} is corrupt ({_short(error)}); nothing of this run counts") from error
 
 
+def read_rows(
+    plan: RunPlan | HistoryPlan, split: Split, columns: Sequence[str] | None
+) -> Iterator[tuple[int, Any]]:
+    """Yield what `read_groups` does, with the columns that stand beside the file."""
+    constants = plan.constants[split.file] if plan.constants else ()
+    for first, table in read_groups(plan.files[split.file], split, columns):
+        yield first, with_constants(table, constants, columns)
+
+
 def _rows_at_a_time(metadata: Any, groups: Sequence[int]) -> int:
     """Return how many rows are read together: fewer where they are long."""
     found = [metadata.row_group(each) for each in groups]
@@ -126,45 +133,3 @@ def table_fingerprints(table: Any, plan: RunPlan, schema: Any, file: str) -> NDA
 def row_fingerprints(table: Any, key: bytes) -> NDArray[np.uint64]:
     """Return the fingerprints of rows, of which all columns count."""
     return fingerprints_of(json_rows(table), (), key)[0]
-
-
-def json_rows(table: Any) -> JsonRows:
-    """Return rows of plain types as JSON, without nulls."""
-    columns = [(each.name, _values(table.column(each.name))) for each in table.schema]
-    texts = [
-        orjson.dumps({name: values[row] for name, values in columns if values[row] is not None})
-        for row in range(len(table))
-    ]
-    offsets = np.concatenate([[0], np.cumsum([len(each) for each in texts])]).astype(np.int64)
-    return JsonRows.of(np.frombuffer(b"".join(texts), np.uint8), offsets)
-
-
-def _values(column: Any) -> list[Any]:
-    """Return a column's values as JSON has them; times are whole microseconds, or days."""
-    kind = column.type
-    if pa.types.is_timestamp(kind):
-        column = column.cast(pa.int64())
-    elif pa.types.is_date(kind):
-        column = column.cast(pa.int32())
-    elif pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        pass
-    else:
-        return [_json(each) for each in column.to_pylist()]
-    values: list[Any] = column.to_pylist()
-    return values
-
-
-def _json(value: Any) -> Any:
-    match value:
-        case float() if not math.isfinite(value):
-            return str(value)
-        case bytes():
-            return base64.b64encode(value).decode()
-        case Decimal() | datetime() | date() | time():
-            return str(value)
-        case dict():
-            return {name: _json(each) for name, each in value.items() if each is not None}
-        case list() | tuple():
-            return [_json(each) for each in value]
-        case _:
-            return value

@@ -6,16 +6,19 @@ adds and which it removes. What counts is what the commits from 1 to the last ha
     {"version": 1, "number": 7, "previous": {"number": 6, "sha256": "..."} | null,
      "run": "...", "kind": "run" | "compaction", "from": "2026-01-31" | null,
      "inputs": [{"name", "bytes", "modified_ns"}], "columns": {name: type}, "schema": base64 of Arrow's form,
+     "topic": {"topic", "topic_id", "partitions": {"0": [from, to]}},
      "added": {"rows": [{"path", "date", "rows"}], "duplicates": [...], "quarantine": [{..., "source"}]},
      "removed": {"rows": ["path"], ...}, "counts": {"read": 10, ...}}
 
+Version 2 has ``topic``, what a run over a topic has read; the next one goes on there. Version 1 has none.
 Paths lead from the table's folder on. A run is one commit: rows, receipts and quarantine count together.
 
 Beside them, in ``head.json``, stand number and SHA-256 of the last commit, put right after it. It decides
 nothing: after a crash it may be one commit behind. By it a last commit that was removed or changed is found.
 
-With Delta and Iceberg the table's own log has the last word: it says which rows count, and up to which number
-commits do. A commit of a higher number is of a run that died before the log had it.
+With Delta and Iceberg the table's own log has the last word: it says which rows count, up to which number
+commits do, and by a mark which file of that number. A commit of a higher number is of a run that died before
+the log had it; the next run sets it aside as ``00000007.1f2e3d4c.aside`` until one of that number counts.
 """
 
 from __future__ import annotations
@@ -27,16 +30,17 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from processor.errors import StopError
-from spark_sink.batch.table.counted import counted_commits
+from spark_sink.batch.table.counted import counted_commits, mark_of
 from spark_sink.batch.table.layout import KINDS, ROWS, flush_folder, put_if_absent, replace_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from spark_sink.batch.table.counted import Counted
     from spark_sink.batch.table.layout import TableLayout
 
-VERSION = 1
+VERSION, WITH_TOPIC = 1, 2
 RUN, COMPACTION = "run", "compaction"
 
 
@@ -66,6 +70,31 @@ class InputStamp:
     modified_ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class TopicSpan:
+    """What a run has read of a topic.
+
+    Attributes:
+        topic: Its name.
+        topic_id: 32 hex digits; empty: its brokers give none.
+        partitions: By number, from which offset to before which; all that there were.
+    """
+
+    topic: str
+    topic_id: str
+    partitions: dict[int, tuple[int, int]]
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets it has."""
+        return sum(stop - start for start, stop in self.partitions.values())
+
+    def is_of(self, topic: str, topic_id: str) -> bool:
+        """Say whether it is of this topic; an id that brokers of before 2.8 do not give decides nothing."""
+        known = {self.topic_id, topic_id} - {""}
+        return self.topic == topic and len(known) < 2
+
+
 def _kinds() -> dict[str, Any]:
     return {kind: [] for kind in KINDS}
 
@@ -85,6 +114,8 @@ class Commit:
     counts: dict[str, int] = field(default_factory=dict)
     since: str | None = None
     """The date from which on results were made again; None: none were."""
+    topic: TopicSpan | None = None
+    """What was read of a topic; None: files were."""
     sha256: str = ""
     """Of its file."""
 
@@ -131,12 +162,12 @@ class Snapshot:
         return next((each for each in self.commits if each.kind == RUN and each.run == run), None)
 
 
-def read_snapshot(layout: TableLayout, counted: int | None = None) -> Snapshot:
+def read_snapshot(layout: TableLayout, counted: Counted | None = None) -> Snapshot:
     """Read all commits that count.
 
     Args:
         layout: Where the table lies.
-        counted: With Delta or Iceberg the number of the last one; not given: it is looked for.
+        counted: With Delta or Iceberg the last one; not given: it is looked for.
 
     Raises:
         StopError: One is damaged, is missing, or does not follow the one before it.
@@ -144,15 +175,14 @@ def read_snapshot(layout: TableLayout, counted: int | None = None) -> Snapshot:
     head = _read_head(layout)  # before the commits: one may be put meanwhile
     counted = counted_commits(layout) if counted is None else counted
     folder = layout.own / "commits"
-    names = (
-        sorted(each.name for each in folder.glob("*.json") if each.stem.isdecimal()) if folder.is_dir() else []
-    )
+    files = sorted(each for each in folder.glob("*.json") if each.stem.isdecimal()) if folder.is_dir() else []
     if counted is not None:
-        _require_counted(folder, len(names), head, counted)
-        names = names[:counted]
+        last = counting_file(layout, counted)
+        files = [*files[: max(counted.number - 1, 0)], *([] if last is None else [last])]
+        _require_counted(folder, len(files), head, counted.number)
     commits: list[Commit] = []
-    for number, name in enumerate(names, 1):
-        commits.append(_read(folder / name, number, commits[-1] if commits else None))
+    for number, file in enumerate(files, 1):
+        commits.append(_read(file, number, commits[-1] if commits else None))
     if head is not None:
         number, sha256 = head
         if len(commits) < number:
@@ -162,10 +192,40 @@ def read_snapshot(layout: TableLayout, counted: int | None = None) -> Snapshot:
             )
         if commits[number - 1].sha256 != sha256:
             raise StopError(
-                f"commit {folder / names[number - 1]} was changed after it was put; restore the folder from a "
-                "backup"
+                f"commit {files[number - 1]} was changed after it was put; restore the folder from a backup"
             )
     return Snapshot(commits)
+
+
+def commit_file(layout: TableLayout, number: int) -> Path:
+    """Return where the commit of a number is put."""
+    return layout.own / "commits" / f"{number:08d}.json"
+
+
+def files_aside(layout: TableLayout, number: int) -> list[Path]:
+    """Return the commits of a number that dead runs have put, and later runs have set aside."""
+    return sorted((layout.own / "commits").glob(f"{number:08d}.*.aside"))
+
+
+def counting_file(layout: TableLayout, counted: Counted) -> Path | None:
+    """Return the file of the last commit that counts by the table's own log; None: there is none.
+
+    Raises:
+        StopError: What was put under its number is something else.
+    """
+    file = commit_file(layout, counted.number)
+    there = [each for each in (file, *files_aside(layout, counted.number)) if each.exists()]
+    if not counted.number or not there:
+        return None
+    if not counted.mark:
+        return file if file in there else None
+    for each in there:
+        if mark_of(counted.number, hashlib.sha256(each.read_bytes()).hexdigest()) == counted.mark:
+            return each
+    raise StopError(
+        f"commit {file} is not the one that counts by the table's log: it was changed after it was put, or is "
+        "of a run that died; restore the folder from a backup"
+    )
 
 
 def _require_counted(folder: Path, put: int, head: tuple[int, str] | None, counted: int) -> None:
@@ -211,9 +271,9 @@ def _read(file: Path, number: int, before: Commit | None) -> Commit:
     try:
         made = json.loads(raw)
         version, previous = made["version"], made["previous"]
-        if version != VERSION:
+        if version not in {VERSION, WITH_TOPIC}:
             raise StopError(
-                f"commit {file}: version {version}, this Seqmark reads {VERSION}; install a newer one"
+                f"commit {file}: version {version}, this Seqmark reads up to {WITH_TOPIC}; install a newer one"
             )
         commit = Commit(
             number=made["number"],
@@ -226,6 +286,7 @@ def _read(file: Path, number: int, before: Commit | None) -> Commit:
             removed=made["removed"],
             counts=made["counts"],
             since=made["from"],
+            topic=_topic(made.get("topic")),
             sha256=hashlib.sha256(raw).hexdigest(),
         )
     except (ValueError, KeyError, TypeError) as error:
@@ -239,6 +300,13 @@ def _read(file: Path, number: int, before: Commit | None) -> Commit:
     return commit
 
 
+def _topic(made: dict[str, Any] | None) -> TopicSpan | None:
+    if made is None:
+        return None
+    spans = {int(number): (int(start), int(stop)) for number, (start, stop) in made["partitions"].items()}
+    return TopicSpan(made["topic"], made["topic_id"], spans)
+
+
 def put_commit(layout: TableLayout, commit: Commit, before: Commit | None) -> str:
     """Put a commit, and return its text. Without a log of the table's own it counts from here on, whole.
 
@@ -247,13 +315,14 @@ def put_commit(layout: TableLayout, commit: Commit, before: Commit | None) -> st
     """
     added = {kind: [asdict(each) for each in files] for kind, files in commit.added.items()}
     made = {
-        "version": VERSION,
+        "version": VERSION if commit.topic is None else WITH_TOPIC,
         "number": commit.number,
         "previous": None if before is None else {"number": before.number, "sha256": before.sha256},
         "run": commit.run,
         "kind": commit.kind,
         "from": commit.since,
         "inputs": [asdict(each) for each in commit.inputs],
+        **({} if commit.topic is None else {"topic": asdict(commit.topic)}),
         "columns": commit.columns,
         "schema": commit.schema,
         "added": added,
@@ -265,7 +334,7 @@ def put_commit(layout: TableLayout, commit: Commit, before: Commit | None) -> st
     for each in (layout.own, layout.output, layout.output.parent):
         flush_folder(each)
     text = json.dumps(made, indent=1)
-    if not put_if_absent(folder / f"{commit.number:08d}.json", text):
+    if not put_if_absent(commit_file(layout, commit.number), text):
         raise overtaken(layout)
     return text
 

@@ -1,10 +1,13 @@
 """Says up to which number the commits of a table count, where the table's own log decides it. Needs no JVM.
 
 A commit of ours and the commit of a Delta or Iceberg table are two files; the second makes the first count, by
-its number, which stands in it:
+its number, which stands in it, and a mark of its text:
 
-    Delta     the transaction of the application "seqmark" has the number as its version
-    Iceberg   the property "seqmark.number" has it
+    Delta     the transaction of the application "seqmark" has the number as version, "seqmark.mark" its mark
+    Iceberg   the properties "seqmark.number" and "seqmark.mark" have them
+
+Runs that die one after the other can put several files of one number, and any of them may be the one that the
+table has committed: the mark says which. Tables of earlier versions have none.
 
 So the log is read from its end, as far as it takes to find one number. Who reads rows lets Spark read the log.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,10 +32,34 @@ if TYPE_CHECKING:
 PARQUET, DELTA, ICEBERG = "parquet", "delta", "iceberg"
 APPLICATION = "seqmark"
 """Of Delta's transactions. One name for all tables: a log that has it is that of a table of ours."""
-NUMBER = "seqmark.number"
+NUMBER, MARK = "seqmark.number", "seqmark.mark"
+_MARK_BITS = 40
+"""Of the commit's SHA-256: one in 10^12 is taken for another; 23 bits are left for 8 million commits."""
 _VERSION = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(\..+)?\.(parquet|json)")
 _METADATA = re.compile(r"v(\d+)(\.gz)?\.metadata\.json")
+
+
+class Counted(NamedTuple):
+    """The last commit that counts.
+
+    Attributes:
+        number: Its number; 0: none does.
+        mark: Of its file, see `mark_of`; 0: the log does not say.
+    """
+
+    number: int
+    mark: int
+
+    @classmethod
+    def of(cls, number: int, mark: int) -> Counted:
+        """Return what a log says; a mark of another number was left by a version that writes none."""
+        return cls(number, mark if mark >> _MARK_BITS == number else 0)
+
+
+def mark_of(number: int, sha256: str) -> int:
+    """Return the mark of a commit's file, positive and of 63 bits, as a version of Delta's transactions is."""
+    return number << _MARK_BITS | int(sha256[: _MARK_BITS // 4], 16)
 
 
 def table_format(layout: TableLayout) -> str:
@@ -47,13 +74,13 @@ def table_format(layout: TableLayout) -> str:
         ) from error
 
 
-def counted_commits(layout: TableLayout) -> int | None:
-    """Return the number of the last commit that counts, 0: none does; None: all that are put do.
+def counted_commits(layout: TableLayout) -> Counted | None:
+    """Return the last commit that counts; None: all that are put do.
 
     Raises:
         StopError: The table's log cannot be read.
     """
-    found = {DELTA: delta_number, ICEBERG: iceberg_number}.get(table_format(layout))
+    found = {DELTA: delta_counted, ICEBERG: iceberg_counted}.get(table_format(layout))
     if found is None:
         return None
     try:
@@ -64,8 +91,8 @@ def counted_commits(layout: TableLayout) -> int | None:
         ) from error
 
 
-def delta_number(table: Path) -> int:
-    """Return the number that a Delta log has last.
+def delta_counted(table: Path) -> Counted:
+    """Return the commit that a Delta log has last.
 
     Args:
         table: Folder of the table.
@@ -80,9 +107,10 @@ def delta_number(table: Path) -> int:
     for version in sorted({*versions, *checkpoints}, reverse=True):
         parts = [_actions((log / versions[version]).read_text())] if version in versions else []
         parts += [_checkpoint(log / name) for name in checkpoints.get(version, [])]
-        if numbers := [found for part in parts if (found := _number(part)) is not None]:
-            return max(numbers)
-    return 0
+        actions = [each for part in parts for each in part]
+        if (number := _version_of(actions, APPLICATION)) is not None:
+            return Counted.of(number, _version_of(actions, MARK) or 0)
+    return Counted(0, 0)
 
 
 def _actions(text: str) -> list[dict[str, Any]]:
@@ -99,13 +127,13 @@ def _checkpoint(file: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _number(actions: list[dict[str, Any]]) -> int | None:
-    found = [each["txn"]["version"] for each in actions if (each.get("txn") or {}).get("appId") == APPLICATION]
+def _version_of(actions: list[dict[str, Any]], application: str) -> int | None:
+    found = [each["txn"]["version"] for each in actions if (each.get("txn") or {}).get("appId") == application]
     return int(max(found)) if found else None
 
 
-def iceberg_number(table: Path) -> int:
-    """Return the number that the last metadata of an Iceberg table has.
+def iceberg_counted(table: Path) -> Counted:
+    """Return the commit that the last metadata of an Iceberg table has.
 
     Args:
         table: Folder of the table.
@@ -114,8 +142,8 @@ def iceberg_number(table: Path) -> int:
     names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
     versions = {int(match[1]): name for name in names if (match := _METADATA.fullmatch(name))}
     if not versions:
-        return 0
+        return Counted(0, 0)
     last = folder / versions[max(versions)]
     raw = last.read_bytes()
     properties = json.loads(gzip.decompress(raw) if ".gz." in last.name else raw)["properties"]
-    return int(properties.get(NUMBER, 0))
+    return Counted.of(int(properties.get(NUMBER, 0)), int(properties.get(MARK, 0)))

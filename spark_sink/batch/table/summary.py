@@ -91,7 +91,7 @@ class BatchPart:
 def sum_up(batch: FileBatch) -> BatchPart:
     """Return what the commits of a batch's table say, and what its receipts do; problems are part of it."""
     layout = TableLayout(batch.output.path, batch.duplicates, batch.quarantine)
-    part = BatchPart(batch.name, batch.input.path, batch.output.path, batch.duplicates is not None)
+    part = BatchPart(batch.name, batch.input.place, batch.output.path, batch.duplicates is not None)
     try:
         snapshot = read_snapshot(layout)
     except (StopError, OSError) as error:

@@ -16,13 +16,15 @@ import pyarrow as pa
 
 from processor.engine.rest import Fault
 from processor.errors import StopError
-from spark_sink.batch.rows.json_lines import LineBlock, id_reader, read_lines, require_end
+from schemas.config.batches import TOPIC_TIME
+from spark_sink.batch.rows.json_lines import LineBlock, id_reader, require_end
 from spark_sink.batch.rows.json_shapes import NULL, Shape, joined_shape, shape_of
-from spark_sink.batch.rows.parquet_rows import read_groups, table_fingerprints, table_ids
+from spark_sink.batch.rows.parquet_rows import read_rows, table_fingerprints, table_ids
 from spark_sink.batch.rows.schema import fitted, schema_of
 from spark_sink.batch.rows.times import LEAST_US, MOST_US, NO_TIME, read_times, text_time
 from spark_sink.batch.staging import FAULTS, KEYS, LOW, staged, write_parted
 from spark_sink.batch.table.layout import DAY_US
+from spark_sink.batch.topic.staged import RecordBlock, read_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from spark_sink.batch.plan import RunPlan, Split
 
 
+_NO_OBJECT = (Fault.VALUE_NOT_JSON, Fault.VALUE_MISSING)
 _MANY_DIGITS = re.compile(rb"\d{20}")
 """orjson makes fractions of whole numbers that have so many digits: two ids would be one in the table."""
 
@@ -75,12 +78,14 @@ def extract(plan: RunPlan, split: Split) -> Extracted:
     faults: list[NDArray[np.int64]] = [np.zeros((0, 3), np.int64)]
     rows, skipped = 0, 0
     shape: Shape = NULL
-    for block in _json_keys(plan, split) if plan.format == "json" else _parquet_keys(plan, split):
+    for block in _parquet_keys(plan, split) if plan.format == "parquet" else _value_keys(plan, split):
         rows += len(block.keys)
         wanted = np.ones(len(block.keys), np.bool_)
         if plan.since_day is not None:
             times = block.keys[:, 3]
-            wanted = (times == NO_TIME) | (times >= plan.since_day * DAY_US)
+            # Undated records stay in quarantine: not all of them may still be in their topic.
+            undated = (times == NO_TIME) & (plan.format != "kafka")
+            wanted = undated | (times >= plan.since_day * DAY_US)
             skipped += int((~wanted).sum())
         good, bad = wanted & (block.fault == 0), wanted & (block.fault != 0)
         keys.append(block.keys[good])
@@ -108,7 +113,7 @@ def _joined(
 def _parquet_keys(plan: RunPlan, split: Split) -> Iterator[_Keys]:
     schema, path = schema_of(plan.schema), plan.files[split.file]
     columns = None if plan.exclude is not None else [*plan.id, plan.event_time]
-    for first, table in read_groups(path, split, columns):
+    for first, table in read_rows(plan, split, columns):
         try:
             ids = table_ids(table, plan, schema, path)
             prints = np.zeros(0, np.uint64)
@@ -122,26 +127,33 @@ def _parquet_keys(plan: RunPlan, split: Split) -> Iterator[_Keys]:
         yield _Keys(_joined(ids, prints, times, first + np.arange(len(table))), fault, [])
 
 
-def _json_keys(plan: RunPlan, split: Split) -> Iterator[_Keys]:
+def _value_keys(plan: RunPlan, split: Split) -> Iterator[_Keys]:
     path, reader = plan.files[split.file], id_reader(plan)
-    for block in read_lines(path):
-        yield _line_keys(plan, block, reader, path)
+    for block in read_values(plan, split):
+        yield _keys_of(plan, block, reader, path)
 
 
-def _line_keys(plan: RunPlan, block: LineBlock, reader: JsonIds, path: str) -> _Keys:
+def _keys_of(plan: RunPlan, block: LineBlock | RecordBlock, reader: JsonIds, path: str) -> _Keys:
     ids = reader.read(block.text)
     fault = ids.ids.fault.copy()
-    require_end(block, fault, path)
-    times = np.full(fault.size, NO_TIME, np.int64)
+    times, stamped = np.full(fault.size, NO_TIME, np.int64), False
+    if isinstance(block, LineBlock):
+        require_end(block, fault, path)
+    else:
+        fault[block.missing] = Fault.VALUE_MISSING
+        stamped = plan.event_time == TOPIC_TIME
+    if stamped and isinstance(block, RecordBlock):
+        times, wrong = block.times()
+        fault = np.where(fault == 0, wrong, fault)
     values: list[dict[str, object] | None] = []
     for at in range(fault.size):
-        value = None if fault[at] == Fault.VALUE_NOT_JSON else read_object(block.line(at))
+        value = None if fault[at] in _NO_OBJECT else read_object(block.line(at))
         values.append(value)
         if value is None:
             fault[at] = fault[at] or Fault.OUT_OF_RANGE
-            continue
-        times[at], wrong = _time(value.get(plan.event_time))
-        fault[at] = fault[at] or wrong
+        elif not stamped:
+            times[at], why = _time(value.get(plan.event_time))
+            fault[at] = fault[at] or why
     return _Keys(_joined(ids, ids.ids.fingerprint, times, block.rows), fault, values)
 
 

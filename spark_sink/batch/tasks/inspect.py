@@ -8,12 +8,15 @@ import pyarrow as pa
 
 from processor.errors import StopError
 from spark_sink.batch.plan import Split
+from spark_sink.batch.rows.constants import schema_with
 from spark_sink.batch.rows.parquet_rows import open_parquet
 from spark_sink.batch.rows.schema import plain_schema, schema_text
 from spark_sink.batch.rows.times import can_be_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from spark_sink.batch.rows.constants import Constant
 
 _SPLIT_BYTES = 128 << 20
 """Of a Parquet file's columns, inflated: a task holds a few of its rows at a time, not all."""
@@ -33,14 +36,17 @@ class Footer(NamedTuple):
     bytes: list[int]
 
 
-def read_footer(ids: list[str], event_time: str, renamed: str | None, path: str) -> Footer:
-    """Return the footer of a file.
+def read_footer(
+    ids: list[str], event_time: str, renamed: str | None, file_of: tuple[str, Sequence[Constant]]
+) -> Footer:
+    """Return the footer of a file, by its path and the columns that stand beside it.
 
     Raises:
         StopError: The file is cut, or has a column that no table can have or no id or time can be read from.
     """
+    path, constants = file_of
     with open_parquet(path) as file:
-        schema, metadata = file.schema_arrow, file.metadata
+        schema, metadata = schema_with(file.schema_arrow, constants), file.metadata
         plain = plain_schema(schema, path)
         for name in ids:
             _require_id(schema, plain, name, path, renamed=name == renamed)

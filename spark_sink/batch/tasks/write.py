@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from processor.engine.rest import Fault, JsonRows, Verdict, new_ids
 from processor.errors import StopError
 from spark_sink.batch.rows.data_files import NO_DAY, DataFiles
-from spark_sink.batch.rows.json_lines import id_reader, read_lines
+from spark_sink.batch.rows.json_lines import id_reader
 from spark_sink.batch.rows.json_shapes import table_of
 from spark_sink.batch.rows.own_columns import LINE, JudgedRow, OwnValues, receipts, with_own, with_reasons
-from spark_sink.batch.rows.parquet_rows import read_groups, table_ids
+from spark_sink.batch.rows.parquet_rows import read_rows, table_ids
 from spark_sink.batch.rows.schema import fitted, schema_of
 from spark_sink.batch.rows.times import NO_TIME
 from spark_sink.batch.staging import (
@@ -44,6 +44,7 @@ from spark_sink.batch.staging import (
 )
 from spark_sink.batch.table.layout import DAY_US, DUPLICATES, KINDS, QUARANTINE, ROWS
 from spark_sink.batch.tasks.extract import read_object
+from spark_sink.batch.topic.staged import TOPIC_SCHEMA, RecordBlock, read_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,6 +74,8 @@ class _Rows(NamedTuple):
     numbers: NDArray[np.int64]
     table: Any | None
     lines: list[bytes]
+    beside: Any | None = None
+    """Of records of a topic the columns beside their values."""
 
 
 class _SplitWriter:
@@ -92,8 +95,9 @@ class _SplitWriter:
         self._judge()
         stem = f"{plan.number:08d}-{plan.attempt}-{split.number:05d}"
         distinct = plan.id[0] if len(plan.id) == 1 else ""
+        source = self._name if plan.format == "kafka" else self._path
         self._files = {
-            kind: DataFiles(folder, plan.output, stem, self._path, distinct)
+            kind: DataFiles(folder, plan.output, stem, source, distinct)
             for kind in KINDS
             if (folder := plan.folders[kind]) is not None
         }
@@ -162,11 +166,12 @@ class _SplitWriter:
 
     def _read(self) -> Iterator[_Rows]:
         if self._plan.format == "parquet":
-            for first, table in read_groups(self._path, self._split, None):
+            for first, table in read_rows(self._plan, self._split, None):
                 yield _Rows(first + np.arange(len(table)), table, [])
             return
-        for block in read_lines(self._path):
-            yield _Rows(block.rows, None, [block.line(at) for at in range(len(block.rows))])
+        for block in read_values(self._plan, self._split):
+            beside = block.beside if isinstance(block, RecordBlock) else None
+            yield _Rows(block.rows, None, [block.line(at) for at in range(len(block.rows))], beside)
 
     def _take(self, rows: _Rows) -> None:
         """Write some rows of the input."""
@@ -186,7 +191,12 @@ class _SplitWriter:
         if rows.table is not None:
             chosen = rows.table if some.size == len(rows.table) else rows.table.take(pa.array(some))
             return fitted(chosen, self._schema, self._path)
-        return table_of([read_object(rows.lines[k]) or {} for k in some], self._schema, self._path)
+        table = table_of([read_object(rows.lines[k]) or {} for k in some], self._schema, self._path)
+        if rows.beside is not None:
+            for each in TOPIC_SCHEMA:
+                column = rows.beside.column(each.name).take(pa.array(some))
+                table = table.set_column(table.schema.get_field_index(each.name), each, column)
+        return table
 
     def _write_kept(self, rows: _Rows, some: NDArray[np.int64], at: NDArray[np.int64]) -> None:
         if not some.size:
@@ -261,7 +271,12 @@ class _SplitWriter:
         if rows.table is not None:
             table = fitted(rows.table.take(pa.array(some)), self._schema, self._path)
         else:
-            table = pa.table({LINE: pa.array([rows.lines[k] for k in some], pa.binary())})
+            missing = [each == Fault.VALUE_MISSING for each in codes]
+            lines = [None if gone else rows.lines[k] for k, gone in zip(some, missing, strict=True)]
+            table = pa.table({LINE: pa.array(lines, pa.binary())})
+            if (beside := rows.beside) is not None:
+                for each in TOPIC_SCHEMA:
+                    table = table.append_column(each, beside.column(each.name).take(pa.array(some)))
         sources = [f"{self._name}:{row}" for row in rows.numbers[some]]
         details = [self._detail(each) for each in codes]
         self._files[QUARANTINE].write(
@@ -279,6 +294,7 @@ class _SplitWriter:
             Fault.FIELD_TYPE: f"one of {columns} has a value that cannot be read",
             Fault.OUT_OF_RANGE: f"{self._plan.event_time} is not in the years 1 to 9999, or a number too big",
             Fault.VALUE_NOT_JSON: "the line is no JSON",
+            Fault.VALUE_MISSING: "the record has no value",
             Fault.ID_COLLISION: "the id came before, with other content",
         }.get(fault, "")
 

@@ -32,7 +32,7 @@ from schemas.event import (
     TextType,
     TimestampType,
 )
-from spark_sink.outputs.output import each_batch, mode_of
+from spark_sink.outputs.output import each_batch, mode_of, query_of
 from spark_sink.outputs.postgres.batch import INSTANT, Batch, write_batch
 from spark_sink.outputs.postgres.server import Server
 from spark_sink.outputs.postgres.table import LONGEST_NAME_BYTES, Field, ensure, split_name
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 
 PORTION_ROWS = 50_000
 """At about 200 bytes per row 10 MB, in the JVM and again here; a portion costs a Spark job of about 20 ms."""
-_QUERY_ID = "sql.streaming.queryId"
-"""Spark's `StreamExecution.QUERY_ID_KEY`: a local property of the thread that runs the batch."""
 # PostgreSQL's text holds every character but U+0000. The sign for it stands in, and doubled for itself, so that
 # texts that differ stay different: they may be groups.
 _NUL, _SIGN = "\0", "␀"
@@ -106,10 +104,7 @@ class PostgresTable:
         return each_batch(self._place, writer, self._write)
 
     def _write(self, rows: DataFrame, number: int) -> None:
-        query: str | None = rows.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
-        if query is None:
-            raise RuntimeError(f"Spark gives no {_QUERY_ID} to the thread of a batch")
-        self.write(rows, Batch(self._sink, query, number))
+        self.write(rows, Batch(self._sink, query_of(rows), number))
 
     def write(self, rows: DataFrame, batch: Batch) -> bool:
         """Make a batch part of the table, unless it is already; says whether it was written.

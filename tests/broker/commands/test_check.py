@@ -78,6 +78,16 @@ def test_a_topic_of_aggregates_that_nobody_writes_is_a_warning_with_a_near_one(
     assert "did you mean" not in aggregates(case, tmp_path, case.names["sink"]).stdout
 
 
+def test_of_an_aggregate_by_verdicts_both_topics_are_looked_at(case: Case, tmp_path: Path) -> None:
+    case.make("sink")
+    both = f'{case.id}.raws"\nverdicts = "{case.names["sink"]}s'
+    ended = aggregates(case, tmp_path, both, "--json")
+    warnings = {line["key"]: line["message"] for line in map(json.loads, ended.stdout.splitlines())}
+    assert ended.exit_code == 0
+    assert f"reads {case.id}.raws, and it does not exist" in warnings["aggregates.0.topic"]
+    assert f"did you mean {case.names['sink']}?" in warnings["aggregates.0.verdicts"]
+
+
 def unreached(case: Case, address: str, *words: str) -> tuple[int, str, str]:
     ended = case.seqmark("check", "--json", *words, SEQMARK_KAFKA__BOOTSTRAP_SERVERS=address)
     lines = map(json.loads, ended.stdout.splitlines())

@@ -200,6 +200,26 @@ def test_with_fingerprints_what_collided_is_kept_and_said_to_be_what_would_have_
     assert "It adds up" in (tmp_path / "report.html").read_text()
 
 
+def test_by_verdicts_spark_aggregates_without_a_clean_topic_and_the_bytes_saved_are_shown(
+    broker: Broker, tmp_path: Path
+) -> None:
+    ended = demo(broker, tmp_path, "--mode", "verdicts", "--records", "5000")
+    assert ended.exit_code == 0, ended.stderr
+    told = json.loads(ended.stdout)
+    assert (told["mode"], told["ok"], told["certificate"]) == ("verdicts", True, True)
+    found = {what: count["found"] for what, count in told["counts"].items()}
+    assert found["in"] == 5_000
+    assert found["passed"] == found["in the source without what verdicts skip"] > 4_700
+    assert found["in a clean topic written afterwards"] == found["passed"]
+    assert told["aggregate"] == {"rows": 30, "truth": 30, "agree": 30, "late": 0, "bad": 0}
+    assert 0 < 20 * told["bytes"]["verdicts"] < told["bytes"]["clean"]
+    assert f"{told['bytes']['clean'] - told['bytes']['verdicts']:,}" in ended.stderr
+    config = (tmp_path / "demo.toml").read_text()
+    assert "sink = " not in config
+    assert config.count("verdicts = ") == 2
+    assert "It adds up" in (tmp_path / "report.html").read_text()
+
+
 def test_one_record_lost_is_exit_1_and_named(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

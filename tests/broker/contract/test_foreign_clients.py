@@ -6,12 +6,14 @@ import asyncio
 import subprocess
 from typing import TYPE_CHECKING
 
+import cramjam
 import numpy as np
 import pytest
 
 from processor.kafka.client import Client
 from processor.kafka.transactions.producer import Producer
-from processor.wire.encode import EncodedBatch, Encoder
+from processor.wire.codec import Codec, deflate
+from processor.wire.encode import EncodedBatch, Encoder, plain_batch
 from tests.support.kafka import topics
 from tests.support.wire import batches
 from tests.support.wire.batches import chunk
@@ -25,6 +27,17 @@ pytestmark = pytest.mark.broker
 
 RECORDS = [record for group in known() for record in group]
 KEPT = [record for index, record in enumerate(RECORDS) if index % 3]
+CLICKS = [
+    Known(
+        1_760_000_000_000 + n,
+        b"user-%d" % (n % 97),
+        b'{"seq": %d, "page": "/p/%x", "amount": "%d.50"}' % (n, n**2, n % 1_000),
+        (),
+    )
+    for n in range(6_000)
+]
+"""As many of one form as make several blocks, so that they are compressed by our own kernel."""
+WRITTEN = KEPT * len(CLIENTS) * len(CODECS) + CLICKS[1:]
 
 
 def rewritten() -> list[EncodedBatch]:
@@ -35,7 +48,13 @@ def rewritten() -> list[EncodedBatch]:
             (piece,) = batches.DECODER.pieces(chunk(vector(client, codec).read_bytes()))
             verdict = (np.arange(len(piece.columns)) % 3 == 0).astype(np.uint8)
             made += Encoder().encode(piece, verdict, 1_000_000)
-    return made
+    whole = plain_batch([(click.key, click.value, click.timestamp, ()) for click in CLICKS], Codec.LZ4)
+    (piece,) = batches.DECODER.pieces(chunk(whole.build(-1, -1, -1, transactional=False)))
+    by_kernel = Encoder().encode(piece, np.arange(len(CLICKS)) == 0, 1_000_000)
+    assert len(by_kernel) == 1
+    library = deflate(Codec.LZ4, np.frombuffer(bytes(cramjam.lz4.decompress(by_kernel[0].payload)), np.uint8))
+    assert by_kernel[0].payload != library
+    return made + by_kernel
 
 
 async def send(bootstrap: str, topic: str, made: list[EncodedBatch]) -> None:
@@ -61,13 +80,11 @@ def topic(broker: EmbeddedBroker) -> str:
 
 def test_librdkafka_reads_our_batches_of_every_codec(broker: EmbeddedBroker, topic: str) -> None:
     found = topics.read_topic(broker.bootstrap_servers, topic)
-    assert [record.value for record in found] == [record.value for record in KEPT] * len(CLIENTS) * len(CODECS)
-    assert [record.key for record in found] == [record.key for record in KEPT] * len(CLIENTS) * len(CODECS)
+    assert [(record.key, record.value) for record in found] == [(each.key, each.value) for each in WRITTEN]
 
 
 def test_the_java_client_reads_our_batches_of_every_codec(broker: EmbeddedBroker, topic: str) -> None:
-    count = len(KEPT) * len(CLIENTS) * len(CODECS)
-    command = java_program("consume", broker.bootstrap_servers, topic, str(count))
+    command = java_program("consume", broker.bootstrap_servers, topic, str(len(WRITTEN)))
     run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     found: list[Known] = [parsed(line) for line in run.stdout.splitlines()]
-    assert found == KEPT * len(CLIENTS) * len(CODECS)
+    assert found == WRITTEN

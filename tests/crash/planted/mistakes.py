@@ -264,7 +264,7 @@ MISTAKES = (
     Mistake(
         "the source offsets are not part of the transaction",
         "processor/kafka/transactions/output.py",
-        "        await self._producer.add_offsets(self._group_id, self._positions(offsets))\n",
+        "        await self._producer.add_offsets(self._group_id, self._positions(offsets), note)\n",
         "",
         "tests/crash/test_commit_steps.py::test_a_kill_after_a_step_loses_and_repeats_nothing[local]",
         broker=True,
@@ -703,8 +703,122 @@ MISTAKES = (
         broker=True,
     ),
     Mistake(
+        "the Spark source reads on in a topic made anew",
+        "spark_sink/source/place.py",
+        "        if self.id and later.id and self.id != later.id:\n",
+        "        if self.id and later.id and self.id == later.id + self.id:\n",
+        "tests/spark/source/test_format.py::test_a_topic_made_anew_is_refused_with_what_to_do",
+        broker=True,
+    ),
+    Mistake(
+        "a stream's first batch begins elsewhere when it runs again",
+        "spark_sink/source/planner.py",
+        "        first = ends.began if begins.initial else begins.next\n",
+        "        first = begins.next\n",
+        "tests/spark/source/test_format.py::"
+        "test_the_first_batch_begins_where_it_was_planned_however_late_it_runs",
+        broker=True,
+    ),
+    Mistake(
+        "an answer of Kafka that lacks a partition is the topic for the Spark source",
+        "spark_sink/source/planner.py",
+        "        if gone := before.keys() - now.keys():\n",
+        "        if gone := now.keys() - now.keys():\n",
+        "tests/unit/spark_sink/source/test_planner.py::test_an_answer_that_lacks_a_partition_is_refused_and_not_planned",
+    ),
+    Mistake(
+        "where an added partition begins is looked up anew when its batch runs again",
+        "spark_sink/source/planner.py",
+        "        known = {**ends.first, **first}\n",
+        "        known = {**first}\n",
+        "tests/unit/spark_sink/source/test_planner.py::test_where_an_added_partition_begins_is_in_the_plan_and_stays_when_retention_moves_on",
+    ),
+    Mistake(
+        "an event that is too far ahead is summed up",
+        "spark_sink/source/partials.py",
+        "<= self.max_ahead_ms * 1000",
+        "<= self.max_ahead_ms * 1000000",
+        "tests/property/spark_sink/test_partials.py::test_partial_rows_are_those_of_plain_python",
+    ),
+    Mistake(
+        "what an aggregate did not count is judged by another reader than what it did",
+        "spark_sink/side_output.py",
+        "        if self._by_kernels:\n",
+        "        if self._by_kernels is None:\n",
+        "tests/spark/source/test_partial_rows.py::test_values_that_spark_reads_otherwise_than_the_kernels_are_in_one_place_each",
+        broker=True,
+    ),
+    Mistake(
+        "an event that the kernels find late is not written aside",
+        "spark_sink/source/judged.py",
+        "(time < self._plan.watermark_ms * 1000)",
+        "(time < self._plan.watermark_ms)",
+        "tests/property/spark_sink/test_partials.py::test_what_is_given_as_uncounted_is_what_the_sums_left_out_and_what_may_be_late",
+    ),
+    Mistake(
+        "Spark reads what verdicts skip",
+        "processor/kafka/plain/verdict_log.py",
+        "    stays[rows[offsets[rows] == part]] = False\n",
+        "    stays[rows[offsets[rows] == part]] = True\n",
+        "tests/spark/source/test_verdicts.py::test_by_verdicts_come_the_records_of_the_clean_topic_in_its_order",
+        broker=True,
+    ),
+    Mistake(
+        "Spark reads beyond the last range that was judged",
+        "processor/kafka/plain/verdict_log.py",
+        "                columns, _ = piece.up_to(stop)\n",
+        "                columns = piece.columns\n",
+        "tests/spark/source/test_verdicts.py::test_what_is_read_ends_where_the_verdicts_end",
+        broker=True,
+    ),
+    Mistake(
+        "Spark takes a range whose records are not those that were judged",
+        "processor/kafka/plain/verdict_log.py",
+        "            if sums == found.sums or (accept_loss and (gone > 0 or same))",
+        "            if gone == 0 or (accept_loss and (gone > 0 or same))",
+        "tests/spark/source/test_verdicts.py::test_verdicts_that_are_cut_doubled_forged_or_of_another_topic_are_refused",
+        broker=True,
+    ),
+    Mistake(
+        "Spark goes on in verdicts behind a gap",
+        "processor/kafka/plain/verdict_log.py",
+        "            ranges.end = span.start\n",
+        "            ranges.end = None\n",
+        "tests/spark/source/test_verdicts.py::test_verdicts_that_do_not_go_on_where_a_checkpoint_ended_are_refused",
+        broker=True,
+    ),
+    Mistake(
+        "Spark goes on behind offsets that have no verdict",
+        "processor/kafka/plain/verdict_log.py",
+        "            if not accept_loss and told is not None:\n",
+        "            if accept_loss and told is not None:\n",
+        "tests/spark/source/test_verdicts.py::test_what_no_verdict_speaks_of_and_what_changed_in_the_source_is_passed_over_when_it_is_accepted",
+        broker=True,
+    ),
+    Mistake(
+        "what expired unread counts as what had expired before a stream by verdicts began",
+        "spark_sink/source/planner.py",
+        "        fresh = begins.initial\n",
+        "        fresh = True\n",
+        "tests/unit/spark_sink/source/test_verdict_planner.py::test_a_batch_has_the_verdicts_from_one_place_to_the_next_and_the_first_says_what_had_expired",
+    ),
+    Mistake(
+        "an aggregate counts the duplicates of a source whose verdicts say what to skip",
+        "schemas/config/aggregate_rules.py",
+        'elif "verdicts" not in written and pipeline.get("output") == "verdicts":\n',
+        'elif "verdicts" not in written and pipeline.get("output") == "none":\n',
+        "tests/unit/config/test_output.py::test_an_aggregate_of_a_source_with_verdicts_says_that_it_reads_by_them",
+    ),
+    Mistake(
+        "a kernel rounds a decimal that has too many places",
+        "processor/engine/events/numbers.py",
+        "1 <= behind <= scale\n",
+        "1 <= behind <= scale + 1\n",
+        "tests/spark/source/test_two_ways.py::test_both_ways_agree_on_any_token_for_any_field",
+    ),
+    Mistake(
         "equal ids go elsewhere after an update",
-        "processor/engine/repartition.py",
+        "processor/engine/extract/routing.py",
         'ROUTE_KEY = b"seqmark by-id v1"',
         'ROUTE_KEY = b"seqmark by-id v2"',
         "tests/property/wire/test_repartition.py::test_an_id_goes_where_it_went_yesterday",
@@ -1212,8 +1326,8 @@ MISTAKES = (
     Mistake(
         "a record with a receipt and a copy in quarantine is no contradiction",
         "processor/inspection/explain/verdict.py",
-        "            elif receipt[1].outcome is not Outcome.COLLISION:\n",
-        "            elif receipt[1].outcome is Outcome.PASSED:\n",
+        "copy is not None and receipt[1].outcome is not Outcome.COLLISION:\n",
+        "copy is not None and receipt[1].outcome is Outcome.PASSED:\n",
         "tests/broker/inspection/test_explain.py::test_topics_that_contradict_the_rules_are_named",
         broker=True,
     ),
@@ -1312,11 +1426,88 @@ MISTAKES = (
     ),
     Mistake(
         "a load that goes on begins once more",
-        "processor/reset/backfill/load.py",
-        "            return LoadStep(staged, marked=True, done=progress.blocks, gap=gap)\n",
-        "            return LoadStep(staged, marked=True, gap=gap)\n",
-        "tests/broker/modes/test_backfill.py::"
+        "processor/reset/backfill/hop_load.py",
+        "            return replace(step, marked=True, done=progress.blocks)\n",
+        "            return replace(step, marked=True)\n",
+        "tests/broker/backfill/test_backfill.py::"
         "test_backfill_and_worker_are_a_worker_over_all_of_it_through_kills",
+        broker=True,
+    ),
+    Mistake(
+        "a load marks the hop that judges alone",
+        "processor/reset/backfill/load.py",
+        "        for hop, steps in ((self._first, plan.firsts), (self._last, plan.steps)):\n",
+        "        for hop, steps in ((self._last, plan.steps),):\n",
+        "tests/broker/backfill/test_route_backfill.py::"
+        "test_a_load_that_is_killed_goes_on_and_a_worker_refuses_both_hops_until_it_is_whole",
+        broker=True,
+    ),
+    Mistake(
+        "a load does not fence the hop that reads the source",
+        "processor/reset/backfill/load.py",
+        "        for hop in hops:\n",
+        "        for hop in hops[-1:]:\n",
+        "tests/broker/backfill/test_route_backfill.py::"
+        "test_a_load_that_is_killed_goes_on_and_a_worker_refuses_both_hops_until_it_is_whole",
+        broker=True,
+    ),
+    Mistake(
+        "the hop that reads the source begins before all ids are there",
+        "processor/reset/backfill/load.py",
+        "            for step in left:\n                await self._last.state(step)\n"
+        "            for step in plan.firsts:\n"
+        "                if self._first is not None and not step.whole:\n"
+        "                    await self._first.state(step)\n",
+        "            for step in plan.firsts:\n"
+        "                if self._first is not None and not step.whole:\n"
+        "                    await self._first.state(step)\n"
+        "            for step in left:\n                await self._last.state(step)\n",
+        "tests/broker/backfill/test_route_backfill.py::"
+        "test_a_load_that_is_killed_goes_on_and_a_worker_refuses_both_hops_until_it_is_whole",
+        broker=True,
+    ),
+    Mistake(
+        "a load marks what a worker has begun since the look",
+        "processor/reset/backfill/load.py",
+        "                if producer.next_offset(*tp) != end + written[tp]:\n",
+        "                if False and producer.next_offset(*tp) != end + written[tp]:\n",
+        "tests/broker/backfill/test_route_backfill.py::"
+        "test_a_load_is_given_up_where_a_worker_has_written_to_either_hop_since_the_look",
+        broker=True,
+    ),
+    Mistake(
+        "a backfill of a routed pipeline begins though records are on their way",
+        "processor/reset/backfill/hop_load.py",
+        "        if limits.end > limits.start:\n",
+        "        if False and limits.end > limits.start:\n",
+        "tests/broker/backfill/test_route_backfill.py::"
+        "test_what_cannot_be_backfilled_with_a_route_is_refused_and_nothing_is_loaded",
+        broker=True,
+    ),
+    Mistake(
+        "the ids of a topic are sent elsewhere than the worker sends them",
+        "processor/reset/backfill/intake/topic.py",
+        "        self._router = make_id_extractor(dedup, ROUTE_KEY)\n",
+        "        self._router = make_id_extractor(dedup, secret)\n",
+        "tests/broker/backfill/test_route_backfill.py::"
+        "test_backfill_and_routed_worker_are_a_routed_worker_over_all_of_it_at_any_cut",
+        broker=True,
+    ),
+    Mistake(
+        "the ids of rows are sent elsewhere than the worker sends them",
+        "processor/engine/rest/routing.py",
+        "    hash_ids(rows.data, routed, words_of_key(ROUTE_KEY))\n",
+        "    hash_ids(rows.data, routed, words_of_key(bytes(16)))\n",
+        "tests/property/engine/rest/test_routing.py::"
+        "test_columns_and_lines_go_where_the_records_of_their_ids_go",
+    ),
+    Mistake(
+        "the renamed rows of a routed history are sent where their new ids go",
+        "spark_sink/backfill/tables.py",
+        "    by_id = plan.route is not None or columns.key in {each.column for each in columns.id}\n",
+        "    by_id = columns.key in {each.column for each in columns.id}\n",
+        "tests/spark/batch/backfill/test_route.py::"
+        "test_of_a_clean_table_the_old_id_of_a_renamed_row_says_where_it_goes",
         broker=True,
     ),
     Mistake(
@@ -1371,7 +1562,7 @@ MISTAKES = (
         "processor/verify/certificate.py",
         "    if span.brought:\n",
         "    if False and span.brought:\n",
-        "tests/broker/modes/test_sequence_backfill.py::"
+        "tests/broker/backfill/test_sequence_backfill.py::"
         "test_backfill_and_worker_are_a_worker_over_all_of_it_whatever_the_scope",
         broker=True,
     ),
@@ -1380,7 +1571,7 @@ MISTAKES = (
         "processor/reset/state.py",
         "    return tuple(await read_brought(changelog, limits.start, limits.stable))\n",
         "    return ()\n",
-        "tests/broker/modes/test_sequence_backfill.py::"
+        "tests/broker/backfill/test_sequence_backfill.py::"
         "test_backfill_and_worker_are_a_worker_over_all_of_it_whatever_the_scope",
         broker=True,
     ),
@@ -1534,7 +1725,7 @@ MISTAKES = (
     Mistake(
         "an input that has changed while it was read is committed",
         "spark_sink/batch/job.py",
-        "        require_unchanged(files)\n",
+        "        inputs.require_unchanged()\n",
         "",
         "tests/spark/batch/test_safety.py::test_an_input_that_changes_while_it_is_read_is_not_committed",
     ),
@@ -1562,6 +1753,58 @@ MISTAKES = (
         "test_rows_are_judged_as_the_contract_says_whatever_the_runs[ids-parquet]",
     ),
     Mistake(
+        "a page of a table at rest is taken as it stands, whatever its checksum is",
+        "spark_sink/batch/rows/table_pages.py",
+        "crc32(content[:-SLACK]) != head.crc",
+        "crc32(content[:-SLACK]) < 0",
+        "tests/unit/spark_sink/batch/test_table_pages.py::test_a_page_with_a_bit_that_has_changed_is_not_read",
+    ),
+    Mistake(
+        "a word that is read without its page's checksum is taken whatever it is",
+        "spark_sink/batch/rows/table_pages.py",
+        "if found is not None and (found == told).all():",
+        "if found is not None:",
+        "tests/unit/spark_sink/batch/test_table_pages.py::"
+        "test_a_few_words_are_read_alone_and_none_that_is_not_what_it_has_to_be",
+    ),
+    Mistake(
+        "a footer ends wherever a zero stands in it",
+        "processor/engine/rest/footers.py",
+        "return count if whole and at == stop else CUT",
+        "return count",
+        "tests/unit/spark_sink/batch/test_table_pages.py::test_a_footer_that_is_zeros_at_its_begin_is_refused",
+    ),
+    Mistake(
+        "of a file whose counts of rows differ the fewest are read",
+        "spark_sink/batch/rows/table_pages.py",
+        "        if metadata.num_rows != groups:\n",
+        "        if metadata.num_rows < 0:\n",
+        "tests/unit/spark_sink/batch/test_table_pages.py::"
+        "test_of_a_footer_with_a_bit_that_has_changed_no_row_is_forgotten",
+    ),
+    Mistake(
+        "times of remembered rows are taken for within the window that may lie outside",
+        "spark_sink/batch/tasks/probe.py",
+        "    apart = max(max(days) + 1 - day, day + 1 - min(days))\n",
+        "    apart = 0\n",
+        "tests/spark/batch/test_runs.py::test_without_receipts_the_same_rows_are_kept[ids-1d]",
+    ),
+    Mistake(
+        "differences of 58 bits and more lose their highest bits as a page is read",
+        "processor/engine/rest/pages.py",
+        "packed |= np.uint64(page[place + 8]) << (np.uint64(64) - shift)",
+        "packed |= np.uint64(0)",
+        "tests/unit/spark_sink/batch/test_table_pages.py::test_files_of_a_batch_are_read_without_a_library[30000-True]",
+    ),
+    Mistake(
+        "control characters in columns of texts go into fingerprints as they stand",
+        "processor/engine/rest/row_texts.py",
+        "6 if byte < 32 else 1",
+        "1",
+        "tests/unit/spark_sink/batch/test_row_json.py::"
+        "test_control_characters_and_quotes_are_escaped_as_python_escapes_them",
+    ),
+    Mistake(
         "a report counts rows of a date that was made again twice",
         "spark_sink/batch/table/summary.py",
         "        for each in snapshot.files[kind]:\n",
@@ -1579,18 +1822,103 @@ MISTAKES = (
     Mistake(
         "the commit of a Delta table does not say which of ours it makes count",
         "spark_sink/batch/lake/delta.py",
-        '"version": change.number,',
-        '"version": change.number - 1,',
+        "(APPLICATION, change.number)",
+        "(APPLICATION, change.number - 1)",
         "tests/spark/batch/test_lakes.py::"
         "test_a_run_that_dies_at_a_step_counts_by_the_tables_own_log_alone[delta-committed]",
     ),
     Mistake(
         "a run takes the commit file of one that died for its own",
         "spark_sink/batch/table/commits.py",
-        "        names = names[:counted]\n",
+        "        files = [*files[: max(counted.number - 1, 0)], *([] if last is None else [last])]\n",
         "",
         "tests/spark/batch/test_lakes.py::"
         "test_a_run_that_dies_at_a_step_counts_by_the_tables_own_log_alone[delta-put]",
+    ),
+    Mistake(
+        "of two runs that died one after the other the wrong commit file counts",
+        "spark_sink/batch/table/commits.py",
+        "    if not counted.mark:\n",
+        "    if counted.number:\n",
+        "tests/spark/batch/test_lakes.py::"
+        "test_a_commit_of_a_dead_run_that_lands_late_is_not_taken_for_ones_own[delta-killed]",
+    ),
+    Mistake(
+        "a batch over a topic reads it from its beginning each time",
+        "spark_sink/batch/topic/inputs.py",
+        "        return max(start, at or 0), max(start, stable)\n",
+        "        return start, max(start, stable)\n",
+        "tests/spark/batch/test_topics.py::test_each_run_goes_on_where_the_last_one_has_ended",
+    ),
+    Mistake(
+        "a date that is made again from a topic takes the position with it",
+        "spark_sink/batch/topic/inputs.py",
+        "(min(start, at), at)\n",
+        "(min(start, at), stable)\n",
+        "tests/spark/batch/test_topics.py::test_a_date_is_made_again_from_the_topic_and_moves_no_position",
+    ),
+    Mistake(
+        "rows are removed whose records retention has taken",
+        "spark_sink/batch/topic/again.py",
+        "    if not lost:\n",
+        "    if lost is not None:\n",
+        "tests/spark/batch/test_topics.py::test_a_date_is_made_again_from_the_topic_and_moves_no_position",
+    ),
+    Mistake(
+        "an answer of Kafka that lacks a partition is the topic for a batch",
+        "spark_sink/batch/topic/inputs.py",
+        "        if gone := self._position.keys() - state.bounds.keys():\n",
+        "        if gone := state.bounds.keys() - state.bounds.keys():\n",
+        "tests/unit/spark_sink/batch/test_topic_inputs.py::test_an_answer_that_lacks_a_partition_is_no_topic_with_fewer[None]",
+    ),
+    Mistake(
+        "rows are removed whose records compaction has taken",
+        "spark_sink/batch/topic/again.py",
+        "        if gone.size:\n",
+        "        if gone.size > 1:\n",
+        "tests/unit/spark_sink/batch/test_again.py::test_a_record_that_compaction_has_removed_from_the_middle_is_not_made_again[rows]",
+    ),
+    Mistake(
+        "a timestamp of no year stops a batch over a topic",
+        "spark_sink/batch/topic/staged.py",
+        "        fault[self.beyond] = Fault.OUT_OF_RANGE\n",
+        "        fault[self.missing] = Fault.OUT_OF_RANGE\n",
+        "tests/unit/spark_sink/batch/test_staged.py::test_a_timestamp_that_is_no_date_is_out_of_range_and_the_others_of_its_block_are_read",
+    ),
+    Mistake(
+        "a topic that was created again is taken for the old one by a batch",
+        "spark_sink/batch/table/commits.py",
+        " and len(known) < 2\n",
+        "\n",
+        "tests/spark/batch/test_topics.py::test_a_topic_is_known_by_its_id_and_a_run_by_its_topic",
+    ),
+    Mistake(
+        "columns that a Delta input is parted by are null",
+        "spark_sink/batch/rows/constants.py",
+        "values.get(name)",
+        "values.get(path)",
+        "tests/spark/batch/test_lakes.py::test_columns_that_a_delta_table_is_parted_by_come_from_its_log",
+    ),
+    Mistake(
+        "whole numbers in the names of folders are texts",
+        "spark_sink/batch/rows/constants.py",
+        "    if all(_WHOLE.fullmatch(each) for each in found):\n",
+        "    if not found:\n",
+        "tests/spark/batch/test_inputs.py::test_names_of_folders_are_columns_as_they_are_for_spark",
+    ),
+    Mistake(
+        "what only the names of folders say counts in the fingerprints of a history",
+        "spark_sink/backfill/tables.py",
+        "    told = [each.name for each in constants if not each.over and each.name not in inside]\n",
+        "    told = [each.name for each in constants if each.over and each.name not in inside]\n",
+        "tests/unit/spark_sink/batch/test_folders.py::test_a_column_that_only_folders_say_is_not_in_the_fingerprint_of_a_history",
+    ),
+    Mistake(
+        "folders far above an input are columns of its files",
+        "spark_sink/batch/rows/constants.py",
+        "    for folder in path.parts[first:-1]:\n",
+        "    for folder in path.parts[:-1]:\n",
+        "tests/unit/spark_sink/batch/test_folders.py::test_two_folders_of_one_name_above_the_input_are_not_refused",
     ),
     Mistake(
         "a run commits over what another program has done to a Delta table meanwhile",
@@ -1615,5 +1943,276 @@ MISTAKES = (
         "    if not keep_rows:\n",
         "tests/spark/batch/test_lakes.py::"
         "test_readers_of_the_format_see_what_counts_and_what_counted_before[delta]",
+    ),
+    Mistake(
+        "files of a dead run are removed while its commit may be on the way into the table's log",
+        "spark_sink/batch/leftovers.py",
+        "        return 0\n",
+        "        pass\n",
+        "tests/unit/spark_sink/batch/test_leftovers.py::test_while_a_dead_runs_commit_may_be_on_the_way_into_the_tables_log_its_files_stay[00000002.json]",
+    ),
+    Mistake(
+        "a match of records begins where a block of LZ4 has to end in literals",
+        "processor/engine/bytes/lz4_records.py",
+        "                    run = min(run, last_end - q)\n",
+        "                    run = min(run, stop - q)\n",
+        "tests/property/wire/test_lz4_records.py::test_a_block_of_records_inflates_to_them",
+    ),
+    Mistake(
+        "the range of a verdict record overlaps with the one before",
+        "processor/pipeline/verdicts.py",
+        "        self._base, self._begins = end, False\n",
+        "        self._begins = False\n",
+        "tests/unit/pipeline/test_verdicts.py::test_what_retention_has_removed_lies_in_the_next_range",
+    ),
+    Mistake(
+        "a verdict record is written behind the changelog",
+        "processor/pipeline/slot_pipeline.py",
+        """        await self._output.flush()
+        reached(CommitStep.OUTPUT, self.name)  # 2
+""",
+        """        reached(CommitStep.OUTPUT, self.name)  # 2
+""",
+        "tests/unit/pipeline/test_verdicts.py::"
+        "test_the_record_is_acknowledged_with_the_output_before_the_changelog_is_written",
+    ),
+    Mistake(
+        "a pipeline that goes back to verdicts goes on where it wrote the last ones",
+        "processor/worker/open_partition.py",
+        "        begins = not before.is_same(started.verdicts)\n",
+        "        begins = False\n",
+        "tests/broker/modes/test_verdicts.py::"
+        "test_going_over_to_verdicts_and_back_begins_where_the_state_stands",
+        broker=True,
+    ),
+    Mistake(
+        "a certificate takes a verdict record that stands twice",
+        "processor/verify/verdicts.py",
+        "        if found.base < self._covered:\n",
+        "        if found.base < 0:\n",
+        "tests/broker/modes/test_verdicts.py::"
+        "test_the_certificate_finds_verdicts_that_are_cut_doubled_reordered_or_forged[one stands twice]",
+        broker=True,
+    ),
+    Mistake(
+        "a certificate compares verdicts with batches of before they began",
+        "processor/verify/verdicts.py",
+        "        self._last_batch = begin - 1\n",
+        "        self._last_batch = -1\n",
+        "tests/unit/verify/test_verdicts.py::"
+        "test_what_came_before_a_pipeline_went_over_to_verdicts_is_not_compared_with_them[10]",
+    ),
+    Mistake(
+        "verdicts do not skip what goes to quarantine",
+        "processor/pipeline/verdicts.py",
+        "        rows = np.flatnonzero(stays)\n",
+        "        rows = np.flatnonzero((stays != 0) & (fault == 0))\n",
+        "tests/unit/pipeline/test_verdicts.py::"
+        "test_the_sink_is_the_source_without_what_is_skipped_whatever_the_batches",
+    ),
+    Mistake(
+        "a reader leaves out what the range before skips",
+        "seqmark/consumer.py",
+        "        known.skipped = set(current.skipped.tolist())\n",
+        "        known.skipped = known.skipped or set(current.skipped.tolist())\n",
+        "tests/property/schemas/test_clean_filter.py::"
+        "test_what_is_taken_is_the_clean_stream_and_never_ahead_of_the_verdicts",
+    ),
+    Mistake(
+        "a reader does not say that records have expired before it came",
+        "seqmark/consumer.py",
+        "        self._require(known, current, right=came == right or expired_before)\n",
+        "",
+        "tests/property/schemas/test_clean_filter.py::"
+        "test_a_source_that_is_not_whole_or_another_is_told[missing]",
+    ),
+    Mistake(
+        "a reader that was stopped during a reset goes on where it was",
+        "seqmark/consumer.py",
+        "        known.begin = known.at = source\n",
+        "        known.begin = source\n",
+        "tests/property/schemas/test_clean_filter.py::"
+        "test_a_reader_that_was_stopped_during_a_reset_reads_again_from_where_it_began[between two]",
+    ),
+    Mistake(
+        "a reader goes on behind verdicts that have expired unread",
+        "seqmark/consumer.py",
+        " and known.begin is not None and current.base > known.begin:\n",
+        " and known.begin is not None and current.base < 0:\n",
+        "tests/property/schemas/test_clean_filter.py::test_verdicts_that_have_expired_behind_a_reader_are_told",
+    ),
+    Mistake(
+        "a reader goes on behind offsets that have no verdict",
+        "schemas/verdicts/ranges.py",
+        "    if was is None or not found.begins or found.base <= was:\n",
+        "    if was is None or found.begins or found.base <= was:\n",
+        "tests/property/schemas/test_clean_filter.py::test_offsets_that_no_verdict_speaks_of_are_told[running]",
+    ),
+    Mistake(
+        "a clean topic is made of a source that is not the one that was judged",
+        "processor/worker/materialize.py",
+        "            elif self._checked and sums != found.sums:\n",
+        "            elif self._checked and sums.records > found.sums.records:\n",
+        "tests/broker/modes/test_verdicts.py::test_materialize_refuses_verdicts_and_sources_that_do_not_fit",
+        broker=True,
+    ),
+    Mistake(
+        "a run that writes a clean topic goes beyond the range that was judged",
+        "processor/worker/materialize.py",
+        "                some = before(piece, cut) if cut < len(piece.columns) else piece\n",
+        "                some = piece\n",
+        "tests/broker/modes/test_verdicts.py::test_materialize_never_goes_beyond_the_last_range",
+        broker=True,
+    ),
+    Mistake(
+        "a clean topic is gone on with that others have written to",
+        "processor/worker/materialize.py",
+        "        if foreign is not None:\n",
+        "        if foreign is not None and foreign < note.end:\n",
+        "tests/broker/modes/test_verdicts.py::test_materialize_goes_on_only_into_the_sink_that_it_has_written",
+        broker=True,
+    ),
+    Mistake(
+        "a verdict record is taken whose lists contradict each other",
+        "schemas/verdicts/record.py",
+        "        found.require_sound()\n",
+        "",
+        "tests/unit/schemas/test_verdicts.py::test_lists_that_contradict_each_other_are_refused",
+    ),
+    Mistake(
+        "all batches in a Delta table have one number",
+        "spark_sink/outputs/lake/delta.py",
+        '.option("txnVersion", batch.number)',
+        '.option("txnVersion", 0)',
+        "tests/spark/outputs/test_lake_tables.py::"
+        "test_a_batch_that_comes_again_is_in_the_table_once_and_one_without_rows_leaves_no_commit[delta]",
+    ),
+    Mistake(
+        "batches in a Delta table are known by their number alone",
+        "spark_sink/outputs/lake/delta.py",
+        '    return f"seqmark-{query}"\n',
+        '    return "seqmark"\n',
+        "tests/spark/outputs/test_lake_tables.py::"
+        "test_a_new_checkpoint_over_rows_is_refused_and_its_first_batch_is_not_taken_for_written[delta]",
+    ),
+    Mistake(
+        "batches in an Iceberg table are known by their number alone",
+        "spark_sink/outputs/lake/iceberg.py",
+        "query is not None and properties.get(QUERY) == query",
+        "query is not None and properties.get(BATCH)",
+        "tests/spark/outputs/test_lake_tables.py::"
+        "test_a_new_checkpoint_over_rows_is_refused_and_its_first_batch_is_not_taken_for_written[iceberg]",
+    ),
+    Mistake(
+        "a driver that was believed dead commits upon what others have committed to an Iceberg table",
+        "spark_sink/outputs/lake/iceberg.py",
+        "                operations.commit(transaction.startMetadata(), transaction.currentMetadata())\n",
+        "                transaction.commitTransaction()\n",
+        "tests/spark/outputs/test_lake_tables.py::test_a_driver_that_was_believed_dead_adds_nothing[iceberg]",
+    ),
+    Mistake(
+        "a new checkpoint counts again what rows of a table count",
+        "spark_sink/outputs/lake/output.py",
+        "if found.last == NO_BATCH and found.holds_rows:",
+        "if found.last > NO_BATCH and not found.holds_rows:",
+        "tests/spark/outputs/test_lake_tables.py::"
+        "test_a_new_checkpoint_over_rows_is_refused_and_its_first_batch_is_not_taken_for_written[delta]",
+    ),
+    Mistake(
+        "a table that was made again is written on",
+        "spark_sink/outputs/lake/output.py",
+        "if found.last < noted:",
+        "if NO_BATCH < found.last < noted:",
+        "tests/spark/outputs/test_lake_tables.py::"
+        "test_a_table_that_is_gone_or_was_made_again_is_refused[iceberg]",
+    ),
+    Mistake(
+        "a commit to an Iceberg table whose answer is lost is taken for refused",
+        "spark_sink/outputs/lake/iceberg.py",
+        "        if properties.get(QUERY) == batch.query and properties.get(ATTEMPT) == attempt:\n",
+        "        if False:\n",
+        "tests/spark/outputs/test_lake_tables.py::test_a_commit_whose_answer_is_lost_is_in_and_keeps_its_files",
+    ),
+    Mistake(
+        "two new queries write to one Delta table",
+        "spark_sink/outputs/lake/delta.py",
+        "        if owner is not None:\n",
+        "        if False:\n",
+        "tests/spark/outputs/test_lake_tables.py::"
+        "test_of_two_new_queries_that_look_at_once_one_gets_a_delta_table",
+    ),
+    Mistake(
+        "the zone of the session says in which part of a table a row is",
+        "spark_sink/outputs/lake/output.py",
+        '"spark.sql.session.timeZone", "UTC"',
+        '"spark.sql.session.seqmark", "UTC"',
+        "tests/spark/outputs/test_lake_tables.py::"
+        "test_dates_of_parts_are_utc_whatever_the_zone_of_the_session[iceberg]",
+    ),
+    Mistake(
+        "a verdict record counts as applied before the table has its rows",
+        "spark_sink/batch/lake/apply/job.py",
+        "            waits = mine.waits or (each.end > each.base and each.end > come[each.partition])\n",
+        "            waits = mine.waits\n",
+        "tests/spark/batch/apply/test_apply.py::test_the_table_is_the_clean_stream_however_far_its_loader_lags[iceberg]",
+        broker=True,
+    ),
+    Mistake(
+        "a table waits for ever for the marker of a transaction",
+        "spark_sink/batch/lake/apply/job.py",
+        "        return nexts | self.topic.first_records(open_spans)\n",
+        "        return nexts\n",
+        "tests/spark/batch/apply/test_apply.py::test_the_table_is_the_clean_stream_however_far_its_loader_lags[delta]",
+        broker=True,
+    ),
+    Mistake(
+        "verdicts are applied that a reset has overruled",
+        "processor/commands/spark/apply_verdicts.py",
+        ", found.base, end, found.skipped[found.skipped < end])\n",
+        ", found.base, end, found.skipped)\n",
+        "tests/spark/batch/apply/test_apply.py::test_behind_a_reset_the_newest_verdicts_of_an_offset_count",
+        broker=True,
+    ),
+    Mistake(
+        "verdicts are applied behind others that have expired unread",
+        "spark_sink/batch/lake/apply/job.py",
+        "            if before < first and not self.options.skip_expired:\n",
+        "            if before < 0 and not self.options.skip_expired:\n",
+        "tests/spark/batch/apply/test_apply.py::test_verdicts_that_are_lost_or_of_another_topic_are_not_passed_over_unasked",
+        broker=True,
+    ),
+    Mistake(
+        "a record passes by its verdict record whatever its receipt says",
+        "processor/inspection/explain/verdict.py",
+        '            if not alone and not (story.observed or story.grounds.action == action == "pass"):\n',
+        "            if False:\n",
+        "tests/broker/modes/test_verdicts.py::test_explain_finds_verdicts_that_contradict_the_other_topics",
+        broker=True,
+    ),
+    Mistake(
+        "a reader goes on in a topic of verdicts that was made anew",
+        "seqmark/consumer.py",
+        "        if found.base < begin and not found.begins:\n",
+        "        if False:\n",
+        "tests/property/schemas/test_clean_filter.py::"
+        "test_a_topic_of_verdicts_made_anew_or_expired_behind_a_reset_is_told_by_where_it_goes_on",
+    ),
+    Mistake(
+        "a stream whose verdicts have all expired goes on wherever they begin anew",
+        "processor/kafka/plain/verdict_log.py",
+        "        forgotten = span.start == NOWHERE and span.first > 0 and not span.fresh\n",
+        "        forgotten = False\n",
+        "tests/spark/source/test_verdicts.py::"
+        "test_a_partition_whose_verdicts_have_all_expired_goes_on_where_they_do_and_not_where_they_begin_anew",
+        broker=True,
+    ),
+    Mistake(
+        "the marker of a transaction that expires counts as a verdict that was not read",
+        "processor/worker/materialize.py",
+        "        seen = max(found.offset, note.seen)\n",
+        "        seen = found.offset\n",
+        "tests/broker/modes/test_verdicts.py::"
+        "test_materialize_tells_verdicts_that_expired_unread_from_those_of_a_quiet_partition",
+        broker=True,
     ),
 )

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[3]
 LOCK = Path(__file__).with_name("lock.json")
+TABLE = ROOT / "tests" / "README.md"
+TABLE_HEAD = "| mistake | caught by |\n| --- | --- |\n"
 COPIED = (
     "processor",
     "schemas",
@@ -72,6 +74,17 @@ def write(digests: dict[str, str]) -> None:
     new = LOCK.with_suffix(".new")
     new.write_text(json.dumps(kept, indent=1) + "\n")
     new.replace(LOCK)
+
+
+def rows() -> list[str]:
+    """Return the table of `tests/README.md`: a row for each mistake, with the test that catches it."""
+    return [f"| {mistake.name} | `{mistake.test}` |" for mistake in MISTAKES]
+
+
+def write_rows() -> None:
+    """Write that table, which is the last thing on its page."""
+    before, head, _ = TABLE.read_text().partition(TABLE_HEAD)
+    TABLE.write_text(before + head + "\n".join(rows()) + "\n")
 
 
 def changed() -> list[Mistake]:

@@ -1,4 +1,4 @@
-"""Looks at the planted mistakes that may have become others, and writes `lock.json`.
+"""Looks at the planted mistakes that may have changed; writes `lock.json` and the table of `tests/README.md`.
 
     python -m tests.crash.planted.prove [--all] [--limit-s SECONDS]
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from processor.broker.embedded import find_broker
 from tests.crash.planted.mistakes import MISTAKES, Mistake
-from tests.crash.planted.proof import PASSED, NotCaughtError, Tree, changed, proven, write
+from tests.crash.planted.proof import PASSED, NotCaughtError, Tree, changed, proven, write, write_rows
 
 
 def main() -> int:
@@ -28,6 +28,7 @@ def main() -> int:
     )
     parser.add_argument("--limit-s", type=float, default=3000.0, help="begin none after so many seconds")
     asked = parser.parse_args()
+    write_rows()
     wanted = list(MISTAKES) if asked.all else changed()
     print(f"{len(wanted)} of {len(MISTAKES)} planted mistakes to be looked at", flush=True)
     if not wanted:

@@ -30,6 +30,7 @@ PROPERTIES = {
     "wire": (
         "property/wire/test_batches.py",
         "property/wire/test_lz4.py",
+        "property/wire/test_lz4_records.py",
         "property/wire/test_repartition.py",
         "unit/wire/test_collision_edits.py",
     ),
@@ -38,6 +39,7 @@ PROPERTIES = {
         "property/engine/test_bulk_restore.py",
         "unit/engine/test_id_block.py",
     ),
+    "events": ("property/engine/test_events.py", "property/spark_sink/test_partials.py"),
     "rest": (
         "property/engine/rest/test_row_ids.py",
         "property/engine/rest/test_judge_model.py",

@@ -91,7 +91,7 @@ def loaded(partition: IdPartition, staging: Staging, *, whole: bool = True) -> N
         begin = []
     if whole:
         position = Position(staging.partitions[0].cut, 0, 0, bytes(16), STATE, 4)
-        state = staging.state(0)
+        state = staging.state(0, staging.partitions[0].cut)
         partition.changelog.commit([*begin, (IDS_KEY, state.encode()), (POSITION_KEY, position.encode())])
 
 

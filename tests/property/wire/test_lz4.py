@@ -140,7 +140,7 @@ def test_bytes_that_were_changed_are_never_read_beyond_a_bound(
 
 @given(st.binary(max_size=200))
 def test_any_bytes_behind_a_good_header_do_no_harm(data: bytes) -> None:
-    frame = lz4._HEADER + struct.pack("<I", len(data)) + data + struct.pack("<I", 0)
+    frame = lz4.HEADER + struct.pack("<I", len(data)) + data + struct.pack("<I", 0)
 
     by_kernel(frame, 5000)
     by_module(frame, 5000)
@@ -160,4 +160,4 @@ def xxh32(data: bytes) -> int:
 
 
 def test_the_headers_check_byte_is_the_formats() -> None:
-    assert lz4._HEADER[6] == xxh32(lz4._HEADER[4:6]) >> 8 & 255
+    assert lz4.HEADER[6] == xxh32(lz4.HEADER[4:6]) >> 8 & 255

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from processor.engine import repartition
 from processor.engine.extract.ids import HeaderPart, IdExtractor, Ids
+from processor.engine.extract.routing import ROUTE_KEY
 from processor.engine.receipts import IdGrounds
 from processor.wire.codec import Codec
 from processor.wire.encode import TooLargeError
@@ -93,7 +94,7 @@ def test_every_record_arrives_once_in_its_ids_partition_in_order_and_as_it_came(
         data.append(by_hand(came[at : at + len(batch)], codec))
         at += len(batch)
     (piece,) = batches.DECODER.pieces(chunk(*data, position=100))
-    ids = IdExtractor([OWN], repartition.ROUTE_KEY, pass_missing=pass_missing).extract(piece.columns)
+    ids = IdExtractor([OWN], ROUTE_KEY, pass_missing=pass_missing).extract(piece.columns)
     target, word = repartition.targets(ids, ids.fault, own, partitions)
     refs = Refs(repartition.source_ref_of(own, piece.columns.offset), word)
 
@@ -126,7 +127,7 @@ def test_an_id_goes_where_it_went_yesterday() -> None:
     # have equal ids of before and after an update miss each other.
     came = [Record(n, 1_000, None, None, ((b"id", b"id-%d" % n),)) for n in range(12)]
     (piece,) = batches.DECODER.pieces(chunk(by_hand(came)))
-    ids = IdExtractor([OWN], repartition.ROUTE_KEY).extract(piece.columns)
+    ids = IdExtractor([OWN], ROUTE_KEY).extract(piece.columns)
     target, word = repartition.targets(ids, ids.fault, 0, 100)
     assert target.tolist() == YESTERDAY
     # Of eight times as many partitions each id is in one of those that its own are divided into.

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.peers.environment import MADE
-from benchmarks.rest.ways import ENVIRONMENT
 from spark_sink.batch.job import BatchStep
 from tests.spark.batch.test_kills import command
+from tests.support.batches.outside import assert_by_duckdb, has_duckdb
 from tests.support.batches.scene import BatchScene, some_rows
 from tests.support.kafka.topics import dice
-from tests.support.spark_sink.job import ROOT
-from tests.support.suite.extent import everything
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,9 +31,7 @@ KILLED_AFTER = {"parquet": BatchStep.JUDGED, "delta": BatchStep.PUT}
 def test_duckdb_finds_the_rows_of_the_contract_in_a_table_whose_run_was_killed(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, lake: str
 ) -> None:
-    if everything(request.config):
-        assert ENVIRONMENT.make("DuckDB", print) is None
-    elif not (ENVIRONMENT.python.parents[1] / MADE).is_file():
+    if not has_duckdb(request.config):
         pytest.skip("DuckDB is installed by the benchmark (make bench ARGS=rest), or here with --all")
     scene = BatchScene(spark, tmp_path, lake=lake, window="180d")
     # The second file has ids that the first one has not.
@@ -51,10 +44,4 @@ def test_duckdb_finds_the_rows_of_the_contract_in_a_table_whose_run_was_killed(
 
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     scene.run([first, second], run="again")
-    program = ROOT / "tests" / "support" / "batches" / "by_duckdb.py"
-    typed = [str(ENVIRONMENT.python), str(program), lake, str(scene.out), first, second]
-    done = subprocess.run(typed, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["rows"] > 20
-    assert (found["missing"], found["extra"]) == ([], [])
+    assert_by_duckdb(scene, first, second)

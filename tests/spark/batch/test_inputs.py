@@ -17,7 +17,7 @@ import pytest
 from processor.errors import StopError
 from spark_sink import read_clean
 from spark_sink.batch.compaction import compact
-from tests.support.batches.scene import START, Audience, BatchScene, some_rows
+from tests.support.batches.scene import DAY, START, Audience, BatchScene, some_rows
 from tests.support.batches.truth import FileRow
 from tests.support.kafka.topics import dice
 
@@ -360,3 +360,43 @@ def test_a_table_whose_ids_are_made_otherwise_is_refused(spark: SparkSession, tm
         StopError, match=r"duplicates folder .*quarantine: it belongs to another table or holds another"
     ):
         scene.run([path], run="other")
+
+
+def test_names_of_folders_are_columns_as_they_are_for_spark(spark: SparkSession, tmp_path: Path) -> None:
+    scene = BatchScene(spark, tmp_path, event_time="day")
+    folders = {
+        "day=2026-01-01/hour=01/place=a%2Fb": "first",
+        "day=2026-01-02/hour=2/place=__HIVE_DEFAULT_PARTITION__": "second",
+        "day=2026-01-02/hour=3/place=c": "own",
+    }
+    for folder, name in folders.items():
+        (scene.raw / folder).mkdir(parents=True)
+        file = Path(table(scene, f"{name}.parquet", **({"hour": [33]} if name == "own" else {})))
+        file.rename(scene.raw / folder / file.name)
+    (scene.raw / "day=2026-01-04").mkdir()
+    late = Path(table(scene, "late.parquet")).rename(scene.raw / "day=2026-01-04" / "late.parquet")
+    late.rename(tmp_path / "kept")
+
+    scene.run()
+
+    columns = ["day", "hour", "place", "seqmark_date"]
+    found = {row["event_id"]: tuple(row[each] for each in columns) for row in scene.rows()}
+    first, second = START.date(), (START + DAY).date()
+    assert found == {
+        "first.parquet-0": (first, 1, "a/b", first),
+        "second.parquet-0": (second, 2, None, second),
+        "own.parquet-0": (second, 33, "c", second),
+    }
+    spark_reads = (
+        spark.read.parquet(str(scene.raw)).where("event_id <> 'own.parquet-0'").select("event_id", *columns[:3])
+    )
+    assert {row["event_id"]: tuple(row)[1:] for row in spark_reads.collect()} == {
+        name: values[:3] for name, values in found.items() if name != "own.parquet-0"
+    }
+    # A folder that is given itself is named as it is below another one.
+    (tmp_path / "kept").rename(late)
+    scene.run([str(late.parent)], run="late")
+    assert {row["day"] for row in scene.rows() if row["seqmark_run"] == "late"} == {(START + 3 * DAY).date()}
+    (late.parent / "day=2026-01-05").mkdir()
+    late.rename(late.parent / "day=2026-01-05" / "twice.parquet")
+    refused(scene, str(late.parent), "two of its folders name a column day; which one counts is not known")

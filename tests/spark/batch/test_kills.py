@@ -142,7 +142,7 @@ def test_a_signal_ends_a_run_at_once_without_a_stack(spark: SparkSession, tmp_pa
     scene.assert_true()
 
 
-class _KillsWorkers(Audience):
+class KillsWorkers(Audience):
     """Kills Spark's Python workers right after a step."""
 
     def __init__(self, step: BatchStep) -> None:
@@ -166,22 +166,27 @@ class _KillsWorkers(Audience):
                     self.killed += 1
 
 
+def run_without_workers(scene: BatchScene, options: BatchOptions, step: BatchStep) -> KillsWorkers:
+    """Run it until it is done, with the Python workers killed after a step; return who killed them."""
+    kills = KillsWorkers(step)
+    for _ in range(2 * CORES):
+        try:
+            BatchJob(scene.spark, scene.batch, options, kills).run()
+        except StopError as error:
+            assert "a task of Spark failed" in str(error)  # noqa: PT017 - it may or may not
+            kills.stop()
+        else:
+            break
+    return kills
+
+
 def test_python_workers_that_are_killed_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
     scene, chance = BatchScene(spark, tmp_path, **RENAMES), dice(8)
     for number, step in enumerate((BatchStep.EXTRACTED, BatchStep.JUDGED)):
         rows = some_rows(chance, f"{number}.parquet", 60)
         path = scene.write(f"{number}.parquet", rows)
-        kills = _KillsWorkers(step)
-        job = BatchJob(spark, scene.batch, BatchOptions([path], f"run-{number}"), kills)
 
-        for _ in range(2 * CORES):
-            try:
-                job.run()
-            except StopError as error:
-                assert "a task of Spark failed" in str(error)  # noqa: PT017 - it may or may not
-                kills.stop()
-            else:
-                break
+        kills = run_without_workers(scene, BatchOptions([path], f"run-{number}"), step)
 
         assert kills.killed
         scene.truth.run(f"run-{number}", rows)

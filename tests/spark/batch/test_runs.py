@@ -70,13 +70,15 @@ def test_rows_are_judged_as_the_contract_says_whatever_the_runs(
     scene.assert_true()
 
 
-@pytest.mark.parametrize("way", ["ids", "pass", "tag"])
-def test_without_receipts_the_same_rows_are_kept(spark: SparkSession, tmp_path: Path, way: str) -> None:
+@pytest.mark.parametrize(("way", "window"), [("ids", "1d"), ("ids", "9d"), ("pass", "9d"), ("tag", "1d")])
+def test_without_receipts_the_same_rows_are_kept(
+    spark: SparkSession, tmp_path: Path, way: str, window: str
+) -> None:
     chance = dice(3)
     kept: list[list[tuple[str, ...]]] = []
     rows = [some_rows(chance, name, 60, first_day=day) for day, name in enumerate("ab")]
     for more in ({}, {"duplicates": None}):
-        scene = BatchScene(spark, tmp_path / str(len(kept)), **(WAYS[way] | more))
+        scene = BatchScene(spark, tmp_path / str(len(kept)), **(WAYS[way] | {"window": window} | more))
         for number, each in enumerate(rows):
             scene.run([scene.write("ab"[number], each)], run=str(number))
         columns = "seqmark_run", "seqmark_file", "seqmark_row", "event_id", "seqmark_collision"

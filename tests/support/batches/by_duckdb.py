@@ -21,7 +21,9 @@ COUNTING = {
         WHERE add IS NOT NULL
     """,
 }
-"""By format the files of rows that count; nothing is removed from the Delta tables that are looked at."""
+"""By format the files of rows that count; nothing is removed from the Delta tables that are looked at.
+
+Of another format they are given as a list of JSON on stdin."""
 EXPECTED = """
     WITH first AS (
         SELECT DISTINCT ON (event_id) event_id, file_row_number AS line, amount
@@ -41,7 +43,10 @@ EXPECTED = """
 def main(kind: str, out: str, first: str, second: str) -> None:
     """Print how many rows there should be, and those that are missing or too many."""
     base = duckdb.connect()
-    files = [f"{out}/{path}" for (path,) in base.execute(COUNTING[kind].format(out=out)).fetchall()]
+    if kind in COUNTING:
+        files = [f"{out}/{path}" for (path,) in base.execute(COUNTING[kind].format(out=out)).fetchall()]
+    else:
+        files = json.load(sys.stdin)
     base.execute("CREATE TABLE expected AS " + EXPECTED.format(first=first, second=second))
     base.execute(
         "CREATE TABLE found AS "

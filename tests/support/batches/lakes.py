@@ -27,6 +27,10 @@ class Lake:
         """Make a table that is no batch's, with a row."""
         raise NotImplementedError
 
+    def make_empty(self, table: Path, schema: str) -> None:
+        """Make a table that is no batch's, without rows, of columns in SQL's words."""
+        raise NotImplementedError
+
     def merge(self, table: Path) -> None:
         """Write the files of each date as one."""
         raise NotImplementedError
@@ -59,6 +63,10 @@ class DeltaLake(Lake):
     def make(self, table: Path) -> None:
         """Write a row."""
         self.spark.range(1).write.format("delta").save(str(table))
+
+    def make_empty(self, table: Path, schema: str) -> None:
+        """Write no row."""
+        self.spark.createDataFrame([], schema).write.format("delta").save(str(table))
 
     def merge(self, table: Path) -> None:
         """OPTIMIZE."""
@@ -106,10 +114,14 @@ class IcebergLake(Lake):
 
     def make(self, table: Path) -> None:
         """Make an empty table, and write a row."""
-        fields = self._jvm.org.apache.spark.sql.types.DataType.fromJson(self.spark.range(1).schema.json())
-        schema = self._iceberg.spark.SparkSchemaUtil.convert(fields)
-        self._tables().create(schema, str(table))
+        self.make_empty(table, "id long")
         self.spark.range(1).write.format("iceberg").mode("append").save(str(table))
+
+    def make_empty(self, table: Path, schema: str) -> None:
+        """Make it by its library."""
+        words = self.spark.createDataFrame([], schema).schema.json()
+        fields = self._jvm.org.apache.spark.sql.types.DataType.fromJson(words)
+        self._tables().create(self._iceberg.spark.SparkSchemaUtil.convert(fields), str(table))
 
     def merge(self, table: Path) -> None:
         """The action rewriteDataFiles."""

@@ -79,7 +79,7 @@ _files = itertools.count()
 class PipelineConfig:
     """An element of ``[[pipelines]]`` in mode watermark, scope partition; ``dedup`` has further keys.
 
-    With a key ``mode`` it has all of them, and ``sequence`` is left aside.
+    With a key ``mode`` it has all of them, and ``sequence`` is left aside. An empty ``sink`` is none.
     """
 
     name: str
@@ -90,6 +90,8 @@ class PipelineConfig:
     sequence: Mapping[str, str] = field(default_factory=lambda: HEADER_SEQUENCE)
     dedup: Mapping[str, Any] = field(default_factory=dict)
     observe: bool = False
+    output: str = "records"
+    verdicts: str | None = None
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,22 @@ class WorkerConfig:
         pipelines = tuple(replace(p, duplicates=f"{p.source}.duplicates") for p in self.pipelines)
         return replace(self, pipelines=pipelines)
 
+    def with_verdicts(self, output: str) -> WorkerConfig:
+        """Return this config with another ``output``, and a topic of verdicts where it needs one."""
+
+        def changed(pipeline: PipelineConfig) -> PipelineConfig:
+            topic = None if output == "records" else f"{self.application_id}.{pipeline.name}.verdicts"
+            return replace(pipeline, output=output, verdicts=topic)
+
+        return replace(self, pipelines=tuple(map(changed, self.pipelines)))
+
+    @property
+    def verdicts(self) -> str:
+        """Topic of verdicts of the first pipeline, which must have one."""
+        topic = self.pipelines[0].verdicts
+        assert topic is not None
+        return topic
+
     def observing(self, observe: bool = True) -> WorkerConfig:  # noqa: FBT001, FBT002 - what the key is given
         """Return this config with ``observe`` for each pipeline."""
         return replace(self, pipelines=tuple(replace(p, observe=observe) for p in self.pipelines))
@@ -169,11 +187,11 @@ class WorkerConfig:
         lines += [f"{key} = {_toml(value)}" for key, value in {**worker, **_FAST, **self.worker}.items()]
         for pipeline in self.pipelines:
             lines += ["[[pipelines]]", f"name = {_toml(pipeline.name)}"]
-            lines += [f"source = {_toml(pipeline.source)}", f"sink = {_toml(pipeline.sink)}"]
-            if pipeline.duplicates:
-                lines.append(f"duplicates = {_toml(pipeline.duplicates)}")
-            if pipeline.quarantine:
-                lines.append(f"quarantine = {_toml(pipeline.quarantine)}")
+            lines.append(f"source = {_toml(pipeline.source)}")
+            roles = ("sink", "verdicts", "duplicates", "quarantine")
+            topics = {role: getattr(pipeline, role) for role in roles}
+            lines += [f"{role} = {_toml(topic)}" for role, topic in topics.items() if topic]
+            lines.append(f"output = {_toml(pipeline.output)}")
             lines += ["observe = true"] if pipeline.observe else []
             lines.append("[pipelines.dedup]")
             if "mode" not in pipeline.dedup:

@@ -56,6 +56,33 @@ def test_each_number_comes_in_order_and_only_resent_ones_come_again() -> None:
     assert sum(load.share(partition) for partition in range(load.partitions)) == 40_001
 
 
+def test_tails_are_runs_of_what_came_last_and_no_record_comes_a_third_time() -> None:
+    load = Load(records=8_000_000, tails=(200, 2_000))
+
+    for partition in range(load.partitions):
+        numbers = load.numbers(partition)
+        starts = np.flatnonzero(np.diff(numbers, prepend=-1) < 0)
+        tails = numbers[starts - 1] - numbers[starts] + 1
+
+        assert tails.size > 20
+        assert tails.min() >= 200
+        assert tails.max() <= 2_000
+        assert np.bincount(numbers).max() == 2
+        assert np.unique(numbers).size == load.passing(partition)
+        # Some 90 tails: their mean, and that of the gaps, is known to a tenth.
+        assert 0.035 < 1 - load.passing(partition) / numbers.size < 0.07
+
+
+def test_a_resend_may_be_of_the_last_minutes() -> None:
+    load = Load(records=40_000, duplicates=0.25, within_ms=5_000, step_ms=10)
+
+    numbers = load.numbers(1)
+    back = np.maximum.accumulate(numbers) - numbers
+
+    assert back.max() < 500
+    assert back.max() > 400
+
+
 def test_a_key_belongs_to_one_partition_and_there_are_as_many_as_asked_for() -> None:
     load = Load(records=4_000, keys=40, partitions=4)
     keys = [

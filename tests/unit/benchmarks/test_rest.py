@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.peers import ROOT
 from benchmarks.rest.archive import RunShape, id_sum, write_history, write_run
-from benchmarks.rest.pages import alone_us, costs, goals, missing, parts_of
+from benchmarks.rest.pages import alone_us, costs, goals, judged_per_s, missing, parts_of
 from benchmarks.rest.protocol import ID, RestJob, RestStep
 from benchmarks.rest.results import Phase, RestResult, WayCost, keep, read
 from benchmarks.rest.run import main
@@ -33,7 +33,7 @@ def result(old: int = 2_400_000, **ways: WayCost) -> RestResult:
     return RestResult(1_000, old, 4, "2026-01-01T00:00:00", "abc", machine, [0.2, 0.3], {}, dict(ways))
 
 
-OURS = cost({"started": 4.0, "warm": 1.5, "tenth": 0.5, "all": 1.4, "day": 0.1})
+OURS = cost({"started": 4.0, "warm": 1.5, "tenth": 0.5, "all": 1.4, "copied": 0.6, "day": 0.1})
 
 
 def rows_of(files: list[str]) -> list[dict[str, object]]:
@@ -120,9 +120,16 @@ def test_goals_compare_with_the_cheapest_way_of_spark_and_with_duckdb() -> None:
     assert [row[2:] for row in found] == [
         ("3 times", "5.0 times", "yes"),
         ("1.5 times at most", "2.0 times", "no"),
+        ("400,000 at least", "1,250", "no"),
         ("8% at most", "7%", "yes"),
     ]
     assert goals([result(100_000_000, seqmark=OURS, join=spark)]).rows[0][2:] == ("8 times", "5.0 times", "no")
+
+
+def test_without_its_reading_and_writing_measured_beside_it_no_rate_of_judging_is_told() -> None:
+    assert judged_per_s(OURS) == pytest.approx(1_250.0)
+    assert judged_per_s(cost({"all": 1.4})) is None
+    assert judged_per_s(cost({"all": 1.4, "copied": 1.4})) is None
 
 
 def test_a_way_that_failed_has_no_figures_and_a_reason() -> None:

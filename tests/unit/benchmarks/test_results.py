@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from benchmarks.cases import CASES, STANDARD, choose, turns
+from benchmarks.cases import CASES, LONG, STANDARD, choose, turns
 from benchmarks.measure.cost import Figures, Sample, figures
 from benchmarks.measure.processes import Tree, running
 from benchmarks.options import Options
 from benchmarks.pages import publish, tables
 from benchmarks.pages.picture import draw
-from benchmarks.peers import PEERS, SEQMARK, Job, find_peer
+from benchmarks.peers import PEERS, SEQMARK, VERDICTS, Job, find_peer
 from benchmarks.rest.results import read as read_rest
 from benchmarks.results import Latency, Results, Run, Spread
 from benchmarks.run import Bench
@@ -107,7 +107,7 @@ def test_the_cases_are_those_of_the_issue() -> None:
     assert set(by_name) == {case.name for case in CASES}
     assert by_name[STANDARD].load.records == 4_000_000
     assert {case.load.partitions for case in CASES} == {4, 16, 64}
-    assert {case.load.duplicates for case in CASES} == {0, 0.05, 0.5}
+    assert {case.load.duplicates for case in CASES} == {0, 0.01, 0.05, 0.5}
     assert by_name["batch-1"].load.batch_records == 1
     assert 140 <= by_name[STANDARD].load.form.width <= 160
     assert 1_000 <= by_name["record-1k"].load.form.width <= 1_050
@@ -116,7 +116,9 @@ def test_the_cases_are_those_of_the_issue() -> None:
 def test_a_quick_run_has_an_eighth_of_the_records_and_no_peer_beside_the_standard_case() -> None:
     whole, quick = choose(""), choose("", quick=True)
 
-    assert [case.load.records * 8 for case in quick] == [case.load.records for case in whole]
+    short = [case for case in whole if case.quick]
+    assert [case.name for case in whole if not case.quick] == [LONG]
+    assert [case.load.records * 8 for case in quick] == [case.load.records for case in short]
     assert not any(case.beside for case in quick)
     assert any(case.beside for case in whole)
 
@@ -201,13 +203,37 @@ def test_the_promises_compare_runs_of_the_same_results() -> None:
     assert found["p99 from produce to visible at half load"] == ("251 ms", "no")
 
 
+def test_verdicts_are_held_against_what_they_may_cost() -> None:
+    found = results()
+    cheap = replace(
+        made(4_100_000.0), half_cpu_s=1.0, half_broker_cpu_s=0.4, records=4_000_000, written_bytes=400_000
+    )
+    found.runs.append(Run(STANDARD, VERDICTS, "exactly_once", 0, replace(cheap, half_records=4_100_000)))
+    rows = {row[0]: row[1:] for row in tables.promises(found).rows}
+
+    assert rows["verdicts, records per CPU second"] == ("4,000,000 at least", "4,100,000", "yes")
+    assert rows["verdicts, the broker's CPU, 2nd half"] == (
+        "0.15 µs a record at most",
+        "0.10 µs a record",
+        "yes",
+    )
+    assert rows["verdicts, bytes written"] == ("0.15 B a record at most", "0.10 B a record", "yes")
+    assert tables.ahead(found, STANDARD, VERDICTS, "exactly_once", "exactly_once") == "-"
+
+
 def test_what_was_too_short_to_be_measured_keeps_no_promise_and_breaks_none() -> None:
     short = results()
     short.kind = "quick"
-    for run in results().runs:
-        short.runs.append(replace(run, figures=made(5_000_000.0)))
+    short.runs = [replace(run, figures=made(5_000_000.0)) for run in short.runs]
 
     assert {row[3] for row in tables.promises(short).rows} == {"-"}
+
+
+def test_repetitions_that_were_too_short_are_left_out_of_what_is_promised() -> None:
+    found = results()
+    found.runs.append(Run(STANDARD, SEQMARK, "exactly_once", 9, made(5_000_000.0)))
+
+    assert tables.steady_rate(found, STANDARD, SEQMARK) == tables.steady_rate(results(), STANDARD, SEQMARK)
 
 
 def test_a_failed_run_has_no_figures_but_a_line() -> None:

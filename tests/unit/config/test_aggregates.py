@@ -80,10 +80,28 @@ def test_windows_may_slide_or_follow_sessions() -> None:
         ({"group_by": ["a.b", "a_b"]}, "group_by.1"),
         ({"output": {"kind": "kafka", "topic": "clicks.clean"}}, "output.topic"),
         ({"output": {"kind": "kafka", "topic": "events.raw"}}, "output.topic"),
+        ({"output": {"kind": "iceberg", "path": "s3a://bucket/hourly"}}, "output.path"),
+        ({"output": {"kind": "delta", "path": "d"}, "group_by": ["user id"]}, "group_by.0"),
+        (
+            {"output": {"kind": "delta", "path": "d"}, "aggregates": {"Window_date": "count"}},
+            "aggregates.Window_date",
+        ),
+        ({"output": {"kind": "iceberg", "path": "i"}, "group_by": ["window_start.day"]}, "group_by.0"),
     ],
 )
 def test_a_sink_s_mistake_is_named(changes: dict[str, Any], key: str) -> None:
     assert set(faults(changes)) == {f"aggregates.0.{key}"}
+
+
+def test_tables_lie_where_their_log_can_be_kept() -> None:
+    for output in (
+        {"kind": "delta", "path": "s3a://bucket/hourly"},
+        {"kind": "iceberg", "path": "hdfs://name/hourly"},
+        {"kind": "iceberg", "path": "file:///srv/hourly"},
+    ):
+        assert sink(output=output).output.model_dump() == output
+    # What Delta would refuse is no matter to the others.
+    assert sink(output={"kind": "iceberg", "path": "i"}, group_by=["user id"]).group_by == ["user id"]
 
 
 def test_a_name_of_a_column_is_one_that_sql_takes() -> None:
@@ -97,6 +115,8 @@ def test_a_name_of_a_column_is_one_that_sql_takes() -> None:
         ({}, other(name="hourly"), "name"),
         ({}, other(output={"kind": "parquet", "path": "var/hourly/"}), "output.path"),
         ({}, other(aside="var/hourly"), "aside"),
+        ({}, other(output={"kind": "delta", "path": "var/hourly"}), "output.path"),
+        ({}, other(output={"kind": "iceberg", "path": "./var/./hourly/"}), "output.path"),
         ({}, other(aside="var/checkpoints/hourly-aside"), "aside"),
         (
             {"output": {"kind": "kafka", "topic": "hours"}},

@@ -60,11 +60,29 @@ def test_beside_a_pipeline_the_tables_of_the_broker_are_needed(tmp_path: Path) -
     assert {each.split(":")[0] for each in found} >= {"kafka", "worker"}
 
 
+def test_a_batch_over_a_topic_needs_a_broker_and_no_worker(tmp_path: Path) -> None:
+    files = 'input = { format = "parquet", path = "raw" }'
+    text = RIGHT.replace(files, 'input = { format = "kafka", topic = "clicks" }')
+    assert [each.split(":")[0] for each in problems(tmp_path, text)] == ["kafka"]
+
+    kafka = '[kafka]\nbootstrap_servers = "localhost:9092"\n'
+    file = tmp_path / "right.toml"
+    file.write_text(kafka + text.replace('event_time = "at"', 'event_time = "kafka_timestamp"'))
+    assert load(file, {}).batches[0].input.place == "topic clicks"
+
+    wrong = kafka + text.replace("device", "kafka_key").replace('event_time = "at"', 'event_time = "kafka_key"')
+    found = problems(tmp_path, wrong)
+    assert found[0].startswith("batches.0.id.1: is kafka_key: an id is made of fields of the records' values")
+    assert found[1].startswith("batches.0.event_time: is kafka_key, which is no time: write kafka_timestamp")
+    unknown = RIGHT.replace(files, 'input = { format = "kafka", path = "raw" }')
+    assert any(each.startswith("batches.0.input.topic: ") for each in problems(tmp_path, kafka + unknown))
+
+
 def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     text = """
 [[batches]]
 name = "a b"
-input = { format = "kafka", path = "raw/*.json" }
+input = { format = "json", path = "raw/*.json" }
 output = { format = "delta", path = "s3://bucket/clean" }
 duplicates = "raw/receipts"
 id = ["event_id", "event_id", "seqmark_id"]
@@ -96,7 +114,6 @@ rename = { to = "other" }
     found = problems(tmp_path, text)
     for key, message in {
         "batches.0.name": "must be made of letters",
-        "batches.0.input.format": "an input of kafka is not available in this version yet: write",
         "batches.0.input.path": "must be a folder or a file",
         "batches.0.output.path": "must be a path of a file system",
         "batches.0.id.2": "must not begin with seqmark_",

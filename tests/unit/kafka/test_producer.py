@@ -47,8 +47,8 @@ class NotedCoordinator:
     async def add_group(self, group_id: str) -> None:
         await self._answer(f"group {group_id}")
 
-    async def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        del group_id
+    async def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int], note: str) -> None:
+        del group_id, note
         await self._answer(f"offsets {list(offsets.values())}")
 
     async def end(self, *, commit: bool) -> None:

@@ -376,3 +376,23 @@ def test_a_changelog_of_the_other_mode_is_said_to_be_that(
     assert f"holds the state of mode {was} (cleanup.policy is {policy})" in problem.message
     assert f"and the pipeline has mode {now} now" in problem.message
     assert "give the pipeline another name" in problem.message
+
+
+def test_a_topic_of_verdicts_keeps_them_as_long_as_the_source_its_records_however_few_bytes_that_takes() -> (
+    None
+):
+    source = replace(SOURCE, configs={**SOURCE.configs, "retention.bytes": "1000000"})
+    given = settings(output="verdicts", verdicts="clicks.verdicts")
+    cluster = {"clicks.raw": source, "clicks.clean": SOURCE}
+    found = {topic.purpose: topic for topic in plan(given, cluster).topics}
+    verdicts = found[Purpose.VERDICTS]
+    assert (verdicts.topic, verdicts.partitions, verdicts.exists) == ("clicks.verdicts", 4, False)
+    kept = {key: verdicts.configs[key] for key in ("cleanup.policy", "retention.ms", "retention.bytes")}
+    assert kept == {"cleanup.policy": "delete", "retention.ms": "86400000", "retention.bytes": "-1"}
+    assert found[Purpose.SINK].exists, "a sink that is named is there for `seqmark materialize`"
+
+    narrow = {**cluster, "clicks.verdicts": like_source(partitions=3)}
+    (problem,) = plan(given, narrow).problems
+    assert (problem.key, "has 3 partitions" in problem.message) == ("clicks.verdicts", True)
+    without = given.model_copy(update={"pipelines": [given.pipelines[0].model_copy(update={"sink": None})]})
+    assert Purpose.SINK not in {topic.purpose for topic in plan(without, cluster).topics}

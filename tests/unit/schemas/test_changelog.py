@@ -187,3 +187,15 @@ def test_a_version_that_is_not_known_is_refused_by_its_number(
 def test_a_key_of_a_kind_that_is_not_known_is_refused() -> None:
     with pytest.raises(CorruptStateError, match="no kind that this Seqmark knows"):
         check_entry(b"Z\0\0", b"anything")
+
+
+def test_a_position_names_the_topic_of_its_verdicts_and_without_one_is_as_it_was() -> None:
+    plain = Position(7, 5, 3, b"definition 16 by", b"state id 16 byte", 2)
+    named = replace(plain, verdicts=TopicId(b"\x01" * 16, 9))
+    assert plain.encode()[0] == 3
+    assert named.encode()[0] == 4
+    assert Position.decode(named.encode()) == named
+    assert Position.decode(plain.encode()) == plain
+    cut = named.encode()[:-24]
+    with pytest.raises(CorruptStateError):
+        Position.decode(cut)

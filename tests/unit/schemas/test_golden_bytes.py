@@ -100,6 +100,7 @@ OLD_POSITION = Position(120, 100, 0xDEADBEEF, MEANING, STATE_ID, 4)
 TOPICS = TopicIds(*(TopicId(bytes([n]) * 16, 0xC0FFEE00 + n) for n in range(5)))
 NAMED_POSITION = replace(OLD_POSITION, topics=TOPICS, application="clicks", pipeline="é.route")
 POSITION = replace(NAMED_POSITION, ends=OutputEnds(90, -1, 7), since_ms=1_700_000_000_000)
+WITH_VERDICTS = replace(POSITION, verdicts=TopicId(b"\x09" * 16, 0xC0FFEE09))
 INDEX_MARK = IndexMark(
     1_700_000_001_000, 1_700_000_000_000, 120, OutputEnds(90, -1, 7), MarkTags(1, 2, 0, 2**32 - 1)
 )
@@ -154,6 +155,7 @@ VALUES = {
     ),
     "mark": Value(INDEX_MARK, INDEX_MARK.encode(), IndexMark.decode),
     "position": Value(POSITION, POSITION.encode(), Position.decode),
+    "position, with verdicts": Value(WITH_VERDICTS, WITH_VERDICTS.encode(), Position.decode),
     "topic ids": Value(TOPICS, TOPICS.encode(), TopicIds.decode),
     "origin": origin(7, 6, NO_TOPIC, 5),
     "origin, known before": origin(7, 6, NO_TOPIC, 5, 3),

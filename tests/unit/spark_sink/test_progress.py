@@ -39,6 +39,12 @@ def test_a_report_is_read() -> None:
     assert (progress.dropped_rows, progress.bad) == (2, 3)
 
 
+def test_what_the_source_has_summed_up_counts_as_its_records() -> None:
+    summed = {**REPORT, "observedMetrics": {"seqmark": {"bad": 3, "records": 3000}}}
+    progress = read_progress(json.dumps(summed))
+    assert (progress.input_rows, progress.processed_rate, progress.bad) == (3000, 2000.0, 3)
+
+
 def test_what_was_not_observed_is_not_known() -> None:
     progress = read_progress(json.dumps({"name": "hourly", "batchId": 0}))
     assert (progress.bad, progress.watermark_s, progress.dropped_rows) == (None, 0.0, 0)
@@ -101,6 +107,25 @@ def test_what_an_output_raises_in_a_batch_is_told_in_its_own_words() -> None:
         str(explain("hourly", "clicks", RuntimeError(text)))
         == "aggregate hourly: table t has no column a; add it"
     )
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        "offset 96 of clicks.verdicts:0 is gone",
+        "clicks:0: of offsets 9 to 19, 11 records are gone",
+        "clicks.verdicts:1 was added, and begins at offset 3",
+    ],
+)
+def test_what_is_gone_is_told_of_its_topic_and_how_to_go_on(gone: str) -> None:
+    raised = f"processor.errors.StopError: {gone}: retention has removed what was not read yet"
+    text = f"[STREAM_FAILED] Query terminated with exception: [X] x:\n{raised}\n\n SQLSTATE: 38000"
+
+    said = str(explain("hourly", "clicks", RuntimeError(text)))
+
+    assert "seqmark aggregate --accept-loss" in said
+    assert "from clicks" not in said
+    assert said.endswith(f"({gone})")
 
 
 def test_where_only_a_task_failed_the_meaning_is_that_of_its_cause() -> None:

@@ -45,11 +45,17 @@ AS_TYPED = {
     ),
     "docs/sequences.md": _PROOFS,
     "docs/spark.md": "tests/spark/test_page.py::test_the_config_of_the_page_counts_by_its_two_commands",
+    "examples/aggregates-tables.toml": (
+        "tests/spark/outputs/test_lake_example.py::test_each_table_of_the_example_gets_its_rows"
+    ),
     "examples/aggregates.toml": (
         "tests/spark/test_sink_examples.py::test_each_output_of_the_example_gets_its_rows"
     ),
     "examples/batch-delta.toml": "tests/spark/batch/test_page.py::test_the_example_of_a_config_runs",
     "examples/batch-iceberg.toml": "tests/spark/batch/test_page.py::test_the_example_of_a_config_runs",
+    "examples/batch-topic.toml": (
+        "tests/spark/batch/test_topics.py::test_the_example_of_a_config_reads_what_has_come_since"
+    ),
     "examples/batch.toml": "tests/spark/batch/test_page.py::test_the_example_of_a_config_runs",
     "examples/clicks.toml": f"{_FIRST_LINES}the_example_of_clicks_run",
     "examples/content.toml": _IDS,
@@ -61,6 +67,9 @@ AS_TYPED = {
     "examples/insert-id.toml": _IDS,
     "examples/postgres.toml": (
         "tests/postgres/test_example.py::test_the_example_writes_a_topic_into_a_table_once"
+    ),
+    "examples/verdicts.toml": (
+        "tests/spark/test_sink_examples.py::test_the_example_of_verdicts_counts_each_click_once_without_a_clean_topic"
     ),
 }
 """The tests that run the `seqmark` lines of a page or an example.
@@ -101,6 +110,10 @@ NOT_RUN = {
     "version=$(.venv/bin/python -c 'import pyspark; print(pyspark.__version__)')": _SUBMIT,
     "PYSPARK_PYTHON=.venv/bin/python spark-submit --master spark://host:7077 --packages "
     '"org.apache.spark:spark-sql-kafka-0-10_2.13:$version" processor/__main__.py aggregate -c my.toml': _SUBMIT,
+    "python -m venv pyenv": _SUBMIT,
+    "pyenv/bin/pip install 'seqmark[spark]' venv-pack": _SUBMIT,
+    "pyenv/bin/venv-pack -o pyenv.tar.gz": _SUBMIT,
+    "PYSPARK_PYTHON=./env/bin/python spark-submit --archives pyenv.tar.gz#env job.py": _SUBMIT,
     "mkdir /tmp/before": _PAST,
     "git archive 5fc7e47 | tar x -C /tmp/before": _PAST,
     "python -m tests.unit.tree.house /tmp/before .": _PAST,

@@ -100,12 +100,17 @@ class StagedIds(NamedTuple):
 
 @kernel
 def touch(table: HashTable, hashes: NDArray[np.uint64], start: Int, stop: Int) -> None:
-    """Bring the home lines of some hashes into the cache, many at a time."""
+    """Bring the home lines of some hashes into the cache, many at a time.
+
+    The first and the last slot of each: numpy's memory is aligned to 16 bytes, so a line lies in two of the
+    cache's.
+    """
     slots, directory, meta = table.slots, table.directory, table.meta
     brought = np.uint64(0)
     for row in range(start, stop):
         segment, home = home_of(hashes[row, 0], directory, meta)
-        brought ^= slots[np.uint64((segment * meta[LINES] + home) * LINE)]
+        slot = np.uint64((segment * meta[LINES] + home) * LINE)
+        brought ^= slots[slot] ^ slots[slot + np.uint64(LINE - 1)]
     meta[TOUCHED] ^= np.int64(brought)  # used for something, or the compiler leaves the loads out
 
 

@@ -161,7 +161,7 @@ class EraFinder:
     def _outputs(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
         for kind in KINDS:
             topic = getattr(pipeline, kind)
-            if topic is not None:
+            if topic is not None and (kind != "sink" or pipeline.writes_records):
                 yield kind, topic
 
     def _by_position(self, kind: str, topic: str, lasts: list[Position]) -> OutputEra | None:

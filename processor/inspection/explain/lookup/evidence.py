@@ -14,7 +14,8 @@ import orjson
 
 from processor.engine.extract.id_lists import id_lists
 from processor.engine.extract.ids import IdTextForm
-from processor.engine.repartition import ROUTE_KEY, targets
+from processor.engine.extract.routing import ROUTE_KEY
+from processor.engine.repartition import targets
 from processor.engine.verdict import Fault
 from processor.inspection.explain.story import JudgedBy
 from processor.judges.factory import mode_of

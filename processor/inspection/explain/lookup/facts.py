@@ -149,7 +149,8 @@ class FactFinder:
 
     def outputs(self, pipeline: Pipeline, number: int) -> Iterable[TopicPartition]:
         """Return the partitions in which there can be something of a source partition, as far as they exist."""
-        for topic in pipeline.outputs:
+        alone = () if pipeline.writes_records else (pipeline.verdicts or "",)
+        for topic in (*pipeline.outputs, *alone):
             there = self._client.partitions(topic)
             yield from (
                 TopicPartition(topic, each) for each in sorted(there) if pipeline.routed or each == number

@@ -136,7 +136,8 @@ class MarkLookup:
         return _IndexLog(self.client, self.log, TopicPartition(topic, number))
 
     def _tags(self, pipeline: Pipeline, source: str, number: int) -> MarkTags:
-        topics = source, pipeline.sink, pipeline.duplicates, pipeline.quarantine
+        sink = pipeline.sink if pipeline.writes_records else None
+        topics = source, sink, pipeline.duplicates, pipeline.quarantine
         ids = (TopicId.of(topic, self.client.ids.get(topic or "", UNKNOWN_ID)) for topic in topics)
         return MarkTags(*(each.tag(number) for each in ids))
 

@@ -36,7 +36,7 @@ async def chosen_cuts(context: ResetContext, choice: CutChoice, *, has_offsets: 
     """Return the cut of each partition; None where only the history's offsets say it.
 
     Args:
-        context: Of the pipeline.
+        context: Of the hop that reads the source.
         choice: The user's.
         has_offsets: Whether the history's rows have offsets of the source.
 

@@ -49,7 +49,7 @@ class HistoryCounts(NamedTuple):
         beyond: Of them those from the cut on, left out where that was asked for.
         faults: Of them those without an id or a time, left out: the stream cannot judge them either.
         first_fault: Where the first is, and why; empty: there is none.
-        taken: By partition, rows with an id.
+        taken: By partition that ids are remembered in, rows with an id.
         expired: By partition, how many ids are not remembered any more.
     """
 
@@ -69,11 +69,13 @@ class Prepared(NamedTuple):
         counts: Of the history.
         staging: What is to be loaded; None: it was loaded, and is removed.
         parts: What was loaded, by partition: cut, clock and ids.
+        cuts: With ``route`` the cuts, by partition of the source; the parts are those that ids are sent to.
     """
 
     counts: HistoryCounts
     staging: Staging | None
     parts: list[dict[str, Any]]
+    cuts: dict[int, int]
 
 
 class HistoryFolder:
@@ -121,7 +123,12 @@ class HistoryFolder:
             return None
         counts = HistoryCounts(**note["counts"])
         counts = counts._replace(taken=_by_number(counts.taken), expired=_by_number(counts.expired))
-        return Prepared(counts, None if note["loaded"] else Staging.read(self.path), note["parts"])
+        return Prepared(
+            counts,
+            None if note["loaded"] else Staging.read(self.path),
+            note["parts"],
+            dict(note.get("cuts", [])),
+        )
 
     def difference(self) -> str:
         """Say what of the history is another than what was staged; empty: nothing, or nothing is staged."""
@@ -142,7 +149,14 @@ class HistoryFolder:
             {"partition": each.partition, "cut": each.cut, "clock_ms": each.clock_ms, "rows": each.rows}
             for _, each in sorted(staging.partitions.items())
         ]
-        said = {"request": self._request, "counts": counts._asdict(), "loaded": loaded, "parts": parts}
+        cuts = sorted(staging.cuts.items())
+        said = {
+            "request": self._request,
+            "counts": counts._asdict(),
+            "loaded": loaded,
+            "parts": parts,
+            "cuts": cuts,
+        }
         with self.writing():
             made = self.path / f".{_NOTE}"
             made.write_text(json.dumps(said, indent=1))

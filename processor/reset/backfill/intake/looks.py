@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from processor.engine.ids.clock import NEVER
 from processor.errors import StopError
-from processor.judges.factory import mode_of
 from processor.reset.backfill.intake.cuts import chosen_cuts
 from processor.reset.backfill.load import BackfillLoad
 from processor.reset.backfill.staging import StagedPartition, Staging
 from processor.reset.context import connected
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from processor.reset.backfill.intake.cuts import CutChoice
+    from processor.reset.context import ResetContext
     from schemas.config import Pipeline, Settings
 
 AGAIN = "run the same backfill again"
@@ -25,26 +23,25 @@ class Goal(NamedTuple):
     """What a history is to become.
 
     Attributes:
-        cuts: By partition; None: the history's offsets will say it.
+        cuts: By partition of the source; None: the history's offsets will say it.
         definition: 16 bytes, what the pipeline judges by.
         loaded: The partitions that have the state of a backfill of this name already.
+        whole: Whether nothing is left to be loaded.
         topic_id: The source's id, so that a topic that was made again is not taken for it.
+        route: With ``route`` over how many partitions ids are sent; None: they stay in that of their record.
     """
 
     cuts: dict[int, int | None]
     definition: bytes
     loaded: list[int]
+    whole: bool
     topic_id: bytes
+    route: int | None
 
     @property
     def partitions(self) -> int:
         """How many the source has."""
         return len(self.cuts)
-
-    @property
-    def whole(self) -> bool:
-        """Whether nothing is left to be loaded."""
-        return len(self.loaded) == self.partitions
 
 
 async def look_ahead(
@@ -67,23 +64,35 @@ async def look_ahead(
     """
     create = settings.worker.create_topics
     async with connected(settings, pipeline, "backfill", AGAIN, create=create) as context:
-        cuts = await chosen_cuts(context, choice, has_offsets=has_offsets)
-        parts = {number: StagedPartition(number, cut or 0, NEVER, 0, 0) for number, cut in cuts.items()}
-        work = BackfillLoad(context, _empty(context.settings.worker.state_dir, pipeline, run, parts))
+        cuts = await chosen_cuts(context.reading, choice, has_offsets=has_offsets)
+        work = BackfillLoad(context, _empty(context, run, {number: cut or 0 for number, cut in cuts.items()}))
         try:
-            steps = await work.plan()
+            plan = await work.plan()
         finally:
             await work.close()
-        loaded = [step.staged.partition for step in steps if step.whole]
-        topic_id = context.client.ids.get(context.topics.source, b"")
-        return Goal(cuts, context.definition, loaded, topic_id)
+        loaded = [step.partition for step in plan.steps if step.whole]
+        topic_id = context.client.ids.get(pipeline.source, b"")
+        route = None if context.first is None else context.partitions
+        return Goal(cuts, context.definition, loaded, plan.whole, topic_id, route)
 
 
-def _empty(folder: Path, pipeline: Pipeline, run: str, parts: dict[int, StagedPartition]) -> Staging:
+def _empty(context: ResetContext, run: str, cuts: dict[int, int]) -> Staging:
+    """Return what is staged of a history that has nothing."""
+    pipeline, routed = context.pipeline, context.first is not None
     dedup = pipeline.id_dedup
     fingerprints = dedup is not None and dedup.fingerprint is not None
-    whose = pipeline.name, mode_of(pipeline).definition()
-    return Staging(folder, run, *whose, bytes(16), fingerprints, parts, sequences=dedup is None)
+    parts = dict.fromkeys(range(context.partitions), 0) if routed else cuts
+    return Staging(
+        context.settings.worker.state_dir,
+        run,
+        pipeline.name,
+        context.definition,
+        bytes(16),
+        fingerprints,
+        {number: StagedPartition(number, cut, NEVER, 0, 0) for number, cut in parts.items()},
+        sequences=dedup is None,
+        cuts=cuts if routed else {},
+    )
 
 
 def require_one_history(goal: Goal, run: str, difference: str) -> None:
@@ -94,7 +103,7 @@ def require_one_history(goal: Goal, run: str, difference: str) -> None:
     """
     if goal.loaded and (difference or not goal.whole):
         why = difference or "what was staged of it is gone"
-        which = ", ".join(map(str, goal.loaded))
+        which = ", ".join(map(str, goal.loaded)) + ("" if goal.route is None else " of the sink")
         raise StopError(
             f"backfill {run} is loaded in partition {which} already, from another history ({why}): give what "
             "was given then, or see 'Beginning anew' in docs/operations.md"

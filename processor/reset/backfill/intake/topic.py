@@ -2,7 +2,8 @@
 
 Partition by partition, read_committed, in the order of the offsets; what the worker cannot judge is left out,
 as it leaves it out. Where the topic is the source itself, it is read up to the cut: behind it stand the
-records that the stream goes on with.
+records that the stream goes on with. With ``route`` ids go to the partition that the worker sends them to,
+wherever they stood.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from typing_extensions import override
 
+from processor.engine.extract.routing import ROUTE_KEY
 from processor.engine.ids import clock
+from processor.engine.repartition import targets
 from processor.engine.verdict import Fault
 from processor.errors import StopError
+from processor.judges.ids import make_id_extractor
 from processor.kafka.client import TopicPartition
 from processor.kafka.offsets import bounds
 from processor.kafka.reader import PartitionReader, StopReading
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from processor.reset.backfill.fold import WatermarkPreparation
     from processor.reset.backfill.prepare import Preparation
     from processor.wire.decode import Decoder
+    from schemas.config import InsertIdDedup
 
 _POLICY = StopReading(
     damage="; a history has to be whole: what was delivered in it would pass again",
@@ -51,10 +56,10 @@ class TopicHistory:
         client: Connected to it, and used for nothing else meanwhile.
         decoder: Used for nothing else meanwhile.
         topic: Its name.
-        partitions: How many partitions the source has.
+        partitions: How many partitions it must have: the source's. None: any, for the id says where it goes.
     """
 
-    def __init__(self, client: Client, decoder: Decoder, topic: str, partitions: int) -> None:
+    def __init__(self, client: Client, decoder: Decoder, topic: str, partitions: int | None) -> None:
         self._client, self._decoder = client, decoder
         self._topic, self._partitions = topic, partitions
 
@@ -68,7 +73,7 @@ class TopicHistory:
         numbers = sorted(self._client.partitions(self._topic))
         if not numbers:
             raise StopError(f"there is no topic {self._topic}")
-        if len(numbers) != self._partitions:
+        if self._partitions is not None and len(numbers) != self._partitions:
             raise StopError(
                 f"{self._topic} has {len(numbers)} partitions, and the source {self._partitions}: in which "
                 "partition of the source a record stood is not known. Export it to Parquet with the column "
@@ -149,6 +154,45 @@ class IdIntake(RecordIntake):
         prints = ids.fingerprint[good] if ids.fingerprint.size else ids.fingerprint
         if some.size:
             self._work.take(HistoryRows(some, ids.hash[good], reading.reading_ms[good], prints))
+        return ids.fault, good
+
+
+class RoutedIdIntake(RecordIntake):
+    """Takes ids in, by the partitions that the worker sends them to.
+
+    How the records of several partitions fall in between each other nothing says. So a clock is kept per
+    partition of the topic and per partition that ids are sent to: that of the worker reads no less.
+
+    Args:
+        dedup: The definition.
+        secret: 16 bytes, the backfill's key.
+        partitions: Over how many ids are sent.
+        latest_ms: No timestamp moves the clock further.
+        work: Takes them.
+    """
+
+    def __init__(
+        self, dedup: InsertIdDedup, secret: bytes, partitions: int, latest_ms: int, work: Preparation
+    ) -> None:
+        self._extractor = make_id_extractor(dedup, secret)
+        self._router = make_id_extractor(dedup, ROUTE_KEY)
+        self._partitions, self._latest_ms, self._work = partitions, latest_ms, work
+        self._clock_ms: dict[tuple[int, int], int] = {}
+
+    @override
+    def take(self, number: int, columns: Columns) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+        ids = self._extractor.extract(columns)
+        sent, _ = targets(self._router.extract(columns), ids.fault, number, self._partitions)
+        good = (ids.fault == Fault.NONE) & ~ids.unjudged
+        reading_ms = np.empty(sent.size, np.int64)
+        for to in np.unique(sent[ids.fault == Fault.NONE]).tolist():
+            rows = np.flatnonzero(sent == to)
+            before_ms = self._clock_ms.get((number, to), clock.NEVER)
+            some = clock.by_records(before_ms, columns.timestamp[rows], ids.fault[rows], self._latest_ms, 0)
+            reading_ms[rows], self._clock_ms[number, to] = some.reading_ms, some.clock_ms
+        prints = ids.fingerprint[good] if ids.fingerprint.size else ids.fingerprint
+        if good.any():
+            self._work.take(HistoryRows(sent[good], ids.hash[good], reading_ms[good], prints))
         return ids.fault, good
 
 

@@ -29,10 +29,14 @@ pytestmark = [
 ]
 PAGE = Path(__file__).parents[4] / "docs" / "cold-start.md"
 _TEXT = PAGE.read_text()
-DELIVERED, CAME, READ, MEASURED = re.findall(r"^```json\n(.*?)^```$", _TEXT, re.MULTILINE | re.DOTALL)
-CONFIG, METERS = re.findall(r"^```toml\n(.*?)^```$", _TEXT, re.MULTILINE | re.DOTALL)
-TABLE, RECEIPTS, SCOPES = re.findall(r"^```text\n(.*?)^```$", _TEXT, re.MULTILINE | re.DOTALL)
-BACKFILL, WORKER, READ_RECEIPTS, BACKFILL_METERS = (line for line in typed(PAGE) if line.startswith("seqmark "))
+DELIVERED, CAME, READ, MEASURED, SHIPPED, *ORDERS = re.findall(
+    r"^```json\n(.*?)^```$", _TEXT, re.MULTILINE | re.DOTALL
+)
+CONFIG, METERS, ROUTED = re.findall(r"^```toml\n(.*?)^```$", _TEXT, re.MULTILINE | re.DOTALL)
+TABLE, RECEIPTS, SCOPES, BOTH = re.findall(r"^```text\n(.*?)^```$", _TEXT, re.MULTILINE | re.DOTALL)
+BACKFILL, WORKER, READ_RECEIPTS, BACKFILL_METERS, BACKFILL_ROUTED = (
+    line for line in typed(PAGE) if line.startswith("seqmark ")
+)
 WHEN_MS = 1_772_442_300_000
 """2026-03-02T09:05:00Z, of the first record that the topic still has."""
 
@@ -98,3 +102,17 @@ def test_the_example_with_sequences_comes_out_as_the_page_says(at_work: Broker) 
     drain(WORKER.replace("my.toml", "meters.toml"))
     clean = read_topic(at_work.bootstrap_servers, "readings.clean")
     assert [each.value for each in clean] == [lines[1].encode(), lines[3].encode()]
+
+
+def test_the_example_with_a_route_comes_out_as_the_page_says(at_work: Broker) -> None:
+    create_topic(at_work.bootstrap_servers, "orders.raw", 2)
+    for number, came in enumerate(ORDERS):
+        records = [New(None, line.encode(), (), WHEN_MS) for line in came.splitlines()]
+        produce(at_work.bootstrap_servers, "orders.raw", records, partition=number)
+    written("shipped/orders.jsonl", SHIPPED)
+    written("routed.toml", ROUTED)
+
+    assert run(BACKFILL_ROUTED) == BOTH
+    drain(WORKER.replace("my.toml", "routed.toml"))
+    clean = read_topic(at_work.bootstrap_servers, "orders.clean")
+    assert [json.loads(each.value or b"")["order_id"] for each in clean] == ["o-4"]

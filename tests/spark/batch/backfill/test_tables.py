@@ -129,7 +129,8 @@ def test_of_a_clean_table_in_a_lake_the_files_that_its_log_names_are_the_history
 def test_a_delta_table_is_a_history_as_it_is_now(keyed: FillScene, tmp_path: Path, spark: SparkSession) -> None:
     table, schema = str(tmp_path / "delivered"), "event_id string, at timestamp, partition int"
     rows = [(row["event_id"], row["at"], row["partition"]) for row in keyed.history(everything(keyed))]
-    spark.createDataFrame(rows, schema).write.format("delta").save(table)
+    frame = spark.createDataFrame(rows, schema)
+    frame.write.format("delta").partitionBy("partition").save(table)
     gone = [(f"gone{number}", rows[0][1], 0) for number in range(9)]
     spark.createDataFrame(gone, schema).write.format("delta").mode("append").save(table)
     spark.sql(f"DELETE FROM delta.`{table}` WHERE event_id LIKE 'gone%'").collect()  # noqa: S608 - ours
@@ -141,6 +142,10 @@ def test_a_delta_table_is_a_history_as_it_is_now(keyed: FillScene, tmp_path: Pat
     for number, each in enumerate(told[:-1]):
         assert each["rows"] == len(keyed.records[number])
         assert each["sample"]["before_known"] == each["sample"]["before"] == each["ids"]
+    folders = str(tmp_path / "folders")
+    frame.write.partitionBy("partition").parquet(folders)
+    by_name = keyed.loaded("--history", folders, "--format", "parquet", *columns, *cuts(keyed))
+    assert [each["ids"] for each in by_name[:-1]] == [each["ids"] for each in told[:-1]]
 
 
 def test_a_table_is_refused_by_name_where_its_log_would_be_passed_over(

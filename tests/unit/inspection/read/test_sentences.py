@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from processor.inspection.read.sentences import quarantine_sentence, receipt_sentence, time_text
+from processor.inspection.read.sentences import (
+    quarantine_sentence,
+    receipt_sentence,
+    time_text,
+    verdict_sentence,
+)
+from tests.unit.schemas.test_verdicts import MADE
 
 PLACE = {"pipeline": "p", "topic": "clicks.raw", "partition": 3, "offset": 8150, "timestamp": 1}
 OWNER = {"topic": "clicks.raw", "partition": 3, "offset": 8101}
@@ -127,3 +133,23 @@ def test_a_quarantined_record_says_why_and_where_it_came_from() -> None:
 
 def test_times_beyond_the_calendar_and_missing_ones_are_a_dash() -> None:
     assert [time_text(0), time_text(-1), time_text(2**62)] == ["1970-01-01T00:00:00.000Z", "-", "-"]
+
+
+def test_a_verdict_record_says_its_range_and_what_it_skips() -> None:
+    assert {name: verdict_sentence(record.encode()) for name, record in MADE.items()} == {
+        "begins": "the ranges begin at offset 17",
+        "nothing is dropped": "offsets 17 to 1016: of 1000 records 1000 pass",
+        "gaps": "offsets 1017 to 2016: of 1000 records 995 pass, skipped: 1017, 1020, 1148, 1276, 2016",
+        "runs": (
+            "offsets 2017 to 3016: of 1000 records 699 pass, skipped: 2100, 2101, 2102, 2103, 2104 and 296 more"
+        ),
+        "bitmap": (
+            "offsets 3017 to 3056: of 40 records 20 pass, skipped: 3017, 3019, 3021, 3023, 3025 and 15 more"
+        ),
+        "quarantine and collisions": (
+            "offsets 3057 to 4056: of 1000 records 996 pass, skipped: 3060, 3061, 3900, 4000; in quarantine: "
+            "1 value_not_json, 1 id_collision"
+        ),
+    }
+    assert verdict_sentence(b"no verdict record") is None
+    assert verdict_sentence(None) is None

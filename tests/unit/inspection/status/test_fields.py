@@ -17,6 +17,7 @@ from processor.inspection.status.facts import (
     QuarantineExample,
     QuarantineLook,
     QuarantineTally,
+    VerdictsProgress,
 )
 from processor.inspection.status.fields import application_fields, pipeline_fields
 from processor.inspection.status.show import drawn
@@ -35,6 +36,7 @@ ALL = PipelineProgress(
     [HOP],
     [OPEN],
     QuarantineLook([TALLY]),
+    VerdictsProgress("says", 900, 40, 2, 7),
     ["receipts"],
     [Problem("clean", "has 1 partition")],
     [Problem("clean", "is small")],

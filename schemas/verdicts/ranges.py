@@ -1,0 +1,61 @@
+"""Follows the ranges of a partition's verdict records: each goes on where the one before ended, or begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemas.verdicts.record import UNKNOWN_TOPIC, CorruptVerdictError, VerdictRecord
+
+
+@dataclass(slots=True)
+class VerdictRanges:
+    """The records of one partition of a verdicts topic, in the order in which they stand there.
+
+    Attributes:
+        partition: Its number, and the source partition's.
+        topic_id: Of the source, as the brokers have it now; zeros: not known.
+        end: Where the last range ended; None before the first record.
+    """
+
+    partition: int
+    topic_id: bytes = UNKNOWN_TOPIC
+    end: int | None = None
+
+    def take(self, value: bytes | None) -> VerdictRecord:
+        """Read the next record.
+
+        Raises:
+            CorruptVerdictError: It is not whole, is of another partition or topic, or leaves a gap or an
+                overlap: one is missing, or stands there twice or in the wrong place.
+        """
+        found = VerdictRecord.decode(value)
+        if found.partition != self.partition:
+            raise CorruptVerdictError(
+                f"it is of source partition {found.partition}, and not of {self.partition}"
+            )
+        if UNKNOWN_TOPIC not in {found.topic_id, self.topic_id} and found.topic_id != self.topic_id:
+            raise CorruptVerdictError(
+                "it was made from another topic by the source's name, which was deleted and made anew"
+            )
+        if self.end is not None and not found.begins and found.base != self.end:
+            what = "overlaps with" if found.base < self.end else "leaves a gap behind"
+            raise CorruptVerdictError(
+                f"its range from {found.base} to {found.end} {what} the one before, which ends at {self.end}"
+            )
+        self.end = found.end
+        return found
+
+
+def unspoken(was: int | None, found: VerdictRecord) -> str | None:
+    """Return what is said of offsets that no range has, before one that begins; None: there are none.
+
+    Args:
+        was: Where the range before ended; None: it is the first.
+        found: The range.
+    """
+    if was is None or not found.begins or found.base <= was:
+        return None
+    return (
+        f"offsets {was} to {found.base - 1} have no verdict: the pipeline wrote none meanwhile (output "
+        f'"records", or another topic), or a reset has passed over them'
+    )

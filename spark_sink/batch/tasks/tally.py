@@ -1,0 +1,62 @@
+"""Adds up what the tasks of a run have returned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from processor.errors import StopError
+from spark_sink.batch.table.layout import ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spark_sink.batch.inputs import RunInputs
+    from spark_sink.batch.tasks.extract import Extracted
+    from spark_sink.batch.tasks.judge import JudgedBucket
+    from spark_sink.batch.tasks.write import WrittenSplit
+
+
+def counts_of(
+    inputs: RunInputs,
+    extracted: Sequence[Extracted],
+    judged: Sequence[JudgedBucket],
+    written: Sequence[WrittenSplit],
+    action: str,
+) -> dict[str, int]:
+    """Return the counts of `spark_sink.batch.job.BatchOutcome`.
+
+    Args:
+        inputs: What the run reads.
+        extracted: Of each split.
+        judged: Of each bucket.
+        written: Of each split; none of a dry run.
+        action: What becomes of collisions.
+
+    Raises:
+        StopError: Not as many rows were written as are to be kept.
+    """
+    read, skipped = sum(each.rows for each in extracted), sum(each.skipped for each in extracted)
+    faults = sum(each.faults for each in extracted)
+    duplicates, collisions = sum(each.duplicates for each in judged), sum(each.collisions for each in judged)
+    lost = collisions if action in {"quarantine", "drop"} else 0
+    counts = {
+        "files": len(inputs.names),
+        "read": read,
+        "skipped": skipped,
+        "kept": read - skipped - faults - duplicates - lost,
+        "duplicates": duplicates,
+        "collisions": collisions,
+        "renamed": sum(each.renamed for each in judged),
+        "quarantined": faults + (collisions if action == "quarantine" else 0),
+    }
+    if inputs.expired:
+        counts["expired"] = inputs.expired
+    if written:
+        kept = sum(file.rows for each in written for file in each.files[ROWS])
+        if kept != counts["kept"]:
+            raise StopError(
+                f"{kept:,} rows were written and {counts['kept']:,} are to be kept: nothing counts; report it"
+            )
+        dates = {file.date for each in written for file in each.files.get(ROWS, [])}
+        counts["dates"] = len(dates)
+    return counts

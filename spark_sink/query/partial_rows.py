@@ -1,0 +1,192 @@
+"""Merges what Seqmark's own source has summed up, where every aggregate of a config can be merged.
+
+A query goes on by the source that it began with: Spark's offsets and state are of that one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import functions as sql
+
+from processor.errors import StopError
+from schemas.config.aggregates import aggregate_call
+from spark_sink.query.aggregate import FIELD, TIME, grouped
+from spark_sink.query.progress import OBSERVED
+from spark_sink.query.records import source_options, stream_options
+from spark_sink.source.clean import register
+from spark_sink.source.format import NAME
+from spark_sink.source.judged import UncountedPlan
+from spark_sink.source.options import PARTIALS, SPANS, UNCOUNTED
+from spark_sink.source.partials import (
+    PartialCall,
+    PartialPlan,
+    numbers_of,
+    pane_ms,
+    value_type,
+    why_by_rows,
+)
+from spark_sink.source.rules import rules_of, why_not
+from spark_sink.source.spans import written_spans
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from schemas.config import Kafka, Sink
+    from schemas.event import EventModel
+    from spark_sink.query.checkpoint import PlannedBatch
+    from spark_sink.source.rules import FieldRule
+
+DAEMON = {"spark.python.daemon.module": "spark_sink.source.daemon"}
+"""Of a session for aggregates: its Python workers begin with everything loaded."""
+
+
+class ReadingWay(NamedTuple):
+    """How a query reads its events."""
+
+    plan: PartialPlan | None
+    """What is summed up in the source; None: Spark reads and sums up each event."""
+    why: str = ""
+    """Why Spark does."""
+
+
+def chosen_way(sink: Sink, model: EventModel, *, local: bool, bounded: bool, began: bool | None) -> ReadingWay:
+    """Return how events are read.
+
+    Args:
+        sink: The aggregate.
+        model: The events' model.
+        local: Whether Spark's master is this machine: executors elsewhere may have no Python of ours.
+        bounded: Whether batches have a number of records, which only Spark's source has.
+        began: Whether the checkpoint was begun by the kernels; None: it is new.
+
+    Raises:
+        StopError: The checkpoint was begun by the kernels, and they cannot go on; says why and what to do.
+    """
+    why = _why(sink, model) or ""
+    # By verdicts nobody else can read, so that executors have our Python in any case.
+    local = local or sink.verdicts is not None
+    if began is None:
+        why = why or ("" if local else "executors on other machines may have no Python with Seqmark")
+        why = why or ("max_offsets_per_trigger is set" if bounded else "")
+    elif not began:
+        why = "its checkpoint was begun so"
+    if began:
+        _require_checkable(sink, why)
+    return ReadingWay(None, why) if why else ReadingWay(_plan(sink, rules_of(model)))
+
+
+def _require_checkable(sink: Sink, why: str | None) -> None:
+    if why:
+        raise StopError(
+            f"aggregate {sink.name}: its checkpoint {sink.checkpoint} was begun by Seqmark's own source, which "
+            f"cannot go on: {why}. Set that back, or, to count anew from the topic's first record, name a new "
+            f"checkpoint and a new output"
+        )
+
+
+def why_unbounded(sink: Sink, way: ReadingWay, bound: int | None) -> str | None:
+    """Return why batches are not bounded that the config bounds; None: they are, or it does not.
+
+    Args:
+        sink: The aggregate.
+        way: How events are read.
+        bound: How many records a batch may have; None: all there are.
+    """
+    if way.plan is None or bound is None:
+        return None
+    return (
+        f"max_offsets_per_trigger is not used: {sink.checkpoint} was begun by Seqmark's own source, of which a "
+        f"batch is all there is; a task holds a few thousand records at a time. To bound batches name a new "
+        f"checkpoint and a new output"
+    )
+
+
+def _why(sink: Sink, model: EventModel) -> str | None:
+    """Return why an aggregate cannot be made of partial ones; None: it can."""
+    if sink.session_gap is not None:
+        return "sessions are joined event by event"
+    if (why := why_not(model)) is not None:
+        return f"of its event model {why}"
+    rules = rules_of(model)
+    known = numbers_of(rules)
+    for name, text in sink.aggregates.items():
+        call = aggregate_call(text)
+        rule = rules[known[call.column]] if call.column else None
+        if (why := why_by_rows(call.function, rule)) is not None:
+            return f"{name} is {why}"
+    return None
+
+
+def _plan(sink: Sink, rules: list[FieldRule]) -> PartialPlan:
+    known = numbers_of(rules)
+    calls = [aggregate_call(text) for text in sink.aggregates.values()]
+    return PartialPlan(
+        rules,
+        known[sink.time_field],
+        pane_ms(sink.window or 0, sink.slide),
+        [known[path] for path in sink.group_by],
+        [PartialCall(call.function, known[call.column] if call.column else 0) for call in calls],
+        sink.max_ahead,
+    )
+
+
+def stream_partials(
+    spark: SparkSession, kafka: Kafka, sink: Sink, plan: PartialPlan, *, accept_loss: bool
+) -> DataFrame:
+    """Return the partial aggregates of what an aggregate reads, as a stream from its earliest record on."""
+    register(spark)
+    options = stream_options(spark, kafka, sink, accept_loss=accept_loss)
+    return spark.readStream.format(NAME).options(**options, **{PARTIALS: plan.written()}).load()
+
+
+def read_uncounted(
+    spark: SparkSession,
+    kafka: Kafka,
+    sink: Sink,
+    model: EventModel,
+    batch: PlannedBatch,
+    *,
+    max_ahead_ms: int | None,
+    accept_loss: bool,
+) -> DataFrame:
+    """Return what a batch of partial aggregates did not count, as `spark_sink.query.events.uncounted` has it.
+
+    Raises:
+        StopError: The kernels cannot check the model any more.
+    """
+    _require_checkable(sink, _why(sink, model))
+    partials = _plan(sink, rules_of(model))._replace(max_ahead_ms=max_ahead_ms)
+    plan = UncountedPlan(partials, batch.late_watermark_ms).written()
+    spans = written_spans(batch.spans(sink.topic, sink.verdicts))
+    register(spark)
+    options = source_options(kafka, sink, accept_loss=accept_loss)
+    return spark.read.format(NAME).options(**options, **{UNCOUNTED: plan, SPANS: spans}).load()
+
+
+def merged(partials: DataFrame, sink: Sink, model: EventModel, plan: PartialPlan) -> DataFrame:
+    """Return the aggregates, as `spark_sink.query.aggregate` makes them of events."""
+    bad, events = (sql.coalesce(sql.sum(name), sql.lit(0)) for name in ("bad", "events"))
+    observed = partials.observe(OBSERVED, bad.alias("bad"), (bad + events).alias("records"))
+    picked = observed.where(sql.col("time").isNotNull()).select(
+        sql.col("time").alias(TIME),
+        *(sql.col(f"g{number}").alias(FIELD + path) for number, path in enumerate(sink.group_by)),
+        *(name for number in range(len(plan.calls)) for name in (f"v{number}", f"c{number}")),
+    )
+    made = [
+        _merge(number, call, plan.rules).alias(f"out_{name}")
+        for number, (name, call) in enumerate(zip(sink.aggregates, plan.calls, strict=True))
+    ]
+    return grouped(picked, sink, model, made)
+
+
+def _merge(number: int, call: PartialCall, rules: list[FieldRule]) -> Column:
+    value = sql.col(f"v{number}")
+    if call.function == "min":
+        return sql.min(value)
+    if call.function == "max":
+        return sql.max(value)
+    total = sql.sum(value).cast(value_type(call, rules))
+    if call.function != "avg":
+        return total
+    return total / sql.nullif(sql.sum(f"c{number}"), sql.lit(0))

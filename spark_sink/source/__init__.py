@@ -1,0 +1,1 @@
+"""A Spark data source that reads clean topics by Seqmark's own kernels: ``format("seqmark")``."""

@@ -1,0 +1,107 @@
+"""Gives a clean topic as a DataFrame of events, for a job or a notebook of one's own."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as sql
+
+from processor.errors import StopError
+from schemas.config import Kafka
+from schemas.event import EventModel, EventModelError
+from spark_sink.source.format import NAME, SeqmarkSource
+from spark_sink.source.options import RULES, kafka_options
+from spark_sink.source.rules import rules_of, why_not, written
+from spark_sink.values.parse import parse
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from spark_sink.source.options import Unreadable
+
+log = logging.getLogger(__name__)
+
+AVAILABLE_NOW = ("spark.sql.streaming.triggerAvailableNowWrapper.enabled", "true")
+"""Setting without which Spark makes one batch of a Python source with ``availableNow``: after a crash that is
+the one from before, and none that closes windows follows."""
+_DUPLICATE_KEYS = "spark.sql.variant.allowDuplicateKeys"
+_METADATA = {"_partition": "partition", "_offset": "offset", "_timestamp": "timestamp", "_key": "key"}
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("seqmark")`` known to a session; to do it again changes nothing."""
+    spark.dataSource.register(SeqmarkSource)
+    spark.conf.set(*AVAILABLE_NOW)
+
+
+def clean_topic(  # noqa: PLR0913 - all but the first three are named, and have a value
+    spark: SparkSession,
+    kafka: Kafka | str,
+    topic: str,
+    event: type[BaseModel] | str | None = None,
+    *,
+    stream: bool = True,
+    metadata: bool = False,
+    unreadable: Unreadable = "fail",
+    accept_loss: bool = False,
+    verdicts: str | None = None,
+) -> DataFrame:
+    """Return a clean topic's events; see `spark_sink.clean_topic`."""
+    kafka = Kafka(bootstrap_servers=kafka) if isinstance(kafka, str) else kafka
+    register(spark)
+    options = {"topic": topic, "accept_loss": str(accept_loss).lower(), **kafka_options(kafka)}
+    options |= {} if verdicts is None else {"verdicts": verdicts}
+    reader = (spark.readStream if stream else spark.read).format(NAME)
+    if event is None:
+        return reader.options(**options).load()
+    model = _model(event)
+    if (why := why_not(model)) is None:
+        options |= {
+            "metadata": str(metadata).lower(),
+            "unreadable": unreadable,
+            RULES: written(rules_of(model)),
+        }
+        return reader.options(**options).load()
+    log.warning(
+        "%s: %s is read by Spark's own JSON reader, several times as slowly: %s", topic, model.name, why
+    )
+    spark.conf.set(_DUPLICATE_KEYS, "true")
+    return _by_rows(reader.options(**options).load(), model, unreadable, metadata=metadata)
+
+
+def event_schema(event: type[BaseModel] | str) -> StructType:
+    """Return the columns of a model, as `clean_topic` gives them."""
+    from spark_sink.values.schema import spark_type  # noqa: PLC0415 - of this function only
+
+    return spark_type(_model(event).root)
+
+
+def _by_rows(records: DataFrame, model: EventModel, unreadable: Unreadable, *, metadata: bool) -> DataFrame:
+    """Parse values as an aggregate does whose model no kernel checks."""
+    parsed = parse(records, model)
+    if unreadable == "skip":
+        parsed = parsed.where(sql.col("bad").isNull())
+    if unreadable == "fail":
+        told = sql.concat(
+            sql.concat_ws(":", "topic", "partition", "offset"), sql.lit(" is no event ("), "bad", sql.lit(")")
+        )
+        parsed = parsed.withColumn(
+            "event", sql.when(sql.col("bad").isNotNull(), sql.raise_error(told)).otherwise(sql.col("event"))
+        )
+    columns = [sql.col("event")[name].alias(name) for name in model.root.members]
+    if metadata or unreadable == "keep":
+        columns += [sql.col(name).alias(shown) for shown, name in _METADATA.items()]
+    if unreadable == "keep":
+        bad = sql.col("bad")
+        columns += [bad.alias("_unreadable"), sql.when(bad.isNotNull(), sql.col("value")).alias("_value")]
+    return parsed.select(*columns)
+
+
+def _model(event: type[BaseModel] | str) -> EventModel:
+    try:
+        return EventModel.load(event) if isinstance(event, str) else EventModel.of(event)
+    except EventModelError as error:
+        raise StopError(str(error)) from None

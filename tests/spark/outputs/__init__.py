@@ -1,0 +1,1 @@
+"""Where the rows of aggregates go: batches that come again, tables of others, disks that fill."""

@@ -1,0 +1,107 @@
+"""Is an aggregate the same whichever source reads it, and does a query stay with the one that it began with?"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.kafka.topics import create_topic, dice, new, produce, unique
+from tests.support.spark_sink.job import Silent, run, settings, sink
+from tests.support.spark_sink.sinks import HOUR, START, Click, click, numbers, send, written_aside
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.support.kafka.broker import Broker
+
+pytestmark = [
+    pytest.mark.broker,
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+AGGREGATES = {"events": "count", "revenue": "sum:amount", "mean": "avg:amount", "least": "min:amount"}
+AGGREGATES |= {"most": "max:amount", "last": "max:occurred_at"}
+KERNELS, SPARK = "summed up as it is read", "read event by event by Spark"
+
+
+def sending(broker: Broker, topic: str, start: int, stop: int) -> None:
+    """Send clicks, one in each half hour, and with them one that is late and one that is no event."""
+    chance = dice(start)
+    times = [(number, START + number * HOUR / 2) for number in range(start, stop)]
+    send(broker.bootstrap_servers, topic, [click(chance, *each, timedelta(minutes=29)) for each in times], 1)
+    bad = [new(start, value=b"{}")] if start else []
+    late = [click(chance, 1000 + start, START, timedelta(minutes=29))] if start else []
+    produce(broker.bootstrap_servers, topic, bad)
+    send(broker.bootstrap_servers, topic, late, 1)
+
+
+def to_files(broker: Broker, folder: Path, topic: str, name: str, **more: Any) -> Any:
+    """Return the config of an aggregate with sliding windows."""
+    output = {"kind": "parquet", "path": str(folder / name)}
+    one = sink(folder, topic, name, output, window="1 hour", slide="20 minutes", aggregates=AGGREGATES, **more)
+    return settings(broker.bootstrap_servers, one)
+
+
+def with_member(one: Click, token: bytes) -> Click:
+    """Return a click whose value has one more member, which nobody asks for."""
+    assert one.value is not None
+    return replace(one, raw=one.value[:-1] + b', "more": ' + token + b"}", bad=True)
+
+
+@pytest.mark.usefixtures("spark")
+def test_values_that_spark_reads_otherwise_than_the_kernels_are_in_one_place_each(
+    broker: Broker, tmp_path: Path
+) -> None:
+    topic, chance = unique("clean"), dice(7)
+    create_topic(broker.bootstrap_servers, topic)
+    clicks = [click(chance, number, START + number * HOUR / 2, timedelta(minutes=29)) for number in range(30)]
+    send(broker.bootstrap_servers, topic, clicks, 1)
+    run(to_files(broker, tmp_path, topic, "differ"), Silent())
+    # The kernels read no more than 128 levels, Spark no more than 1,000 digits.
+    deep, many = b"[" * 200 + b"]" * 200, b"9" * 2_000
+    late, counted, bad = (replace(clicks[at], number=100 + at) for at in (0, 28, 29))
+    more = [with_member(late, many), with_member(counted, many), with_member(bad, deep)]
+    send(broker.bootstrap_servers, topic, more, 1)
+    run(to_files(broker, tmp_path, topic, "differ"), Silent())
+
+    aside = {what: written_aside(tmp_path / "checkpoint-differ-aside", what) for what in ("late", "bad")}
+    assert {what: numbers(rows) for what, rows in aside.items()} == {"late": [100], "bad": [129]}
+    assert [(row["reason"], row["value"].encode()) for row in aside["bad"]] == [("not_json", more[2].value)]
+    assert [row["value"].encode() for row in aside["late"]] == [more[0].value]
+
+
+def test_both_sources_give_the_same_rows_and_a_query_stays_with_its_own(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    topic = unique("clean")
+    create_topic(broker.bootstrap_servers, topic)
+    ways: dict[str, list[str]] = {"kernels": [], "spark": []}
+    for start, stop in ((0, 30), (30, 50)):
+        sending(broker, topic, start, stop)
+        for name, said in ways.items():
+            # A bound is what only Spark's source has; without it in the second run nothing changes.
+            bounded = {"max_offsets_per_trigger": 1_000} if name == "spark" and not start else {}
+            audience = Silent()
+            run(to_files(broker, tmp_path, topic, name, **bounded), audience)
+            said += [line for line in audience.said if KERNELS in line or SPARK in line]
+
+    assert [KERNELS in line for line in ways["kernels"]] == [True, True]
+    assert [SPARK in line for line in ways["spark"]] == [True, True]
+    assert "its checkpoint was begun so" in ways["spark"][1]
+    rows = [
+        spark.read.parquet(str(tmp_path / name)).orderBy("window_start", "campaign").collect() for name in ways
+    ]
+    assert len(rows[0]) > 50
+    assert rows[0] == rows[1]
+    for what in ("late", "bad"):
+        aside = [written_aside(tmp_path / f"checkpoint-{name}-aside", what) for name in ways]
+        assert len(aside[0]) == 1
+        assert aside[0] == aside[1]
+    version = json.loads((tmp_path / "checkpoint-kernels" / "seqmark.json").read_text())["version"]
+    assert version == 2

@@ -1,0 +1,1 @@
+"""Readers of verdicts: the loop of docs/verdicts.md, and those that run beside a worker."""
