@@ -31,7 +31,7 @@ from processor.pipeline.piece import before
 from processor.wire.decode import Decoder
 from processor.wire.encode import Encoder, TooLargeError
 from processor.wire.range_sums import RangeSums
-from schemas.verdicts.ranges import VerdictRanges
+from schemas.verdicts.ranges import VerdictRanges, unspoken
 from schemas.verdicts.record import UNKNOWN_TOPIC, CorruptVerdictError, VerdictRecord
 from schemas.verdicts.sink_note import SinkNote
 
@@ -63,6 +63,7 @@ class Materialized:
         records: Records written to the sink.
         skipped: Records of the source that the verdicts skip.
         expired: Records of the source that were judged, and that were no longer there.
+        unjudged: Offsets of the source that no verdict speaks of.
         sink_end: The offset in the sink behind the last record that was ever written.
         source_end: Where the last range that was ever written ends in the source; -1: none was.
     """
@@ -73,6 +74,7 @@ class Materialized:
     records: int = 0
     skipped: int = 0
     expired: int = 0
+    unjudged: int = 0
     sink_end: int = 0
     source_end: int = -1
 
@@ -92,11 +94,23 @@ class _Span(NamedTuple):
         return self.verdicts[-1].end
 
 
+class Skipping(NamedTuple):
+    """What a run goes on behind, where it would stop without.
+
+    Attributes:
+        expired: Records and verdicts that are gone.
+        unjudged: Offsets of the source that no verdict speaks of.
+    """
+
+    expired: bool = False
+    unjudged: bool = False
+
+
 class Materializer:
     """One pipeline; made by `materialize`."""
 
     def __init__(
-        self, settings: Settings, pipeline: Pipeline, client: Client, view: ClusterView, *, skip_expired: bool
+        self, settings: Settings, pipeline: Pipeline, client: Client, view: ClusterView, skipping: Skipping
     ) -> None:
         assert pipeline.verdicts is not None  # noqa: S101 - the command has asked
         self._settings = settings
@@ -105,7 +119,7 @@ class Materializer:
         self._client = client
         self._limit_bytes = limit_bytes(view, self._sink)
         self._checked = not is_compacted(view, self._source)
-        self._skip_expired = skip_expired
+        self._skipping = skipping
         self._decoder, self._verdict_decoder = Decoder(), Decoder()
         self._encoder = Encoder()
         self._name = materialize_group(settings, pipeline)
@@ -241,10 +255,11 @@ class Materializer:
 
         Raises:
             CorruptVerdictError: It is not right.
+            StopError: Nobody has judged what lies before it.
         """
         found = VerdictRecord.decode(value)
         other = UNKNOWN_TOPIC not in {found.topic_id, ranges.topic_id} and found.topic_id != ranges.topic_id
-        if finished or (other and self._skip_expired):
+        if finished or (other and self._skipping.expired):
             # What follows on another topic's ranges has to begin.
             ranges.end = -1 if other else found.end
             done.expired += 0 if finished else found.sums.records
@@ -254,7 +269,16 @@ class Materializer:
                 "it was made from another topic by the source's name, which was deleted and made anew. With "
                 "--skip-expired it goes on behind what that topic held"
             )
-        return ranges.take(value)
+        was = ranges.end
+        found = ranges.take(value)
+        if was is not None and was >= 0 and (told := unspoken(was, found)) is not None:
+            if not self._skipping.unjudged:
+                raise StopError(
+                    f"{self._source}:{ranges.partition}: {told}. With --skip-unjudged it goes on behind them: "
+                    "their records will not be in the sink"
+                )
+            done.unjudged += found.base - was
+        return found
 
     async def _write(self, output: ExactlyOnceOutput, number: int, span: _Span, done: Materialized) -> None:
         """Write what passes of a span, and the position behind it, in one transaction."""
@@ -315,7 +339,7 @@ class Materializer:
         for found, sums in zip(verdicts, seen.sums(cuts), strict=True):
             gone = found.sums.records - sums.records
             if found.base < first and gone > 0:
-                if not self._skip_expired:
+                if not self._skipping.expired:
                     raise StopError(
                         f"{source.topic}:{source.partition}: of offsets {found.base} to "
                         f"{min(first, found.end) - 1}, {gone} records are gone: retention removed them before "
@@ -336,8 +360,7 @@ async def materialize(
     pipeline: Pipeline,
     done: Callable[[Materialized], None],
     advance: Callable[[int], None],
-    *,
-    skip_expired: bool,
+    skipping: Skipping,
 ) -> None:
     """Write the clean topic of a pipeline; ``done`` gets each partition as soon as it is.
 
@@ -352,6 +375,6 @@ async def materialize(
     async with open_client(
         settings.kafka, f"{settings.worker.application_id}-materialize", view, again
     ) as client:
-        work = Materializer(settings, pipeline, client, view, skip_expired=skip_expired)
+        work = Materializer(settings, pipeline, client, view, skipping)
         for number in range(work.partitions):
             done(await work.partition(number, advance))

@@ -15,7 +15,6 @@ from processor.ops import logs
 from processor.ops.status_text import count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from processor.worker.materialize import Materialized
@@ -31,7 +30,12 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Go on behind records that the source does not hold any more; not given: it stops before them.",
 )
-def materialize(config: Path, *, pipeline: str, skip_expired: bool, as_json: bool) -> None:
+@click.option(
+    "--skip-unjudged",
+    is_flag=True,
+    help="Go on behind offsets that no verdict speaks of, as after a reset forward; not given: it stops.",
+)
+def materialize(config: Path, *, pipeline: str, skip_expired: bool, skip_unjudged: bool, as_json: bool) -> None:
     """Write the sink from source and verdicts: what output = "records" would have written.
 
     Goes on where the last run ended, exactly once, up to where the verdicts end now; a worker may run. Exit
@@ -52,25 +56,23 @@ def materialize(config: Path, *, pipeline: str, skip_expired: bool, as_json: boo
                 records=each.records,
                 skipped=each.skipped,
                 expired=each.expired,
+                unjudged=each.unjudged,
                 **{"from": each.start, "to": each.stop},
             )
             return
         gone = f", {count(each.expired, 'record')} had expired" if each.expired else ""
-        what = f"{count(each.records, 'record')} written, {each.skipped:,} skipped{gone}"
+        unjudged = f", {count(each.unjudged, 'offset')} without a verdict" if each.unjudged else ""
+        what = f"{count(each.records, 'record')} written, {each.skipped:,} skipped{gone}{unjudged}"
         say(f"{chosen.name}:{each.partition}: {what}")
 
-    asyncio.run(_run(settings, chosen, tell, skip_expired=skip_expired))
-    note_exit_code(EXIT_DONE)
-
-
-async def _run(
-    settings: Settings, pipeline: Pipeline, done: Callable[[Materialized], None], *, skip_expired: bool
-) -> None:
     # The client of the broker and numba are slow to import: a config that is wrong is said at once.
+    from processor.worker.materialize import Skipping  # noqa: PLC0415 - see above
     from processor.worker.materialize import materialize as run  # noqa: PLC0415 - see above
 
+    skipping = Skipping(expired=skip_expired, unjudged=skip_unjudged)
     with bar("writing", 0) as advance:
-        await run(settings, pipeline, done, advance, skip_expired=skip_expired)
+        asyncio.run(run(settings, chosen, tell, advance, skipping))
+    note_exit_code(EXIT_DONE)
 
 
 def _require_verdicts(settings: Settings, pipeline: Pipeline) -> None:

@@ -482,6 +482,31 @@ def test_materialize_tells_verdicts_that_expired_unread_from_those_of_a_quiet_pa
     assert "verdicts have expired unread" in ended.stderr
 
 
+def test_materialize_stops_behind_offsets_that_no_verdict_speaks_of_and_goes_on_if_asked(
+    broker: Broker, tmp_path: Path
+) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path).with_verdicts("verdicts")
+    elsewhere = replace(config, pipelines=(replace(config.pipelines[0], verdicts=unique("elsewhere")),))
+    create_topic(config.bootstrap_servers, elsewhere.verdicts)
+    sent = [new(sequence) for sequence in range(1, 10)]
+    for turn, each in enumerate((config, elsewhere, config)):
+        produce(config.bootstrap_servers, config.source, sent[3 * turn : 3 * turn + 3])
+        drained = run_drain(each)
+        assert drained.code == 0, drained.stderr
+        if not turn:
+            assert materialized(config).returncode == 0
+    stopped = materialized(config)
+    assert stopped.returncode == 1
+    assert f"{config.source}:0: offsets 3 to 5 have no verdict" in stopped.stderr
+    assert len(read_topic(config.bootstrap_servers, config.sink)) == 3
+    ended = materialized(config, "--skip-unjudged", "--json")
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["unjudged"] == 3
+    made = [each.value for each in read_topic(config.bootstrap_servers, config.sink)]
+    assert made == [each.value for each in (*sent[:3], *sent[6:])]
+    assert json.loads(materialized(config, "--json").stdout)["unjudged"] == 0, "it is said once"
+
+
 def test_materialize_goes_on_only_into_the_sink_that_it_has_written(written: dict[str, WorkerConfig]) -> None:
     config = another(of(written["verdicts"], "partition"))
     servers, group = config.bootstrap_servers, f"{config.application_id}-partition-materialize"

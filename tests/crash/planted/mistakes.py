@@ -2215,4 +2215,13 @@ MISTAKES = (
         "test_materialize_tells_verdicts_that_expired_unread_from_those_of_a_quiet_partition",
         broker=True,
     ),
+    Mistake(
+        "a clean topic is gone on with behind offsets that have no verdict",
+        "processor/worker/materialize.py",
+        "            if not self._skipping.unjudged:\n",
+        "            if False:\n",
+        "tests/broker/modes/test_verdicts.py::"
+        "test_materialize_stops_behind_offsets_that_no_verdict_speaks_of_and_goes_on_if_asked",
+        broker=True,
+    ),
 )
