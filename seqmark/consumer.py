@@ -62,6 +62,7 @@ class _Partition(Generic[Item]):
         first: The offset of the first record that has come; -1: none has.
         fresh: Whether it begins with what the source still holds, and no range has had a record yet: what has
             expired before it is not lost to it.
+        last: The offset of the last record that has come; -1: none has since the source is read from elsewhere.
         entered: Whether a range was begun with.
         begin: Where a program goes on: what is before it in the first range was taken by a run before.
         seen: How many records of the first range have come.
@@ -83,6 +84,7 @@ class _Partition(Generic[Item]):
     after: int = 0
     judged_from: int = 0
     first: int = -1
+    last: int = -1
     fresh: bool = True
     entered: bool = False
 
@@ -105,12 +107,12 @@ class CleanFilter(Generic[Item]):
         return self._partitions[partition]
 
     def resume(self, partition: int, source: int, verdicts: int = 0) -> None:
-        """Go on at a `position`, before anything of a partition is given: both topics are read from there on.
+        """Go on at a `position`: both topics of a partition are read from there on, whatever was given before.
 
         Nothing before ``source`` is returned, unless a reset has put it there again. If ``source`` lies within
         a range, `wanted` says where that begins: all of it has to come, to be compared.
         """
-        known = self._of(partition)
+        known = self._partitions[partition] = _Partition(VerdictRanges(partition))
         known.begin = known.at = source
         known.after, known.fresh = verdicts, False
 
@@ -125,6 +127,8 @@ class CleanFilter(Generic[Item]):
         if not was and not known.after:
             was = None  # Where nothing was read, a range may begin anywhere.
         try:
+            if not self._checked:
+                known.ranges.go_on_behind_lost(value)
             found = known.ranges.take(value)
         except CorruptVerdictError as error:
             raise StopError(f"verdicts of partition {partition}: {error}") from error
@@ -155,8 +159,22 @@ class CleanFilter(Generic[Item]):
             )
 
     def record(self, partition: int, offset: int, timestamp: int, item: Item) -> None:
-        """Take the next record of the source; ``timestamp`` is in ms."""
+        """Take the next record of the source; ``timestamp`` is in ms.
+
+        What comes before `wanted` was asked is left out: the source is read again.
+
+        Raises:
+            StopError: It does not lie behind the record before.
+        """
         known = self._of(partition)
+        if known.wanted is not None:
+            return
+        if offset <= known.last:
+            raise StopError(
+                f"partition {partition}: source offset {offset} comes behind {known.last}. After a rebalance, "
+                "or where the source is read again, tell the filter by `resume`"
+            )
+        known.last = offset
         if known.first < 0:
             known.first = offset
         known.held.append(_Held(offset, timestamp, item))
@@ -227,7 +245,7 @@ class CleanFilter(Generic[Item]):
             )
         if current.base < known.at:
             known.held.clear()
-            known.wanted, known.first = current.base, -1
+            known.wanted, known.first, known.last = current.base, -1, -1
             known.begin = None if current.begins else known.begin
 
     def _leave(self, known: _Partition[Item], current: VerdictRecord) -> None:

@@ -43,6 +43,11 @@ _REMEDIES = (
         "a disk is full. Nothing is counted twice: make room and start again",
     ),
     _Remedy(
+        r"Python worker failed to connect back",
+        "a Python worker of Spark's did not start in time: the machine has too much to do. Nothing is counted "
+        "twice: start again",
+    ),
+    _Remedy(
         r"No resolvable bootstrap urls|TimeoutException|DisconnectException",
         "the broker does not answer. Nothing is counted twice: start again when it does",
     ),

@@ -1,6 +1,8 @@
 """Reads and writes the driver's small files, wherever a checkpoint lies.
 
-Through Hadoop's file systems, as Spark does: a path may be a folder of this machine or `s3a://...`.
+Through Hadoop's file systems, as Spark does: a path may be a folder of this machine or `s3a://...`. Of this
+machine's files no checksums are kept beside them, as Hadoop would: they are renamed one after the other, and a
+process that is killed in between leaves a file that its checksum contradicts.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ class Files:
         self._context: Any = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(
             self._fs.getUri(), configuration
         )
+        self._local = str(self._fs.getUri().getScheme()) == "file"
+        if self._local:
+            self._fs = self._fs.getRawFileSystem()
 
     def _path(self, name: str = "") -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.folder}/{name}" if name else self.folder)
@@ -67,6 +72,10 @@ class Files:
             stream.write(bytearray(text.encode()))
         finally:
             stream.close()
+        if self._local:
+            if not self._fs.rename(hidden, self._path(name)):
+                raise OSError(f"{self.folder}/{name} cannot be put in place of the file before")
+            return
         rename = getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename")
         how = self._gateway.new_array(rename, 1)
         how[0] = rename.OVERWRITE

@@ -56,6 +56,8 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     # Hours begin where UTC's begin, on every machine.
     "spark.sql.session.timeZone": "UTC",
+    # A sum that leaves its type ends the query. Without this, which others' settings may switch off, it wraps.
+    "spark.sql.ansi.enabled": "true",
     # Of equal keys in a JSON object the last counts, as the worker and pydantic have it.
     "spark.sql.variant.allowDuplicateKeys": "true",
 }

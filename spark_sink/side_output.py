@@ -7,8 +7,8 @@ the same reader:
 
     ASIDE/late/batch=N/*.json      events, with the windows that were closed
     ASIDE/bad/batch=N/*.json       records, with the reason
-    ASIDE/_seqmark/state.json      {"query": UUID, "seen": N, "max_ahead_ms": M}
-    ASIDE/_seqmark/todo/N.json     a batch that is still to be read again
+    ASIDE/_seqmark/state.json      {"query": UUID, "seen": N, "max_ahead_ms": M, "model": {...}}
+    ASIDE/_seqmark/todo/N.json     a batch that is still to be read again, and the model that judged it
 
 1. Spark reports that batch N is done. 2. Where something is to be written, `todo/N` is. 3. `seen` becomes N.
 4. The batch is read again and its files are written, over those of an earlier attempt. 5. `todo/N` goes.
@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships none
 from pyspark import StorageLevel
@@ -32,6 +32,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as sql
 
 from processor.errors import StopError
+from schemas.event.written import read_model, written_model
 from spark_sink.failures import explain
 from spark_sink.files import Files
 from spark_sink.query.checkpoint import Checkpoint, PlannedBatch
@@ -118,6 +119,9 @@ class SideOutput:
         self._by_kernels: bool | None = None
         self._seen = -1
         self._repeated = -1
+        # The last batch that was judged by the model that a process before had.
+        self._judged = -1
+        self._inherited_model = model
         self._max_ahead_ms = sink.max_ahead
         self._inherited_ms: int | None = self._max_ahead_ms
         self._uncounted = Written(0, 0)
@@ -146,6 +150,8 @@ class SideOutput:
             state = json.loads(text)
             self._query, self._seen = state["query"], state["seen"]
             self._inherited_ms = state.get("max_ahead_ms")
+            self._inherited_model = self._model_of(state)
+            self._judged = self._checkpoint.committed()
         known = self._checkpoint.query()
         if self._query is not None and known != self._query:
             found = f"is now that of query {known}" if known else "is gone"
@@ -224,18 +230,32 @@ class SideOutput:
                 continue
             batch = self._checkpoint.batch(number)
             if not batch.empty:
-                todo = {**batch.as_json(), **mine._asdict(), "max_ahead_ms": self._max_ahead_of(number)}
+                todo = {**batch.as_json(), **mine._asdict(), **self._judge_of(number)}
                 self._files.write(f"{_TODO}/{number}.json", json.dumps(todo))
         self._seen = last
         self._save()
 
     def _save(self) -> None:
-        state = {"query": self._query, "seen": self._seen, "max_ahead_ms": self._max_ahead_of(self._seen + 1)}
+        state = {"query": self._query, "seen": self._seen, **self._judge_of(self._seen + 1)}
         self._files.write(_STATE, json.dumps(state))
 
-    def _max_ahead_of(self, number: int) -> int | None:
-        """Return the ``max_ahead`` that batch ``number`` was, or will be, judged by."""
-        return self._inherited_ms if number <= self._repeated else self._max_ahead_ms
+    def _judge_of(self, number: int) -> dict[str, Any]:
+        """Return the ``max_ahead`` and the model that batch ``number`` was, or will be, judged by."""
+        max_ahead_ms = self._inherited_ms if number <= self._repeated else self._max_ahead_ms
+        model = self._inherited_model if number <= self._judged else self._model
+        return {"max_ahead_ms": max_ahead_ms, "model": written_model(model)}
+
+    def _model_of(self, told: dict[str, Any]) -> EventModel:
+        """Return the model that was written down; builds before took down none."""
+        if "model" not in told:
+            return self._model
+        try:
+            return read_model(told["model"])
+        except ValueError as error:
+            raise StopError(
+                f"aggregate {self._sink.name}: {self._sink.aside_path}/_seqmark has {error}: start once with "
+                "the build that has written it"
+            ) from error
 
     def _run(self) -> None:
         try:
@@ -276,7 +296,7 @@ class SideOutput:
         batch, why = PlannedBatch.from_json(todo), Why(todo["late"], todo["bad"], todo.get("first"))
         try:
             # Builds before `max_ahead` took down none, and held no event against it.
-            written = self._read_again(batch, why, todo.get("max_ahead_ms"))
+            written = self._read_again(batch, why, self._model_of(todo), todo.get("max_ahead_ms"))
         except (PySparkException, Py4JError) as error:
             told = explain(self._sink.name, self._sink.topic, error)
             raise StopError(
@@ -292,10 +312,12 @@ class SideOutput:
         self._files.remove(name)
         self._audience.wrote(written)
 
-    def _read_again(self, batch: PlannedBatch, why: Why, max_ahead_ms: int | None) -> Written:
+    def _read_again(
+        self, batch: PlannedBatch, why: Why, model: EventModel, max_ahead_ms: int | None
+    ) -> Written:
         # Late and bad are written one after the other: what may be either is kept, so that the batch is read
         # once for both. That is little of it; what memory has no room for is kept on disk.
-        kept = self._uncounted_of(batch, max_ahead_ms).persist(StorageLevel.MEMORY_AND_DISK)
+        kept = self._uncounted_of(batch, model, max_ahead_ms).persist(StorageLevel.MEMORY_AND_DISK)
         late = bad = 0
         try:
             if why.late is not False:
@@ -309,9 +331,9 @@ class SideOutput:
             kept.unpersist()
         return Written(late, bad)
 
-    def _uncounted_of(self, batch: PlannedBatch, max_ahead_ms: int | None) -> DataFrame:
+    def _uncounted_of(self, batch: PlannedBatch, model: EventModel, max_ahead_ms: int | None) -> DataFrame:
         """Return what a batch did not count, judged by whoever has counted the others: each is in one place."""
-        spark, kafka, sink, model = self._spark, self._kafka, self._sink, self._model
+        spark, kafka, sink = self._spark, self._kafka, self._sink
         if self._by_kernels is None:
             written = read_definition(Files(spark, sink.checkpoint))
             # What builds left that did not write it down is told by whose offsets there are.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 from collections import defaultdict
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from processor.errors import RebuildError
 from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition, by_topic, error_name
 from processor.kafka.protocol.internals import FetchRequest, IncompatibleBrokerVersion
-from processor.kafka.protocol.requests import FetchByIdRequest
+from processor.kafka.protocol.requests import FetchByIdRequest, LocalStartRequest
 from processor.wire.decode import Chunk
 from schemas.changelog.topic_ids import UNKNOWN_ID
 
@@ -97,6 +98,7 @@ class Fetcher:
         self._seen = seen
         self._turn = 0
         self._by_name = False
+        self._all_local = False
         self._asked: dict[int, _Asked] = {}
         self._astray: set[TopicPartition] = set()
         self._looking: asyncio.Task[None] | None = None
@@ -112,7 +114,8 @@ class Fetcher:
 
         A chunk may hold only control records or aborted batches. Where a leader had nothing for any
         partition, chunks without bytes tell so: between the position and the last stable offset there is
-        nothing (compaction can leave a log like that). An empty list is a normal answer.
+        nothing (compaction can leave a log like that). What lies in remote storage is answered likewise where
+        that takes too long, and so it is asked for again. An empty list is a normal answer.
 
         Raises:
             OutOfRangeError: A position lies outside the log; what else its leader sent is fetched again later.
@@ -209,7 +212,35 @@ class Fetcher:
                     astray.add(tp)
         full = [chunk for chunk in chunks if chunk.data]
         # Next to others an empty answer only says that the request's limit was reached.
-        return _Answer(full or chunks, astray)
+        return _Answer(full or await self._proved(node, chunks), astray)
+
+    async def _proved(self, node: int, chunks: list[Chunk]) -> list[Chunk]:
+        """Return the empty chunks behind which there is nothing, and not only nothing yet."""
+        gaps = [chunk for chunk in chunks if chunk.position < chunk.last_stable_offset]
+        if not gaps or self._all_local:
+            return chunks
+        request = LocalStartRequest(
+            by_topic((TopicPartition(chunk.topic, chunk.partition), chunk.partition) for chunk in gaps)
+        )
+        local: dict[tuple[str, int], int] = {}
+        try:
+            answer = await self._client.request(node, request, timeout_s=DEADLINE_S)
+        except IncompatibleBrokerVersion:
+            self._all_local = True  # a broker of before 3.6, which has no remote storage
+            return chunks
+        except KafkaError as error:
+            log.warning("broker %s does not say where its own log begins: %r", node, error)
+        else:
+            local = {
+                (topic, number): offset
+                for topic, rows, _ in answer.topics
+                for number, code, _, offset, *_ in rows
+                if code == KafkaCode.NONE
+            }
+        unproved = [
+            chunk for chunk in gaps if chunk.position < local.get((chunk.topic, chunk.partition), sys.maxsize)
+        ]
+        return [chunk for chunk in chunks if chunk not in unproved] if unproved else chunks
 
     async def _answer(
         self, node: int, topics: list[tuple[str, list[tuple[int, int, int]]]]

@@ -78,7 +78,7 @@ def compiled() -> int:
     """Return how many kernels this process has compiled so far, rather than loaded."""
     kernels = {
         id(value): value
-        for name, module in list(sys.modules.items())
+        for name, module in sys.modules.copy().items()  # at once: another thread may import
         if name.startswith("processor.engine")
         for value in list(vars(module).values())
         if hasattr(value, "stats") and hasattr(value, "py_func")

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 MOST_OFFSETS = 256 * 1024
 """Source offsets of one transaction, about: what a worker commits at most."""
+MOST_VERDICTS = 4096
+"""Verdict records of one transaction: where each is of a single record they are about 4 MB."""
 DEADLINE_S = 60.0
 _LOST = ": retention has removed it meanwhile. Run the same command again"
 _READ = StopReading(damage=": nothing behind it was written", loss=_LOST)
@@ -240,7 +242,8 @@ class Materializer:
                         ) from error
                     if found is None:
                         continue
-                    if some and (found.base != some[-1].end or found.end - some[0].base > MOST_OFFSETS):
+                    full = len(some) >= MOST_VERDICTS or (some and found.end - some[0].base > MOST_OFFSETS)
+                    if some and (full or found.base != some[-1].end):
                         yield _Span(some, after)
                         some = []
                     some.append(found)

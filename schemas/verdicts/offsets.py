@@ -116,7 +116,7 @@ def _read_runs(data: NDArray[np.uint8], count: int, base: int, end: int) -> tupl
 
 def _require_rising(offsets: NDArray[np.int64], base: int, end: int) -> None:
     # A sum that has left 63 bits is below the one before it.
-    if offsets.size and (offsets[0] < base or offsets[-1] >= end or (np.diff(offsets) <= 0).any()):
+    if offsets.size and (offsets[0] < base or offsets[-1] >= end or (offsets[1:] <= offsets[:-1]).any()):
         raise CorruptOffsetsError(f"an offset lies outside of {base} to {end}")
 
 

@@ -21,6 +21,15 @@ class VerdictRanges:
     topic_id: bytes = UNKNOWN_TOPIC
     end: int | None = None
 
+    def go_on_behind_lost(self, value: bytes | None) -> None:
+        """Let the next record leave a gap behind the one before: verdicts in between are lost.
+
+        Raises:
+            CorruptVerdictError: It is not whole.
+        """
+        if self.end is not None and 0 <= self.end < VerdictRecord.decode(value).base:
+            self.end = None
+
     def take(self, value: bytes | None) -> VerdictRecord:
         """Read the next record.
 

@@ -146,6 +146,8 @@ class HashedRows:
             self._first_fault = int(numbers[at]), int(block.fault[at])
         if self._plan.needs_partition:
             self._require_placed(numbers, block, good)
+        if self._plan.before is not None and block.offset.size:
+            self._require_offsets(numbers, block, good)
         # Where a partition ends is said by rows that cannot be judged, too.
         placed = (block.partition >= 0) & (block.partition < self._plan.partitions)
         if block.offset.size:
@@ -155,6 +157,15 @@ class HashedRows:
         some = np.flatnonzero(good & ~beyond)
         self._taken += np.bincount(block.place[some], minlength=self._plan.places)
         return block.what.encoded(some, block.place)
+
+    def _require_offsets(self, numbers: NDArray[np.int64], block: RowColumns, good: NDArray[np.bool_]) -> None:
+        nowhere = good & (block.offset < 0)
+        if nowhere.any():
+            raise StopError(
+                f"{self._file}, row {numbers[int(nowhere.argmax())]} has no offset: whether it lies before the "
+                "cut is not known, and a record behind it that were taken for delivered would be lost. Take "
+                "such rows out of the history, or leave --up-to-cut out if all of it was delivered"
+            )
 
     def _beyond_cut(self, block: RowColumns) -> NDArray[np.bool_]:
         if self._plan.before is not None and block.offset.size:

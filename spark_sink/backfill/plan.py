@@ -89,6 +89,13 @@ class HistoryColumns(NamedTuple):
         places = [each for each in (self.partition, self.offset) if each is not None]
         return list(dict.fromkeys([*places, *headers, *self.ignore]))
 
+    @property
+    def texts(self) -> set[str]:
+        """What the stream has as bytes: headers, keys and scopes."""
+        scope = None if self.sequences is None else self.sequences.scope
+        bytes_of = {each.column for each in self.id if each.as_bytes}
+        return bytes_of | {each for each in (self.key, scope) if each is not None}
+
 
 class HistoryPlan(NamedTuple):
     """One preparation.

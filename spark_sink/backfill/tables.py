@@ -90,16 +90,15 @@ def _require_types(plan: HistoryPlan, schema: Any, path: str) -> None:
     if plan.format != "batch" or plan.route is not None:
         for each in columns.id:
             kind = _plain(schema, each.column, path)
-            if not (
-                types.is_integer(kind)
-                or types.is_string(kind)
-                or types.is_binary(kind)
-                or types.is_decimal(kind)
-            ):
+            if not _is_part(kind):
                 raise StopError(
                     f"{path}: column {each.column} has the type {kind}: an id is made of texts, whole "
                     "numbers or bytes"
                 )
+    if columns.key is not None and not _is_part(kind := _plain(schema, columns.key, path)):
+        raise StopError(
+            f"{path}: column {columns.key} has the type {kind}: a key is made of texts, whole numbers or bytes"
+        )
     if columns.sequences is not None:
         _require_sequences(columns.sequences, schema, path)
     if columns.time is not None and not can_be_time(_plain(schema, columns.time, path)):
@@ -115,14 +114,22 @@ def _require_types(plan: HistoryPlan, schema: Any, path: str) -> None:
             )
 
 
+def _is_part(kind: Any) -> bool:
+    return _is_whole(kind) or pa.types.is_string(kind) or pa.types.is_binary(kind)
+
+
+def _is_whole(kind: Any) -> bool:
+    # What was uint64 is decimal here.
+    return bool(pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0))
+
+
 def _require_sequences(sources: SequenceSources, schema: Any, path: str) -> None:
     types = pa.types
     for each in (sources.sequence, sources.epoch):
         if each is None:
             continue
         kind = _plain(schema, each.column, path)
-        # What is decimal here was uint64.
-        if not (types.is_integer(kind) or types.is_decimal(kind) or (each.texts and types.is_string(kind))):
+        if not (_is_whole(kind) or (each.texts and types.is_string(kind))):
             wanted = "not whole numbers, nor texts of them" if each.texts else "not whole numbers"
             raise StopError(f"{path}: column {each.column} has the type {kind}, {wanted}")
     if sources.scope is not None:

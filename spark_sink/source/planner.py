@@ -73,13 +73,22 @@ class StreamPlanner:
                 partition begins that was added.
 
         Raises:
-            StopError: The end lacks a partition, or goes back in one.
+            StopError: The end lacks a partition, or goes back in one; or a partition was added, and what it
+                held has expired unread.
         """
         first = ends.began if begins.initial else begins.next
         self._require_whole(ends.topic, first, ends.next, _UNPLAN)
         self._seen |= ends.next
         # Retention may have moved on since it was planned.
         known = {**ends.first, **first}
+        for number in ends.next.keys() - first.keys():
+            # The stream stood when it was added: all of it was to be read.
+            if known.get(number, 0) > 0 and not (begins.initial or self._accept_loss):
+                raise StopError(
+                    f"{ends.topic}:{number} was added, and begins at offset {known[number]}: retention has "
+                    f"removed what was not read yet. Accept the loss (`accept_loss`), or begin with a new "
+                    f"checkpoint and a new output"
+                )
         unsaid = ends.next.keys() - known.keys()
         now = bounds() if unsaid else {}
         return [
@@ -116,7 +125,6 @@ class VerdictPlanner:
 
     def __init__(self, *, latest: bool, accept_loss: bool) -> None:
         self._verdicts = StreamPlanner(latest=latest, accept_loss=accept_loss)
-        self._accept_loss = accept_loss
         self._first: dict[int, int] = {}
 
     def end(
@@ -143,12 +151,11 @@ class VerdictPlanner:
         """Return what is read from one place to the next.
 
         Raises:
-            StopError: As of `StreamPlanner.spans`, of the topic of verdicts; or a partition was added, and
-                verdicts of it have expired unread.
+            StopError: As of `StreamPlanner.spans`, of the topic of verdicts.
         """
         planned = self._verdicts.spans(begins.in_verdicts(), ends.in_verdicts(), dict)
         fresh = begins.initial
-        spans = [
+        return [
             VerdictSpan(
                 number,
                 ends.first[number] if fresh else begins.next.get(number, NOWHERE),
@@ -159,12 +166,3 @@ class VerdictPlanner:
             )
             for number, first, after in planned
         ]
-        for span in spans:
-            # The stream stood when it was added: all of it was to be read.
-            if not (fresh or self._accept_loss or span.partition in begins.next) and span.first:
-                raise StopError(
-                    f"{ends.in_verdicts().topic}:{span.partition} was added, and begins at offset "
-                    f"{span.first}: retention has removed verdicts that were not read yet. Accept the loss "
-                    f"(`accept_loss`), or begin with a new checkpoint and a new output"
-                )
-        return spans

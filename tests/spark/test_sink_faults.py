@@ -14,6 +14,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from processor.errors import StopError
 from spark_sink import job, lock
+from spark_sink.files import Files
 from spark_sink.lock import checkpoint_lock
 from spark_sink.outputs import console
 from tests.support.kafka.topics import create_topic, delete_records, delete_topic, dice, unique
@@ -307,3 +308,18 @@ def crc(name: str) -> str:
     """Return where Hadoop keeps the checksum of a file."""
     folder, _, file = name.rpartition("/")
     return f"{folder}/.{file}.crc"
+
+
+def test_a_note_that_a_kill_has_left_beside_the_checksum_of_the_one_before_is_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # What builds before left, that renamed a file and then its checksum.
+    (tmp_path / "state.json").write_text("new")
+    (tmp_path / ".state.json.crc").write_bytes(bytes.fromhex("6372630000000200") + b"old!")
+    files = Files(spark, str(tmp_path))
+    assert files.read("state.json") == "new"
+    files.write("state.json", "newer")
+    files.write("todo/7.json", "{}")
+    assert (files.read("state.json"), files.names("todo")) == ("newer", ["7.json"])
+    files.remove("todo/7.json")
+    assert sorted(each.name for each in tmp_path.rglob("*")) == [".state.json.crc", "state.json", "todo"]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _LINE_S = 10.0
 """Between two lines of progress where nobody looks at a terminal."""
 _LOUD = "bold yellow"
+_ANSI = "spark.sql.ansi.enabled"
 
 
 @click.command()
@@ -119,6 +120,8 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals or not key:
         problem = Problem("--conf", f"must be KEY=VALUE, such as spark.executor.memory=2g, not {key}")
         raise ConfigError([problem])
+    if key == _ANSI and value.strip().lower() != "true":
+        raise ConfigError([Problem("--conf", f"{_ANSI} must stay true: a sum that leaves its type would wrap")])
     return key, value
 
 

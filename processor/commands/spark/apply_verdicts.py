@@ -15,7 +15,7 @@ from processor.kafka.reader import PartitionReader, StopReading
 from processor.wire.decode import Decoder
 from schemas.verdicts.ranges import VerdictRanges
 from schemas.verdicts.record import UNKNOWN_TOPIC, CorruptVerdictError, VerdictRecord, begun_at
-from spark_sink.batch.lake.apply.job import SkippedRange, VerdictTopic, VerdictTopicState
+from spark_sink.batch.lake.apply.job import RANGE_COST, SkippedRange, VerdictTopic, VerdictTopicState
 from spark_sink.batch.lake.apply.progress import ApplyProgress
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class AppliedVerdicts(VerdictTopic):
                 async with aclosing(self._ranges_of(client, number, start, ends[number])) as some:
                     async for each in some:
                         found.append(each)
-                        size += each.skipped.size
+                        size += each.skipped.size + RANGE_COST
                         if size >= most:
                             break
         return found
@@ -126,6 +126,7 @@ class AppliedVerdicts(VerdictTopic):
         if number not in self._begins:
             self._begins[number] = await self._begun(client, number, start, stop)
         last: SkippedRange | None = None
+        first = start == self._starts[number]
         async with aclosing(self._values(client, number, begin, stop)) as values:
             async for offset, value in values:
                 try:
@@ -136,11 +137,12 @@ class AppliedVerdicts(VerdictTopic):
                     ) from error
                 if offset < start:
                     continue
-                if offset == self._starts[number] and found is not None and not found.begins and found.base:
+                if first and found is not None and not found.begins and found.base:
                     self._say(
                         f"{self._verdicts}:{number}: verdicts of source offsets before {found.base} are not "
                         "retained any more: rows that they skip stay, unless an earlier run has deleted them"
                     )
+                first = False
                 if last is not None:
                     yield last
                 last = self._left(number, offset, found)

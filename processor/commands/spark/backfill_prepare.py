@@ -190,6 +190,7 @@ def _read_files(
     """Have Spark put the rows aside."""
     from spark_sink.backfill.job import hash_history, history_session  # noqa: PLC0415 - slow to import
     from spark_sink.backfill.plan import HistoryPlan  # noqa: PLC0415 - see above
+    from spark_sink.batch.rows.constants import as_texts  # noqa: PLC0415 - see above
 
     columns, files = asked.columns, asked.files
     assert columns is not None and files is not None  # noqa: S101, PT018 - they are those of a history of files
@@ -208,7 +209,7 @@ def _read_files(
         before,
         asked.cut.time_ms if asked.cut.leave_out else None,
         goal.route,
-        [each.constants for each in files.files],
+        [as_texts(each.constants, columns.texts) for each in files.files],
     )
     session = history_session(asked.pipeline.name, asked.master, asked.memory, say)
     with session as spark, ending_at_once("backfill", INTERRUPTED):

@@ -265,8 +265,7 @@ def _taken(ranges: VerdictRanges, value: bytes, *, accept_loss: bool) -> Verdict
         if len(ids) > 1 and UNKNOWN_TOPIC not in ids:
             ranges.end = NOWHERE  # what follows has to begin
             return None
-        if ranges.end is not None and NOWHERE < ranges.end < found.base:
-            ranges.end = None  # verdicts in between are lost
+        ranges.go_on_behind_lost(value)
     return ranges.take(value)
 
 

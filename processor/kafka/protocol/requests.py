@@ -9,6 +9,7 @@ All are of flexible versions (KIP-482): every structure ends with tags, of which
     WriteTxnMarkers        3.0  ends a transaction in a partition, by its leader; needs ALTER on the cluster
     ListTransactions       3.0  the transactional ids that a broker coordinates (KIP-664)
     ListOffsets v7         3.0  where the newest timestamp of a partition is (KIP-734)
+    ListOffsets v8         3.6  from which offset on a partition is on the leader's own disk (KIP-405)
     DescribeGroups v5      2.4  members of a group, by their instance ids too
     DescribeLogDirs v2     2.6  bytes of partitions on a broker; needs DESCRIBE on the cluster
 
@@ -269,14 +270,22 @@ class NewestTimestampRequest(FlexibleRequest):
         topics[topic:text
             partitions[partition:int32 error_code:int16 timestamp:int64 offset:int64 leader_epoch:int32]]
     """
-    _MAX_TIMESTAMP = -3
+    WHEN: ClassVar[int] = -3
+    """What stands for it in place of a time."""
 
     def __init__(self, topics: Sequence[tuple[str, Sequence[int]]]) -> None:
         wanted = [
-            (topic, [(number, -1, self._MAX_TIMESTAMP, NO_TAGS) for number in numbers], NO_TAGS)
+            (topic, [(number, -1, self.WHEN, NO_TAGS) for number in numbers], NO_TAGS)
             for topic, numbers in topics
         ]
         super().__init__(-1, 0, wanted)
+
+
+class LocalStartRequest(NewestTimestampRequest):
+    """Asks the leader of partitions from which offset on it has them itself, and not in remote storage."""
+
+    VERSION = 8
+    WHEN = -4
 
 
 class DescribeLogDirsRequest(FlexibleRequest):

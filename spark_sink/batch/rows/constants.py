@@ -17,13 +17,13 @@ import pyarrow as pa
 from processor.errors import StopError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 """What Hive and Spark write for null."""
 _FOLDER = re.compile(r"(?P<name>[^=]+)=(?P<value>.*)")
-_WHOLE = re.compile(r"[+-]?\d{1,18}")
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
 _DELTA = {
     "string": pa.string(),
     "binary": pa.binary(),
@@ -79,6 +79,13 @@ def constants_of_folders(paths: Sequence[tuple[Path, int]], known: Any | None) -
     return [[Constant(name, text, types[name], over=False) for name, text in each.items()] for each in told]
 
 
+def as_texts(constants: Sequence[Constant], names: Collection[str]) -> list[Constant]:
+    """Return columns, of which some that names of folders tell are texts, as they are written."""
+    return [
+        each if each.over or each.name not in names else each._replace(type=pa.string()) for each in constants
+    ]
+
+
 def _of_folders(path: Path, below: int) -> dict[str, str | None]:
     first = len(path.parts) - below
     while first and _FOLDER.fullmatch(path.parts[first - 1]):
@@ -110,6 +117,8 @@ def _type_of(texts: Iterable[str], known: Any | None) -> Any:
 
 
 def _fits(text: str, kind: Any) -> bool:
+    if pa.types.is_integer(kind) and not _WHOLE.fullmatch(text):  # Arrow reads hexadecimal, too
+        return False
     try:
         pa.scalar(text).cast(kind)
     except pa.ArrowException:

@@ -104,15 +104,18 @@ def table_ids(table: Any, plan: RunPlan, schema: Any, file: str) -> RowIds:
 
 
 def id_column(column: Any) -> IdColumn:
-    """Return a column of plain type, of texts, whole numbers or bytes, as a part of ids."""
+    """Return a column of plain type, of texts, whole numbers or bytes, as a part of ids.
+
+    Raises:
+        ValueError: A decimal is not a whole number of 64 bits.
+    """
     if isinstance(column, pa.ChunkedArray):
         column = pa.concat_arrays(column.chunks)
     valid = np.array(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
     if pa.types.is_integer(column.type):
         return IdColumn.of_integers(valid, np.array(pc.fill_null(column, 0).to_numpy(zero_copy_only=False)))
     if pa.types.is_decimal(column.type):  # what was uint64
-        values = [0 if each is None else int(each) for each in column.to_pylist()]
-        return IdColumn.of_integers(valid, np.array(values, np.uint64))
+        return IdColumn.of_integers(valid, _whole(column))
     form = IdTextForm.STRING if pa.types.is_string(column.type) else IdTextForm.BYTES
     _, offsets, data = column.buffers()
     count = len(column)
@@ -121,6 +124,15 @@ def id_column(column: Any) -> IdColumn:
     )
     raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
     return IdColumn.of_text(form, valid, found.astype(np.int64), raw)
+
+
+def _whole(column: Any) -> NDArray[Any]:
+    values = [0 if each is None else int(each) for each in column.to_pylist()]
+    if column.type.scale == 0:
+        for kind in (np.uint64, np.int64):
+            if not values or np.iinfo(kind).min <= min(values) <= max(values) <= np.iinfo(kind).max:
+                return np.array(values, kind)
+    raise ValueError(f"{column.type} has values that are no whole numbers of 64 bits")
 
 
 def table_fingerprints(table: Any, plan: RunPlan, schema: Any, file: str) -> NDArray[np.uint64]:

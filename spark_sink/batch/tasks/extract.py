@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
 
 _NO_OBJECT = (Fault.VALUE_NOT_JSON, Fault.VALUE_MISSING)
-_MANY_DIGITS = re.compile(rb"\d{20}")
-"""orjson makes fractions of whole numbers that have so many digits: two ids would be one in the table."""
+_MANY_DIGITS = re.compile(rb"\d{20}|-\d{19}")
+"""orjson makes fractions of whole numbers beyond 64 bits, which have so many digits: two ids would be one in
+the table."""
 
 
 class Extracted(NamedTuple):

@@ -78,7 +78,8 @@ class TopicInputs:
         self.span = TopicSpan(state.topic, state.topic_id, spans)
 
     def _span(self, number: int, start: int, stable: int) -> tuple[int, int]:
-        name, at = f"{self._state.topic}:{number}", self._position.get(number)
+        # A partition that no run knew was added since: nothing of it has been read.
+        name, at = f"{self._state.topic}:{number}", self._position.get(number, 0 if self._position else None)
         if max(stable, at or 0) >= _MOST_OFFSET:
             raise StopError(f"{name} has offsets beyond {_MOST_OFFSET:,}, which a batch cannot order")
         if at is not None and at > stable:

@@ -407,6 +407,29 @@ def test_the_pages_loop_over_confluent_kafka_gives_the_clean_stream_and_goes_on(
     assert taken(len(rest), within) == rest, "it reads the range again, and leaves out what it has had"
 
 
+def test_the_pages_loop_that_ends_within_its_first_range_begins_there_again(
+    broker: Broker, tmp_path: Path
+) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path).with_verdicts("verdicts")
+    servers = config.bootstrap_servers
+    sent = [new(sequence) for sequence in range(1, 13)]
+    for some in (sent[:6], sent[6:]):
+        produce(servers, config.source, some)
+        drained = run_drain(config)
+        assert drained.code == 0, drained.stderr
+    # The reader is new: what has expired before it is nothing that it has lost, whenever it is ended.
+    last = topic_of(config, config.verdicts)[-1].offset
+    delete_records(servers, config.verdicts, last)
+    delete_records(servers, config.source, 9)
+    read, group = page_code("import time")["clean_messages"], unique("reader")
+    for count in (1, 3):
+        messages = read(servers, config.source, config.verdicts, group)
+        assert [each.value() for each in itertools.islice(messages, count)] == [
+            each.value for each in sent[9 : 9 + count]
+        ]
+        messages.close()
+
+
 async def first_clean(config: WorkerConfig, count: int) -> list[bytes | None]:
     read = page_code("from aiokafka")["clean_records"]
     records = read(config.bootstrap_servers, config.source, config.verdicts)

@@ -2224,4 +2224,49 @@ MISTAKES = (
         "test_materialize_stops_behind_offsets_that_no_verdict_speaks_of_and_goes_on_if_asked",
         broker=True,
     ),
+    Mistake(
+        "a fetch that remote storage has not answered yet counts as a gap",
+        "processor/kafka/fetch.py",
+        "        return [chunk for chunk in chunks if chunk not in unproved] if unproved else chunks\n",
+        "        return chunks\n",
+        "tests/unit/kafka/test_reader.py::test_remote_storage_that_does_not_answer_in_time_is_no_gap",
+    ),
+    Mistake(
+        "what a partition held that was added is passed over when it has expired",
+        "spark_sink/source/planner.py",
+        "            if known.get(number, 0) > 0 and not (begins.initial or self._accept_loss):\n",
+        "            if False:\n",
+        "tests/unit/spark_sink/source/test_planner.py::"
+        "test_an_added_partition_whose_beginning_has_expired_is_refused_or_read_on_where_loss_is_accepted",
+    ),
+    Mistake(
+        "a partition that is given back keeps the records of before",
+        "seqmark/consumer.py",
+        "        known = self._partitions[partition] = _Partition(VerdictRanges(partition))\n"
+        "        known.begin",
+        "        known = self._of(partition)\n        known.begin",
+        "tests/property/schemas/test_clean_filter.py::"
+        "test_a_partition_that_was_taken_and_given_back_begins_anew_where_it_is_resumed",
+    ),
+    Mistake(
+        "a decimal of a history is cut to its whole part",
+        "spark_sink/backfill/tables.py",
+        "(pa.types.is_decimal(kind) and kind.scale == 0))\n",
+        "pa.types.is_decimal(kind))\n",
+        "tests/unit/spark_sink/batch/test_folders.py::test_a_decimal_that_is_no_whole_number_is_no_part_of_an_id_and_no_key",
+    ),
+    Mistake(
+        "a row without an offset counts as delivered before the cut",
+        "spark_sink/backfill/hashed.py",
+        "            self._require_offsets(numbers, block, good)\n",
+        "            pass\n",
+        "tests/unit/spark_sink/batch/test_folders.py::test_a_row_without_an_offset_is_not_taken_for_one_before_the_cut",
+    ),
+    Mistake(
+        "a model that was written down is read without its limits",
+        "schemas/event/written.py",
+        "    return list(value) if isinstance(value, tuple) else value\n",
+        "    return None if isinstance(value, tuple) else value\n",
+        "tests/unit/schemas/test_written_model.py::test_a_model_that_was_written_down_is_read_as_it_was",
+    ),
 )

@@ -311,6 +311,52 @@ def test_a_new_reader_begins_with_what_the_source_still_holds_and_checks_all_beh
         read(retained, resumed=0)
 
 
+def test_a_partition_that_was_taken_and_given_back_begins_anew_where_it_is_resumed() -> None:
+    source = dict.fromkeys(range(210), 7)  # equal timestamps: two of a record are none in their sum
+    clean: CleanFilter[int] = CleanFilter()
+    clean.resume(3, 200, 5)
+    for at in range(200, 205):
+        clean.record(3, at, 7, at)
+    clean.resume(3, 200, 5)
+    for at in range(200, 210):
+        clean.record(3, at, 7, at)
+    clean.verdict(3, 5, verdict(source, 200, 210, set()).encode())
+    assert list(clean.take(3)) == [*range(200, 210)]
+    assert clean.held(3) == 0
+
+
+def test_a_record_that_comes_again_without_a_word_is_refused() -> None:
+    clean: CleanFilter[int] = CleanFilter()
+    clean.record(3, 7, 1, 7)
+    for again in (7, 3):
+        with pytest.raises(StopError, match=f"source offset {again} comes behind 7.*`resume`"):
+            clean.record(3, again, 1, again)
+
+
+def test_what_was_polled_before_the_source_is_read_again_is_left_out() -> None:
+    source = dict.fromkeys(range(210), 7)
+    clean: CleanFilter[int] = CleanFilter()
+    clean.resume(3, 200, 5)
+    clean.record(3, 200, 7, 200)
+    clean.verdict(3, 6, verdict(source, 50, 210, set(), begins=True).encode())
+    for at in range(201, 210):  # the rest of what a client had polled
+        clean.record(3, at, 7, at)
+    assert clean.wanted(3) == 50
+    for at in range(50, 210):
+        clean.record(3, at, 7, at)
+    assert list(clean.take(3)) == [*range(50, 210)]
+
+
+def test_unchecked_it_goes_on_behind_verdicts_that_expire_while_it_runs() -> None:
+    source = {at: at for at in range(40)}
+    clean: CleanFilter[int] = CleanFilter(checked=False)
+    clean.verdict(3, 0, verdict(source, 0, 10, set(), begins=True).encode())
+    clean.verdict(3, 9, verdict(source, 30, 40, {31}).encode())
+    for at in source:
+        clean.record(3, at, at, at)
+    assert list(clean.take(3)) == [*range(10), 30, *range(32, 40)]
+
+
 def test_a_verdict_that_is_missing_is_told() -> None:
     clean: CleanFilter[int] = CleanFilter()
     clean.verdict(3, 0, VerdictRecord(3, 0, 5, begins=True).encode())

@@ -93,6 +93,14 @@ def test_an_unreadable_record_ends_the_query_by_name_unless_it_is_skipped(
         reader.load().collect()
     assert keys(reader.option("unreadable", "skip").load()) == list(range(10))
 
+    class Closed(ClickEvent, extra="forbid"):
+        """Nothing but these fields: read by Spark."""
+
+    for model in (ClickEvent, Closed):
+        counted = clean_topic(spark, broker.bootstrap_servers, topic, model, stream=False, metadata=True)
+        with pytest.raises(PySparkException, match=rf"{topic}:1:\d+ is no event"):
+            counted.groupBy("_partition").count().collect()
+
 
 def test_a_model_that_no_kernel_checks_gives_the_same_rows_by_spark(
     spark: SparkSession, broker: Broker, topic: str

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from processor.kafka.client import KafkaCode, TopicPartition
 from processor.kafka.offsets import EARLIEST
 from processor.kafka.protocol.internals import FetchRequest
+from processor.kafka.protocol.requests import LocalStartRequest
 from tests.support.wire.batches import HEADER
 
 if TYPE_CHECKING:
@@ -25,9 +26,20 @@ class LogClient:
         batches: With rising offsets.
         start: The first offset that retention has left.
         end: The last stable offset and the end; None: behind the last batch.
+        remote: The offset before which all is in remote storage.
+        late: How many answers of what is there come before the storage's own, and say nothing.
     """
 
-    def __init__(self, batches: Sequence[bytes], *, start: int = 0, end: int | None = None) -> None:
+    def __init__(
+        self,
+        batches: Sequence[bytes],
+        *,
+        start: int = 0,
+        end: int | None = None,
+        remote: int = 0,
+        late: int = 0,
+    ) -> None:
+        self._remote, self._late = remote, late
         self.ids: dict[str, bytes] = {}
         self.start = start
         self._batches = [(_after(batch), batch) for batch in batches]
@@ -44,6 +56,12 @@ class LogClient:
     async def request(self, node: int, request: Any, *, timeout_s: float, coordination: bool = False) -> Any:
         """Answer a fetch, or where the log begins and ends."""
         del node, timeout_s, coordination
+        if isinstance(request, LocalStartRequest):
+            topics: Any = request._fields[2]
+            ((topic, ((partition, *_),), _),) = topics
+            return SimpleNamespace(
+                topics=[(topic, [(partition, KafkaCode.NONE, -1, self._remote, -1, {})], {})]
+            )
         ((topic, ((partition, asked, *_),)),) = request._topics
         if not isinstance(request, FetchRequest):
             answer: Any = partition, KafkaCode.NONE, -1, self.start if asked == EARLIEST else self._end
@@ -53,6 +71,8 @@ class LogClient:
         outside = not start <= asked <= self._end
         code = KafkaCode.OFFSET_OUT_OF_RANGE if outside else KafkaCode.NONE
         left = [batch for after, batch in self._batches if after > asked]
+        if asked < self._remote and self._late:
+            self._late, left = self._late - 1, []
         answer = partition, code, self._end, self._end, self.start, [], b"".join(left[:FETCH_BATCHES])
         return SimpleNamespace(topics=[(topic, [answer])], API_VERSION=5)
 

@@ -88,6 +88,12 @@ def test_a_gap_that_compaction_has_left_at_the_end_is_read_over_in_any_topic() -
     assert asyncio.run(of_a_changelog()) == 30
 
 
+def test_remote_storage_that_does_not_answer_in_time_is_no_gap() -> None:
+    assert read(LogClient(GOOD, remote=20, late=3), 0, 30)[0] == [*range(30)]
+    with pytest.raises(RebuildError, match="clicks:3: nothing comes from offset 0 on, of 30"):
+        read(LogClient(GOOD, remote=20, late=1_000), 0, 30)
+
+
 def test_where_nothing_comes_any_more_it_gives_up_and_says_where() -> None:
     with pytest.raises(RebuildError, match="clicks:3: nothing comes from offset 30 on, of 50"):
         read(LogClient(GOOD), 20, 50)

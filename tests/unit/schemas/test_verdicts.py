@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from processor.engine.verdict import Fault
-from schemas.verdicts.offsets import OffsetForm
+from schemas.verdicts.offsets import CorruptOffsetsError, OffsetForm, read_gaps, varints
 from schemas.verdicts.record import FAULTS, Action, CorruptVerdictError, SourceSums, VerdictRecord
 from tests.property.schemas.test_verdicts import said
 
@@ -104,6 +104,13 @@ def test_lists_that_contradict_each_other_are_refused(lists: dict[str, Any], tex
     value = VerdictRecord(0, 0, 9, SourceSums(9), **lists).encode()
     with pytest.raises(CorruptVerdictError, match=text):
         VerdictRecord.decode(value)
+
+
+@pytest.mark.parametrize("gaps", [(0, 2**63 - 2, 2**63 - 2, 5), (2**63 - 1, 3)])
+def test_offsets_that_leave_64_bits_and_come_back_do_not_rise(gaps: tuple[int, ...]) -> None:
+    data = np.frombuffer(varints(ints(*gaps)), np.uint8)
+    with pytest.raises(CorruptOffsetsError, match="lies outside of 10 to 100"):
+        read_gaps(data, len(gaps), 10, 100)
 
 
 if __name__ == "__main__":

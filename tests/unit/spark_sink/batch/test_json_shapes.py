@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from processor.errors import StopError
 from spark_sink.batch.rows.json_shapes import joined_shape, schema_of_shape, shape_of, table_of, widened
+from spark_sink.batch.tasks.extract import read_object
 
 SCALARS = (
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
@@ -54,6 +55,11 @@ def test_every_value_comes_back_as_it_was_or_as_its_json(rows: list[dict[str, An
     for value, row in zip(values, table_of(values, schema, "file").to_pylist(), strict=True):
         for name, each in value.items():
             assert same(each, row.get(name)), name
+
+
+@pytest.mark.parametrize("text", ["-9223372036854775809", "-9999999999999999999", "18446744073709551616"])
+def test_whole_numbers_beyond_64_bits_keep_their_digits(text: str) -> None:
+    assert read_object(f'{{"a":{text}}}'.encode()) == {"a": int(text)}
 
 
 def same(value: Any, found: Any) -> bool:

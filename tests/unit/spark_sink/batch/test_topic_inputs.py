@@ -44,8 +44,17 @@ def test_an_answer_that_lacks_a_partition_is_no_topic_with_fewer(since: str | No
         inputs({0: (0, 110)}, {0: (0, 100), 1: (0, 100)}, since)
 
 
+def test_what_retention_has_taken_of_a_partition_that_was_added_is_said_and_counted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    next_run = inputs({0: (0, 12), 1: (1000, 1500)}, {0: (0, 10)})
+
+    assert (next_run.span.partitions, next_run.expired) == ({0: (10, 12), 1: (1000, 1500)}, 1000)
+    assert "the offsets 0 to 999 of t:1" in capsys.readouterr().out
+
+
 def test_what_is_made_again_of_a_partition_that_was_empty_is_nothing() -> None:
     again = inputs({0: (50, 60), 1: (0, 9), 2: (4, 9)}, {0: (0, 0), 1: (0, 7)}, "2026-01-05")
 
-    assert again.span.partitions == {0: (0, 0), 1: (0, 7), 2: (4, 4)}
+    assert again.span.partitions == {0: (0, 0), 1: (0, 7), 2: (0, 0)}
     assert again.span.offsets == 7

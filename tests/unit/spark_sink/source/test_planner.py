@@ -74,12 +74,23 @@ def test_a_partition_that_has_lost_its_end_is_refused_or_read_on_from_there_wher
 
 
 def test_where_an_added_partition_begins_is_in_the_plan_and_stays_when_retention_moves_on() -> None:
-    running = planner()
+    running = planner(accept_loss=True)
     before = place(running, answer(p0=(0, 100)))
     after = place(running, answer(p0=(0, 100), p1=(3, 50)))
 
     planned = spans(running, before, after, p0=(0, 100), p1=(3, 50))
-    assert planned == spans(planner(), before, after, p0=(0, 100), p1=(60, 70)) == [(0, 100, 100), (1, 3, 50)]
+    again = spans(planner(accept_loss=True), before, after, p0=(0, 100), p1=(60, 70))
+    assert planned == again == [(0, 100, 100), (1, 3, 50)]
+
+
+def test_an_added_partition_whose_beginning_has_expired_is_refused_or_read_on_where_loss_is_accepted() -> None:
+    before = place(planner(), answer(p0=(0, 100)))
+    after = place(planner(), answer(p0=(0, 100), p1=(500, 1000)))
+
+    with pytest.raises(StopError, match="t:1 was added, and begins at offset 500: retention has removed"):
+        spans(planner(), before, after)
+    assert spans(planner(accept_loss=True), before, after) == [(0, 100, 100), (1, 500, 1000)]
+    assert spans(planner(), BEGIN, after) == [(0, 0, 100), (1, 500, 1000)], "a stream that begins lacks nothing"
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -89,10 +100,10 @@ def test_a_stream_that_begins_at_the_ends_reads_an_added_partition_from_its_firs
     running = planner(latest=True)
     before = place(running, answer(p0=(0, 100)))
     running = planner(latest=True) if restarted else running
-    after = place(running, answer(p0=(0, 120), p1=(3, 50)))
+    after = place(running, answer(p0=(0, 120), p1=(0, 50)))
 
     assert spans(running, BEGIN, before) == [(0, 100, 100)]
-    assert spans(running, before, after) == [(0, 100, 120), (1, 3, 50)]
+    assert spans(running, before, after) == [(0, 100, 120), (1, 0, 50)]
 
 
 def test_a_place_of_a_build_that_wrote_no_beginnings_of_added_partitions_is_read_as_it_was() -> None:
