@@ -74,6 +74,7 @@ _NOT_YET = {
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,
+    KafkaError._NOENT,
     KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,

@@ -14,7 +14,7 @@ import pytest
 
 from processor.commands.spark.apply_verdicts import AppliedVerdicts
 from processor.config.load import load
-from spark_sink.batch.lake.apply.job import ApplyJob, ApplyOptions, ApplyStep
+from spark_sink.batch.lake.apply.job import RANGE_COST, ApplyJob, ApplyOptions, ApplyStep
 from spark_sink.batch.lake.apply.rows import PositionRows
 from spark_sink.batch.lake.apply.tables import open_table
 from tests.support.batches.applied import AppliedScene, said
@@ -128,6 +128,7 @@ def test_a_run_in_many_deletes_that_dies_between_two_misses_nothing(scene: Appli
     scene.load()
     scene.say(said(0, 0, [], begins=True), *(said(at, at + 3, [at, at + 2]) for at in range(0, 12, 3)))
     settings = load(scene.config.write())
+    two = 2 * (2 + RANGE_COST)
 
     def job(audience: Audience) -> ApplyJob:
         table = open_table(scene.spark, str(scene.table), None)
@@ -137,10 +138,10 @@ def test_a_run_in_many_deletes_that_dies_between_two_misses_nothing(scene: Appli
         return ApplyJob("p", topic, table, rows, ApplyOptions(), audience)
 
     with pytest.raises(DiesError):
-        job(ActsAt(ApplyStep.DELETED, die)).run(most=3)
+        job(ActsAt(ApplyStep.DELETED, die)).run(most=two)
 
     assert scene.positions() == [(0, at) for at in (1, 4, *range(6, 12))]
-    (done,) = job(Audience()).run(most=3)
+    (done,) = job(Audience()).run(most=two)
     assert (done.start, done.stop, done.deleted, done.applied_to) == (0, 5, 4, 12)
     assert scene.positions() == [(0, at) for at in range(1, 12, 3)]
 

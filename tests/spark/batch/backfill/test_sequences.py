@@ -77,7 +77,7 @@ def scene(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> SequenceS
         ("plain", "sequence=number", 2, "has 2 partitions, and sequences are remembered by partition"),
         ("plain", "partition=part", 1, "has no column seq; name another with --columns"),
         ("plain", "sequence=text,partition=part", 1, "column text has the type string, not whole numbers"),
-        ("keys", "sequence=number,partition=part,key=time", 1, "a scope is bytes or a text"),
+        ("keys", "sequence=number,partition=part,key=time", 1, "a key is made of texts"),
     ],
 )
 def test_what_does_not_fit_the_pipeline_is_said_and_nothing_is_loaded(
