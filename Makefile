@@ -80,8 +80,9 @@ lock: ## write requirements.lock and those of the benchmark (needs uv; UPGRADE=-
 jars: $(STAMP) ## write the list of the embedded broker's jars, with their hashes, after Ivy
 	$(BIN)/python -m packing.kafka_jars
 
-dist: $(STAMP) ## build wheel and sdist into dist/
-	$(BIN)/python -m hatchling build
+dist: $(STAMP) ## build wheel and sdist into dist/; the wheel has the kernels for this Python and this kind of machine
+	$(BIN)/python -m packing.kernels build/kernels
+	SEQMARK_KERNELS=build/kernels $(BIN)/python -m hatchling build
 
 clean: ## remove what was made here: environment, caches, state under var/
 	rm -rf $(VENV) var build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \

@@ -14,6 +14,7 @@ the build fails, and not the import on somebody's machine.
 from __future__ import annotations
 
 import ast
+import os
 import re
 import tempfile
 from pathlib import Path
@@ -28,6 +29,8 @@ FACE = "seqmark"
 PROGRAMS = ("processor", "schemas", "spark_sink")
 USERS = ("schemas.events",)
 """Modules that configs name; in texts they keep the name that they have there."""
+KERNELS = "SEQMARK_KERNELS"
+"""Variable that names the folder with the compiled kernels, which `packing.kernels` has filled."""
 _ANY = "|".join(PROGRAMS)
 _HEAD = re.compile(rf"(?:from\s+)?(?=(?:{_ANY})\b)")
 _REFERENCE = re.compile(rf"(?<![\w./-])({_ANY})\.([a-z_][a-z_0-9]*)")
@@ -55,6 +58,8 @@ class WheelHook(BuildHookInterface[Any]):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
         build_data["force_include"][self._made.name] = FACE
+        if kernels := os.environ.get(KERNELS):
+            build_data["force_include"][kernels] = f"{FACE}/processor/engine/compiled"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove the folder."""

@@ -8,6 +8,8 @@ what is in the file, so a folder that others can write to, or could have, is not
     the user's cache folder         made where it is missing; one that can only be read is read only
     a folder in the temporary one   where the first cannot be made
     none                            where others could write to it: compiled at each start, which is said
+
+What is in none of them is looked for among the kernels that came with the package (`processor.engine.shipped`).
 """
 
 from __future__ import annotations
@@ -22,10 +24,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numba
 import numpy as np
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
+from numba.core.caching import (
+    CompileResultCacheImpl,
+    FunctionCache,
+    IndexDataCacheFile,
+    UserProvidedCacheLocator,
+)
 from numba.extending import lower_builtin, type_callable
 from numba.np.arrayobj import make_array
 
+from processor.engine.shipped import processor, shipped_kernels
 from processor.paths import cache_dir, distrust, make_private
 
 if TYPE_CHECKING:
@@ -51,9 +59,8 @@ def _sources_hash() -> str:
     return digest.hexdigest()[:16]
 
 
-def kernel_cache() -> Path | None:
+def kernel_cache(name: str) -> Path | None:
     """Return the folder of this version's kernels; None, and a line on stderr, where none may be used."""
-    name = _sources_hash()
     try:
         preferred = cache_dir()
         if (folder := _made(preferred, "kernels", name)) is not None:
@@ -125,19 +132,41 @@ class _Impl(CompileResultCacheImpl):  # type: ignore[misc]  # numba is untyped
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]  # numba is untyped
-    """numba's cache in that folder."""
+    """numba's cache in that folder, before the kernels that came along."""
 
     _impl_class = _Impl
 
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return a kernel that somebody has compiled; None: nobody has."""
+        found = super().load_overload(sig, target_context) if FOLDER is not None else None
+        return self._load_shipped(sig, target_context) if found is None and SHIPPED is not None else found
+
+    def _load_shipped(self, sig: Any, target_context: Any) -> Any:
+        target_context.refresh()
+        system, _, _ = target_context.codegen().magic_tuple()
+        signature, _, code = self._index_key(sig, target_context.codegen())
+        kept = IndexDataCacheFile(
+            cache_path=str(SHIPPED),
+            filename_base=self._impl.filename_base,
+            source_stamp=self._impl.locator.get_source_stamp(),
+        )
+        data = kept.load((signature, (system, *_SHIPPED_FOR), code))
+        return None if data is None else self._impl.rebuild(target_context, data)
+
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep what was compiled, where that can be written: it runs all the same."""
-        with contextlib.suppress(OSError):
-            super().save_overload(sig, data)
+        if FOLDER is not None:
+            with contextlib.suppress(OSError):
+                super().save_overload(sig, data)
 
 
 _OWN_CHOICE = "NUMBA_CACHE_DIR" in os.environ
 """The user has named a folder to numba: whoever does that answers for it."""
-FOLDER = None if _OWN_CHOICE else kernel_cache()
+SOURCES = _sources_hash()
+"""Names the sources of all kernels, numba and Python."""
+FOLDER = None if _OWN_CHOICE else kernel_cache(SOURCES)
+SHIPPED = None if _OWN_CHOICE else shipped_kernels(SOURCES)
+_SHIPPED_FOR = (known.name, known.more) if (known := processor()) else ("", "")
 
 
 def kernel(function: F) -> F:
@@ -149,7 +178,7 @@ def kernel(function: F) -> F:
     if not COMPILES:
         return np.errstate(over="ignore")(function)  # integers wrap on purpose, and only numpy's warn of it
     compiled: F = numba.njit(cache=_OWN_CHOICE, nogil=True, error_model="numpy")(function)
-    if FOLDER is not None:
+    if FOLDER is not None or SHIPPED is not None:
         # As its `enable_caching` does, which knows numba's own folders only.
         compiled._cache = _Cache(function)  # type: ignore[attr-defined]  # noqa: SLF001 - a dispatcher of numba's
     return compiled
@@ -159,6 +188,19 @@ def inlined(function: F) -> F:
     """Compile ``function`` for use inside kernels only."""
     compiled: F = numba.njit(inline="always", error_model="numpy")(function)
     return compiled
+
+
+def are_kept(mark: str) -> bool:
+    """Return whether all kernels are there of which a mark says so, or none can be kept."""
+    folders = [folder for folder in (FOLDER, SHIPPED) if folder is not None]
+    return not (COMPILES and folders) or any((folder / mark).exists() for folder in folders)
+
+
+def note_kept(mark: str) -> None:
+    """Mark that all kernels of a kind are kept."""
+    if FOLDER is not None:
+        with contextlib.suppress(OSError):  # filled when an image was built, and read only since
+            (FOLDER / mark).touch()
 
 
 def borrowed(data: A) -> A:

@@ -46,7 +46,7 @@ from schemas.changelog.position import NO_TOPIC, Origin
 from schemas.config import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from processor.engine.batch.columns import Columns
     from processor.pipeline.hop_kinds import HopKind
@@ -281,9 +281,17 @@ class _Changelog:
                 yield piece.columns, piece.next_offset
 
 
-if __name__ == "__main__":
-    # Modes beside each other: what they share is compiled twice, in the time of once.
+def main(modes: Sequence[str]) -> None:
+    """Compile the kernels of some modes; of none: all there are, those of events and of rows at rest, too."""
+    from processor.engine.rest import warm_rest  # noqa: PLC0415 - a worker has no use for it
+
+    # Beside each other: what they share is compiled twice, in the time of once.
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        events = pool.submit(warm_events)
-        list(pool.map(warm, [[mode] for mode in MODES]))
-        events.result()
+        others = [pool.submit(work) for work in (() if modes else (warm_events, warm_rest))]
+        list(pool.map(warm, [[mode] for mode in modes or MODES]))
+        for each in others:
+            each.result()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.suite.installed import Built, Installed, build, distributions, link, metadata
+from packing.hook import KERNELS
+from packing.kernels import compile_kernels
+from tests.support.suite.installed import ROOT, Built, Installed, build, distributions, link, metadata
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,9 +24,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 
 @pytest.fixture(scope="session")
-def base(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Give an environment with the wheel and no extra."""
-    return Installed(tmp_path_factory.mktemp("base"), built.wheel)
+def base(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """Give an environment with the wheel and no extra. As `make dist`'s it brings kernels, of one mode only."""
+    kernels = tmp_path_factory.mktemp("kernels")
+    assert compile_kernels(kernels, ["watermark"]) is not None
+    (wheel,) = build(tmp_path_factory.mktemp("shipped"), ROOT, "wheel", env={KERNELS: str(kernels)}).glob("*")
+    return Installed(tmp_path_factory.mktemp("base"), wheel)
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from seqmark import Config, ConfigError, StopError, run_worker, verify
+from tests.support.kafka.topics import unique
 from tests.support.suite.installed import ROOT, WAIT_S
 
 if TYPE_CHECKING:
@@ -33,7 +34,12 @@ def test_the_example_of_the_page_passes_with_the_fixture_that_it_enables(
     broker: Broker, tmp_path: Path
 ) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "test_orders.py").write_text(EXAMPLE)
+    # Of its own: another page has an application and topics of this name, maybe on the same broker.
+    own = unique("orders")
+    example = EXAMPLE.replace("orders.", f"{own}.").replace(
+        'application_id = "orders"', f'application_id = "{own}"'
+    )
+    (tmp_path / "test_orders.py").write_text(example)
 
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],

@@ -14,14 +14,14 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from processor.engine.bytes.loads import get_le
 from processor.engine.jit import Int, inlined, kernel
+from processor.engine.shipped import can_use
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,13 +55,7 @@ def _multiplied(_context, left, right):  # type: ignore[no-untyped-def]  # noqa:
     return types.UniTuple(types.uint64, 2)(types.uint64, types.uint64), generated
 
 
-def _has_instruction() -> bool:
-    if numba.config.DISABLE_JIT or numba.config.CPU_NAME or numba.config.CPU_FEATURES:
-        return False
-    return bool(binding.get_host_cpu_features().get("pclmul"))
-
-
-_FOLDS = _has_instruction()
+_FOLDS = can_use("pclmul")
 
 
 @inlined

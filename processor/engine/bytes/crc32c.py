@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numba
 import numpy as np
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from processor.engine.bytes.loads import get_le
 from processor.engine.jit import Int, inlined, kernel
+from processor.engine.shipped import can_use
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,10 +103,7 @@ def _by_instruction(instruction: _Instruction) -> Callable[..., Any]:
 
 def _instruction() -> _Instruction | None:
     """Return this processor's; None where there is none, or kernels are not compiled for this processor."""
-    if numba.config.DISABLE_JIT or numba.config.CPU_NAME or numba.config.CPU_FEATURES:
-        return None
-    features = binding.get_host_cpu_features()
-    return next((each for feature, each in _OF_WORDS.items() if features.get(feature)), None)
+    return next((each for feature, each in _OF_WORDS.items() if can_use(feature)), None)
 
 
 _FOUND = _instruction()

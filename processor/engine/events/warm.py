@@ -5,8 +5,6 @@ A driver calls this once before its tasks begin: Python workers then load the ke
 
 from __future__ import annotations
 
-import contextlib
-
 import numpy as np
 
 from processor.engine.batch.columns import Columns
@@ -14,18 +12,18 @@ from processor.engine.events.groups import Accumulator, GroupTable
 from processor.engine.events.key_parts import KeyParts, number_part, text_part
 from processor.engine.events.reader import EventReader
 from processor.engine.events.rules import FieldKind, FieldRule
-from processor.engine.jit import COMPILES, FOLDER
+from processor.engine.jit import COMPILES, are_kept, note_kept
 
 _VALUE = b'{"0": "a", "1": true, "2": 3, "3": 0.5, "4": "1.25", "5": "2026-01-05", "6": "2026-01-05T07:08:09Z"}'
 
 
 _MARK = "events-are-warm"
-"""File in the cache's folder, which is named by the sources."""
+"""File among the kernels, whose folder is named by the sources."""
 
 
 def events_are_warm() -> bool:
     """Return whether the cache has all kernels of this version, or there is none to put them into."""
-    return not COMPILES or FOLDER is None or (FOLDER / _MARK).exists()
+    return are_kept(_MARK)
 
 
 def warm_events() -> None:
@@ -33,9 +31,7 @@ def warm_events() -> None:
     if not COMPILES:
         return
     _work()
-    if FOLDER is not None:
-        with contextlib.suppress(OSError):  # filled when an image was built, and read only since
-            (FOLDER / _MARK).touch()
+    note_kept(_MARK)
 
 
 def _work() -> None:

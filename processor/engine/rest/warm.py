@@ -6,14 +6,12 @@ them, where otherwise each would compile all of them by itself.
 
 from __future__ import annotations
 
-import contextlib
-
 import numpy as np
 
 from processor.engine.bytes.crc32 import crc32
 from processor.engine.extract.ids import IdTextForm
 from processor.engine.ids.new_ids import new_ids
-from processor.engine.jit import COMPILES, FOLDER
+from processor.engine.jit import COMPILES, are_kept, note_kept
 from processor.engine.rest.columns import IdColumn, ids_of_columns
 from processor.engine.rest.footers import footer_columns
 from processor.engine.rest.json_rows import JsonIds, JsonRows, fingerprints_of
@@ -25,13 +23,13 @@ from processor.engine.rest.row_texts import MemberColumn, json_of_columns
 from processor.engine.rest.sequences import sequences_of_json, sequences_of_texts
 
 _MARK = "rest-is-warm"
-"""File in the cache's folder, which is named by the sources."""
+"""File among the kernels, whose folder is named by the sources."""
 _TEXT = b'{"a": 1, "b": null}{"a": 1, "b": 2}'
 
 
 def rest_is_warm() -> bool:
     """Return whether the cache has all kernels of this version, or there is none to put them into."""
-    return not COMPILES or FOLDER is None or (FOLDER / _MARK).exists()
+    return are_kept(_MARK)
 
 
 def warm_rest() -> None:
@@ -39,9 +37,7 @@ def warm_rest() -> None:
     if not COMPILES:
         return
     _work()
-    if FOLDER is not None:
-        with contextlib.suppress(OSError):  # filled when an image was built, and read only since
-            (FOLDER / _MARK).touch()
+    note_kept(_MARK)
 
 
 def _work() -> None:

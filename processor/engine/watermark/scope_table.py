@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.arrays import grown
+from processor.engine.bytes.arrays import grown
 from processor.engine.watermark import scope_arrays, scope_codec, scope_kernels
 from processor.engine.watermark.reorder_window import ring_bits
 from processor.engine.watermark.scope_arrays import (

@@ -85,13 +85,13 @@ class Installed:
         )
 
 
-def build(folder: Path, source: Path = ROOT, *targets: str) -> Path:
+def build(folder: Path, source: Path = ROOT, *targets: str, env: Mapping[str, str] | None = None) -> Path:
     """Build wheel and sdist, or only some targets; return the folder that holds them. Nothing is fetched."""
     chosen = [word for target in targets for word in ("-t", target)]
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-d", str(folder), *chosen],
         cwd=source,
-        env={**os.environ, "SOURCE_DATE_EPOCH": "1767225600"},
+        env={**os.environ, "SOURCE_DATE_EPOCH": "1767225600", **(env or {})},
         stdout=subprocess.DEVNULL,
         check=True,
         timeout=WAIT_S,

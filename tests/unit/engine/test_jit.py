@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.engine.jit import FOLDER, kernel_cache
+from processor.engine.jit import FOLDER, SOURCES, kernel_cache
 from processor.paths import cache_dir, distrust, make_private
 
 if TYPE_CHECKING:
@@ -208,13 +208,13 @@ def test_where_the_cache_cannot_be_made_a_closed_temporary_folder_is_used(
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    cache = kernel_cache()
+    cache = kernel_cache(SOURCES)
     assert cache is not None
     assert cache.parents[1] == tmp_path / f"seqmark-{os.getuid()}"
     assert [level.stat().st_mode & 0o777 for level in (cache, *cache.parents[:2])] == [0o700] * 3
     cache.parents[1].rename(tmp_path / "theirs")
     (tmp_path / f"seqmark-{os.getuid()}").symlink_to(tmp_path / "theirs")
-    assert kernel_cache() is None
+    assert kernel_cache(SOURCES) is None
     assert "is a symbolic link" in capsys.readouterr().err
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.arrays import grown
+from processor.engine.bytes.arrays import grown
 from processor.engine.ids.block import UnreadableBlockError, encode
 from processor.engine.ids.bloom.filter import Filter, is_set, position
 from processor.engine.ids.bloom.memtable import BloomLookup

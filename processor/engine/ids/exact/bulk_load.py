@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from processor.engine.arrays import grown
+from processor.engine.bytes.arrays import grown
 from processor.engine.ids.exact.hash_table import (
     DEPTH,
     FULL,

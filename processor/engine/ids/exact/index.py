@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.arrays import grown
+from processor.engine.bytes.arrays import grown
 from processor.engine.ids.block import IdRows, PageError, UnreadableBlockError, decode_pages
 from processor.engine.ids.clock import NEVER
 from processor.engine.ids.collisions import Collisions

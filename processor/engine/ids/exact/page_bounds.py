@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.arrays import grown
+from processor.engine.bytes.arrays import grown
 from processor.engine.jit import Int, kernel
 
 if TYPE_CHECKING:

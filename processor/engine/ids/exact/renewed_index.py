@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.arrays import grown
+from processor.engine.bytes.arrays import grown
 from processor.engine.ids.exact import hash_table, kernels
 from processor.engine.ids.exact.index import ExactIndex
 from processor.engine.ids.page import NONE

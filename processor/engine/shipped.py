@@ -1,0 +1,77 @@
+"""Finds the kernels that came with the package, so that a machine's first start compiles nothing.
+
+`make dist` compiles them (`packing.kernels`) for a processor that nearly all machines are at least. They lie
+beside the sources that they were compiled from: who could change them could change those as well.
+
+    processor/engine/compiled/<sources, numba and Python>-<platform>/<kernel>.nbi, .nbc
+
+A machine that is less than that processor, another Python or another system compiles its own, as an editable
+install does. Who names a processor to numba (``NUMBA_CPU_NAME``) gets that one's.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numba
+from llvmlite.binding import get_host_cpu_features
+
+COMPILED = Path(__file__).parent / "compiled"
+_LEVEL_3 = "avx avx2 bmi bmi2 cx16 f16c fma lzcnt movbe popcnt sahf sse3 sse4.1 sse4.2 ssse3 xsave"
+"""Of the x86-64 psABI, by LLVM's names; all processors that have it multiply without carries, too."""
+
+
+class Processor(NamedTuple):
+    """What kernels are compiled for."""
+
+    name: str
+    """LLVM's name."""
+    more: str
+    """What it may use beyond that, as ``NUMBA_CPU_FEATURES`` has it."""
+    features: frozenset[str]
+    """What a machine needs to run them."""
+
+    def runs_here(self) -> bool:
+        """Return whether this machine can run what was compiled for the processor."""
+        here = get_host_cpu_features()
+        return all(here.get(feature, False) for feature in self.features)
+
+
+_ARM = Processor("generic", "+crc", frozenset({"crc"}))
+_PROCESSORS = {
+    "x86_64": Processor("x86-64-v3", "+pclmul", frozenset(_LEVEL_3.split()) | {"pclmul"}),
+    "aarch64": _ARM,
+    "arm64": _ARM,
+}
+
+
+def can_use(feature: str) -> bool:
+    """Return whether what is compiled now runs only where the processor has a feature, by LLVM's name."""
+    config, known = numba.config, processor()
+    if config.DISABLE_JIT:
+        return False
+    if not (config.CPU_NAME or config.CPU_FEATURES):
+        return bool(get_host_cpu_features().get(feature))
+    chosen = config.CPU_NAME, config.CPU_FEATURES
+    return known is not None and chosen == (known.name, known.more) and feature in known.features
+
+
+def processor() -> Processor | None:
+    """Return the processor that kernels are compiled for on machines of this kind; None: there are none."""
+    return _PROCESSORS.get(platform.machine())
+
+
+def shipped_name(sources: str) -> str:
+    """Return the name of the folder of such kernels; ``sources`` names the sources, numba and Python."""
+    return f"{sources}-{sys.platform}-{platform.machine()}"
+
+
+def shipped_kernels(sources: str) -> Path | None:
+    """Return the folder with the kernels that came along, if there is one and this machine can run them."""
+    folder, known = COMPILED / shipped_name(sources), processor()
+    if known is None or numba.config.CPU_NAME is not None or not folder.is_dir():
+        return None
+    return folder if known.runs_here() else None
