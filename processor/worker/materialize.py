@@ -31,7 +31,7 @@ from processor.pipeline.piece import before
 from processor.wire.decode import Decoder
 from processor.wire.encode import Encoder, TooLargeError
 from processor.wire.range_sums import RangeSums
-from schemas.verdicts.ranges import VerdictRanges, unspoken
+from schemas.verdicts.ranges import VerdictRanges, goes_with, unspoken
 from schemas.verdicts.record import UNKNOWN_TOPIC, CorruptVerdictError, VerdictRecord
 from schemas.verdicts.sink_note import SinkNote
 
@@ -46,10 +46,6 @@ if TYPE_CHECKING:
     from processor.wire.encode import EncodedBatch
     from schemas.config import Pipeline, Settings
 
-MOST_OFFSETS = 256 * 1024
-"""Source offsets of one transaction, about: what a worker commits at most."""
-MOST_VERDICTS = 4096
-"""Verdict records of one transaction: where each is of a single record they are about 4 MB."""
 DEADLINE_S = 60.0
 _LOST = ": retention has removed it meanwhile. Run the same command again"
 _READ = StopReading(damage=": nothing behind it was written", loss=_LOST)
@@ -242,8 +238,7 @@ class Materializer:
                         ) from error
                     if found is None:
                         continue
-                    full = len(some) >= MOST_VERDICTS or (some and found.end - some[0].base > MOST_OFFSETS)
-                    if some and (full or found.base != some[-1].end):
+                    if not goes_with(some, found):
                         yield _Span(some, after)
                         some = []
                     some.append(found)

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from schemas.verdicts.record import UNKNOWN_TOPIC, CorruptVerdictError, VerdictRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MOST_JUDGED = 1 << 18
+"""Source offsets that are worked on at a time, about: at most 2 MiB of skipped ones."""
+MOST_VERDICTS = 4096
+"""Verdict records that are worked on at a time: about 5 MB, of a quiet topic with one per source record."""
 
 
 @dataclass(slots=True)
@@ -53,6 +62,17 @@ class VerdictRanges:
             )
         self.end = found.end
         return found
+
+
+def goes_with(some: Sequence[VerdictRecord], found: VerdictRecord) -> bool:
+    """Return whether a record is worked on with those before it: it goes on there, and there is room.
+
+    More than some thousand records, or a quarter of a million offsets, are not.
+    """
+    if not some:
+        return True
+    full = len(some) >= MOST_VERDICTS or found.end - some[0].base > MOST_JUDGED
+    return not full and found.base == some[-1].end
 
 
 def unspoken(was: int | None, found: VerdictRecord) -> str | None:

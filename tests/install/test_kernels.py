@@ -42,6 +42,17 @@ def test_they_are_loaded_and_say_what_those_say_that_are_compiled(base: Installe
     assert end(base, tmp_path / "plain", NUMBA_DISABLE_JIT="1")[::2] == (value, 0)
 
 
+def test_they_are_loaded_also_where_the_cache_is_open_to_others(base: Installed, tmp_path: Path) -> None:
+    (tmp_path / "seqmark").mkdir()
+    (tmp_path / "seqmark").chmod(0o777)
+    done = base.run("python", "-c", END, folder=tmp_path, env={"XDG_CACHE_HOME": str(tmp_path)})
+    assert (done.returncode, done.stdout.split()[1]) == (0, "True")
+    assert "can be written by others" in done.stderr
+    loaded = END + "print(crc32c.crc32c.stats.cache_hits.total(), crc32c.crc32c.stats.cache_misses.total())\n"
+    done = base.run("python", "-c", loaded, folder=tmp_path, env={"XDG_CACHE_HOME": str(tmp_path)})
+    assert done.stdout.splitlines()[1] == "1 0"
+
+
 def test_those_of_other_sources_are_not(base: Installed, tmp_path: Path) -> None:
     (engine,) = base.bin.parent.glob("lib/python*/site-packages/seqmark/processor/engine")
     source = engine / "bytes" / "crc32c.py"

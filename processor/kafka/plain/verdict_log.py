@@ -16,7 +16,7 @@ import numpy as np
 from processor.errors import StopError
 from processor.kafka.plain.topic_log import LogSpan, TopicLog
 from processor.wire.range_sums import RangeSums
-from schemas.verdicts.ranges import VerdictRanges, unspoken
+from schemas.verdicts.ranges import VerdictRanges, goes_with, unspoken
 from schemas.verdicts.record import UNKNOWN_TOPIC, CorruptVerdictError, VerdictRecord
 
 if TYPE_CHECKING:
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from processor.engine.batch.columns import Columns
     from schemas.config import Kafka
 
-MOST_OFFSETS = 1 << 18
-"""Source offsets that are read at a time, about: at most 2 MiB of skipped ones."""
-MOST_VERDICTS = 4096
-"""Verdict records that are read at a time: about 5 MB, of a quiet topic with one per source record."""
 NOWHERE = -1
 """Where no verdict says how far the source was judged."""
 _FIRST_STEP = 8
@@ -195,8 +191,7 @@ class VerdictLog:
                     f"{self.verdicts.topic}:{number}:{offset}: {told}. `accept_loss` (`seqmark aggregate "
                     f"--accept-loss`) goes on behind them"
                 )
-            full = len(some) >= MOST_VERDICTS or (some and found.end - some[0].base > MOST_OFFSETS)
-            if some and (full or found.base != some[-1].end):
+            if not goes_with(some, found):
                 yield some
                 some = []
             some.append(found)

@@ -11,9 +11,9 @@ import pytest
 from pyspark.errors import PySparkException
 
 from processor.errors import StopError
-from processor.kafka.plain import verdict_log
 from processor.kafka.plain.topic_log import close_topics
 from schemas.events import ClickEvent
+from schemas.verdicts import ranges
 from schemas.verdicts.record import VerdictRecord
 from spark_sink import clean_topic
 from spark_sink.source.format import TopicReader, VerdictStreamReader, read_spans
@@ -317,7 +317,7 @@ def test_a_partition_whose_verdicts_have_all_expired_goes_on_where_they_do_and_n
 def test_a_task_that_holds_few_verdicts_at_a_time_has_the_same_rows(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verdict_log, "MOST_VERDICTS", 1)
+    monkeypatch.setattr(ranges, "MOST_VERDICTS", 1)
 
     assert rows(scene.options, None, scene.places[-1]) == clean(scene.config)
 
