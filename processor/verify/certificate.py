@@ -15,7 +15,7 @@ from processor.errors import StopError
 from processor.kafka.client import TopicPartition, check_aiokafka, open_client
 from processor.kafka.offsets import bounds, committed
 from processor.kafka.reader import StepOver
-from processor.kafka.topics.ensure import connected, describe
+from processor.kafka.topics.ensure import connected, describe, is_compacted
 from processor.kafka.topics.plan import changelog_topic
 from processor.verify.partition import PartitionCheck
 from processor.verify.span import find_span
@@ -47,6 +47,7 @@ class Certificate:
         self._group = settings.worker.application_id
         self._pipelines = pipelines
         self._topics: set[str] = set()
+        self._compacted: set[str] = set()
         self._work: list[tuple[Pipeline, int, str | None]] = []
         self._beyond: list[TopicPartition] = []
         self.topic_ids: dict[str, bytes] = {}
@@ -65,6 +66,7 @@ class Certificate:
             view = await describe(admin, sorted({*named, *changelogs}))
         _require_topics(self._pipelines, view)
         self._topics = set(view)
+        self._compacted = {each.source for each in self._pipelines if is_compacted(view, each.source)}
         sharing = Counter(topic for each in self._settings.pipelines for topic in _written(each))
         for pipeline, changelog in zip(self._pipelines, changelogs, strict=True):
             width = view[pipeline.source].partitions
@@ -135,7 +137,10 @@ class Certificate:
     def _streams(self, client: Client, decoders: Sequence[Decoder], index: int) -> PartitionStreams:
         pipeline, number, changelog = self._work[index]
         everybody = self._settings.pipelines
-        return PartitionStreams(client, decoders, self._group, pipeline, everybody, number, changelog)
+        compacted = pipeline.source in self._compacted
+        return PartitionStreams(
+            client, decoders, self._group, pipeline, everybody, number, changelog, compacted=compacted
+        )
 
 
 async def _compare(streams: PartitionStreams, advance: Callable[[int], None]) -> VerifyReport:

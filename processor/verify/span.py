@@ -310,8 +310,9 @@ async def _is_of(streams: PartitionStreams, position: Position, limits: Bounds) 
     topic = streams.source.topic
     if position.topics.source.is_other(TopicId.of(topic, streams.client.ids.get(topic, UNKNOWN_ID))):
         return False
+    compacted = streams.compacted
     try:
-        await check_same_source(streams.client, streams.source, position, limits, compacted=False)
+        await check_same_source(streams.client, streams.source, position, limits, compacted=compacted)
     except StopError:
         return False
     return True

@@ -53,6 +53,7 @@ class PartitionStreams:
 
     ``decoders`` are `DECODERS` of nobody else. ``everybody`` is the pipeline and those it may share topics
     with, ``group`` that of their workers. ``changelog`` is None where that topic has no such partition.
+    Of a source that is ``compacted`` batches may be written anew.
     """
 
     client: Client
@@ -62,6 +63,7 @@ class PartitionStreams:
     everybody: Iterable[Pipeline]
     number: int
     changelog: str | None
+    compacted: bool = False
 
     @cached_property
     def source(self) -> TopicPartition:

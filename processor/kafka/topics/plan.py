@@ -8,12 +8,13 @@ become one. Settings of a topic that is still to be made follow its source.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from processor.errors import Problem, StopError
+from processor.kafka.topics.feeding import feeders_first
 from processor.kafka.topics.index import WITHOUT, index_topic, index_warnings, route_index_topic
 from processor.kafka.topics.missing_source import no_source
 from processor.kafka.topics.sample import sample_configs, sample_topic
@@ -30,11 +31,13 @@ AFTER_MAX = "message.timestamp.after.max.ms"
 # The one name of both before Kafka 3.6; gone in 4.0.
 DIFFERENCE_MAX = "message.timestamp.difference.max.ms"
 LIMITS = (BEFORE_MAX, AFTER_MAX, DIFFERENCE_MAX)
+COMPRESSION = "compression.type"
 READ_CONFIGS = (
     "cleanup.policy",
     "retention.ms",
     "retention.bytes",
     "max.message.bytes",
+    COMPRESSION,
     "message.timestamp.type",
     "min.insync.replicas",
     *LIMITS,
@@ -239,7 +242,7 @@ def plan(settings: Settings, cluster: ClusterView, others: Collection[str] = ())
     """
     made = ClusterPlan()
     planned: dict[str, TopicView] = dict(cluster)
-    for pipeline in _upstream_first(settings.pipelines):
+    for pipeline in feeders_first(settings.pipelines):
         source = planned.get(pipeline.source)
         if source is None:
             made.problems.append(Problem(pipeline.source, no_source(settings, pipeline, others)))
@@ -277,7 +280,8 @@ def plan(settings: Settings, cluster: ClusterView, others: Collection[str] = ())
 
 def wanted_configs(purpose: Purpose, pipeline: Pipeline, source: TopicView) -> dict[str, str]:
     """Return the settings of a topic that is to be made."""
-    configs = {"message.timestamp.type": "CreateTime"}
+    # Whatever the broker's own is: batches that it compresses again may be too large then.
+    configs = {"message.timestamp.type": "CreateTime", COMPRESSION: "producer"}
     configs |= {limit: NO_LIMIT for limit in LIMITS if limit in source.configs}
     configs |= _like(source, "min.insync.replicas")
     largest = _number(source, "max.message.bytes", CHANGELOG_BYTES)
@@ -353,6 +357,11 @@ def _warnings(wanted: TopicPlan, source: TopicView, there: TopicView) -> Iterato
             f"max.message.bytes is {size}, the source's {source_size}: "
             "a larger record is quarantined, or stops the worker"
         )
+    if (codec := there.configs.get(COMPRESSION, "producer")) != "producer":
+        yield (
+            f"{COMPRESSION} is {codec}: brokers compress each batch again, and one that is larger than "
+            "max.message.bytes then stops the worker: set producer"
+        )
     least = "min.insync.replicas"
     if _number(there, least, 1) < _number(source, least, 1):
         yield f"{least} is {there.configs.get(least, 1)}, the source's {source.configs[least]}"
@@ -362,18 +371,6 @@ def _warnings(wanted: TopicPlan, source: TopicView, there: TopicView) -> Iterato
     # An internal topic of the wrong policy is a problem already.
     if "compact" in policy and wanted.purpose not in INTERNAL:
         yield f"cleanup.policy is {policy}: a record without a key is refused there"
-
-
-def _upstream_first(pipelines: Sequence[Pipeline]) -> list[Pipeline]:
-    """Order pipelines so that one whose source is another's sink comes after it; there are no loops."""
-    feeds = {pipeline.sink: pipeline for pipeline in pipelines}
-    ordered: dict[str, Pipeline] = {}
-    for pipeline in pipelines:
-        chain = [pipeline]
-        while (above := feeds.get(chain[-1].source)) is not None:
-            chain.append(above)
-        ordered.update({each.name: each for each in reversed(chain) if each.name not in ordered})
-    return list(ordered.values())
 
 
 def _as_is(topic: str, purpose: Purpose, pipeline: Pipeline, there: TopicView) -> TopicPlan:

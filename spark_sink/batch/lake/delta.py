@@ -131,7 +131,7 @@ class DeltaTable:
                     self._spark.conf.set(_TOLD, told)
 
     def _changed_metadata(self, change: LakeChange, now: int) -> dict[str, Any] | None:
-        """Return the table's metadata with new columns, before ours; None: there is none."""
+        """Return the table's metadata with new columns, before ours, and new members; None: there are none."""
         from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - pyspark is slow to import
 
         wanted = from_arrow_schema(change.columns, prefer_timestamp_ntz=True).jsonValue()
@@ -145,12 +145,16 @@ class DeltaTable:
                 "createdTime": now,
             }
         schema = json.loads(self._metadata["schemaString"])
-        names = [each["name"] for each in schema["fields"]]
-        new = [each for each in wanted["fields"] if each["name"] not in names]
+        known = {each["name"]: each for each in schema["fields"]}
+        new = [each for each in wanted["fields"] if each["name"] not in known]
+        for each in wanted["fields"]:
+            if each["name"] in known and (kind := _grown(known[each["name"]]["type"], each["type"])):
+                known[each["name"]]["type"] = kind
+                new.append(each)
         if not new:
             return None
-        at = names.index("seqmark_low")
-        schema["fields"][at:at] = new
+        at = list(known).index("seqmark_low")
+        schema["fields"][at:at] = [each for each in new if each["name"] not in known]
         # A table that is there gets by name what a new one gets by its columns.
         features = _LOCAL_TIMES if any("timestamp_ntz" in json.dumps(each["type"]) for each in new) else {}
         settings = {**self._metadata.get("configuration", {}), **features}
@@ -195,3 +199,27 @@ def _bounds(file: Path) -> dict[str, dict[str, str]]:
 
 def _text(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _grown(known: Any, wanted: Any) -> Any | None:
+    """Return a type of Spark's JSON form with the members that it lacks, at any depth; None: it lacks none.
+
+    What the table says of members that it has stays: whether they may be null, and their comments.
+    """
+    if not (isinstance(known, dict) and isinstance(wanted, dict) and known["type"] == wanted["type"]):
+        return None
+    inside = {"array": "elementType", "map": "valueType"}.get(known["type"])
+    if inside is not None:
+        grown = _grown(known[inside], wanted[inside])
+        return None if grown is None else {**known, inside: grown}
+    if known["type"] != "struct":
+        return None
+    members = {each["name"]: each for each in known["fields"]}
+    made: dict[str, Any] = {}
+    for each in wanted["fields"]:
+        there = members.get(each["name"])
+        if there is None:
+            made[each["name"]] = each
+        elif (grown := _grown(there["type"], each["type"])) is not None:
+            made[each["name"]] = {**there, "type": grown}
+    return {**known, "fields": list({**members, **made}.values())} if made else None

@@ -21,6 +21,7 @@ from spark_sink.batch.table.commits import DataFile
 from spark_sink.batch.table.counted import ICEBERG, MARK, NUMBER, Counted, iceberg_counted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import Row, SparkSession
@@ -129,14 +130,22 @@ class IcebergTable:
         return tables.newCreateTableTransaction(str(self._folder), schema, parts, properties)
 
     def _add_columns(self, transaction: Any, change: LakeChange) -> None:
-        known = transaction.table().schema()
+        known, schema = transaction.table().schema(), self._schema(change)
         new = [name for name in change.columns.names if known.findField(name) is None]
-        if not new:
+        members = [
+            member
+            for name in change.columns.names
+            if name not in new
+            for member in _members(name, known.findField(name).type(), schema.findField(name).type())
+        ]
+        if not new and not members:
             return
-        schema, update = self._schema(change), transaction.updateSchema()
+        update = transaction.updateSchema()
         for name in new:
             update.addColumn(None, name, schema.findField(name).type())
             update.moveBefore(name, "seqmark_low")
+        for parent, name, kind in members:
+            update.addColumn(parent, name, kind)
         update.commit()
 
     def _change_files(self, transaction: Any, change: LakeChange) -> None:
@@ -162,3 +171,16 @@ class IcebergTable:
     def _builder(self, table: Any, path: str, date: str, size: int) -> Any:
         builder = self._iceberg.DataFiles.builder(table.spec()).withPath(path).withFileSizeInBytes(size)
         return builder.withFormat(self._iceberg.FileFormat.PARQUET).withPartitionPath(f"{DATE}={date}")
+
+
+def _members(path: str, known: Any, wanted: Any) -> Iterator[tuple[str, str, Any]]:
+    """Yield the members that a type lacks, at any depth: whose they are, their names, and their types."""
+    if not (known.isNestedType() and wanted.isNestedType()):
+        return
+    found = {each.name(): each for each in known.asNestedType().fields()}
+    for each in wanted.asNestedType().fields():
+        there = found.get(each.name())
+        if there is not None:
+            yield from _members(f"{path}.{each.name()}", there.type(), each.type())
+        elif known.isStructType():
+            yield path, each.name(), each.type()

@@ -251,6 +251,31 @@ def test_columns_of_every_type_come_and_are_read_by_the_format(lake: Lake, tmp_p
     assert lake.read(scene.out).where("event_id = 'new'").first() == row
 
 
+def test_new_members_of_objects_are_read_by_the_format_at_any_depth(lake: Lake, tmp_path: Path) -> None:
+    scene = BatchScene(lake.spark, tmp_path, "json", lake=lake.name)
+
+    def lines(name: str, value: str) -> str:
+        file = scene.raw / name
+        file.write_text(f'{{"event_id": "{name}", "occurred_at": "2026-01-01", "o": {value}}}\n')
+        return str(file)
+
+    def members() -> dict[str, object]:
+        return {row["event_id"]: row["o"].asDict(recursive=True) for row in lake.read(scene.out).collect()}
+
+    scene.run([lines("a", '{"x": 1, "deep": [{"y": 1.5}], "in": {"a": "b"}}')])
+    scene.run([lines("b", '{"new": true, "deep": [{"z": "t"}], "in": {"c": {"d": 2}}}')])
+    scene.run([lines("c", '{"x": 3}')])
+    lake.merge(scene.out)
+    compact(lake.spark, scene.batch, Audience())
+
+    assert members() == {
+        "a": {"x": 1, "deep": [{"y": 1.5, "z": None}], "in": {"a": "b", "c": None}, "new": None},
+        "b": {"x": None, "deep": [{"y": None, "z": "t"}], "in": {"a": None, "c": {"d": 2}}, "new": True},
+        "c": {"x": 3, "deep": None, "in": None, "new": None},
+    }
+    assert {row["event_id"]: row["o"].asDict(recursive=True) for row in scene.rows()} == members()
+
+
 def test_what_a_batch_does_not_read_is_refused_by_name(lake: Lake, tmp_path: Path) -> None:
     scene = BatchScene(lake.spark, tmp_path / "deleted", lake=lake.name)
     path = run(scene, "first")

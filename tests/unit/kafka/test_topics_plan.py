@@ -91,6 +91,7 @@ def test_everything_that_is_missing_follows_the_source() -> None:
     assert all((t.partitions, t.replication_factor) == (4, 3) for t in made.missing)
     for configs in wanted(made).values():
         assert configs["message.timestamp.type"] == "CreateTime"
+        assert configs["compression.type"] == "producer", "whatever the broker's own is"
         assert configs[BEFORE_MAX] == configs[AFTER_MAX] == NO_LIMIT
         assert configs["min.insync.replicas"] == "2"
     assert made.problems == made.warnings == []
@@ -206,6 +207,7 @@ def test_a_changelog_of_ids_keeps_everything(wrong: dict[str, str], said: str) -
         ({"min_insync_replicas": "1"}, "min.insync.replicas"),
         ({"replicas": 1}, "1 replicas"),
         ({"cleanup_policy": "compact"}, "without a key"),
+        ({"compression_type": "lz4"}, "one that is larger than max.message.bytes then stops the worker"),
     ],
 )
 def test_what_may_become_a_problem_is_a_warning(risky: dict[str, Any], said: str) -> None:

@@ -15,6 +15,7 @@ import pytest
 from processor.engine.ids.clock import NEVER
 from processor.errors import StopError
 from processor.judges.factory import mode_of
+from processor.kafka import source_identity
 from processor.kafka.offsets import Bounds
 from processor.state.changelog import ChangelogHead
 from processor.state.clock_history import ClockHistory
@@ -37,7 +38,13 @@ DEDUP = InsertIdDedup.model_validate({"mode": "insert-id", "id": [{"from": "key"
 
 
 def found_span(
-    monkeypatch: pytest.MonkeyPatch, pipeline: Pipeline, noted: Any, topic_id: bytes = NOW
+    monkeypatch: pytest.MonkeyPatch,
+    pipeline: Pipeline,
+    noted: Any,
+    topic_id: bytes = NOW,
+    *,
+    batch: tuple[int, int] = (-1, 0),
+    compacted: bool = False,
 ) -> span.VerifySpan:
     """Return the span of 9 records of which none is committed.
 
@@ -46,9 +53,11 @@ def found_span(
         pipeline: Its changelog is of a state of the source ``topic_id``.
         noted: What its changelog says of the clock; None: there is no changelog.
         topic_id: The source's is `NOW`.
+        batch: Offset and CRC of the last one that was read.
+        compacted: Whether the source is.
     """
     topics = TopicIds(TopicId.of("raw", topic_id))
-    position = Position(0, -1, 0, mode_of(pipeline).definition(), bytes(16), 4, topics, "a", "p")
+    position = Position(0, *batch, mode_of(pipeline).definition(), bytes(16), 4, topics, "a", "p")
 
     async def said(*_: object) -> tuple[ChangelogHead, Any, list[tuple[bytes, bytes]]]:
         return ChangelogHead() if noted is None else ChangelogHead(position, Origin(0, 0, 0, 0)), noted, []
@@ -65,7 +74,9 @@ def found_span(
     monkeypatch.setattr(streams, "committed", committed)
     client: Any = SimpleNamespace(ids={"raw": NOW})
     changelog = "changelog" if noted else None
-    partition = streams.PartitionStreams(client, [], "a", pipeline, [pipeline], 0, changelog)
+    partition = streams.PartitionStreams(
+        client, [], "a", pipeline, [pipeline], 0, changelog, compacted=compacted
+    )
     return asyncio.run(span.find_span(partition))
 
 
@@ -83,6 +94,24 @@ def test_a_recording_of_the_state_of_a_source_before_is_not_in_the_certificate(
     assert (found.history is noted) is taken
     # Nor is the group followed: what comes next would be judged by a clock that nobody knows.
     assert found.committed is taken
+
+
+@pytest.mark.parametrize("compacted", [False, True], ids=["plain", "compacted"])
+def test_a_batch_that_was_written_anew_is_another_source_but_where_the_source_is_compacted(
+    compacted: bool,  # noqa: FBT001 - a parameter of the test
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pipeline = Pipeline(name="p", source="raw", sink="clean", dedup=DEDUP)
+    noted: Any = SimpleNamespace(known_from=0, before_ms=0, backfill="")
+
+    async def rewritten(*_: object) -> tuple[int, int]:
+        return 0, 4_321
+
+    monkeypatch.setattr(source_identity, "_batch_at", rewritten)
+
+    found = found_span(monkeypatch, pipeline, noted, batch=(0, 1_234), compacted=compacted)
+
+    assert (found.history is noted) is compacted
 
 
 def colliding(**keys: Any) -> Pipeline:
