@@ -2269,4 +2269,20 @@ MISTAKES = (
         "    return None if isinstance(value, tuple) else value\n",
         "tests/unit/schemas/test_written_model.py::test_a_model_that_was_written_down_is_read_as_it_was",
     ),
+    Mistake(
+        "what stands in front of a reset has to be readable",
+        "processor/state/restore.py",
+        "        except StopError as error:\n            log.info(UNREADABLE, error)\n",
+        "        except StopError as error:\n            raise\n",
+        "tests/unit/state/test_restore_behind_reset.py::"
+        "test_values_that_cannot_be_read_in_front_of_an_origin_do_not_count",
+    ),
+    Mistake(
+        "what cannot be read in a changelog is passed over though no reset stands behind it",
+        "processor/state/restore.py",
+        "        if self._wrong is not None:\n            raise self._wrong\n",
+        "        if False:\n            raise self._wrong\n",
+        "tests/unit/state/test_restore_behind_reset.py::"
+        "test_values_that_cannot_be_read_stop_the_worker_where_no_origin_comes_behind",
+    ),
 )
