@@ -2285,4 +2285,13 @@ MISTAKES = (
         "tests/unit/state/test_restore_behind_reset.py::"
         "test_values_that_cannot_be_read_stop_the_worker_where_no_origin_comes_behind",
     ),
+    Mistake(
+        "records that come while a backfill asks for its cut are in nobody's hands",
+        "processor/reset/backfill/intake/cuts.py",
+        "        limits = await bounds(context.client, sources)\n"
+        "        found = await offsets_at(context.client, sources, choice.time_ms)\n",
+        "        found = await offsets_at(context.client, sources, choice.time_ms)\n"
+        "        limits = await bounds(context.client, sources)\n",
+        "tests/unit/reset/test_cuts.py::test_what_comes_while_the_cut_is_asked_for_by_time_lies_behind_it",
+    ),
 )
