@@ -52,7 +52,8 @@ async def learn(
     tp = context.source(number)
     said = mode_of(context.pipeline).dates_renewals
     dedup = context.pipeline.id_dedup
-    backfill = "" if head.position is None or head.origin is None else head.origin.backfill
+    # Without a position it is one that is not loaded to its end.
+    backfill = "" if head.origin is None else head.origin.backfill
     if dedup is not None and head.position is not None:
         backfill = await _backfill(context, number)
     facts = PartitionFacts(f"{tp.topic}:{number}", limits, *head, lost, renewals_said=said, backfill=backfill)

@@ -2294,4 +2294,12 @@ MISTAKES = (
         "        limits = await bounds(context.client, sources)\n",
         "tests/unit/reset/test_cuts.py::test_what_comes_while_the_cut_is_asked_for_by_time_lies_behind_it",
     ),
+    Mistake(
+        "a reset drops a backfill that is not loaded to its end",
+        "processor/reset/facts.py",
+        '    backfill = "" if head.origin is None else head.origin.backfill\n',
+        '    backfill = "" if head.position is None or head.origin is None else head.origin.backfill\n',
+        "tests/unit/reset/test_facts.py::"
+        "test_a_backfill_that_is_not_loaded_to_its_end_is_given_up_only_if_asked",
+    ),
 )
