@@ -108,6 +108,12 @@ async def window_end_ms(
     return None if after is None or after >= stop else last_ms
 
 
+def of_another_source(context: ResetContext, facts: PartitionFacts) -> bool:
+    """Return whether the state was made from another topic than the source of now: it cannot be kept."""
+    position = facts.position
+    return position is not None and position.topics.source.is_other(context.topics_now().source)
+
+
 async def require_same_source(context: ResetContext, tp: TopicPartition, facts: PartitionFacts) -> None:
     """Look whether the source is still the one that the state was made from.
 
@@ -117,11 +123,12 @@ async def require_same_source(context: ResetContext, tp: TopicPartition, facts: 
     position = facts.position
     if position is None:
         return
-    if position.topics.source.is_other(context.topics_now().source):
+    if of_another_source(context, facts):
+        to = "--to-earliest --forget" if facts.backfill else "--to-earliest"
         raise StopError(
             f"{facts.name}: topic {tp.topic} was deleted and made anew, or is another than the one that the "
             "state was made from: nothing of it can be kept. Begin it with an empty state: "
-            f"{reset_command(context.pipeline.name, '--to-earliest')}; {SEE}"
+            f"{reset_command(context.pipeline.name, to)}; {SEE}"
         )
     compacted = is_compacted(context.view, tp.topic)
     await check_same_source(context.client, tp, position, facts.limits, compacted=compacted)
