@@ -55,7 +55,7 @@ async def learn(
     # Without a position it is one that is not loaded to its end.
     backfill = "" if head.origin is None else head.origin.backfill
     if dedup is not None and head.position is not None:
-        backfill = await _backfill(context, number)
+        backfill = await _backfill(context, number, backfill)
     facts = PartitionFacts(f"{tp.topic}:{number}", limits, *head, lost, renewals_said=said, backfill=backfill)
     # By arrival they are all of now.
     if dedup is not None and dedup.time != "arrival" and begin(facts) < limits.start < to:
@@ -65,13 +65,16 @@ async def learn(
     return facts
 
 
-async def _backfill(context: ResetContext, number: int) -> str:
-    """Return the name of the backfill that a state began with; empty where there was none, or none is read."""
+async def _backfill(context: ResetContext, number: int, begun: str) -> str:
+    """Return the name of the backfill that a state of ids began with; empty where there was none.
+
+    ``begun`` is what the origin says, which counts where the ids' state cannot be read.
+    """
     changelog = context.changelog(number)
     try:
         found = await find(changelog, await changelog.bounds(), context.application, context.pipeline.name)
     except StopError:
-        return ""  # it is corrupt, which may be why it is reset
+        return begun  # it is corrupt, which may be why it is reset
     return found.backfill
 
 

@@ -54,3 +54,29 @@ def test_a_backfill_that_is_not_loaded_to_its_end_is_given_up_only_if_asked(
     with pytest.raises(StopError, match=r"backfill march is not loaded to its end: load it again.* --forget"):
         decide(0, facts, to, context.definition, forget=False)
     assert decide(0, facts, to, context.definition, forget=True).state is ResetState.EMPTY
+
+
+def test_where_the_state_of_ids_is_corrupt_the_origin_names_the_backfill() -> None:
+    position = Position(6, 0, 1, reset_context(None, IDS).definition, bytes(16), 4).encode()
+    context, facts = learned([BEGUN, CORRUPT, (POSITION_KEY, position)], IDS, 5)
+    with pytest.raises(StopError, match="the state began with backfill march"):
+        decide(0, facts, 5, context.definition, forget=False)
+
+
+@pytest.mark.parametrize(
+    ("rows", "secret"),
+    [
+        ([], None),
+        ([CORRUPT], None),
+        ([ids_state(OTHERS), ids_state(MINE)], MINE),
+        ([ids_state(MINE), CORRUPT], MINE),
+        ([CORRUPT, ids_state(MINE)], MINE),
+    ],
+    ids=["nothing", "nothing that is whole", "the last", "in front", "behind"],
+)
+def test_the_key_of_the_hash_is_the_last_that_can_be_read_whatever_is_corrupt(
+    rows: list[Row], secret: bytes | None
+) -> None:
+    changelog = ListedChangelog()
+    changelog.commit(rows)
+    assert asyncio.run(read_secret(changelog)) == secret
