@@ -68,7 +68,8 @@ class PartitionFacts:
         lost: There is no position, but the group has committed an offset: a state that was here is gone.
         window_end_ms: In mode insert-id: where a window ends that begins with what is retained, if that lies
             before the new place; else None.
-        backfill: The name of the backfill that the state began with; empty where there was none.
+        backfill: The name of the backfill that the state began with; empty where there was none. Without a
+            position it is not loaded to its end.
         renewals_said: False where filters renew ids and nobody confirms them: an id that comes again in its own
             bucket is not written again. By what is written it would be forgotten up to a bucket too soon.
     """
@@ -167,11 +168,7 @@ def decide(number: int, known: PartitionFacts, to: int, definition: bytes, *, fo
                 "which recomputes it, or add --forget, which begins with an empty one"
             )
     if known.backfill:
-        raise StopError(
-            f"{known.name}: the state began with backfill {known.backfill}, which the source cannot give back: "
-            f"the state at offset {to} cannot be made. With --forget it begins with an empty one, and what the "
-            "backfill brought passes again"
-        )
+        raise StopError(_brought(known, to))
     if to <= known_from:
         return PartitionStep(number, ResetState.EMPTY, before, to, to, to)
     if known.limits.start > known_from:
@@ -201,6 +198,19 @@ def begin(known: PartitionFacts) -> int:
     # Where no worker has run nothing was ever known: what is retained is as much as there can be. A state that
     # is lost, or of before there were origins, may have known everything.
     return known.limits.start if known.position is None and not known.lost else 0
+
+
+def _brought(known: PartitionFacts, to: int) -> str:
+    why = f"backfill {known.backfill} is not loaded to its end: load it again, and it goes on where it was"
+    if known.position is not None:
+        why = (
+            f"the state began with backfill {known.backfill}, which the source cannot give back: the state at "
+            f"offset {to} cannot be made"
+        )
+    return (
+        f"{known.name}: {why}. With --forget it begins with an empty state, and what the backfill brought "
+        "passes again"
+    )
 
 
 def _gone(known: PartitionFacts, known_from: int, to: int) -> str:

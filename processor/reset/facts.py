@@ -52,9 +52,10 @@ async def learn(
     tp = context.source(number)
     said = mode_of(context.pipeline).dates_renewals
     dedup = context.pipeline.id_dedup
-    backfill = "" if head.position is None or head.origin is None else head.origin.backfill
+    # Without a position it is one that is not loaded to its end.
+    backfill = "" if head.origin is None else head.origin.backfill
     if dedup is not None and head.position is not None:
-        backfill = await _backfill(context, number)
+        backfill = await _backfill(context, number, backfill)
     facts = PartitionFacts(f"{tp.topic}:{number}", limits, *head, lost, renewals_said=said, backfill=backfill)
     # By arrival they are all of now.
     if dedup is not None and dedup.time != "arrival" and begin(facts) < limits.start < to:
@@ -64,13 +65,16 @@ async def learn(
     return facts
 
 
-async def _backfill(context: ResetContext, number: int) -> str:
-    """Return the name of the backfill that a state began with; empty where there was none, or none is read."""
+async def _backfill(context: ResetContext, number: int, begun: str) -> str:
+    """Return the name of the backfill that a state of ids began with; empty where there was none.
+
+    ``begun`` is what the origin says, which counts where the ids' state cannot be read.
+    """
     changelog = context.changelog(number)
     try:
         found = await find(changelog, await changelog.bounds(), context.application, context.pipeline.name)
     except StopError:
-        return ""  # it is corrupt, which may be why it is reset
+        return begun  # it is corrupt, which may be why it is reset
     return found.backfill
 
 
@@ -107,6 +111,12 @@ async def window_end_ms(
     return None if after is None or after >= stop else last_ms
 
 
+def of_another_source(context: ResetContext, facts: PartitionFacts) -> bool:
+    """Return whether the state was made from another topic than the source of now: it cannot be kept."""
+    position = facts.position
+    return position is not None and position.topics.source.is_other(context.topics_now().source)
+
+
 async def require_same_source(context: ResetContext, tp: TopicPartition, facts: PartitionFacts) -> None:
     """Look whether the source is still the one that the state was made from.
 
@@ -116,11 +126,12 @@ async def require_same_source(context: ResetContext, tp: TopicPartition, facts: 
     position = facts.position
     if position is None:
         return
-    if position.topics.source.is_other(context.topics_now().source):
+    if of_another_source(context, facts):
+        to = "--to-earliest --forget" if facts.backfill else "--to-earliest"
         raise StopError(
             f"{facts.name}: topic {tp.topic} was deleted and made anew, or is another than the one that the "
             "state was made from: nothing of it can be kept. Begin it with an empty state: "
-            f"{reset_command(context.pipeline.name, '--to-earliest')}; {SEE}"
+            f"{reset_command(context.pipeline.name, to)}; {SEE}"
         )
     compacted = is_compacted(context.view, tp.topic)
     await check_same_source(context.client, tp, position, facts.limits, compacted=compacted)

@@ -26,8 +26,8 @@ from processor.kafka.transactions.output import ExactlyOnceOutput
 from processor.ops.fault_points import CommitStep as FaultStep
 from processor.ops.fault_points import reached
 from processor.reset.context import ResetContext, connected
-from processor.reset.decide import ResetState, ToTime, decide, touched, wanted
-from processor.reset.facts import learn, require_same_source
+from processor.reset.decide import ResetState, ToEarliest, ToTime, decide, touched, wanted
+from processor.reset.facts import learn, of_another_source, require_same_source
 from processor.reset.fences import SlotFences
 from processor.reset.state import Replayed, make_state
 from processor.wire.encode import plain_batch
@@ -76,8 +76,10 @@ class Reset:
             tp = context.source(number)
             fences = self._fences if fence else None
             facts = await learn(context, fences, limits[tp], number, to[number], has_offset=tp in offsets)
+            # Of a topic that is gone the state is given up, but for what its source never held.
+            anew = isinstance(target, ToEarliest) and of_another_source(context, facts) and not facts.backfill
             try:
-                step = decide(number, facts, to[number], context.definition, forget=forget)
+                step = decide(number, facts, to[number], context.definition, forget=forget or anew)
                 if step.state is not ResetState.EMPTY:
                     await require_same_source(context, tp, facts)
             except StopError as error:

@@ -24,7 +24,7 @@ from processor.kafka.reader import PartitionReader, StepOver, StopReading
 from processor.pipeline.collisions import CollisionWork
 from processor.pipeline.ports import new_position
 from processor.reset.decide import ResetState
-from processor.state.changelog import read_brought
+from processor.state.changelog import read_brought, read_secret
 from processor.state.clock_history import ClockHistory
 from processor.state.kv.store import MemoryStore
 from processor.state.restore import restore
@@ -32,7 +32,6 @@ from processor.state.table import Table
 from processor.wire.encode import Encoder
 from processor.wire.quarantine import called, mark_too_large, named_rows
 from schemas.changelog.position import NO_BATCH
-from schemas.changelog.values import CorruptStateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -118,7 +117,8 @@ async def make_state(
         before = facts.position
         position = replace(position, batch_offset=before.batch_offset, batch_crc=before.batch_crc)
     elif clocked is not None and facts.position is not None:
-        clocked.log.secret = await _secret(context, step)
+        # So content and new ids stay the same.
+        clocked.log.secret = await read_secret(context.changelog(step.partition))
     judge.load(table)
     source = replayed_source(context.client, context.decoder, context.source(step.partition), kept=kept)
     skipped = await _too_large(context, step)
@@ -160,18 +160,6 @@ async def _clock_limits(context: ResetContext, step: PartitionStep) -> list[tupl
     await history.read(limits.stable)
     whole = history.known_from is not None and history.known_from <= step.known_from
     return history.limits() if whole else None
-
-
-async def _secret(context: ResetContext, step: PartitionStep) -> bytes | None:
-    """Return the key of the ids' hash, so that content and new ids stay the same; None: nobody knows it."""
-    changelog = context.changelog(step.partition)
-    limits = await changelog.bounds()
-    history = ClockHistory(changelog, limits.start, arrival=False)
-    try:
-        await history.read(limits.stable)
-    except CorruptStateError:
-        return None  # which may be why it is reset
-    return history.secret
 
 
 def _require_window(facts: PartitionFacts, judge: Judge) -> None:

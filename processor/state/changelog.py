@@ -7,13 +7,13 @@ position and the origin. A certificate needs no more either.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from processor.errors import StopError
-from schemas.changelog.ids import ORIGIN_COPY_KEY
+from schemas.changelog.ids import IDS_KEY, ORIGIN_COPY_KEY, IdState
 from schemas.changelog.position import Origin, Position
 from schemas.changelog.values import BROUGHT_KIND, ORIGIN_KEY, POSITION_KEY, CorruptStateError
 from schemas.changelog.watermark import brought_key
@@ -136,6 +136,22 @@ async def read_brought(changelog: Changelog, start: int, stop: int) -> list[tupl
         rows = brought_rows(columns)
         found += [(key, value or b"") for key, value in columns.items(rows[rows > begin])]
     return found
+
+
+async def read_secret(changelog: Changelog) -> bytes | None:
+    """Return the key of the ids' hash, as the last record that is whole says it; None: nobody knows it.
+
+    A record that is corrupt is passed over: it may be why the state begins again.
+
+    Raises:
+        RebuildError: It is not to be had.
+    """
+    limits, secret = await changelog.bounds(), None
+    async for columns, _ in changelog.columns(limits.start, limits.stable):
+        for _, value in columns.items(rows_under(columns, IDS_KEY)):
+            with suppress(CorruptStateError):
+                secret = IdState.decode(value or b"").secret
+    return secret
 
 
 def _last(columns: Columns, key: bytes) -> bytes | None:

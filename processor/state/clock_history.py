@@ -20,7 +20,7 @@ from processor.errors import StopError
 from processor.state.changelog import rows_under, whole
 from schemas.changelog.ids import IDS_KEY, IdState
 from schemas.changelog.position import Position
-from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
+from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, CorruptStateError
 
 if TYPE_CHECKING:
     from processor.state.changelog import Changelog
@@ -53,6 +53,7 @@ class ClockHistory:
         self._states = 0
         self.secret: bytes | None = None
         self.backfill = ""
+        self._wrong: CorruptStateError | None = None
         self._forget(whole=False)
 
     def _forget(self, *, whole: bool) -> None:
@@ -73,11 +74,16 @@ class ClockHistory:
         if self._at >= stop:
             return
         async for columns, after in self._changelog.columns(self._at, stop):
-            with whole(self._changelog):
-                for key, value in columns.items(rows_under(columns, ORIGIN_KEY, IDS_KEY, POSITION_KEY)):
+            for key, value in columns.items(rows_under(columns, ORIGIN_KEY, IDS_KEY, POSITION_KEY)):
+                try:
                     if value is not None:
                         self._take(key, value)
+                except CorruptStateError as error:
+                    self._wrong = self._wrong or error
             self._at = after
+        with whole(self._changelog):
+            if self._wrong is not None:
+                raise self._wrong
         self.clock.say(np.array(self._offsets, np.int64), np.array(self._limits, np.int64))
 
     def limits(self) -> list[tuple[int, int]]:
@@ -106,7 +112,8 @@ class ClockHistory:
 
     def _take(self, key: bytes, value: bytes) -> None:
         if key == ORIGIN_KEY:
-            # What stands before it is of an earlier state.
+            # What stands before it is of an earlier state, and need not be readable.
+            self._wrong = None
             self._states += 1
             self._forget(whole=True)
         elif key == IDS_KEY:

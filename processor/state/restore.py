@@ -9,7 +9,8 @@ The table's log takes its state over from columns, and the table holds the rest.
 only when the caller has seen that the state means what it expects and flushes the table: state of another
 definition must not be left there under a mark.
 
-A changelog can hold the state of before a reset too: at an origin all that was read before it is forgotten.
+A changelog can hold the state of before a reset too, which may be of another definition, or corrupt: at an
+origin all that was read before it is forgotten, and so is that it could not be read.
 
 What is found wrong decides: a corrupt local state is thrown away and read again from the changelog; a corrupt
 or cut changelog stops the worker, because there is no second copy of what it knew.
@@ -48,6 +49,7 @@ log = logging.getLogger(__name__)
 NO_STATE = b"\x00" * 16
 CORRUPT = "local state of %s is corrupt, reading it again"
 WAITING = "%s has an open transaction of another transactional id, waiting until it ends"
+UNREADABLE = "reading on, in case a reset has begun the state again behind this: %s"
 FOREIGN = "local state of %s belongs to another changelog, reading all of it again"
 STAGED_BYTES = 4 * 1024 * 1024
 """Without local state, values are written at this size while they are read. Where the config was changed they
@@ -226,46 +228,106 @@ async def _apply(
     table: Table, changelog: Changelog, span: tuple[int, int], mark: LocalMark | None, progress: Progress
 ) -> bool:
     """Read the changelog into the table. Returns False where it shows another state than ``mark``'s."""
-    state_id = mark.state_id if mark else NO_STATE
     start, stop = span
     at = start
-    held: dict[bytes, bytes | None] = {}
-    held_bytes, staged = 0, False
-    unfinished: BackfillProgress | None = None
+    reading = _Reading(table, changelog, mark)
     progress(0, stop - start)
     async for found, after in changelog.columns(start, stop):
-        columns, origin = _since_origin(found)
-        if origin is not None:
-            with whole(changelog):
-                Origin.decode(origin)
-            _forget(table)
-            table.log.note_origin(origin)
-            held, held_bytes, unfinished = {}, 0, None
-        unfinished = _unfinished(columns, changelog, unfinished)
-        rest = _rest_of(table.log, columns, changelog, mark)
-        if rest is None:
+        if not reading.take(found):
             return False
-        held |= rest
-        held_bytes += sum(len(key) + len(value or b"") for key, value in rest.items())
-        if rest.get(POSITION_KEY) is not None:
-            state_id = Position.decode(rest[POSITION_KEY] or b"").state_id
         at = after
-        if mark is not None and state_id != mark.state_id:
-            return False
-        if table.log.due(0):
-            if mark is not None:
-                table.apply(held, LocalMark(at, state_id))
-            elif held_bytes < STAGED_BYTES:
-                table.stage()
-            else:
-                table.stage(held)
-                held, held_bytes, staged = {}, 0, True
+        reading.save(at)
         reached(Restoring.TAKEN_IN)
         progress(at - start, stop - start)
-    _require_loaded(changelog, unfinished)
-    if held or staged or table.log.unsaved or (mark is not None and at != mark.changelog_offset):
-        table.hold(held, LocalMark(max(at, stop), state_id))
+    reading.require_readable()
+    if reading.unsaved or (mark is not None and at != mark.changelog_offset):
+        table.hold(reading.held, LocalMark(max(at, stop), reading.state_id))
     return True
+
+
+class _Reading:
+    """What has been read of a changelog since its last origin, beside what the table's log has.
+
+    What cannot be read counts only where no origin comes behind it: it can be of before a reset, by which what
+    records are judged by was changed. Until then the table is left as it is.
+
+    Attributes:
+        held: Values that are not written yet.
+        state_id: Of the state that they are of.
+    """
+
+    def __init__(self, table: Table, changelog: Changelog, mark: LocalMark | None) -> None:
+        self._table, self._changelog, self._mark = table, changelog, mark
+        self.state_id = mark.state_id if mark else NO_STATE
+        self._staged = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self.held: dict[bytes, bytes | None] = {}
+        self._held_bytes = 0
+        self._unfinished: BackfillProgress | None = None
+        self._wrong: StopError | None = None
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether the local store lacks something of it, or a mark."""
+        return bool(self.held) or self._staged or self._table.log.unsaved
+
+    def take(self, found: Columns) -> bool:
+        """Take some records over; False: they show another state than the mark's."""
+        columns, origin = _since_origin(found)
+        if origin is not None:
+            _forget(self._table)
+            self._begin()
+        if self._wrong is not None:
+            return True
+        try:
+            return self._take(columns, origin)
+        except StopError as error:
+            log.info(UNREADABLE, error)
+            self._table.rewind()
+            self._begin()
+            self._wrong = error
+            return True
+
+    def _take(self, columns: Columns, origin: bytes | None) -> bool:
+        table, mark = self._table, self._mark
+        if origin is not None:
+            with whole(self._changelog):
+                Origin.decode(origin)
+            table.log.note_origin(origin)
+        self._unfinished = _unfinished(columns, self._changelog, self._unfinished)
+        rest = _rest_of(table.log, columns, self._changelog, mark)
+        if rest is None:
+            return False
+        self.held |= rest
+        self._held_bytes += sum(len(key) + len(value or b"") for key, value in rest.items())
+        if rest.get(POSITION_KEY) is not None:
+            self.state_id = Position.decode(rest[POSITION_KEY] or b"").state_id
+        return mark is None or self.state_id == mark.state_id
+
+    def save(self, at: int) -> None:
+        """Write what there is up to a changelog offset, if that is due."""
+        table = self._table
+        if self._wrong is not None or not table.log.due(0):
+            return
+        if self._mark is not None:
+            table.apply(self.held, LocalMark(at, self.state_id))
+        elif self._held_bytes < STAGED_BYTES:
+            table.stage()
+        else:
+            table.stage(self.held)
+            self.held, self._held_bytes, self._staged = {}, 0, True
+
+    def require_readable(self) -> None:
+        """Look whether all that counts was read.
+
+        Raises:
+            StopError: It was not, or is a backfill that is not loaded to its end.
+        """
+        if self._wrong is not None:
+            raise self._wrong
+        _require_loaded(self._changelog, self._unfinished)
 
 
 def _unfinished(

@@ -381,6 +381,35 @@ def test_a_source_made_anew_is_begun_by_a_reset_to_earliest(broker: Broker, tmp_
     assert passed(config) == [*range(30), *range(5)]
 
 
+def test_a_source_made_anew_is_begun_by_a_reset_to_earliest_wherever_its_partitions_stood(
+    broker: Broker, tmp_path: Path
+) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path, 4, slots=2)
+    for number, count in ((0, 10), (1, 3)):
+        produce(config.bootstrap_servers, config.source, [new(i) for i in range(count)], partition=number)
+    drain(config)
+    # Partitions 2 and 3 get a position, 0, and never a record.
+    done(run_reset(config, "--to-offset", "2:0", "--to-offset", "3:0"))
+    delete_topic(config.bootstrap_servers, config.source)
+    create_topic(config.bootstrap_servers, config.source, 4)
+    for number in range(3):
+        produce(config.bootstrap_servers, config.source, [new(i) for i in range(5)], partition=number)
+    delete_records(config.bootstrap_servers, config.source, 4, partition=1)
+
+    lines = done(run_reset(config, "--to-earliest"))
+
+    assert {line["partition"]: (line["from"], line["to"], line["state"]) for line in lines} == {
+        0: (10, 0, "empty"),
+        1: (3, 4, "empty"),
+        2: (0, 0, "empty"),
+        3: (0, 0, "empty"),
+    }
+    drain(config)
+    assert passed(config, 0) == [*range(10), *range(5)]
+    assert passed(config, 1) == [*range(3), 4]
+    assert passed(config, 2) == [*range(5)]
+
+
 def test_at_least_once_is_reset_in_one_transaction_as_well(broker: Broker, tmp_path: Path) -> None:
     config = thirty(broker, tmp_path, guarantee="at_least_once")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from schemas.changelog.ids import IDS_KEY
 from tests.support.judges.id_rules import IdModel, IdRules
 from tests.support.kafka.topics import New, Record, contents, delete_records
 from tests.support.verify.certificate import certificate
@@ -171,6 +172,19 @@ def test_whoever_forgets_passes_everything_once_more(broker: Broker, tmp_path: P
     assert (line["state"], line["to"]) == ("empty", 0)
     drained(config)
     assert len(sink(config)) == 200 + 100
+
+
+def test_a_corrupt_state_of_ids_is_reset_and_stops_nobody_behind_that(broker: Broker, tmp_path: Path) -> None:
+    config = judging(broker, tmp_path, IdRules())
+    drained(config, *some(0, 100))
+    produce(config.bootstrap_servers, config.changelog, [New(IDS_KEY, b"\2 not whole", (), NOW_MS)])
+    shutil.rmtree(config.state_dir)
+    assert run_drain(config).code == 1
+    (line,) = done(run_reset(config, "--to-offset", "0:40"))
+    assert (line["state"], line["records"]) == ("recomputed", 40)
+    drained(config, *some(0, 50))
+    assert len(sink(config)) == 100 + 60
+    assert certificate(config).code == 0
 
 
 def test_where_a_whole_window_is_retained_ids_are_recomputed_from_there(broker: Broker, tmp_path: Path) -> None:

@@ -2269,4 +2269,37 @@ MISTAKES = (
         "    return None if isinstance(value, tuple) else value\n",
         "tests/unit/schemas/test_written_model.py::test_a_model_that_was_written_down_is_read_as_it_was",
     ),
+    Mistake(
+        "what stands in front of a reset has to be readable",
+        "processor/state/restore.py",
+        "        except StopError as error:\n            log.info(UNREADABLE, error)\n",
+        "        except StopError as error:\n            raise\n",
+        "tests/unit/state/test_restore_behind_reset.py::"
+        "test_values_that_cannot_be_read_in_front_of_an_origin_do_not_count",
+    ),
+    Mistake(
+        "what cannot be read in a changelog is passed over though no reset stands behind it",
+        "processor/state/restore.py",
+        "        if self._wrong is not None:\n            raise self._wrong\n",
+        "        if False:\n            raise self._wrong\n",
+        "tests/unit/state/test_restore_behind_reset.py::"
+        "test_values_that_cannot_be_read_stop_the_worker_where_no_origin_comes_behind",
+    ),
+    Mistake(
+        "records that come while a backfill asks for its cut are in nobody's hands",
+        "processor/reset/backfill/intake/cuts.py",
+        "        limits = await bounds(context.client, sources)\n"
+        "        found = await offsets_at(context.client, sources, choice.time_ms)\n",
+        "        found = await offsets_at(context.client, sources, choice.time_ms)\n"
+        "        limits = await bounds(context.client, sources)\n",
+        "tests/unit/reset/test_cuts.py::test_what_comes_while_the_cut_is_asked_for_by_time_lies_behind_it",
+    ),
+    Mistake(
+        "a reset drops a backfill that is not loaded to its end",
+        "processor/reset/facts.py",
+        '    backfill = "" if head.origin is None else head.origin.backfill\n',
+        '    backfill = "" if head.position is None or head.origin is None else head.origin.backfill\n',
+        "tests/unit/reset/test_facts.py::"
+        "test_a_backfill_that_is_not_loaded_to_its_end_is_given_up_only_if_asked",
+    ),
 )

@@ -115,6 +115,18 @@ def test_a_corrupt_state_is_named() -> None:
         partition.recording()
 
 
+def test_a_corrupt_state_in_front_of_an_origin_does_not_count() -> None:
+    partition = IdPartition(window=HOUR_MS)
+    took(partition, ids(0, 1))
+    took(partition, [Came(b"future", 10**15), *ids(1, 2)])
+    partition.restate(Origin(partition.next_offset, 0))
+    before = partition.recording()
+    at = partition.changelog.offsets(IDS_KEY)[0]
+    partition.changelog.rows[at] = (IDS_KEY, b"\2none")
+    noted = partition.recording()
+    assert (noted.known_from, noted.limits(), noted.position) == (0, before.limits(), partition.next_offset)
+
+
 @pytest.mark.parametrize("trimmed", [False, True])
 def test_a_state_that_is_written_anew_is_whole_and_goes_on(trimmed: bool) -> None:  # noqa: FBT001
     partition = IdPartition(window=HOUR_MS)

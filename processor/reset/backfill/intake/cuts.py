@@ -47,8 +47,9 @@ async def chosen_cuts(context: ResetContext, choice: CutChoice, *, has_offsets: 
     numbers, topic = range(context.partitions), context.topics.source
     if choice.time_ms is not None:
         sources = [context.source(number) for number in numbers]
-        found = await offsets_at(context.client, sources, choice.time_ms)
+        # The ends come first: what comes before the second answer lies behind them, and is the stream's.
         limits = await bounds(context.client, sources)
+        found = await offsets_at(context.client, sources, choice.time_ms)
         # Where no record is as late, the stream goes on at the end.
         return {tp.partition: limits[tp].stable if found[tp] is None else found[tp] for tp in sources}
     if odd := sorted(set(choice.offsets) - set(numbers)):
