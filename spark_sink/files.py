@@ -73,6 +73,8 @@ class Files:
         finally:
             stream.close()
         if self._local:
+            # Spark's own files have one, which would contradict what is written over them.
+            self.remove("/".join((*name.split("/")[:-1], f".{name.rsplit('/', maxsplit=1)[-1]}.crc")))
             if not self._fs.rename(hidden, self._path(name)):
                 raise OSError(f"{self.folder}/{name} cannot be put in place of the file before")
             return

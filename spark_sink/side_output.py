@@ -7,8 +7,9 @@ the same reader:
 
     ASIDE/late/batch=N/*.json      events, with the windows that were closed
     ASIDE/bad/batch=N/*.json       records, with the reason
-    ASIDE/_seqmark/state.json      {"query": UUID, "seen": N, "max_ahead_ms": M, "model": {...}}
-    ASIDE/_seqmark/todo/N.json     a batch that is still to be read again, and the model that judged it
+    ASIDE/_seqmark/state.json      {"query": UUID, "seen": N, "max_ahead_ms": M, "model": {...},
+                                    "earlier_models": [{...}]}
+    ASIDE/_seqmark/todo/N.json     a batch that is to be read again, and the models that may have judged it
 
 1. Spark reports that batch N is done. 2. Where something is to be written, `todo/N` is. 3. `seen` becomes N.
 4. The batch is read again and its files are written, over those of an earlier attempt. 5. `todo/N` goes.
@@ -37,7 +38,7 @@ from spark_sink.failures import explain
 from spark_sink.files import Files
 from spark_sink.query.checkpoint import Checkpoint, PlannedBatch
 from spark_sink.query.definition import read_definition
-from spark_sink.query.events import bad_records, judged, late_events, uncounted
+from spark_sink.query.events import bad_records, by_any, judged, late_events, uncounted
 from spark_sink.query.partial_rows import read_uncounted
 from spark_sink.query.records import batch_records
 from spark_sink.query.uncounted import hardly_any, why_late, why_unreadable
@@ -119,9 +120,9 @@ class SideOutput:
         self._by_kernels: bool | None = None
         self._seen = -1
         self._repeated = -1
-        # The last batch that was judged by the model that a process before had.
+        # The last batch that was judged by a model that processes before had.
         self._judged = -1
-        self._inherited_model = model
+        self._inherited_models = [model]
         self._max_ahead_ms = sink.max_ahead
         self._inherited_ms: int | None = self._max_ahead_ms
         self._uncounted = Written(0, 0)
@@ -150,7 +151,7 @@ class SideOutput:
             state = json.loads(text)
             self._query, self._seen = state["query"], state["seen"]
             self._inherited_ms = state.get("max_ahead_ms")
-            self._inherited_model = self._model_of(state)
+            self._inherited_models = self._models_of(state)
             self._judged = self._checkpoint.committed()
         known = self._checkpoint.query()
         if self._query is not None and known != self._query:
@@ -168,8 +169,9 @@ class SideOutput:
             self._forget()
         else:
             self._catch_up()
-        # Whether that batch was judged by the old `max_ahead` or will be by the new one, nobody can tell. What
-        # is too far ahead by either is written aside: rather there and in the aggregate than in neither.
+        # Whether that batch was judged by the old `max_ahead` and model or will be by the new ones, nobody can
+        # tell. What is too far ahead, or no event, by either is written aside: rather there and in the
+        # aggregate than in neither.
         if self._inherited_ms is None or self._inherited_ms > self._max_ahead_ms:
             self._inherited_ms = self._max_ahead_ms
         if self._query is not None:
@@ -240,17 +242,22 @@ class SideOutput:
         self._files.write(_STATE, json.dumps(state))
 
     def _judge_of(self, number: int) -> dict[str, Any]:
-        """Return the ``max_ahead`` and the model that batch ``number`` was, or will be, judged by."""
+        """Return the ``max_ahead`` and the models that batch ``number`` was, or may be, judged by."""
         max_ahead_ms = self._inherited_ms if number <= self._repeated else self._max_ahead_ms
-        model = self._inherited_model if number <= self._judged else self._model
-        return {"max_ahead_ms": max_ahead_ms, "model": written_model(model)}
+        models = [self._model]
+        if number <= self._judged:
+            models = self._inherited_models
+        elif number <= self._repeated:
+            models += [each for each in self._inherited_models if each != self._model]
+        model, *earlier = map(written_model, models)
+        return {"max_ahead_ms": max_ahead_ms, "model": model, "earlier_models": earlier}
 
-    def _model_of(self, told: dict[str, Any]) -> EventModel:
-        """Return the model that was written down; builds before took down none."""
+    def _models_of(self, told: dict[str, Any]) -> list[EventModel]:
+        """Return the models that were written down; builds before took down none, or one."""
         if "model" not in told:
-            return self._model
+            return [self._model]
         try:
-            return read_model(told["model"])
+            return [read_model(each) for each in (told["model"], *told.get("earlier_models", ()))]
         except ValueError as error:
             raise StopError(
                 f"aggregate {self._sink.name}: {self._sink.aside_path}/_seqmark has {error}: start once with "
@@ -265,6 +272,8 @@ class SideOutput:
                 self._work()
         except StopError as error:
             self._audience.failed(error)
+        except Exception as error:  # noqa: BLE001 - the query must not go on without this thread
+            self._audience.failed(explain(self._sink.name, self._sink.topic, error))
 
     # ------------------------------------------------------------------ after it has ended
 
@@ -296,7 +305,7 @@ class SideOutput:
         batch, why = PlannedBatch.from_json(todo), Why(todo["late"], todo["bad"], todo.get("first"))
         try:
             # Builds before `max_ahead` took down none, and held no event against it.
-            written = self._read_again(batch, why, self._model_of(todo), todo.get("max_ahead_ms"))
+            written = self._read_again(batch, why, self._models_of(todo), todo.get("max_ahead_ms"))
         except (PySparkException, Py4JError) as error:
             told = explain(self._sink.name, self._sink.topic, error)
             raise StopError(
@@ -313,11 +322,12 @@ class SideOutput:
         self._audience.wrote(written)
 
     def _read_again(
-        self, batch: PlannedBatch, why: Why, model: EventModel, max_ahead_ms: int | None
+        self, batch: PlannedBatch, why: Why, models: list[EventModel], max_ahead_ms: int | None
     ) -> Written:
         # Late and bad are written one after the other: what may be either is kept, so that the batch is read
         # once for both. That is little of it; what memory has no room for is kept on disk.
-        kept = self._uncounted_of(batch, model, max_ahead_ms).persist(StorageLevel.MEMORY_AND_DISK)
+        kept = by_any([self._uncounted_of(batch, each, max_ahead_ms) for each in models])
+        kept = kept.persist(StorageLevel.MEMORY_AND_DISK)
         late = bad = 0
         try:
             if why.late is not False:
@@ -351,7 +361,9 @@ class SideOutput:
         if self._warned or not hardly_any(first, late + bad):
             return
         self._warned = True
-        told = why_late(self._sink, late, first) if late > bad else why_unreadable(kept, self._sink, bad, first)
+        # Of bad records that came in a batch before nothing is kept.
+        unreadable = written.bad and bad >= late
+        told = why_unreadable(kept, self._sink, bad, first) if unreadable else why_late(self._sink, late, first)
         self._audience.warn(f"{self._sink.name}: {told}")
 
     def _store(self, rows: DataFrame, name: str) -> int:

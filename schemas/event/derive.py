@@ -337,7 +337,8 @@ def _default(schema: Schema, definitions: Mapping[str, Schema]) -> _Default | No
     if value is PydanticUndefined:
         return None
     try:
-        return _Default(to_json(value, by_alias=True).decode())
+        # JSON has no number for NaN and infinity: readers take their names.
+        return _Default(to_json(value, by_alias=True, inf_nan_mode="strings").decode())
     except PydanticSerializationError:
         return _Default(None)
 

@@ -35,7 +35,12 @@ if TYPE_CHECKING:
     from spark_sink.outputs.output import OutputPlace
 
 # A null in a group is a group of its own: leaving it out would make two keys of one.
-JSON_OPTIONS = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+JSON_OPTIONS = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    # Spark's own has milliseconds, and would make one key of several groups.
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 _TIMEOUT_S = 30
 
 

@@ -6,8 +6,10 @@ was not counted. What was summed up in the source `spark_sink.source.judged` tel
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sql
 
 from spark_sink.query.aggregate import TIME, path_column, window_column
@@ -15,12 +17,13 @@ from spark_sink.source.judged import AHEAD
 from spark_sink.values.parse import parse
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from collections.abc import Sequence
 
     from schemas.config import Sink
     from schemas.event import EventModel
 
 BAD = "bad"
+_NTH = "seqmark_nth"
 
 
 def judged(records: DataFrame, sink: Sink, model: EventModel, *, max_ahead_ms: int | None) -> DataFrame:
@@ -60,6 +63,15 @@ def uncounted(judged_records: DataFrame, watermark_ms: int) -> DataFrame:
     """
     late = sql.col(TIME) < sql.timestamp_millis(sql.lit(watermark_ms))
     return judged_records.where(sql.col(BAD).isNotNull() | late).drop("event")
+
+
+def by_any(uncounted_records: Sequence[DataFrame]) -> DataFrame:
+    """Join what several models did not count of the same batch: each record once, bad where any says so."""
+    if len(uncounted_records) == 1:
+        return uncounted_records[0]
+    place = Window.partitionBy("topic", "partition", "offset").orderBy(sql.col(BAD).asc_nulls_last())
+    rows = reduce(DataFrame.unionByName, uncounted_records).withColumn(_NTH, sql.row_number().over(place))
+    return rows.where(sql.col(_NTH) == 1).drop(_NTH)
 
 
 def bad_records(judged_records: DataFrame) -> DataFrame:

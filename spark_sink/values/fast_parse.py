@@ -1,7 +1,7 @@
 """Reads values by Spark's own JSON reader, where they are then certainly read right.
 
 `from_json` is several times as fast as reading by way of VARIANT, but takes what is not right without a word.
-So it is asked for types that hide nothing (strings as VARIANT, decimals and times as their text), and what it
+So it is asked for types that hide nothing (strings and decimals as VARIANT, times as their text), and what it
 gives is checked. The check may say no to a right value: `spark_sink.values.parse` then reads it exactly. It
 must never say yes where that would say no, or would read something else.
 """
@@ -41,7 +41,7 @@ _OPTIONS = {
 }
 _TIMESTAMP = r"^(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?"
 _ZONE = r"(?:Z|[+-][0-9]{2}:[0-9]{2})"
-_DATE = r"^(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_DATE = r"^(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}\z"
 
 
 class ParsedRow(NamedTuple):
@@ -163,7 +163,8 @@ _RAW: Mapping[type[FieldType], spark.DataType] = {
     BoolType: spark.BooleanType(),
     IntType: spark.LongType(),
     FloatType: spark.DoubleType(),
-    DecimalType: spark.StringType(),
+    # As text a number would have been a double before.
+    DecimalType: spark.VariantType(),
     TimestampType: spark.StringType(),
     DateType: spark.StringType(),
 }
@@ -188,7 +189,7 @@ def _member(raw: Column, member: Member) -> ParsedRow:
     read = _value(raw, member.type)
     null = sql.lit(None).cast(spark_type(member.type))
     nothing = raw.isNull()
-    if isinstance(member.type, TextType):
+    if isinstance(member.type, TextType | DecimalType):
         nothing |= sql.is_variant_null(raw)
     # The reader does not tell an absent field from null: only where both mean null may it be either.
     either = not member.required and member.null_allowed and member.default is None
@@ -205,13 +206,14 @@ def _value(raw: Column, kind: FieldType) -> ParsedRow:
         case TextType():
             return _text(raw, kind)
         case BoolType():
-            return ParsedRow(raw, raw.isNotNull(), sql.when(raw, sql.lit(4)).otherwise(sql.lit(5)))
+            # Of what is absent no length is known.
+            return ParsedRow(raw, raw.isNotNull(), sql.when(raw, sql.lit(4)).when(~raw, sql.lit(5)))
         case IntType():
             right = raw.between(kind.least, kind.most)
             right = right & raw.isin(*kind.values) if kind.values is not None else right
             return ParsedRow(raw, right, sql.octet_length(raw.cast("string")))
         case _:
-            return _written(raw, kind)
+            return _decimal(raw, kind) if isinstance(kind, DecimalType) else _written(raw, kind)
 
 
 def _list(raw: Column, kind: ListType) -> ParsedRow:
@@ -232,15 +234,22 @@ def _text(raw: Column, kind: TextType) -> ParsedRow:
     return ParsedRow(value, right, sql.octet_length(value))
 
 
+def _decimal(raw: Column, kind: DecimalType) -> ParsedRow:
+    """Read a string, or a number that VARIANT holds exactly: its text then is no longer than in JSON."""
+    exact = sql.schema_of_variant(raw).rlike(r"^(?:STRING|BIGINT|DECIMAL\([0-9]+,[0-9]+\))$")
+    text = sql.when(exact, sql.try_variant_get(raw, "$", "string"))
+    value = text.try_cast(spark_type(kind))
+    places = rf"(?:\.[0-9]{{1,{kind.scale}}})?" if kind.scale else ""
+    right = value.isNotNull() & text.rlike(rf"^-?[0-9]{{1,38}}{places}\z")
+    return ParsedRow(value, right, sql.octet_length(text))
+
+
 def _written(raw: Column, kind: FieldType) -> ParsedRow:
     """Read what the reader gave as text: of a string, or a number as it stands in JSON."""
     value = raw.try_cast(spark_type(kind))
     pattern = _DATE
     if isinstance(kind, FloatType):
         return ParsedRow(raw, raw.isNotNull(), None)
-    if isinstance(kind, DecimalType):
-        places = rf"(?:\.[0-9]{{1,{kind.scale}}})?" if kind.scale else ""
-        pattern = f"^-?[0-9]{{1,38}}{places}$"
     if isinstance(kind, TimestampType):
-        pattern = _TIMESTAMP + ("$" if kind.zone == "none" else f"{_ZONE}$")
+        pattern = _TIMESTAMP + (r"\z" if kind.zone == "none" else rf"{_ZONE}\z")
     return ParsedRow(value, value.isNotNull() & raw.rlike(pattern), sql.octet_length(raw))

@@ -12,7 +12,7 @@ from processor.errors import StopError
 from spark_sink.outputs.postgres import table as module
 from spark_sink.outputs.postgres.batch import Batch, write_batch
 from spark_sink.outputs.postgres.table import Field, Target, ensure, split_name
-from tests.support.spark_sink.postgres import rows
+from tests.support.spark_sink.postgres import new_database, rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,7 +109,11 @@ def test_nulls_are_one_group_by_the_key_for_older_servers(
 
 
 @pytest.mark.parametrize(
-    "kind", ["text", "bigint", "boolean", "double precision", "numeric(20,4)", "date", INSTANT]
+    "kind",
+    [
+        *("text", "bigint", "boolean", "double precision", "numeric(20,4)", "date", INSTANT),
+        "timestamp without time zone",
+    ],
 )
 def test_every_type_can_be_a_group_that_may_be_null_on_older_servers(
     database: str, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -277,6 +281,21 @@ def test_a_table_without_a_schema_is_found_along_the_search_path(database: str) 
     path = database + "?options=-csearch_path%3Dscratch,reports"
     assert ensured(path).schema == "reports"
     assert ensured(path, name="daily").schema == "scratch"
+
+
+def test_a_schema_that_has_to_be_quoted_is_found_along_the_search_path(database: str) -> None:
+    execute(database, 'CREATE SCHEMA "My-App"')
+    first = ensured(database, schema="My-App")
+    path = database + "?options=-csearch_path%3D%22My-App%22"
+    assert ensured(path) == first
+    assert ensured(path, name="daily").schema == "My-App"
+
+
+def test_a_database_that_cannot_hold_every_text_is_refused(postgres: str) -> None:
+    with new_database(postgres, "LATIN1") as url:
+        with pytest.raises(StopError, match=r"encoding is LATIN1, .* WITH ENCODING 'UTF8'"):
+            ensured(url)
+        assert rows(url, "SELECT 1 FROM pg_tables WHERE schemaname = 'public'") == []
 
 
 @pytest.mark.parametrize(

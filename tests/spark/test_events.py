@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 from decimal import Decimal
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,14 +13,18 @@ import pytest
 from schemas.config import Kafka
 from schemas.event import EventModel
 from spark_sink.query.events import BAD, judged
-from spark_sink.side_output import SideOutput, SideOutputAudience
+from spark_sink.side_output import SideOutput, SideOutputAudience, Why, Written
 from tests.support.spark_sink.job import settings, sink
 from tests.support.spark_sink.sinks import HOUR, START, Click
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from processor.errors import StopError
+    from schemas.config import Sink
 
 pytestmark = [
     pytest.mark.spark,
@@ -49,6 +54,51 @@ def test_what_is_further_ahead_of_its_record_than_allowed_is_no_event(
     assert {row[BAD] for row in unlimited} == {None}
 
 
+def side_output(
+    spark: SparkSession,
+    clicks: Sink,
+    warn: Callable[[str], None] = lambda _: None,
+    failed: Callable[[StopError], None] = lambda _: None,
+) -> SideOutput:
+    audience = SideOutputAudience(lambda _: None, warn, lambda _: None, failed)
+    kafka, model = Kafka(bootstrap_servers="127.0.0.1:9"), EventModel.load(clicks.event)
+    return SideOutput(spark, kafka, clicks, model, accept_loss=False, audience=audience)
+
+
+def test_whatever_ends_the_thread_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    (clicks,) = settings(
+        "127.0.0.1:9", sink(tmp_path, "t", "s", {"kind": "console"}, window="1 hour")
+    ).aggregates
+    cut_off = tmp_path / "checkpoint-s-aside" / "_seqmark" / "todo" / "0.json"
+    cut_off.parent.mkdir(parents=True)
+    cut_off.write_text("{")
+    told: SimpleQueue[StopError] = SimpleQueue()
+    opened = side_output(spark, clicks, failed=told.put)
+
+    opened.began("q")
+    opened.done(0, Why(late=False, bad=False))
+
+    assert "aggregate s: the query failed" in str(told.get(timeout=60))
+    opened.close(finish=False)
+
+
+def test_a_batch_of_late_events_after_one_of_bad_records_is_warned_of(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (clicks,) = settings(
+        "127.0.0.1:9", sink(tmp_path, "t", "s", {"kind": "console"}, window="1 hour")
+    ).aggregates
+    warned: list[str] = []
+    opened = side_output(spark, clicks, warn=warned.append)
+    kept = spark.createDataFrame([(b"{}", None)], "value binary, bad string")
+
+    opened._look_at(kept, Written(late=0, bad=475), 530)
+    opened._look_at(kept, Written(late=470, bad=0), 1_000)
+
+    (text,) = warned
+    assert "470 of the first 1,000 events are late" in text
+
+
 def test_a_new_limit_is_noted_before_a_batch_is_judged_by_it(spark: SparkSession, tmp_path: Path) -> None:
     (clicks,) = settings(
         "127.0.0.1:9",
@@ -64,13 +114,7 @@ def test_a_new_limit_is_noted_before_a_batch_is_judged_by_it(spark: SparkSession
     }.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    audience = SideOutputAudience(lambda _: None, lambda _: None, lambda _: None, lambda _: None)
-    model = EventModel.load(clicks.event)
-    opened = SideOutput(
-        spark, Kafka(bootstrap_servers="127.0.0.1:9"), clicks, model, accept_loss=False, audience=audience
-    )
-
-    opened.open()
+    side_output(spark, clicks).open()
 
     # A process that is killed after its first batch, and before it has seen that done, has left nothing else.
     assert json.loads((aside / "_seqmark" / "state.json").read_text())["max_ahead_ms"] == 60_000

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from schemas.event import EventModel
 from spark_sink.values.fast_parse import can_read
 from spark_sink.values.parse import _exactly, parse, reasons
-from tests.support.spark_sink.event_models import MODELS, Deep, Flat, Listed
+from tests.support.spark_sink.event_models import MODELS, Deep, Flat, Listed, Switches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -354,21 +354,49 @@ def test_a_time_is_read_to_the_microsecond_and_what_is_finer_is_cut_off_as_pydan
 
 
 def test_decimals_are_exact_whichever_way_they_are_written(spark: SparkSession) -> None:
-    written: list[Any] = [
-        "123456789.123",
-        "-0.001",
-        "1.5000000",
-        "+2",
-        "1E+3",
-        "12345E-3",
-        ".5",
-        "00012",
-        12.5,
-        7,
-    ]
+    written: list[Any] = ["123456789.123", "-0.001", "1.5000000", "+2", "1E+3", "12345E-3", ".5", "00012"]
+    written += [12.5, 7]
     found = read(spark, Flat, [changed(amount=each) for each in written])
     expected = [Decimal(str(each)) for each in written]
     assert [event["amount"] for event, _ in found] == expected
+
+
+def test_of_whatever_is_no_plain_decimal_both_ways_say_the_same(spark: SparkSession) -> None:
+    tokens = [
+        "1234567.1234567891",
+        "19.99000000000000000001",
+        "0.1",
+        "12.50",
+        "100.0",
+        "-0",
+        "-0.0",
+        "1e2",
+        "null",
+    ]
+    tokens += ["1.5E-3", "1" * 40, "0." + "1" * 40, "0." + "1" * 38, '"19.990"', "[1]", '{"a":1}', "true"]
+    tokens += ['"12\\n"', '" 12"', '"12 "', '""', '"+1"', "99999999999999999.5", "12345678901234567890.5"]
+    # Null in a field that must be there is not read directly, nor is a time without a zone that may have one.
+    direct = RIGHT | {"left": "l", "either": RIGHT["at"]}
+    values = [
+        json.dumps(direct | {name: "TOKEN"}, separators=(",", ":")).replace('"TOKEN"', token).encode()
+        for name in ("amount", "free")
+        for token in tokens
+    ]
+    values += [json.dumps(direct | {name: f"{direct[name]}\n"}).encode() for name in ("at", "local", "day")]
+    found = read(spark, Flat, values)
+    for value, ours, exact in zip(
+        values, found, collected(_exactly(frame(spark, values), EventModel.of(Flat).root)), strict=True
+    ):
+        assert ours == exact, value
+    assert found[len(tokens)][0]["free"] == Decimal("1234567.1234567891")
+    assert found[1] == (None, "scale:amount")
+
+
+def test_a_misspelt_field_is_unknown_also_where_it_is_as_long_as_what_is_absent(spark: SparkSession) -> None:
+    values = [b'{"text":"t","flagg":true,"off":true,"amount":12.5}', b'{"text":"t","flag":true,"of":null}']
+    # A million with an exponent has six bytes fewer than what is read of it.
+    values += [b'{"text":"t","flag":true,"off":true,"amount":1e6,"xyz":1}', b'{"text":"t"}']
+    assert bad(spark, Switches, values) == ["unknown", "unknown", "unknown", None]
 
 
 def test_flat_models_and_lists_are_read_directly_and_dicts_are_not() -> None:

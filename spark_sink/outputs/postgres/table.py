@@ -106,8 +106,10 @@ def ensure(connection: Connection, schema: str | None, name: str, fields: Sequen
         fields: The table's columns, in order.
 
     Raises:
-        StopError: A table is there and differs; the message has every difference.
+        StopError: A table is there and differs, and the message has every difference; or the database cannot
+            hold every text.
     """
+    _require_utf8(connection, name)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATING,))
     place = schema or _place(connection, name)
     target = Target(place, name, tuple(fields), ())
@@ -123,10 +125,21 @@ def ensure(connection: Connection, schema: str | None, name: str, fields: Sequen
     return target._replace(key=_key(connection, target))
 
 
+def _require_utf8(connection: Connection, name: str) -> None:
+    """Refuse a database that would refuse a batch for a character in it, whenever one comes."""
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise StopError(
+            f"table {name}: the database's encoding is {encoding}, which cannot hold every text of an event. "
+            f"Create a database WITH ENCODING 'UTF8' and name it in `url`; a table that is there moves with "
+            f"its {PROGRESS} (pg_dump)"
+        )
+
+
 def _place(connection: Connection, name: str) -> str:
     found = connection.execute(
-        "SELECT coalesce((SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = to_regclass(%s)),"
-        " current_schema())",
+        "SELECT coalesce((SELECT n.nspname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE c.oid = to_regclass(%s)), current_schema()::text)",
         (sql.Identifier(name).as_string(connection),),
     ).fetchone()
     if found is None or found[0] is None:
@@ -306,6 +319,7 @@ _ZEROES = {
     "boolean": "false",
     "date": "2000-01-01",
     "timestamp with time zone": "2000-01-01 00:00:00+00",
+    "timestamp without time zone": "2000-01-01 00:00:00",
 }
 """Any value of the type would do: the second expression tells it from a null."""
 

@@ -2302,4 +2302,19 @@ MISTAKES = (
         "tests/unit/reset/test_facts.py::"
         "test_a_backfill_that_is_not_loaded_to_its_end_is_given_up_only_if_asked",
     ),
+    Mistake(
+        "a decimal that is a number in JSON goes through a double",
+        "spark_sink/values/fast_parse.py",
+        '    text = sql.when(exact, sql.try_variant_get(raw, "$", "string"))\n',
+        '    text = sql.when(exact, sql.try_variant_get(raw, "$", "double").cast("string"))\n',
+        "tests/spark/test_parse.py::test_of_whatever_is_no_plain_decimal_both_ways_say_the_same",
+    ),
+    Mistake(
+        "a bool that is absent makes room for a field that a closed model does not know",
+        "spark_sink/values/fast_parse.py",
+        "sql.when(raw, sql.lit(4)).when(~raw, sql.lit(5))",
+        "sql.when(raw, sql.lit(4)).otherwise(sql.lit(5))",
+        "tests/spark/test_parse.py::"
+        "test_a_misspelt_field_is_unknown_also_where_it_is_as_long_as_what_is_absent",
+    ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import UUID
@@ -229,6 +230,18 @@ def test_both_ways_agree_on_any_token_for_any_field(spark: SparkSession) -> None
     model = create_model("Sparse", **{name: (kind | None, None) for name, kind in TYPES.items()})  # type: ignore[call-overload]  # as above
     records = [f'{{"{name}":{token}}}'.encode(errors="replace") for token in drawn(TOKENS) for name in TYPES]
     assert_both_agree(spark, model, records)
+
+
+def test_a_default_that_no_json_number_can_be_is_the_same_both_ways(spark: SparkSession) -> None:
+    defaults = {"none": math.nan, "most": math.inf, "least": -math.inf}
+    model = create_model("Odd", text=(str, ...), **{name: (float, each) for name, each in defaults.items()})  # type: ignore[call-overload]  # as above
+    records = [b'{"text":"a"}', b'{"text":"b","most":1.5}']
+
+    assert_both_agree(spark, model, records)
+
+    (absent, _), (there, _) = by_spark(spark, EventModel.of(model), records)
+    assert comparable(absent) == comparable({"text": "a", **defaults})
+    assert there["most"] == 1.5
 
 
 def test_both_ways_agree_on_drawn_models(spark: SparkSession) -> None:

@@ -98,6 +98,17 @@ class Listed(BaseModel):
     pair: tuple[float, float]
 
 
+class Switches(BaseModel):
+    """Closed, with what may be left out."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str
+    flag: bool | None = None
+    off: bool | None = None
+    amount: Decimal | None = None
+
+
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
     ["1", "-2.5", "true", "null", "[]", '{"a":1}', "", '"', "\\", " ", "\u00e4", "\U0001f600"]
 )

@@ -189,11 +189,13 @@ def own_postgres() -> Iterator[OwnPostgres]:
 
 
 @contextmanager
-def new_database(server: str) -> Iterator[str]:
+def new_database(server: str, encoding: str = "UTF8") -> Iterator[str]:
     """Make a database on a server, and drop it, whoever is still connected."""
     name = f"seqmark_{secrets.token_hex(6)}"
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        # The locale C goes with every encoding; only the first template may be given another one.
+        create = sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING {} LOCALE 'C'")
+        connection.execute(create.format(sql.Identifier(name), encoding))
     try:
         yield urlsplit(server)._replace(path=f"/{name}").geturl()
     finally:
