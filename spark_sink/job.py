@@ -1,11 +1,11 @@
 """Runs the aggregates of a config, a query each, several in one process, until they end or are stopped.
 
 The steps of a start, one aggregate after the other: 1. the checkpoint's lock; 2. what it has counted is
-compared with the config, and its topic with the one that is there; 3. what was left to be written aside, which
-also finds a checkpoint that is gone; 4. the output is prepared; 5. what is counted is written down, and the
-query starts. After the last query has ended: 6. what is still to be written aside (with `available_now`), 7.
-Spark stops. Where one query fails the others are stopped, and the process ends with its error: an operator sees
-a process that is down, not an aggregate that is quiet.
+compared with the config, its topic with the one that is there, and how it reads is chosen, for which executors
+may be asked; 3. what was left to be written aside, which also finds a checkpoint that is gone; 4. the output is
+prepared; 5. what is counted is written down, and the query starts. After the last query has ended: 6. what is
+still to be written aside (with `available_now`), 7. Spark stops. Where one query fails the others are stopped,
+and the process ends with its error: an operator sees a process that is down, not an aggregate that is quiet.
 
 Signals and Spark's threads talk to the main thread by one queue, whose `put` may be called from a handler.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cache
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -41,6 +42,7 @@ from spark_sink.query.definition import (
     write_definition,
 )
 from spark_sink.query.events import BAD, judged, right
+from spark_sink.query.executors import why_lacking
 from spark_sink.query.partial_rows import DAEMON, ReadingWay, chosen_way, merged, stream_partials, why_unbounded
 from spark_sink.query.progress import OBSERVED, Progress, Reports, SinkMetrics, Totals
 from spark_sink.query.records import stream_records
@@ -131,6 +133,7 @@ class SinkJob:
         # By the query's runId.
         self._running: dict[str, _Running] = {}
         self._asides: dict[str, SideOutput] = {}
+        self._lacking: Callable[[], str] = lambda: ""
         self.metrics = SinkMetrics()
         self.totals = {sink.name: Totals() for sink in sinks}
         self._topics = {sink.name: sink.topic for sink in sinks}
@@ -182,6 +185,7 @@ class SinkJob:
 
     def _run(self, spark: SparkSession, open_things: ExitStack) -> None:
         finished = False
+        self._lacking = cache(lambda: why_lacking(spark, self._audience.say, lambda: self._asked_to_stop))
         try:
             for sink in self._sinks:
                 self._start(spark, sink, open_things)
@@ -199,14 +203,7 @@ class SinkJob:
             model = EventModel.load(sink.event)
             open_things.enter_context(checkpoint_lock(spark, sink.checkpoint, sink.name))
             topic = open_things.enter_context(SourceTopic(spark, self._settings, sink))
-            known, began = self._open_state(spark, sink, model, topic)
-            bound = self._bound(sink, topic)
-            local = str(spark.sparkContext.master).startswith("local")
-            way = chosen_way(sink, model, local=local, bounded=bound is not None, began=began)
-            if (unused := why_unbounded(sink, way, bound)) is not None:
-                self._audience.say(f"{sink.name}: {unused}")
-            bound = None if way.plan else bound
-            known = known._replace(by_kernels=way.plan is not None)
+            known, way = self._open_state(spark, sink, model, topic)
             place = OutputPlace(
                 spark,
                 sink,
@@ -214,14 +211,14 @@ class SinkJob:
                 self._settings.worker.create_topics,
                 self._audience.say,
                 self._stop_waiting,
-                lambda: topic.require(known.topic_id, partitions=None if bound is None else 1),
+                lambda: topic.require(known.topic_id, partitions=None if way.bound is None else 1),
             )
             output = open_output(place)
             output.prepare(aggregate_columns(sink, model))
             write_definition(Files(spark, sink.checkpoint), known)
             # A pool per query: otherwise a long batch of one holds up the others.
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", sink.name)
-            rows = self._rows(spark, sink, model, bound, way)
+            rows = self._rows(spark, sink, model, way)
             query = output.start(self._writer(rows, sink, output))
         except (PySparkException, Py4JError) as error:
             raise explain(sink.name, sink.topic, error) from error
@@ -234,11 +231,11 @@ class SinkJob:
 
     def _open_state(
         self, spark: SparkSession, sink: Sink, model: EventModel, topic: SourceTopic
-    ) -> tuple[Definition, bool | None]:
-        """Compare what the checkpoint and its neighbours hold with the config and the topic.
+    ) -> tuple[Definition, ReadingWay]:
+        """Compare what the checkpoint and its neighbours hold with the config and the topic, and choose a way.
 
         Returns:
-            What is to stand beside the checkpoint; whether kernels began it, None where nobody has.
+            What is to stand beside the checkpoint; how events are read.
         """
         checkpoint, files = Checkpoint(spark, sink.checkpoint), Files(spark, sink.checkpoint)
         means = meaning(sink, model)
@@ -257,6 +254,11 @@ class SinkJob:
         anew = is_another(known, found)
         if anew and not (self._options.accept_loss and sink.verdicts is None):
             topic.require(known)
+        # Before anything is read: what was left to be written aside is read in the same way.
+        bound = self._bound(sink, topic)
+        way = chosen_way(sink, model, bound=bound, began=began, lacking=self._lacking)
+        if (unused := why_unbounded(sink, way, bound)) is not None:
+            self._audience.say(f"{sink.name}: {unused}")
         self._open_aside(spark, sink, model, forget=anew)
         if anew:
             checkpoint.restart_at({sink.topic: topic.earliest()}, found)
@@ -264,7 +266,7 @@ class SinkJob:
                 f"{sink.name}: topic {sink.topic} was made anew, and is read from its earliest record; what "
                 f"the old one held and was not read is lost"
             )
-        return Definition(means, found or known), began
+        return Definition(means, found or known, by_kernels=way.plan is not None), way
 
     def _open_aside(self, spark: SparkSession, sink: Sink, model: EventModel, *, forget: bool) -> None:
         self.metrics.open(sink.name)
@@ -306,15 +308,13 @@ class SinkJob:
         )
         return None
 
-    def _rows(
-        self, spark: SparkSession, sink: Sink, model: EventModel, bound: int | None, way: ReadingWay
-    ) -> DataFrame:
+    def _rows(self, spark: SparkSession, sink: Sink, model: EventModel, way: ReadingWay) -> DataFrame:
         """Return the aggregates, as a stream."""
         kafka, accept_loss = self._settings.kafka, self._options.accept_loss
         if way.plan is not None:
             partials = stream_partials(spark, kafka, sink, way.plan, accept_loss=accept_loss)
             return merged(partials, sink, model, way.plan)
-        records = stream_records(spark, kafka, sink, batch_records=bound, accept_loss=accept_loss)
+        records = stream_records(spark, kafka, sink, batch_records=way.bound, accept_loss=accept_loss)
         observed = judged(records, sink, model, max_ahead_ms=sink.max_ahead).observe(
             OBSERVED, sql.count_if(sql.col(BAD).isNotNull()).alias("bad")
         )

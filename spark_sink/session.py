@@ -157,6 +157,12 @@ def spark_session(  # noqa: PLR0913 - all but the first are named, and have a va
             session.stop()
 
 
+def runs_here(spark: SparkSession) -> bool:
+    """Return whether tasks run in the driver's own process, which those of `local-cluster` do not."""
+    master = str(spark.sparkContext.master)
+    return master == "local" or master.startswith("local[")
+
+
 @contextmanager
 def outlived(stopping: Callable[[], bool], say: Callable[[str], None]) -> Iterator[None]:
     """Let a job end well whose JVM was stopped before it, by a signal to both, as systemd stops a service.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from pyspark.errors import PySparkException
 
 from processor.errors import StopError
-from spark_sink.session import spark_session
+from spark_sink.session import runs_here, spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -32,7 +32,14 @@ _TASKS_PER_CORE = 2
 _FEW = 16
 """Items that are looked at here, where that is quicker than to ask Spark: a task costs 0.1 s of CPU."""
 _SETTLED: set[str] = set()
-_RAISED = re.compile(r"^((?:\w+\.)*\w+(?:Error|Exception|Interrupt): .*)$", re.MULTILINE)
+_RAISED = re.compile(r"^ *((?:\w+\.)*\w+(?:Error|Exception|Interrupt): .*)$", re.MULTILINE)
+"""What Python prints last; of a daemon that does not start Spark indents it."""
+_NOT_FOUND = re.compile(r"\((\w+Error: .*)\)$", re.MULTILINE)
+"""What ``python -m`` says of a module that is not there."""
+_MODULES = re.compile(r"^(?:\w+\.)+(?=\w+: )")
+"""What stands before the name of an exception."""
+_LOST = re.compile(r" executor \S+\): (?:(?:\w+\.)+\w+: )?(.*\S)")
+"""What Spark says of a task that did not come as far as Python."""
 _SPARK_SAYS = re.compile(r"^: (?:\w+\.)*\w+: (.*)$", re.MULTILINE)
 
 
@@ -69,7 +76,7 @@ class TaskCluster:
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
         self.cores = max(int(self._context.defaultParallelism), 1)
-        self.is_local = self._context.master.startswith("local[")
+        self.is_local = runs_here(spark)
         """Whether tasks have no machine but this one: what is brief is done here as well as there."""
 
     def run(self, function: Callable[[T], R], items: Sequence[T], what: str, *, brief: bool = False) -> list[R]:
@@ -97,7 +104,8 @@ class TaskCluster:
             if not isinstance(error, PySparkException) and "py4j" not in type(error).__module__:
                 raise
             raise StopError(
-                f"{what}: a task of Spark failed ({_cause(error)}); nothing of this run counts, start it again"
+                f"{what}: a task of Spark failed ({task_cause(error)}); nothing of this run counts, start it "
+                f"again"
             ) from error
         for each in made:
             if isinstance(each, _Refusal):
@@ -147,9 +155,15 @@ def _refusing(function: Callable[[T], R], item: T) -> R | _Refusal:
         return _Refusal(f"{why}; nothing of this run counts: mend that and start it again")
 
 
-def _cause(error: Exception) -> str:
-    """Return what a task has raised, or what Spark says of it."""
+def task_cause(error: Exception) -> str:
+    """Return what a task has raised, or what Spark says of it, in a line."""
     text = str(error)
     raised = [each for each in _RAISED.findall(text) if not each.startswith(("org.", "java."))]
-    told = raised[-1:] or _SPARK_SAYS.findall(text)[:1] or text.splitlines()[:1]
-    return (told or [type(error).__name__])[0].strip()[:300]
+    told = (
+        raised[-1:]
+        or _NOT_FOUND.findall(text)[:1]
+        or _LOST.findall(text)[:1]
+        or _SPARK_SAYS.findall(text)[:1]
+        or text.splitlines()[:1]
+    )
+    return _MODULES.sub("", (told or [type(error).__name__])[0].strip())[:300]

@@ -1,6 +1,7 @@
 """Merges what Seqmark's own source has summed up, where every aggregate of a config can be merged.
 
-A query goes on by the source that it began with: Spark's offsets and state are of that one.
+A query goes on by the source that it began with: Spark's offsets and state are of that one. Seqmark's own is
+read in Python, on the executors: those of a cluster are asked first whether they can.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from spark_sink.source.rules import rules_of, why_not
 from spark_sink.source.spans import written_spans
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from schemas.config import Kafka, Sink
@@ -48,32 +51,52 @@ class ReadingWay(NamedTuple):
     """What is summed up in the source; None: Spark reads and sums up each event."""
     why: str = ""
     """Why Spark does."""
+    bound: int | None = None
+    """How many records a batch may have; None: all there are."""
 
 
-def chosen_way(sink: Sink, model: EventModel, *, local: bool, bounded: bool, began: bool | None) -> ReadingWay:
+def chosen_way(
+    sink: Sink, model: EventModel, *, bound: int | None, began: bool | None, lacking: Callable[[], str]
+) -> ReadingWay:
     """Return how events are read.
 
     Args:
         sink: The aggregate.
         model: The events' model.
-        local: Whether Spark's master is this machine: executors elsewhere may have no Python of ours.
-        bounded: Whether batches have a number of records, which only Spark's source has.
+        bound: How many records a batch may have, which only Spark's source heeds; None: all there are.
         began: Whether the checkpoint was begun by the kernels; None: it is new.
+        lacking: Says why executors cannot read by Seqmark's own source; empty: they can. Called only where the
+            answer decides, for it asks them.
 
     Raises:
-        StopError: The checkpoint was begun by the kernels, and they cannot go on; says why and what to do.
+        StopError: Only Seqmark's own source can go on, and it cannot; says why and what to do.
     """
     why = _why(sink, model) or ""
-    # By verdicts nobody else can read, so that executors have our Python in any case.
-    local = local or sink.verdicts is not None
-    if began is None:
-        why = why or ("" if local else "executors on other machines may have no Python with Seqmark")
-        why = why or ("max_offsets_per_trigger is set" if bounded else "")
-    elif not began:
-        why = "its checkpoint was begun so"
     if began:
         _require_checkable(sink, why)
-    return ReadingWay(None, why) if why else ReadingWay(_plan(sink, rules_of(model)))
+    elif began is None:
+        why = why or ("" if bound is None else "max_offsets_per_trigger is set")
+    else:
+        why = "its checkpoint was begun so"
+    if sink.verdicts is not None or not why:
+        lack = lacking()
+        _require_own_source(sink, lack, began=began)
+        why = why or lack
+    return ReadingWay(None, why, bound) if why else ReadingWay(_plan(sink, rules_of(model)))
+
+
+def _require_own_source(sink: Sink, lack: str, *, began: bool | None) -> None:
+    """Refuse an aggregate that nothing else can read, where executors cannot read by Seqmark's own source."""
+    if not lack or not (began or sink.verdicts is not None):
+        return
+    needs, instead = f"only Seqmark's own source reads {sink.topic} by {sink.verdicts}", ""
+    if sink.verdicts is None:
+        needs = f"its checkpoint {sink.checkpoint} was begun by Seqmark's own source, which alone can go on"
+        instead = "; or, to count anew from the topic's first record, name a new checkpoint and a new output"
+    raise StopError(
+        f"aggregate {sink.name}: {needs}, and {lack}. Nothing was read. Give them this Seqmark, as "
+        f'docs/spark-source.md says under "On a cluster"{instead}'
+    )
 
 
 def _require_checkable(sink: Sink, why: str | None) -> None:

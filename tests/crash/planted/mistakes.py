@@ -741,6 +741,14 @@ MISTAKES = (
         "tests/property/spark_sink/test_partials.py::test_partial_rows_are_those_of_plain_python",
     ),
     Mistake(
+        "a checkpoint that the kernels began goes on by rows where executors lack Seqmark",
+        "spark_sink/query/partial_rows.py",
+        "        _require_own_source(sink, lack, began=began)\n",
+        "        pass\n",
+        "tests/unit/spark_sink/test_ways.py::"
+        "test_what_only_our_source_can_read_is_refused_where_executors_lack_it",
+    ),
+    Mistake(
         "what an aggregate did not count is judged by another reader than what it did",
         "spark_sink/side_output.py",
         "        if self._by_kernels:\n",

@@ -110,10 +110,12 @@ NOT_RUN = {
     "version=$(.venv/bin/python -c 'import pyspark; print(pyspark.__version__)')": _SUBMIT,
     "PYSPARK_PYTHON=.venv/bin/python spark-submit --master spark://host:7077 --packages "
     '"org.apache.spark:spark-sql-kafka-0-10_2.13:$version" processor/__main__.py aggregate -c my.toml': _SUBMIT,
-    "python -m venv pyenv": _SUBMIT,
-    "pyenv/bin/pip install 'seqmark[spark]' venv-pack": _SUBMIT,
-    "pyenv/bin/venv-pack -o pyenv.tar.gz": _SUBMIT,
-    "PYSPARK_PYTHON=./env/bin/python spark-submit --archives pyenv.tar.gz#env job.py": _SUBMIT,
+    "python -m venv env": _SUBMIT,
+    "env/bin/pip install 'seqmark[spark]' venv-pack": _SUBMIT,
+    "env/bin/venv-pack -o env.tar.gz": _SUBMIT,
+    "PYSPARK_PYTHON=./env/bin/python spark-submit --archives env.tar.gz#env job.py": _SUBMIT,
+    "PYSPARK_PYTHON=./env/bin/python env/bin/seqmark aggregate -c my.toml --master spark://host:7077 "
+    "--conf spark.archives=env.tar.gz#env": _SUBMIT,
     "mkdir /tmp/before": _PAST,
     "git archive 5fc7e47 | tar x -C /tmp/before": _PAST,
     "python -m tests.unit.tree.house /tmp/before .": _PAST,
