@@ -12,7 +12,6 @@ Signals and Spark's threads talk to the main thread by one queue, whose `put` ma
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache
@@ -61,9 +60,6 @@ if TYPE_CHECKING:
     from spark_sink.outputs.output import SinkOutput
 
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-# State partitions are fixed by a query's first start. More than cores do not help one machine, and each costs
-# a RocksDB of its own; a cluster's number is the user's to choose.
-_MOST_LOCAL_PARTITIONS = 8
 _LOOK_S = 5.0
 
 
@@ -161,9 +157,6 @@ class SinkJob:
         }
         # With the changelog a commit writes what has changed, not the whole state.
         settings["spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"] = "true"
-        if self._options.master.startswith("local"):
-            partitions = min(os.cpu_count() or 1, _MOST_LOCAL_PARTITIONS)
-            settings["spark.sql.shuffle.partitions"] = str(partitions)
         with outlived(lambda: self._asked_to_stop, self._audience.say), ExitStack() as open_things:
             if self._options.metrics_port:
                 open_things.callback(self.metrics.serve(self._options.metrics_host, self._options.metrics_port))

@@ -52,8 +52,6 @@ _LAKE_SETTINGS = {
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # As many as the cores, not 200: an aggregate of a few thousand rows needs no more.
-    "spark.sql.shuffle.partitions": "2",
     # Hours begin where UTC's begin, on every machine.
     "spark.sql.session.timeZone": "UTC",
     # A sum that leaves its type ends the query. Without this, which others' settings may switch off, it wraps.
@@ -62,6 +60,10 @@ _SETTINGS = {
     "spark.sql.variant.allowDuplicateKeys": "true",
 }
 
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_MOST_LOCAL_PARTITIONS = 8
+"""More than cores do not help one machine, and of a query's state each costs a RocksDB of its own. Its first
+start fixes them; a cluster's number is the user's to choose."""
 _JVM_S = 10.0
 """For a JVM that does not answer any more to end."""
 _UNANSWERED = "Exception while sending command."
@@ -150,6 +152,8 @@ def spark_session(  # noqa: PLR0913 - all but the first are named, and have a va
     except (PySparkException, Py4JError) as error:
         first = str(error).strip().splitlines() or [type(error).__name__]
         raise StopError(f"Spark cannot start ({first[0]}); what its JVM said stands above") from error
+    if mine and runs_here(session) and not session.sparkContext.getConf().contains(_PARTITIONS):
+        session.conf.set(_PARTITIONS, str(min(os.cpu_count() or 1, _MOST_LOCAL_PARTITIONS)))
     try:
         yield session
     finally:

@@ -85,12 +85,14 @@ def read_decimal(kind: DecimalType, text: Column) -> Read:
     shift = sql.when(exponent == "", sql.lit(0)).otherwise(exponent.try_cast("int"))
     places = sql.when(behind > 0, behind).otherwise(-zeros) - shift
     nothing = text.rlike(r"^[+-]?[0.]+(?:[eE]|$)")
+    # To Spark's cast 0e400 has 400 digits.
+    number = sql.when(nothing, sql.lit("0")).otherwise(text).try_cast(spark_type(kind))
     return Read(
-        text.try_cast(spark_type(kind)),
+        number,
         _first(
             (~_matches(text, rf"{_NUMBER}(?:[eE][+-]?[0-9]{{1,6}})?"), "type"),
             (~nothing & (places > kind.scale), "scale"),
-            (text.try_cast(spark_type(kind)).isNull(), "range"),
+            (number.isNull(), "range"),
         ),
     )
 

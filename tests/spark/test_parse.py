@@ -355,7 +355,7 @@ def test_a_time_is_read_to_the_microsecond_and_what_is_finer_is_cut_off_as_pydan
 
 def test_decimals_are_exact_whichever_way_they_are_written(spark: SparkSession) -> None:
     written: list[Any] = ["123456789.123", "-0.001", "1.5000000", "+2", "1E+3", "12345E-3", ".5", "00012"]
-    written += [12.5, 7]
+    written += [12.5, 7, "0e400", "-0.0E+999"]
     found = read(spark, Flat, [changed(amount=each) for each in written])
     expected = [Decimal(str(each)) for each in written]
     assert [event["amount"] for event, _ in found] == expected

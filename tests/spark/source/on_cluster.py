@@ -18,7 +18,9 @@ def main() -> None:
         rows = events.groupBy("campaign").count().collect()
         executors = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
         counted = {row["campaign"]: row["count"] for row in rows}
-        sys.stdout.write(json.dumps({"counted": counted, "executors": executors}) + "\n")
+        partitions = spark.conf.get("spark.sql.shuffle.partitions")
+        found = {"counted": counted, "executors": executors, "partitions": partitions}
+        sys.stdout.write(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":

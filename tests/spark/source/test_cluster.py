@@ -179,4 +179,4 @@ def test_executors_of_their_own_read_every_event(broker: Broker) -> None:
 
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found == {"counted": {"a": 10, "b": 10, "c": 10}, "executors": 2}
+    assert found == {"counted": {"a": 10, "b": 10, "c": 10}, "executors": 2, "partitions": "200"}

@@ -218,12 +218,17 @@ def test_both_ways_agree_on_every_kind_of_field(spark: SparkSession) -> None:
 
 def test_a_decimal_with_an_exponent_is_the_number_and_to_spark_a_double(spark: SparkSession) -> None:
     model = create_model("Wide", free=(Decimal, ...))
-    records = [b'{"free":79574432.1713e+10}', b'{"free":795744321713000000}', b'{"free":2e2}']
+    records = [
+        b'{"free":79574432.1713e+10}',
+        b'{"free":795744321713000000}',
+        b'{"free":2e2}',
+        b'{"free":"0.0e400"}',
+    ]
 
     assert_both_agree(spark, model, records)
 
     read = [event["free"] for event, _ in by_kernels(EventModel.of(model), records)]
-    assert read == [795_744_321_713_000_000, 795_744_321_713_000_000, 200]
+    assert read == [795_744_321_713_000_000, 795_744_321_713_000_000, 200, 0]
 
 
 def test_both_ways_agree_on_any_token_for_any_field(spark: SparkSession) -> None:
