@@ -81,6 +81,7 @@ jars: $(STAMP) ## write the list of the embedded broker's jars, with their hashe
 	$(BIN)/python -m packing.kafka_jars
 
 dist: $(STAMP) ## build wheel and sdist into dist/; the wheel has the kernels for this Python and this kind of machine
+	rm -rf build/kernels
 	$(BIN)/python -m packing.kernels build/kernels
 	SEQMARK_KERNELS=build/kernels $(BIN)/python -m hatchling build
 

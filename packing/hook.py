@@ -53,10 +53,7 @@ class WheelHook(BuildHookInterface[Any]):
         if version == "editable":
             return
         self._made = tempfile.TemporaryDirectory(prefix="seqmark-wheel-")
-        for inside, content in packed(Path(self.root)):
-            file = Path(self._made.name) / inside
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content)
+        write_packed(Path(self.root), Path(self._made.name))
         build_data["force_include"][self._made.name] = FACE
         if kernels := os.environ.get(KERNELS):
             build_data["force_include"][kernels] = f"{FACE}/processor/engine/compiled"
@@ -66,6 +63,14 @@ class WheelHook(BuildHookInterface[Any]):
         del build_data, artifact_path
         if version != "editable":
             self._made.cleanup()
+
+
+def write_packed(root: Path, folder: Path) -> None:
+    """Write the package into a folder."""
+    for inside, content in packed(root):
+        file = folder / inside
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
 
 
 def packed(root: Path) -> Iterator[tuple[str, bytes]]:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from packing.hook import FACE, packed
+from packing.hook import FACE, write_packed
 from processor.engine.shipped import processor, shipped_name
 
 ROOT = Path(__file__).parents[1]
@@ -40,10 +40,7 @@ def compile_kernels(folder: Path, modes: list[str]) -> Path | None:
         return None
     with tempfile.TemporaryDirectory(prefix="seqmark-kernels-") as name:
         tree, cache = Path(name, "tree"), Path(name, "cache")
-        for inside, content in packed(ROOT):
-            file = tree / FACE / inside
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content)
+        write_packed(ROOT, tree / FACE)
         cache.mkdir(mode=0o700)
         environment = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
         environment |= {

@@ -66,7 +66,7 @@ class Files:
 
     def write(self, name: str, text: str) -> None:
         """Write a file, whole or not at all: a crash leaves the old one or the new one."""
-        hidden = self._path("/".join((*name.split("/")[:-1], f".{name.rsplit('/', maxsplit=1)[-1]}.new")))
+        hidden = self._path(_hidden(name, "new"))
         stream = self._fs.create(hidden, True)
         try:
             stream.write(bytearray(text.encode()))
@@ -74,7 +74,7 @@ class Files:
             stream.close()
         if self._local:
             # Spark's own files have one, which would contradict what is written over them.
-            self.remove("/".join((*name.split("/")[:-1], f".{name.rsplit('/', maxsplit=1)[-1]}.crc")))
+            self.remove(_hidden(name, "crc"))
             if not self._fs.rename(hidden, self._path(name)):
                 raise OSError(f"{self.folder}/{name} cannot be put in place of the file before")
             return
@@ -86,3 +86,9 @@ class Files:
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with all that is in it; nothing where it does not exist."""
         self._fs.delete(self._path(name), True)
+
+
+def _hidden(name: str, ending: str) -> str:
+    """Return the name of a hidden file beside another one."""
+    *folders, file = name.split("/")
+    return "/".join((*folders, f".{file}.{ending}"))

@@ -360,9 +360,11 @@ class SideOutput:
         self._uncounted = Written(late, bad)
         if self._warned or not hardly_any(first, late + bad):
             return
+        unreadable = bad >= late
+        # Of bad records that came in a batch before nothing is kept: the next one that has some says why.
+        if unreadable and not written.bad:
+            return
         self._warned = True
-        # Of bad records that came in a batch before nothing is kept.
-        unreadable = written.bad and bad >= late
         told = why_unreadable(kept, self._sink, bad, first) if unreadable else why_late(self._sink, late, first)
         self._audience.warn(f"{self._sink.name}: {told}")
 

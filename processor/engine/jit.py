@@ -105,8 +105,9 @@ def _require_trust(root: Path, *names: str) -> None:
 
 
 def _without(why: str) -> Path | None:
+    which = "kernels are" if SHIPPED is None else "kernels that did not come with Seqmark are"
     sys.stderr.write(
-        f"seqmark: kernels are compiled anew at each start, which takes up to a minute: {why}. What others can "
+        f"seqmark: {which} compiled anew at each start, which takes up to a minute: {why}. What others can "
         "write to is not run. Remove it, or set XDG_CACHE_HOME to a folder that only this user can write to\n"
     )
     return None
@@ -164,8 +165,8 @@ _OWN_CHOICE = "NUMBA_CACHE_DIR" in os.environ
 """The user has named a folder to numba: whoever does that answers for it."""
 SOURCES = _sources_hash()
 """Names the sources of all kernels, numba and Python."""
-FOLDER = None if _OWN_CHOICE else kernel_cache(SOURCES)
 SHIPPED = None if _OWN_CHOICE else shipped_kernels(SOURCES)
+FOLDER = None if _OWN_CHOICE else kernel_cache(SOURCES)
 _SHIPPED_FOR = (known.name, known.more) if (known := processor()) else ("", "")
 
 

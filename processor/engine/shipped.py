@@ -6,7 +6,7 @@ beside the sources that they were compiled from: who could change them could cha
     processor/engine/compiled/<sources, numba and Python>-<platform>/<kernel>.nbi, .nbc
 
 A machine that is less than that processor, another Python or another system compiles its own, as an editable
-install does. Who names a processor to numba (``NUMBA_CPU_NAME``) gets that one's.
+install does. Who names a processor to numba, or its features, gets what is compiled for that.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ def shipped_name(sources: str) -> str:
 def shipped_kernels(sources: str) -> Path | None:
     """Return the folder with the kernels that came along, if there is one and this machine can run them."""
     folder, known = COMPILED / shipped_name(sources), processor()
-    if known is None or numba.config.CPU_NAME is not None or not folder.is_dir():
+    named = numba.config.CPU_NAME is not None or numba.config.CPU_FEATURES is not None
+    if known is None or named or not folder.is_dir():
         return None
     return folder if known.runs_here() else None

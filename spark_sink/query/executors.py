@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it ships none
 
+from processor.errors import StopError
 from spark_sink.batch.cluster import task_cause
 from spark_sink.outputs.output import StoppedError
 from spark_sink.session import runs_here
@@ -26,6 +27,8 @@ T = TypeVar("T")
 LACKING = "executors have no Python with this version of Seqmark"
 _GROUP = "seqmark-executors"
 _LOOK_S = 0.5
+_UNANSWERED = ("ExecutorLostFailure", "cancelled")
+"""What Spark says where a task did not fail by itself: that says nothing of Python."""
 
 
 def why_lacking(spark: SparkSession, say: Callable[[str], None], stopping: Callable[[], bool]) -> str:
@@ -40,6 +43,7 @@ def why_lacking(spark: SparkSession, say: Callable[[str], None], stopping: Calla
 
     Raises:
         StoppedError: The process is to end.
+        StopError: They were lost, or the question was cancelled, before they had answered.
     """
     if runs_here(spark):
         return ""
@@ -60,7 +64,7 @@ def why_lacking(spark: SparkSession, say: Callable[[str], None], stopping: Calla
     try:
         answers = answered(ask, lambda: context.cancelJobGroup(_GROUP), stopping)
     except Py4JJavaError as error:
-        return f"{LACKING}: {task_cause(error)}"
+        return unanswered(error)
     return difference(own_build(), answers)
 
 
@@ -79,6 +83,20 @@ def answered(ask: Callable[[], T], cancel: Callable[[], None], stopping: Callabl
     if stopping():
         raise StoppedError("stopped before the executors had answered")
     return answer.result()
+
+
+def unanswered(error: Exception) -> str:
+    """Return why the tasks that were to answer failed, where that is for their Python.
+
+    Raises:
+        StopError: It is not: a choice that a checkpoint keeps must not hang on it.
+    """
+    if any(each in str(error) for each in _UNANSWERED):
+        raise StopError(
+            f"the executors did not say which Seqmark they have ({task_cause(error)}): nothing was read, start "
+            f"again"
+        ) from error
+    return f"{LACKING}: {task_cause(error)}"
 
 
 def difference(own: SeqmarkBuild, answers: Collection[SeqmarkBuild]) -> str:

@@ -37,6 +37,7 @@ def test_they_are_loaded_and_say_what_those_say_that_are_compiled(base: Installe
     assert rest == [True, 0]
     # A processor that is named is what is compiled for.
     assert end(base, tmp_path / "generic", NUMBA_CPU_NAME="generic") == (value, False, 1)
+    assert end(base, tmp_path / "less", NUMBA_CPU_FEATURES="-avx512f") == (value, False, 1)
     own = str(tmp_path / "own")
     assert end(base, tmp_path / "own", NUMBA_CACHE_DIR=own) == (value, False, 1)
     assert end(base, tmp_path / "plain", NUMBA_DISABLE_JIT="1")[::2] == (value, 0)
@@ -47,6 +48,7 @@ def test_they_are_loaded_also_where_the_cache_is_open_to_others(base: Installed,
     (tmp_path / "seqmark").chmod(0o777)
     done = base.run("python", "-c", END, folder=tmp_path, env={"XDG_CACHE_HOME": str(tmp_path)})
     assert (done.returncode, done.stdout.split()[1]) == (0, "True")
+    assert "kernels that did not come with Seqmark are compiled anew at each start" in done.stderr
     assert "can be written by others" in done.stderr
     loaded = END + "print(crc32c.crc32c.stats.cache_hits.total(), crc32c.crc32c.stats.cache_misses.total())\n"
     done = base.run("python", "-c", loaded, folder=tmp_path, env={"XDG_CACHE_HOME": str(tmp_path)})

@@ -94,9 +94,11 @@ def test_a_batch_of_late_events_after_one_of_bad_records_is_warned_of(
 
     opened._look_at(kept, Written(late=0, bad=475), 530)
     opened._look_at(kept, Written(late=470, bad=0), 1_000)
+    assert not warned, "most are bad, and none of them is at hand to say why"
+    opened._look_at(kept, Written(late=10, bad=0), 1_010)
 
     (text,) = warned
-    assert "470 of the first 1,000 events are late" in text
+    assert "480 of the first 1,010 events are late" in text
 
 
 def test_a_new_limit_is_noted_before_a_batch_is_judged_by_it(spark: SparkSession, tmp_path: Path) -> None:

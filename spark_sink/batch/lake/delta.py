@@ -34,6 +34,9 @@ _LOG = "org.apache.spark.sql.delta.DeltaLog"
 _TOLD = "spark.databricks.delta.commitInfo.userMetadata"
 _TIME = "seqmark_time"
 _LOCAL_TIMES = {"delta.feature.timestampNtz": "supported"}
+_INSIDE = {"array": "elementType", "map": "valueType"}
+"""Of a type in Spark's JSON form: where the type of what it holds stands."""
+_UNFIT = set(" ,;{}()\n\t=")
 _MILLISECOND = timedelta(milliseconds=1)
 _LAST = datetime.max.replace(tzinfo=UTC) - _MILLISECOND
 
@@ -208,7 +211,7 @@ def _grown(known: Any, wanted: Any) -> Any | None:
     """
     if not (isinstance(known, dict) and isinstance(wanted, dict) and known["type"] == wanted["type"]):
         return None
-    inside = {"array": "elementType", "map": "valueType"}.get(known["type"])
+    inside = _INSIDE.get(known["type"])
     if inside is not None:
         grown = _grown(known[inside], wanted[inside])
         return None if grown is None else {**known, inside: grown}
@@ -218,8 +221,20 @@ def _grown(known: Any, wanted: Any) -> Any | None:
     made: dict[str, Any] = {}
     for each in wanted["fields"]:
         there = members.get(each["name"])
-        if there is None:
+        if there is None and _fits(each):
             made[each["name"]] = each
+        elif there is None:
+            continue
         elif (grown := _grown(there["type"], each["type"])) is not None:
             made[each["name"]] = {**there, "type": grown}
     return {**known, "fields": list({**members, **made}.values())} if made else None
+
+
+def _fits(field: Any) -> bool:
+    """Return whether Delta takes a member: without its column mapping not every name will do, at any depth."""
+    if _UNFIT & set(field["name"]):
+        return False
+    kind = field["type"]
+    while isinstance(kind, dict) and kind["type"] in _INSIDE:
+        kind = kind[_INSIDE[kind["type"]]]
+    return not isinstance(kind, dict) or all(map(_fits, kind.get("fields", ())))

@@ -264,7 +264,9 @@ def test_new_members_of_objects_are_read_by_the_format_at_any_depth(lake: Lake, 
 
     scene.run([lines("a", '{"x": 1, "deep": [{"y": 1.5}], "in": {"a": "b"}}')])
     scene.run([lines("b", '{"new": true, "deep": [{"z": "t"}], "in": {"c": {"d": 2}}}')])
-    scene.run([lines("c", '{"x": 3}')])
+    # Delta refuses such names, and reads past them.
+    unread = ', "a b": 1, "new in": {"c": 2}' if lake.name == "delta" else ""
+    scene.run([lines("c", f'{{"x": 3{unread}}}')])
     lake.merge(scene.out)
     compact(lake.spark, scene.batch, Audience())
 

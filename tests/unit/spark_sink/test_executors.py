@@ -8,9 +8,10 @@ from importlib.resources import files
 import pytest
 
 from processor import errors
+from processor.errors import StopError
 from spark_sink.batch.cluster import task_cause
 from spark_sink.outputs.output import StoppedError
-from spark_sink.query.executors import LACKING, answered, difference
+from spark_sink.query.executors import LACKING, answered, difference, unanswered
 from spark_sink.source import build
 from spark_sink.source.build import SeqmarkBuild, own_build, task_build
 
@@ -91,6 +92,15 @@ def test_a_process_that_is_to_end_cancels_its_question_until_it_has_ended() -> N
     with pytest.raises(StoppedError, match="before the executors had answered"):
         answered(ask, cancelled.set, stopping.is_set)
     assert ended.is_set()
+
+
+def test_an_executor_that_is_lost_says_nothing_of_its_python() -> None:
+    for text in (JOB + NO_EXECUTOR, CANCELLED):
+        with pytest.raises(
+            StopError, match=r"did not say which Seqmark they have \(.*\): nothing was read, start"
+        ):
+            unanswered(Exception(text))
+    assert unanswered(Exception(JOB + NO_PYTHON)).startswith(f"{LACKING}: ")
 
 
 def test_what_executors_raise_is_raised_here() -> None:
