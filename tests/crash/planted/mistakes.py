@@ -2325,4 +2325,20 @@ MISTAKES = (
         "tests/spark/test_parse.py::"
         "test_a_misspelt_field_is_unknown_also_where_it_is_as_long_as_what_is_absent",
     ),
+    Mistake(
+        "with latest a late partition begins where the pipeline did before a reset",
+        "processor/state/changelog.py",
+        "            if head.origin is not None and _is_of(head.position, state_id):\n",
+        "            if head.origin is not None:\n",
+        "tests/unit/worker/test_open_partition.py::"
+        "test_with_latest_a_partition_begins_where_it_ended_when_the_pipeline_began",
+    ),
+    Mistake(
+        "with latest a late partition begins where a topic ended that is not there any more",
+        "processor/worker/open_partition.py",
+        "            if origin is None or last.topics.source.is_other(source):\n",
+        "            if origin is None:\n",
+        "tests/unit/worker/test_open_partition.py::"
+        "test_with_latest_a_partition_begins_where_it_ended_when_the_pipeline_began",
+    ),
 )
