@@ -7,7 +7,8 @@ nothing, because the piece's columns lie in buffers that the next piece uses, of
 
 Invariant: what stands before a record that cannot go on is judged and encoded as if the piece ended there. Only
 judging tells whether an id is known with other content, and it cannot be taken back: so a piece ends before a
-record that could not go aside then, and the record is judged when all before it is committed.
+record that could not go aside then, and the record is judged when all before it is committed. Where nothing has
+foretold that a record cannot go on, the slot is rebuilt, and its next try does the same before that record.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 from processor.engine import repartition
 from processor.engine.quarantine import QuarantineText
 from processor.engine.verdict import RECEIPTED, Fault, Verdict
-from processor.errors import StopError
+from processor.errors import RebuildError, StopBeforeError, StopError
 from processor.pipeline.collisions import CollisionWork
 from processor.pipeline.passage import Passage
 from processor.pipeline.verdicts import VerdictPart
@@ -83,19 +84,36 @@ class PieceWork:
         limit = surely_fits(self._topics.quarantine_limit_bytes)
         return self._topics.quarantine is not None and bool(oversized(piece.columns, limit).size)
 
-    def outcome(self, number: int, judge: Judge, piece: Piece, *, committed: bool) -> PieceOutcome:
+    def outcome(
+        self, number: int, judge: Judge, piece: Piece, stops_before: dict[int, int], *, committed: bool
+    ) -> PieceOutcome:
         """Decide over the newest piece of a decoder and encode what passes; stages the state of its judge.
 
         Args:
             number: The partition.
             judge: The partition's.
             piece: Its next records.
+            stops_before: By partition, an offset before which all is to be committed: noted by one try of the
+                slot, and heeded by the next.
             committed: Whether the slot has taken nothing since its last commit.
 
         Raises:
-            StopError: Nothing since the last commit can be committed.
-            RebuildError: The local state is not whole.
+            StopError: The slot has to stop before these records, and has committed all before them.
+            RebuildError: The local state is not whole; or the slot has to stop, and the next try knows where.
         """
+        try:
+            return self._outcome(number, judge, piece, stops_before.get(number, -1), committed=committed)
+        except StopBeforeError as error:
+            if committed and error.offset == int(piece.columns.offset[0]):
+                raise
+            stops_before[number] = error.offset
+            where = f"offset {error.offset} of partition {number}"
+            message = f"to commit what comes before {where}, for there it has to stop"
+            raise RebuildError("stopping", message) from error
+
+    def _outcome(
+        self, number: int, judge: Judge, piece: Piece, stop_before: int, *, committed: bool
+    ) -> PieceOutcome:
         refs = self._kind.take_off(piece)
         source_ref = None if refs is None else refs.source
         stop: StopError | None = None
@@ -106,12 +124,15 @@ class PieceWork:
         if refs is not None:
             routed = cast("IdEvidence", evidence)
             routed.owner, routed.route = refs
-        self._kind.mark_too_large(self._encoder, number, piece, evidence.fault)
+        self._kind.mark_too_large(self._encoder, number, piece, evidence)
         passage = Passage.of(self._kind, evidence.fault)
         collisions = CollisionWork(judge, self._kind.named_source)
         collisions.mark_too_large(self._encoder, piece, evidence, self._topics.sink_limit_bytes)
         known = None if passage.never_stops else judge.aside_if_known(evidence)
         at_risk = self._at_risk(number, piece, known, passage, source_ref, int(committed))
+        noted = np.flatnonzero(piece.columns.offset[:at_risk] == stop_before)
+        if noted.size and noted[0] >= committed:
+            at_risk = int(noted[0])
         if at_risk is not None:
             stop = None
             piece, passage = before(piece, at_risk), passage.before(at_risk)
@@ -229,11 +250,11 @@ class PieceWork:
         """Encode for quarantine again, with those that only judging has told.
 
         Raises:
-            StopError: The first one cannot go there; all before it is committed.
+            StopBeforeError: The first one cannot go there.
         """
-        quarantine, refused, _ = self._put_aside(number, piece, fault, passage, source_ref)
+        quarantine, refused, row = self._put_aside(number, piece, fault, passage, source_ref)
         if refused is not None:
-            raise refused
+            raise StopBeforeError(int(piece.columns.offset[row]), str(refused))
         return quarantine
 
     def _quarantined(
@@ -306,7 +327,7 @@ class PieceWork:
         """Encode a receipt for each record that is dropped.
 
         Raises:
-            StopError: The duplicates topic does not take one.
+            StopBeforeError: The duplicates topic does not take one.
         """
         if self._topics.duplicates is None:
             return []
@@ -321,10 +342,12 @@ class PieceWork:
         try:
             return self._receipts.encode(number, columns, rows, judged, limit)
         except TooLargeError as error:
-            raise StopError(
+            raise StopBeforeError(
+                int(piece.columns.offset[error.row]),
                 f"{self._where(number, piece, error.row, source_ref)}: the receipt "
                 f"of this dropped record is too large, even without its key: topic {self._topics.duplicates} "
-                f"needs max.message.bytes of at least {error.size_bytes} (it has {limit})"
+                f"needs max.message.bytes of at least {error.size_bytes} (it has {limit}). "
+                "Everything before it is committed.",
             ) from error
 
 

@@ -23,8 +23,8 @@ from processor.state.changelog import ChangelogBounds
 from processor.worker import open_partition
 from processor.worker.open_partition import PartitionOpener
 from schemas.changelog.ids import ORIGIN_COPY_KEY
-from schemas.changelog.position import NO_TOPIC_IDS, Origin, Position
-from schemas.changelog.topic_ids import UNKNOWN_ID, TopicId
+from schemas.changelog.position import Origin, Position
+from schemas.changelog.topic_ids import NO_TOPIC_IDS, UNKNOWN_ID, TopicId
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
 from schemas.config import Pipeline
 from tests.support.judges.scopes import columns_of
