@@ -13,6 +13,7 @@ foretold that a record cannot go on, the slot is rebuilt, and its next try does 
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from processor.judges.judge import Evidence, Judge
     from processor.pipeline.hop_kinds import HopKind
     from processor.wire.encode import EncodedBatch, Encoder
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -128,7 +131,7 @@ class PieceWork:
         passage = Passage.of(self._kind, evidence.fault)
         collisions = CollisionWork(judge, self._kind.named_source)
         collisions.mark_too_large(self._encoder, piece, evidence, self._topics.sink_limit_bytes)
-        known = None if passage.never_stops else judge.aside_if_known(evidence)
+        known = None if passage.observes else judge.aside_if_known(evidence)
         at_risk = self._at_risk(number, piece, known, passage, source_ref, int(committed))
         noted = np.flatnonzero(piece.columns.offset[:at_risk] == stop_before)
         if noted.size and noted[0] >= committed:
@@ -181,24 +184,40 @@ class PieceWork:
         passage: Passage,
         source_ref: NDArray[np.int64] | None,
     ) -> tuple[list[EncodedBatch], StopError | None, int]:
-        """Encode the faulty records for quarantine; where one cannot go there, say why, and its row."""
+        """Encode the faulty records for quarantine; where one cannot go there, say why, and its row.
+
+        What is observed passes without a copy then.
+        """
         rows = np.flatnonzero(passage.aside(fault))
         if not rows.size:
             return [], None, 0
         if self._topics.quarantine is None:
             row = int(rows[0])
             return [], self._unjudgeable(number, piece, row, Fault(int(fault[row])), source_ref), row
-        try:
-            return self._quarantined(number, piece, rows, fault, passage, source_ref), None, 0
-        except TooLargeError as error:
-            stop = StopError(
-                f"{self._where(number, piece, error.row, source_ref)}: the record goes to quarantine "
-                f"({Fault(int(fault[error.row])).code}) and is too large for it: topic "
-                f"{self._topics.quarantine} needs max.message.bytes of at least {error.size_bytes} "
-                f"(it has {self._topics.quarantine_limit_bytes}). Everything before it is committed."
-            )
-            some = rows[rows < error.row]
-            return self._quarantined(number, piece, some, fault, passage, source_ref), stop, error.row
+        quarantined = partial(
+            self._quarantined, number, piece, fault=fault, passage=passage, source_ref=source_ref
+        )
+        batches: list[EncodedBatch] = []
+        while True:
+            try:
+                return batches + quarantined(rows), None, 0
+            except TooLargeError as error:
+                batches += quarantined(rows[rows < error.row])
+                needs = (
+                    f"and is too large for it: topic {self._topics.quarantine} needs max.message.bytes of at "
+                    f"least {error.size_bytes} (it has {self._topics.quarantine_limit_bytes})"
+                )
+                where, code = (
+                    self._where(number, piece, error.row, source_ref),
+                    Fault(int(fault[error.row])).code,
+                )
+                if passage.observed is None or not passage.observed[error.row]:
+                    what = f"{where}: the record goes to quarantine ({code}) {needs}"
+                    return batches, StopError(f"{what}. Everything before it is committed."), error.row
+                log.warning(
+                    "%s: the record passes, observed; its copy goes to quarantine (%s) %s", where, code, needs
+                )
+                rows = rows[rows > error.row]
 
     def _at_risk(
         self,
