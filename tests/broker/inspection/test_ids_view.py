@@ -156,7 +156,9 @@ def test_the_search_field_of_the_page_asks_every_pipeline_or_one(chromium: Chrom
             "few": said(page, "5", "exact", "Its ids have 2 parts"),
             "scope": said(page, "k", "scoped", "Known in 1 partition; 2 of 2 partitions answered"),
             "kinds": page.locator("#kind").inner_text(),
-            "brought": page.evaluate("rememberedRow({partition: 0}, {as: [], owner: null, reading: 17e11})[1]"),
+            "brought": page.evaluate(
+                "rememberedRow({partition: 0}, {as: [], owner: null, reading: 1, expires_at: 1})[1]"
+            ),
         }
 
     look = chromium.look(f"http://127.0.0.1:{asked.web_port}/", act, width=360)
