@@ -6,6 +6,7 @@ Errors are named for the reaction, not for the place they come from::
     ├── ConfigError         refuse: nothing is started, exit 2, all problems at once
     ├── MissingExtraError   refuse: a package is not installed, exit 2, says which extra brings it
     ├── StopError           stop: commit what came before, exit 1, say what to do
+    │   ├── StopBeforeError stop before a record: rebuild first, if what came before it is not committed
     │   └── BrokerError     stop: the embedded broker or its Java cannot run
     ├── RebuildError        rebuild: drop overlay and producer, fence, restore, go on
     └── FencedError         ask the group: rebuild where the slot is still ours, else rejoin
@@ -94,6 +95,19 @@ class MissingExtraError(SeqmarkError):
 
 class StopError(SeqmarkError):
     """The worker must stop here: going on would lose or invent a record."""
+
+
+class StopBeforeError(StopError):
+    """A record cannot go on, which was found when it had been judged: that cannot be committed, nor taken back.
+
+    Args:
+        offset: The record's, in the topic that the slot reads.
+        message: As for any stop; says that everything before the record is committed.
+    """
+
+    def __init__(self, offset: int, message: str) -> None:
+        self.offset = offset
+        super().__init__(message)
 
 
 class BrokerError(StopError):

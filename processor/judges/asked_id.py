@@ -80,6 +80,21 @@ def asked_ids(parts: Sequence[Part], words: Sequence[str]) -> list[AskedId]:
     return found
 
 
+def asked_words(words: Sequence[str]) -> list[tuple[str, str]]:
+    """Return words as a query carries them: by ``id``, or as bytes by ``id64`` where one of them is no UTF-8.
+
+    What decodes a query would put U+FFFD in place of such bytes, which is another id.
+    """
+    if all(word.encode(errors="ignore").decode() == word for word in words):
+        return [("id", word) for word in words]
+    return [("id64", base64.b64encode(_encoded(word)).decode()) for word in words]
+
+
+def words_of(texts: Sequence[str]) -> list[str]:
+    """Return the words that values of ``id64`` stand for; raises `ValueError` where one is no base64."""
+    return [base64.b64decode(text, validate=True).decode(errors="surrogateescape") for text in texts]
+
+
 def field_values(word: str) -> list[AskedPart]:
     """Return what a word can mean that stands for a string or number of a JSON value.
 

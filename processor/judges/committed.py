@@ -18,6 +18,7 @@ from processor.engine.ids.collisions import COMMITTED, OWNER, READING, RENEWALS
 from processor.engine.ids.exact.hash_table import FLOOR, NEXT, STAGED
 from processor.engine.ids.exact.kernels import SUPERSEDES
 from processor.engine.ids.judgement import IdColumns
+from processor.engine.ids.page import BACKFILLED
 from processor.engine.watermark.scope_arrays import DIRTY, EPOCH, HEAD, seek
 from schemas.changelog.ids import id_page_key
 
@@ -128,17 +129,28 @@ def in_variants(collisions: Collisions | None, hashes: NDArray[np.uint64]) -> li
     return [RememberedRecord(int(table.info[row, OWNER]), int(reading[row])) for row in rows]
 
 
-def living(found: Iterable[RememberedRecord], clock_ms: int, window_ms: int) -> list[RememberedRecord]:
-    """Return those that are inside the window, each record once, the earliest first."""
+def living(
+    known: Iterable[RememberedRecord], variants: Iterable[RememberedRecord], clock_ms: int, window_ms: int
+) -> list[RememberedRecord]:
+    """Return those that are inside the window, each record once, the earliest first.
+
+    An id's first record is among its variants, too. What a backfill has brought has no owner to tell that by:
+    of it the variants count, where there are any.
+    """
+
+    def alive(some: Iterable[RememberedRecord]) -> list[RememberedRecord]:
+        return [each for each in some if each.reading_ms is None or each.reading_ms + window_ms > clock_ms]
+
     last: dict[int | None, RememberedRecord] = {}
-    for each in found:
-        known = last.get(each.owner)
-        if known is None or (each.reading_ms or 0) > (known.reading_ms or 0):
-            last[each.owner] = each
-    alive = [
-        each for each in last.values() if each.reading_ms is None or each.reading_ms + window_ms > clock_ms
-    ]
-    return sorted(alive, key=lambda each: each.owner or 0)
+    brought: list[RememberedRecord] = []
+    for found in (alive(known), alive(variants)):
+        brought = [each for each in found if each.owner == BACKFILLED] or brought
+        for each in found:
+            before = last.get(each.owner)
+            if before is None or (each.reading_ms or 0) > (before.reading_ms or 0):
+                last[each.owner] = each
+    last.pop(BACKFILLED, None)
+    return brought + sorted(last.values(), key=lambda each: each.owner or 0)
 
 
 def in_scopes(table: ScopeTable, scope: bytes) -> ScopeMark | None:

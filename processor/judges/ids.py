@@ -246,7 +246,7 @@ class IdJudge(Judge[IdEvidence]):
         hashes = [hash_of(each, secret) for each in asked]
         variants = self.log.index.collisions
         return [
-            living([*self._in_index(each, clock_ms), *in_variants(variants, each)], clock_ms, self.window_ms)
+            living(self._in_index(each, clock_ms), in_variants(variants, each), clock_ms, self.window_ms)
             for each in hashes
         ]
 

@@ -24,7 +24,7 @@ from processor.engine.extract.sequence import MOST_SCOPE_BYTES
 from processor.engine.ids.judgement import IdJudgement
 from processor.engine.receipts import IdGrounds
 from processor.engine.verdict import Fault
-from processor.errors import StopError, reset_command
+from processor.errors import StopBeforeError, reset_command
 from processor.judges.factory import mode_of
 from processor.judges.ids import IdEvidence, evidence_of, make_id_extractor
 from processor.judges.judge import Judge
@@ -104,10 +104,10 @@ class HopKind:
         """
         return None if self.upstream is None else take_off(piece)
 
-    def mark_too_large(self, encoder: Encoder, number: int, piece: Piece, fault: NDArray[np.uint8]) -> None:
-        """Give the records of a source partition that are too large to go on their code in ``fault``."""
+    def mark_too_large(self, encoder: Encoder, number: int, piece: Piece, evidence: Evidence) -> None:
+        """Give the records of a source partition that are too large to go on their code, in ``evidence``."""
         del number
-        mark_too_large(encoder, piece, fault, self.topics.sink_limit_bytes)
+        mark_too_large(encoder, piece, evidence.fault, self.topics.sink_limit_bytes)
 
     def encode(
         self,
@@ -123,7 +123,7 @@ class HopKind:
         ``stays`` is uint8[n], 0: the record goes on.
 
         Raises:
-            StopError: A record cannot go on its way.
+            StopBeforeError: A record cannot go on its way.
         """
         del evidence
         if self.topics.sink is None:
@@ -191,16 +191,22 @@ class FirstHopKind(HopKind):
         return RouteJudge(self._hop.dedup)
 
     @override
-    def mark_too_large(self, encoder: Encoder, number: int, piece: Piece, fault: NDArray[np.uint8]) -> None:
-        super().mark_too_large(encoder, number, piece, fault)
+    def mark_too_large(self, encoder: Encoder, number: int, piece: Piece, evidence: Evidence) -> None:
+        super().mark_too_large(encoder, number, piece, evidence)
         if self.topics.quarantine is None:
             return
-        # The internal topic takes them with their source ref.
-        limit = self._topics.internal_limit_bytes
-        for row in oversized(piece.columns, surely_fits(limit) - repartition.MORE_BYTES).tolist():
-            # A source ref that does not fit is named where it is written.
-            least = np.minimum(piece.columns.offset, repartition.MOST_OFFSET)
-            refs = Refs(least << repartition.PARTITION_BITS | number, np.zeros(least.size, np.uint16))
+        # The internal topic takes them with their source ref and route word, and a codec makes more of some.
+        limit, fault = self._topics.internal_limit_bytes, evidence.fault
+        rows = oversized(piece.columns, surely_fits(limit) - repartition.MORE_BYTES).tolist()
+        if not rows:
+            return
+        _, word = repartition.targets(
+            cast("IdEvidence", evidence).ids, fault, number, self._topics.internal_partitions
+        )
+        # A source ref that does not fit is named where it is written.
+        least = np.minimum(piece.columns.offset, repartition.MOST_OFFSET)
+        refs = Refs(least << repartition.PARTITION_BITS | number, word)
+        for row in rows:
             if self._encoder.alone_bytes(piece, row, refs) > limit:
                 fault[row] = Fault.TOO_LARGE
 
@@ -225,13 +231,17 @@ class FirstHopKind(HopKind):
             refs = Refs(repartition.source_ref_of(number, piece.columns.offset), word)
             return self._encoder.encode(piece, target, refs, count, limit)
         except ValueError as error:
-            raise StopError(f"{topics.source}:{number} cannot be routed: {error}") from error
+            far = piece.columns.offset > repartition.MOST_OFFSET
+            offset = int(piece.columns.offset[far.argmax()])
+            raise StopBeforeError(offset, f"{topics.source}:{number} cannot be routed: {error}") from error
         except TooLargeError as error:
             offset = int(piece.columns.offset[error.row])
-            raise StopError(
+            raise StopBeforeError(
+                offset,
                 f"{topics.source}:{number}:{offset}: on its way to the partition of its id the record is too "
                 f"large: topic {topics.internal} needs max.message.bytes of at least {error.size_bytes} "
-                f"(it has {limit})"
+                f"(it has {limit}). Everything before it is committed. Raise that, set pipelines.quarantine "
+                f"for pipeline {self.hop.pipeline.name}, or step over it: {self.step_over(number, offset + 1)}",
             ) from error
 
     @override

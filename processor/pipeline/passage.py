@@ -52,18 +52,13 @@ class Passage:
         return replace(self, too_large=self.too_large[:row], let_by=self.let_by[:row])
 
     @property
-    def never_stops(self) -> bool:
-        """Whether nothing that only judging tells can stop the slot."""
-        return self.observes and self.stops
-
-    @property
     def observed(self) -> NDArray[np.bool_] | None:
         """bool[n], which records pass as they came whatever is judged; None: none."""
         return ~self.too_large if self.observes else None
 
     def aside(self, fault: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return uint8[n], the faults of what goes into quarantine, or is stopped at where there is none."""
-        if self.never_stops:
+        if self.observes and self.stops:
             return np.where(self.too_large, fault, np.uint8(Fault.NONE))
         return np.where(self.let_by, np.uint8(Fault.NONE), fault)
 

@@ -7,11 +7,13 @@ nothing, because the piece's columns lie in buffers that the next piece uses, of
 
 Invariant: what stands before a record that cannot go on is judged and encoded as if the piece ended there. Only
 judging tells whether an id is known with other content, and it cannot be taken back: so a piece ends before a
-record that could not go aside then, and the record is judged when all before it is committed.
+record that could not go aside then, and the record is judged when all before it is committed. Where nothing has
+foretold that a record cannot go on, the slot is rebuilt, and its next try does the same before that record.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -21,7 +23,7 @@ import numpy as np
 from processor.engine import repartition
 from processor.engine.quarantine import QuarantineText
 from processor.engine.verdict import RECEIPTED, Fault, Verdict
-from processor.errors import StopError
+from processor.errors import RebuildError, StopBeforeError, StopError
 from processor.pipeline.collisions import CollisionWork
 from processor.pipeline.passage import Passage
 from processor.pipeline.verdicts import VerdictPart
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from processor.judges.judge import Evidence, Judge
     from processor.pipeline.hop_kinds import HopKind
     from processor.wire.encode import EncodedBatch, Encoder
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -83,19 +87,36 @@ class PieceWork:
         limit = surely_fits(self._topics.quarantine_limit_bytes)
         return self._topics.quarantine is not None and bool(oversized(piece.columns, limit).size)
 
-    def outcome(self, number: int, judge: Judge, piece: Piece, *, committed: bool) -> PieceOutcome:
+    def outcome(
+        self, number: int, judge: Judge, piece: Piece, stops_before: dict[int, int], *, committed: bool
+    ) -> PieceOutcome:
         """Decide over the newest piece of a decoder and encode what passes; stages the state of its judge.
 
         Args:
             number: The partition.
             judge: The partition's.
             piece: Its next records.
+            stops_before: By partition, an offset before which all is to be committed: noted by one try of the
+                slot, and heeded by the next.
             committed: Whether the slot has taken nothing since its last commit.
 
         Raises:
-            StopError: Nothing since the last commit can be committed.
-            RebuildError: The local state is not whole.
+            StopError: The slot has to stop before these records, and has committed all before them.
+            RebuildError: The local state is not whole; or the slot has to stop, and the next try knows where.
         """
+        try:
+            return self._outcome(number, judge, piece, stops_before.get(number, -1), committed=committed)
+        except StopBeforeError as error:
+            if committed and error.offset == int(piece.columns.offset[0]):
+                raise
+            stops_before[number] = error.offset
+            where = f"offset {error.offset} of partition {number}"
+            message = f"to commit what comes before {where}, for there it has to stop"
+            raise RebuildError("stopping", message) from error
+
+    def _outcome(
+        self, number: int, judge: Judge, piece: Piece, stop_before: int, *, committed: bool
+    ) -> PieceOutcome:
         refs = self._kind.take_off(piece)
         source_ref = None if refs is None else refs.source
         stop: StopError | None = None
@@ -106,12 +127,15 @@ class PieceWork:
         if refs is not None:
             routed = cast("IdEvidence", evidence)
             routed.owner, routed.route = refs
-        self._kind.mark_too_large(self._encoder, number, piece, evidence.fault)
+        self._kind.mark_too_large(self._encoder, number, piece, evidence)
         passage = Passage.of(self._kind, evidence.fault)
         collisions = CollisionWork(judge, self._kind.named_source)
         collisions.mark_too_large(self._encoder, piece, evidence, self._topics.sink_limit_bytes)
-        known = None if passage.never_stops else judge.aside_if_known(evidence)
+        known = None if passage.observes else judge.aside_if_known(evidence)
         at_risk = self._at_risk(number, piece, known, passage, source_ref, int(committed))
+        noted = np.flatnonzero(piece.columns.offset[:at_risk] == stop_before)
+        if noted.size and noted[0] >= committed:
+            at_risk = int(noted[0])
         if at_risk is not None:
             stop = None
             piece, passage = before(piece, at_risk), passage.before(at_risk)
@@ -160,24 +184,40 @@ class PieceWork:
         passage: Passage,
         source_ref: NDArray[np.int64] | None,
     ) -> tuple[list[EncodedBatch], StopError | None, int]:
-        """Encode the faulty records for quarantine; where one cannot go there, say why, and its row."""
+        """Encode the faulty records for quarantine; where one cannot go there, say why, and its row.
+
+        What is observed passes without a copy then.
+        """
         rows = np.flatnonzero(passage.aside(fault))
         if not rows.size:
             return [], None, 0
         if self._topics.quarantine is None:
             row = int(rows[0])
             return [], self._unjudgeable(number, piece, row, Fault(int(fault[row])), source_ref), row
-        try:
-            return self._quarantined(number, piece, rows, fault, passage, source_ref), None, 0
-        except TooLargeError as error:
-            stop = StopError(
-                f"{self._where(number, piece, error.row, source_ref)}: the record goes to quarantine "
-                f"({Fault(int(fault[error.row])).code}) and is too large for it: topic "
-                f"{self._topics.quarantine} needs max.message.bytes of at least {error.size_bytes} "
-                f"(it has {self._topics.quarantine_limit_bytes}). Everything before it is committed."
-            )
-            some = rows[rows < error.row]
-            return self._quarantined(number, piece, some, fault, passage, source_ref), stop, error.row
+        quarantined = partial(
+            self._quarantined, number, piece, fault=fault, passage=passage, source_ref=source_ref
+        )
+        batches: list[EncodedBatch] = []
+        while True:
+            try:
+                return batches + quarantined(rows), None, 0
+            except TooLargeError as error:
+                batches += quarantined(rows[rows < error.row])
+                needs = (
+                    f"and is too large for it: topic {self._topics.quarantine} needs max.message.bytes of at "
+                    f"least {error.size_bytes} (it has {self._topics.quarantine_limit_bytes})"
+                )
+                where, code = (
+                    self._where(number, piece, error.row, source_ref),
+                    Fault(int(fault[error.row])).code,
+                )
+                if passage.observed is None or not passage.observed[error.row]:
+                    what = f"{where}: the record goes to quarantine ({code}) {needs}"
+                    return batches, StopError(f"{what}. Everything before it is committed."), error.row
+                log.warning(
+                    "%s: the record passes, observed; its copy goes to quarantine (%s) %s", where, code, needs
+                )
+                rows = rows[rows > error.row]
 
     def _at_risk(
         self,
@@ -229,11 +269,11 @@ class PieceWork:
         """Encode for quarantine again, with those that only judging has told.
 
         Raises:
-            StopError: The first one cannot go there; all before it is committed.
+            StopBeforeError: The first one cannot go there.
         """
-        quarantine, refused, _ = self._put_aside(number, piece, fault, passage, source_ref)
+        quarantine, refused, row = self._put_aside(number, piece, fault, passage, source_ref)
         if refused is not None:
-            raise refused
+            raise StopBeforeError(int(piece.columns.offset[row]), str(refused))
         return quarantine
 
     def _quarantined(
@@ -306,7 +346,7 @@ class PieceWork:
         """Encode a receipt for each record that is dropped.
 
         Raises:
-            StopError: The duplicates topic does not take one.
+            StopBeforeError: The duplicates topic does not take one.
         """
         if self._topics.duplicates is None:
             return []
@@ -321,10 +361,12 @@ class PieceWork:
         try:
             return self._receipts.encode(number, columns, rows, judged, limit)
         except TooLargeError as error:
-            raise StopError(
+            raise StopBeforeError(
+                int(piece.columns.offset[error.row]),
                 f"{self._where(number, piece, error.row, source_ref)}: the receipt "
                 f"of this dropped record is too large, even without its key: topic {self._topics.duplicates} "
-                f"needs max.message.bytes of at least {error.size_bytes} (it has {limit})"
+                f"needs max.message.bytes of at least {error.size_bytes} (it has {limit}). "
+                "Everything before it is committed.",
             ) from error
 
 

@@ -75,6 +75,7 @@ class SlotPipeline:
 
     Attributes:
         first: Told of each piece until it has seen enough; None: nobody wants to know.
+        stops_before: As `PieceWork.outcome` has it.
     """
 
     first: FirstRecords | None = None
@@ -101,6 +102,7 @@ class SlotPipeline:
         self._clock = clock
         self._marks = MarkWriter(self._topics, output, clock)
         self.partitions: dict[int, OpenPartition] = {}
+        self.stops_before: dict[int, int] = {}
         self.begun_at: float | None = None
         self._taken = 0
         self._commit_began_at = -math.inf
@@ -173,7 +175,8 @@ class SlotPipeline:
     def _judge(self, partition: OpenPartition, piece: Piece) -> PieceOutcome:
         """Work on a piece, and note it as taken in; awaits nothing."""
         committed = not any(each.moved for each in self.partitions.values())
-        made = self._work.outcome(partition.number, partition.judge, piece, committed=committed)
+        number, judge = partition.number, partition.judge
+        made = self._work.outcome(number, judge, piece, self.stops_before, committed=committed)
         if made.stop is not None:
             made.stop = explained(self._kind, partition.judge, piece, made)
         if self.first is not None and not self.first.saw(self._kind, partition, piece, made):

@@ -7,7 +7,7 @@ position and the origin. A certificate needs no more either.
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -19,7 +19,7 @@ from schemas.changelog.values import BROUGHT_KIND, ORIGIN_KEY, POSITION_KEY, Cor
 from schemas.changelog.watermark import brought_key
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 
     from numpy.typing import NDArray
 
@@ -71,6 +71,16 @@ async def read_head(
         StopError: It is corrupt.
         RebuildError: It is not to be had.
     """
+    async with aclosing(_heads(changelog, start, stop, head)) as heads:
+        async for each in heads:
+            head = each
+    return head
+
+
+async def _heads(
+    changelog: Changelog, start: int, stop: int, head: ChangelogHead = NOTHING_READ
+) -> AsyncGenerator[ChangelogHead]:
+    """Yield the head, after each part that is read."""
     async for found, _ in changelog.columns(start, stop):
         # A fetch brings what lies behind, too.
         columns = found.rows(0, int(found.offset.searchsorted(stop)))
@@ -84,7 +94,30 @@ async def read_head(
             if position is not None:
                 # Of one transaction the origin comes first.
                 head = ChangelogHead(Position.decode(position), head.origin)
-    return head
+        yield head
+
+
+async def origin_of(changelog: Changelog, state_id: bytes) -> Origin | None:
+    """Return where the state ``state_id``, which is the changelog's last, begins; None: nobody tells.
+
+    Whatever compaction or deleting has left: the newest origin stays where it was, its copies come behind any
+    number of positions, and that of the first commit may be gone. So all is read until a position of the state
+    stands behind one; an origin in front of another state's position is that state's.
+
+    Raises:
+        StopError: It is corrupt.
+        RebuildError: It is not to be had.
+    """
+    limits, head = await changelog.bounds(), NOTHING_READ
+    async with aclosing(_heads(changelog, limits.start, limits.stable)) as heads:
+        async for head in heads:
+            if head.origin is not None and _is_of(head.position, state_id):
+                return head.origin
+    return None
+
+
+def _is_of(position: Position | None, state_id: bytes) -> bool:
+    return position is not None and position.state_id == state_id
 
 
 async def last_position(changelog: Changelog) -> Position | None:

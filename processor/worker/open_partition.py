@@ -23,7 +23,7 @@ from processor.kafka.source_identity import check_same_source
 from processor.pipeline.ports import OpenPartition, new_position
 from processor.pipeline.verdicts import VerdictDraft
 from processor.state.belonging import named, refusal, require_own
-from processor.state.changelog import last_position, read_head
+from processor.state.changelog import last_position, origin_of, read_head
 from processor.state.definition import changes_since, note_definition
 from processor.state.kv.rocks import open_store
 from processor.state.kv.store import CorruptStoreError
@@ -51,9 +51,6 @@ log = logging.getLogger(__name__)
 
 SOME_OFFSETS = 1000
 """At the end of a topic of positions: about 500 commits, of which one that has not been aborted is enough."""
-
-FRONT_OFFSETS = 16
-"""In front of a changelog: the first commit begins with the origin."""
 
 
 class PartitionOpener:
@@ -257,12 +254,11 @@ class PartitionOpener:
             last = await last_position(changelog)
             if last is None:
                 continue
-            there = await changelog.bounds()
-            # It is the first that is written, and stays in front whatever is compacted or deleted.
-            front = await read_head(changelog, there.start, min(there.start + FRONT_OFFSETS, there.stable))
-            if front.origin is None or front.position is None or front.position.state_id != last.state_id:
-                return ()  # of before a reset, maybe of another topic by this name, or nobody can tell
-            return front.origin.beginning
+            source = self._topics.identified(self._client.ids).source
+            origin = await origin_of(changelog, last.state_id)
+            if origin is None or last.topics.source.is_other(source):
+                return ()  # nobody tells, or of another topic by this name
+            return origin.beginning  # a reset's has none: what ended then may be another topic by this name
         known = await committed(
             self._client, self._context.application_id, [TopicPartition(tp.topic, each) for each in sources]
         )

@@ -101,10 +101,13 @@ class OpenSlot:
             failed=self.fail,
         )
 
-    async def restore(self, ends_at: Callable[[Mapping[TopicPartition, Bounds]], None]) -> SlotPipeline:
+    async def restore(
+        self, ends_at: Callable[[Mapping[TopicPartition, Bounds]], None], stops_before: dict[int, int]
+    ) -> SlotPipeline:
         """Open all partitions, commit where they begin, and return what their chunks go through.
 
-        First ``ends_at`` is told where a source ends; an internal topic is filled on.
+        First ``ends_at`` is told where a source ends; an internal topic is filled on. ``stops_before`` is what
+        the tries of the slot tell one another (`processor.pipeline.piece`).
 
         Raises:
             RebuildError: The local state is corrupt; it is thrown away.
@@ -121,6 +124,7 @@ class OpenSlot:
             turns=context.turns,
         )
         pipeline.first = context.first_records(self.kind.hop)
+        pipeline.stops_before = stops_before
         opener = PartitionOpener(context, self._id, self.kind, self.client, self._fenced)
         limits = await bounds(self.client, [TopicPartition(topics.source, number) for number in self._numbers])
         if self.kind.upstream is None:

@@ -72,6 +72,7 @@ class SlotRun:
         self._trouble = ""
         self._fenced_at = -math.inf
         self._refused: Topics | None = None
+        self._stops_before: dict[int, int] = {}
 
     @property
     def state(self) -> SlotState:
@@ -133,7 +134,7 @@ class SlotRun:
         self._enter(SlotState.FENCING)
         await slot.fence()
         self._enter(SlotState.RESTORING)
-        pipeline = await slot.restore(self._goal.ends_at)
+        pipeline = await slot.restore(self._goal.ends_at, self._stops_before)
         self._enter(SlotState.WORKING)
         self._trouble = ""
         log.info("%s: ready, partitions %s", self.name, numbers)

@@ -26,7 +26,7 @@ from processor.engine.repartition import partition_and_offset
 from processor.errors import SeqmarkError, StopError
 from processor.inspection.explain.story import RecordRef
 from processor.inspection.timeline.wanted import KeyMatcher
-from processor.judges.asked_id import hash_of
+from processor.judges.asked_id import asked_words, hash_of
 from processor.judges.committed import RememberedRecord, living
 from processor.judges.watermark import brought_mark
 from processor.kafka.client import KafkaError, TopicPartition
@@ -138,7 +138,7 @@ class HeldQuestion:
         """It, for `GET /ids`."""
         asked: list[tuple[str, str]] = [("pipeline", self.pipeline.name)]
         if self.scope is None:
-            asked += [("id", word) for word in self.words]
+            asked += asked_words(self.words)
         else:
             asked.append(("scope", f"base64:{b64encode(self.scope).decode()}"))
         return urlencode(asked, errors="surrogateescape")
@@ -365,7 +365,7 @@ class ChangelogSearch:
             kinds = tuple(part.kind for part in asked)
             records += (
                 _record(pipeline, number, each, dedup.window)._replace(kinds=kinds)
-                for each in living([*last, *of], self.clock_ms, dedup.window)
+                for each in living(last, of, self.clock_ms, dedup.window)
             )
         clock = None if self.clock_ms == NEVER else self.clock_ms
         return HeldPartition(number, CHANGELOG, clock, tuple(records))

@@ -1,6 +1,7 @@
 """Answers what the committed state of a worker holds of one id, or of one scope (`GET /ids`).
 
     /ids?pipeline=NAME&id=WORD&id=WORD    a word per part of the id, as `processor.judges.asked_id` reads them
+    /ids?pipeline=NAME&id64=BYTES&...     likewise, the bytes of each word in base64: they may be no UTF-8
     /ids?pipeline=NAME&scope=TEXT         mode watermark; TEXT may be ``base64:...``; empty: scope ``partition``
     /ids?workers=all&...                  likewise, and of the other workers of the group
 
@@ -14,11 +15,11 @@ from __future__ import annotations
 import base64
 import binascii
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import unquote_to_bytes, urlencode
 
 from processor.engine.ids.page import BACKFILLED
 from processor.engine.repartition import partition_and_offset
-from processor.judges.asked_id import KINDS, asked_ids
+from processor.judges.asked_id import KINDS, asked_ids, words_of
 from processor.judges.ids import parts_of
 from processor.worker.web.views import fault, json_response
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 MOST_PARTS = 16
 MOST_SCOPE_BYTES = 2_048
-_KEYS = {"pipeline", "id", "scope"}
+_KEYS = {"pipeline", "id", "id64", "scope"}
 _EVERYBODY = {"workers"}
 
 
@@ -63,6 +64,7 @@ class IdsView:
     async def answer(self, request: Request) -> Response:
         """Answer one question."""
         try:
+            _require_utf8(request.rel_url.raw_query_string)
             pipeline = self._pipeline(request.query)
             question = _question(pipeline, request.query)
         except ValueError as error:
@@ -119,6 +121,10 @@ class IdsView:
 def _question(pipeline: Pipeline, query: MultiMapping[str]) -> _Question:
     words, scopes = query.getall("id", []), query.getall("scope", [])
     dedup = pipeline.id_dedup
+    if "id64" in query:
+        if words:
+            raise ValueError("ask for id=WORD or id64=BYTES, not for both")
+        words = words_of(query.getall("id64"))
     if dedup is None:
         if words or len(scopes) != 1:
             raise ValueError("this pipeline judges by sequences: ask for scope=TEXT")
@@ -129,6 +135,14 @@ def _question(pipeline: Pipeline, query: MultiMapping[str]) -> _Question:
     asked = asked_ids(parts_of(dedup), words)
     meant = [[part.kind for part in each] for each in asked]
     return _Question(lambda judge, named: _remembered(judge, asked, dedup, named), meant)
+
+
+def _require_utf8(query: str) -> None:
+    """Refuse a query whose bytes would be read as something else."""
+    try:
+        unquote_to_bytes(query).decode()
+    except UnicodeDecodeError as error:
+        raise ValueError("a query is UTF-8: ask for other bytes by id64, or scope=base64:BYTES") from error
 
 
 def _scope(text: str) -> bytes:
@@ -193,7 +207,7 @@ def _mark(judge: Judge, scope: bytes) -> dict[str, Any]:
 def _without_workers(query: MultiMapping[str]) -> str:
     """Return a query as one that is asked of one worker: it asks nobody."""
     pairs = [(name, value) for name, value in query.items() if name not in _EVERYBODY]
-    return urlencode(pairs, errors="surrogateescape")
+    return urlencode(pairs)
 
 
 def _passed_on(answer: Mapping[str, Any], pipeline: Pipeline) -> list[dict[str, Any]] | None:

@@ -2,7 +2,8 @@
 
 The group says who is in it, what each works on, and where its web server listens. So that a member which says
 what it likes makes this worker ask nobody else, an address is asked only if it is the one under which the
-broker sees that member, or a loopback address of a member on this machine; only `/status.json` and `/ids`,
+broker sees that member, or a loopback address of a member that the broker sees where it sees this worker, and
+that says it is on this machine; only `/status.json` and `/ids`,
 without a redirect, for a second, up to a bound of bytes. Who is asked asks nobody: only ``workers=all`` fans
 out.
 
@@ -89,11 +90,10 @@ class OtherWorkers:
         workers: list[dict[str, Any]] = []
         me = own["worker"]["name"]
         if group is not None:
-            asked = [member for member in group.members if member.name != me]
             mine = [
                 self._row(member, "", own, "", is_this=True) for member in group.members if member.name == me
             ]
-            workers = mine + await self._others(asked)
+            workers = mine + await self._others(group.members, me)
         if not any(row["this"] for row in workers):  # it has not joined yet, or nobody says who has
             row = {"name": me, "host": own["worker"]["host"], "address": None, "slots": {}, "partitions": {}}
             workers.insert(0, {**row, "this": True, "why": "", "status": own})
@@ -123,19 +123,21 @@ class OtherWorkers:
         membership = self._worker.membership
         me = "" if membership is None else membership.name
         members = () if group is None else group.members
-        return await self._hear([member for member in members if member.name != me], path), note
+        return await self._hear(members, me, path), note
 
-    async def _others(self, members: Sequence[DescribedMember]) -> list[dict[str, Any]]:
-        return [self._row(*each) for each in await self._hear(members, PATH)]
+    async def _others(self, members: Sequence[DescribedMember], me: str) -> list[dict[str, Any]]:
+        return [self._row(*each) for each in await self._hear(members, me, PATH)]
 
-    async def _hear(self, members: Sequence[DescribedMember], path: str) -> list[Heard]:
+    async def _hear(self, group: Sequence[DescribedMember], me: str, path: str) -> list[Heard]:
+        members = [member for member in group if member.name != me]
+        seen_at = next((member.host for member in group if member.name == me), "")
         bound = asyncio.Semaphore(AT_ONCE)
         async with session_to_workers(ANSWER_S) as session:
 
             async def heard(index: int, member: DescribedMember) -> Heard:
                 if index >= MOST_WORKERS:
                     return Heard(member, "", None, f"only {MOST_WORKERS} workers are asked")
-                where, why = web_address(member, self._machine)
+                where, why = web_address(member, self._machine, seen_at)
                 if not where:
                     return Heard(member, "", None, why)
                 async with bound:
@@ -187,12 +189,14 @@ class OtherWorkers:
         return said, ""
 
 
-def web_address(member: DescribedMember, own_machine: str) -> tuple[str, str]:
+def web_address(member: DescribedMember, own_machine: str, own_host: str | None = None) -> tuple[str, str]:
     """Return ``HOST:PORT`` of a member's web server, or nothing and why it is not asked.
 
     Args:
         member: As the group describes it.
-        own_machine: Of `processor.ops.web_port.machine`: members on it may listen on a loopback address.
+        own_machine: Of `processor.ops.web_port.machine`: members on it may listen on a loopback address. Each
+            says for itself where it is, and may say what it likes.
+        own_host: Where the broker sees who asks: a member on its machine is seen there, too; None: not known.
     """
     web = member.web
     if web is None:
@@ -204,6 +208,11 @@ def web_address(member: DescribedMember, own_machine: str) -> tuple[str, str]:
             return "", (
                 "its web server listens on its own machine only: set worker.web_host to an address that "
                 "other workers reach"
+            )
+        if own_host is not None and (seen is None or seen != _number(own_host)):
+            return (
+                "",
+                f"it says that it is on this machine, where the brokers do not see it: they see {member.host}",
             )
     elif said is None or said != seen:
         # One that is bound to another of its addresses is not asked either.

@@ -160,6 +160,40 @@ def test_the_size_that_is_asked_for_is_enough(broker: Broker, tmp_path: Path, in
     assert sequences(read_topic(config.bootstrap_servers, config.sink)) == rest
 
 
+def test_a_receipt_that_its_topic_refuses_holds_up_nothing_that_comes_before_it(
+    broker: Broker, tmp_path: Path
+) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path, 2).with_duplicates().but(slots=1)
+    bootstrap = config.bootstrap_servers
+    create_topic(bootstrap, config.duplicates, 2, {"max.message.bytes": "150"})
+    produce(bootstrap, config.source, [new(i) for i in range(5)], [new(5), new(5), new(6)])
+    produce(bootstrap, config.source, [new(i) for i in range(7)], partition=1)
+
+    first, second = run_drain(config), run_drain(config)
+
+    for ended in (first, second):
+        assert ended.code == 1
+        assert f"{config.source}:0:6: the receipt of this dropped record is too large" in ended.stderr
+    assert sequences(read_topic(bootstrap, config.sink), 0) == list(range(6))
+    # What was committed is not begun again for.
+    assert (
+        "rebuilding: to commit what comes before offset 6" in first.stderr,
+        "to commit" in second.stderr,
+    ) == (
+        True,
+        False,
+    )
+    asked = re.search(
+        rf"{re.escape(config.duplicates)} needs max.message.bytes of at least (\d+)", second.stderr
+    )
+    assert asked, second.stderr
+    alter_topic(bootstrap, config.duplicates, max_message_bytes=asked[1])
+    assert run_drain(config).code == 0
+    found = read_topic(bootstrap, config.sink)
+    assert [sequences(found, number) for number in range(2)] == [list(range(7))] * 2
+    assert certificate(config).code == 0
+
+
 KEY, HEADER, FIELD = {"from": "key"}, {"from": "header", "name": "id"}, {"from": "value", "pointer": "/id"}
 MEBIBYTE = 2**20
 

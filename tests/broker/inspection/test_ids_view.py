@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import statistics
 import time
@@ -155,6 +156,9 @@ def test_the_search_field_of_the_page_asks_every_pipeline_or_one(chromium: Chrom
             "few": said(page, "5", "exact", "Its ids have 2 parts"),
             "scope": said(page, "k", "scoped", "Known in 1 partition; 2 of 2 partitions answered"),
             "kinds": page.locator("#kind").inner_text(),
+            "brought": page.evaluate(
+                "rememberedRow({partition: 0}, {as: [], owner: null, reading: 1, expires_at: 1})[1]"
+            ),
         }
 
     look = chromium.look(f"http://127.0.0.1:{asked.web_port}/", act, width=360)
@@ -168,7 +172,17 @@ def test_the_search_field_of_the_page_asks_every_pipeline_or_one(chromium: Chrom
     assert f"\n{RECORDS - 1}\n7\n" in look.seen["scope"]  # the watermark, and the epoch
     assert look.seen["kinds"].count("an id of") == 4
     assert "whole" not in look.seen["kinds"]
+    assert look.seen["brought"] == "a record that a backfill has brought"
     assert look.errors == []
+
+
+def test_words_are_asked_for_as_bytes_and_what_is_no_text_is_not_read_as_something_else(asked: Worker) -> None:
+    bytes_of = urlencode([("id64", base64.b64encode(word).decode()) for word in (b"text:5", b"k")])
+    _, told = asked.get(f"/ids?pipeline=exact&{bytes_of}")
+    status, refused = asked.get("/ids?pipeline=exact&id=text:5&id=%FF")
+
+    assert sum(len(each["remembered"]) for each in json.loads(told)["partitions"]) == 1
+    assert (status, "ask for other bytes by id64" in refused) == (400, True)
 
 
 def test_an_answer_holds_no_id_and_no_key(asked: Worker) -> None:

@@ -2325,4 +2325,36 @@ MISTAKES = (
         "tests/spark/test_parse.py::"
         "test_a_misspelt_field_is_unknown_also_where_it_is_as_long_as_what_is_absent",
     ),
+    Mistake(
+        "with latest a late partition begins where the pipeline did before a reset",
+        "processor/state/changelog.py",
+        "            if head.origin is not None and _is_of(head.position, state_id):\n",
+        "            if head.origin is not None:\n",
+        "tests/unit/worker/test_open_partition.py::"
+        "test_with_latest_a_partition_begins_where_it_ended_when_the_pipeline_began",
+    ),
+    Mistake(
+        "with latest a late partition begins where a topic ended that is not there any more",
+        "processor/worker/open_partition.py",
+        "            if origin is None or last.topics.source.is_other(source):\n",
+        "            if origin is None:\n",
+        "tests/unit/worker/test_open_partition.py::"
+        "test_with_latest_a_partition_begins_where_it_ended_when_the_pipeline_began",
+    ),
+    Mistake(
+        "a record is measured for the internal topic by another route word than it gets",
+        "processor/pipeline/hop_kinds.py",
+        "        refs = Refs(least << repartition.PARTITION_BITS | number, word)\n",
+        "        refs = Refs(least << repartition.PARTITION_BITS | number, np.zeros_like(word))\n",
+        "tests/unit/pipeline/test_hop_kinds.py::"
+        "test_at_the_internal_topics_limit_a_record_goes_on_or_is_quarantined_and_nothing_else_happens",
+    ),
+    Mistake(
+        "a record that a slot has to stop before is judged with those that come before it",
+        "processor/pipeline/piece.py",
+        "        if noted.size and noted[0] >= committed:\n",
+        "        if noted.size and noted[0] > 1:\n",
+        "tests/unit/pipeline/test_slot_pipeline.py::"
+        "test_before_a_receipt_that_its_topic_does_not_take_all_is_committed_by_the_next_try",
+    ),
 )

@@ -104,12 +104,18 @@ class Ran(NamedTuple):
     """Source offsets of what was too large for the sink as it came."""
 
 
-def ran(dedup: dict[str, Any], runs: Sequence[tuple[bool, list[Record]]], *, quarantine: bool = True) -> Ran:
+def ran(
+    dedup: dict[str, Any],
+    runs: Sequence[tuple[bool, list[Record]]],
+    *,
+    quarantine: bool = True,
+    quarantine_limit: int = 100_000,
+) -> Ran:
     """Judge a source; each run is a worker of its own, which observes or not, and goes on with the state."""
     aside = "bad" if quarantine else None
     names = {"name": "p", "source": "s", "sink": "clean", "duplicates": "receipts", "quarantine": aside}
     output, store = RecordingOutput([]), MemoryStore()
-    to = Topics("s", "clean", aside, "changelog", LIMIT, 100_000, 100_000, "receipts", 100_000)
+    to = Topics("s", "clean", aside, "changelog", LIMIT, quarantine_limit, 100_000, "receipts", 100_000)
     judge = judge_of(Pipeline.model_validate({**names, "dedup": dedup}))
     if isinstance(judge, IdJudge):
         judge.log.secret = SECRET

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import random
 from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.errors import StopError
+from processor.engine import repartition
+from processor.errors import RebuildError, StopError
 from processor.ops.metrics import Metrics
 from processor.pipeline.hop_kinds import FirstHopKind, HopKind
 from processor.pipeline.hops import FirstHop, Hop, hops
@@ -95,14 +98,104 @@ class Hops:
         asyncio.run(self.second.commit())
 
 
-def _partition(judge: Judge) -> OpenPartition:
-    table = Table(MemoryStore(), judge.log)
+def _partition(judge: Judge, store: MemoryStore | None = None) -> OpenPartition:
+    table = Table(MemoryStore() if store is None else store, judge.log)
     judge.load(table)
-    return OpenPartition(0, table, judge, new_position(0, b"definition 16 by", b"state id 16 byte", 1))
+    begins = new_position(0, b"definition 16 by", b"state id 16 byte", 1)
+    return OpenPartition(0, table, judge, table.position() or begins)
 
 
 def record(offset: int, name: bytes | None, value: bytes = b"v") -> Record:
     return Record(offset, 1_000, b"key", value, () if name is None else ((b"id", name),))
+
+
+class FirstHopAlone:
+    """The first hop's tries at partition 0, over what was committed."""
+
+    def __init__(self, internal_limit: int, *, quarantine: bool) -> None:
+        first, _ = both(quarantine=quarantine)
+        topics = RouteTopics(
+            first.source,
+            SINK,
+            first.quarantine,
+            "positions",
+            1_000_000,
+            1_000_000,
+            internal=INTERNAL,
+            internal_limit_bytes=internal_limit,
+            internal_partitions=8,
+        )
+        self._kind = FirstHopKind(first, topics)
+        self._stops_before: dict[int, int] = {}
+        self._store = MemoryStore()
+        self.again()
+
+    def again(self) -> None:
+        """Begin the next try."""
+        self.output = RecordingOutput([])
+        shared = self.output, batches.DECODER, Encoder(), Metrics()
+        self._pipeline = SlotPipeline(self._kind, *shared)
+        self._pipeline.stops_before = self._stops_before
+        self._pipeline.partitions[0] = _partition(self._kind.judge(), self._store)
+
+    def take(self, what: Chunk) -> None:
+        asyncio.run(self._pipeline.take(what))
+
+    def sent(self, topic: str) -> int:
+        """Return how many records went to a topic."""
+        return sum(batch.count for to, _, some in self.output.sent if to == topic for batch in some)
+
+    @property
+    def committed(self) -> int:
+        position = Table(self._store).position()
+        return 0 if position is None else position.next_offset
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_at_the_internal_topics_limit_a_record_goes_on_or_is_quarantined_and_nothing_else_happens(
+    codec: Codec,
+) -> None:
+    chosen = random.Random(codec)
+    for number in range(8):
+        value = json.dumps([chosen.randrange(10**6) for _ in range(200)]).encode()
+        came = chunk(by_hand([record(0, b"id-%d" % number, value)], codec))
+        roomy = FirstHopAlone(1_000_000, quarantine=True)
+        roomy.take(came)
+        (need,) = [batch.size for to, _, some in roomy.output.sent if to == INTERNAL for batch in some]
+        for limit in range(need - 8, need + 1):
+            tight = FirstHopAlone(limit, quarantine=True)
+            tight.take(came)
+            fits = limit >= need
+            assert (tight.sent(INTERNAL), tight.sent("routed.quarantine")) == (int(fits), int(not fits))
+
+
+def test_before_a_record_too_large_on_its_way_all_is_committed_by_the_next_try() -> None:
+    hop = FirstHopAlone(3_000, quarantine=False)
+    came = chunk(by_hand([record(0, b"a"), record(1, b"b", bytes(4_000)), record(2, b"c")]))
+    with pytest.raises(RebuildError, match="before offset 1 of partition 0"):
+        hop.take(came)
+    assert hop.committed == 0
+
+    hop.again()
+    with pytest.raises(StopError) as caught:
+        hop.take(came)
+    said = str(caught.value)
+    assert said.startswith("routed.raw:0:1: on its way to the partition of its id the record is too large")
+    assert "set pipelines.quarantine for pipeline routed" in said
+    assert "delete routed.raw:0 up to offset 2" in said
+    assert (hop.sent(INTERNAL), hop.committed) == (1, 1)
+
+
+def test_before_an_offset_that_no_source_ref_holds_all_is_committed_by_the_next_try() -> None:
+    hop = FirstHopAlone(3_000, quarantine=True)
+    last = repartition.MOST_OFFSET
+    came = chunk(by_hand([record(last, b"a"), record(last + 1, b"b")]))
+    with pytest.raises(RebuildError, match=f"before offset {last + 1}"):
+        hop.take(came)
+    hop.again()
+    with pytest.raises(StopError, match="cannot be routed"):
+        hop.take(came)
+    assert hop.committed == last + 1
 
 
 def test_records_pass_once_and_as_they_came() -> None:

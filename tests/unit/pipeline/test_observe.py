@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -48,6 +50,25 @@ def test_without_quarantine_what_cannot_be_judged_and_what_its_edit_makes_too_la
 def test_without_quarantine_what_is_too_large_for_the_sink_stops_it_as_ever() -> None:
     with pytest.raises(StopError, match=f"needs max.message.bytes of at least .*it has {LIMIT}"):
         ran(DEDUPS["exact"], [(True, records(GOOD, LONG))], quarantine=False)
+
+
+@pytest.mark.parametrize("mode", ["exact", "quarantining"])
+def test_where_quarantine_does_not_take_a_copy_what_is_observed_only_passes(
+    mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Noise, which no codec makes smaller; the first is too large for the quarantine, the second is not.
+    noise = random.Random(1).randbytes(400).hex().encode()
+    came = records(GOOD, BAD, BAD, GOOD._replace(content=1), AGAIN)
+    wide = came[1]._replace(value=b"{" + noise[:450])
+    collides = came[3]._replace(value=json.dumps({"id": "a", "n": 7, "x": noise[:430].decode()}).encode())
+    came[1], came[3] = wide, collides
+    with pytest.raises(StopError, match=r"bad needs max\.message\.bytes of at least"):
+        ran(DEDUPS[mode], [(False, came)], quarantine_limit=600)
+    found = ran(DEDUPS[mode], [(True, came)], quarantine_limit=600)
+    assert [each.value for each in found.topics.sink] == [each.value for each in came]
+    assert came[2].value in [each.value for each in found.topics.quarantine]
+    assert wide.value not in [each.value for each in found.topics.quarantine]
+    assert "s:0:1: the record passes, observed; its copy goes to quarantine (value_not_json)" in caplog.text
 
 
 class ObservedRoute:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -131,8 +132,11 @@ class Slot:
         duplicates_limit: int | None = None,
         marked: int = 0,
         clock: Callable[[], float] = lambda: 0.0,
+        before: Slot | None = None,
     ) -> None:
         self.said: list[str] = []
+        self.stops_before: dict[int, int] = {} if before is None else before.stops_before
+        self.stores: list[RecordingStore]
         self.output = RecordingOutput(self.said)
         self.metrics = Metrics()
         topics = Topics(
@@ -148,10 +152,17 @@ class Slot:
             index_partitions=marked,
         )
         kind = HopKind(only_hop(CONFIG), topics)
-        self.pipeline = SlotPipeline(kind, self.output, batches.DECODER, Encoder(), self.metrics, clock=clock)
-        self.stores = [RecordingStore(self.said, str(number)) for number in range(partitions)]
+        shared = self.output, batches.DECODER, Encoder(), self.metrics
+        self.pipeline = SlotPipeline(kind, *shared, clock=clock)
+        self.pipeline.stops_before = self.stops_before
+        stores = [RecordingStore(self.said, str(number)) for number in range(partitions)]
+        self.stores = stores if before is None else before.stores
         for number, store in enumerate(self.stores):
             self.add(number, store)
+
+    def again(self, *, duplicates_limit: int = 100) -> Slot:
+        """Return the slot's next try, over what the last one has committed."""
+        return Slot(duplicates_limit=duplicates_limit, partitions=len(self.stores), before=self)
 
     def add(self, number: int, store: MemoryStore) -> OpenPartition:
         """Take a partition in as a worker that has just restored its table."""
@@ -393,12 +404,39 @@ def test_of_what_comes_before_a_record_that_stops_the_worker_the_receipts_are_co
     assert slot.committed() == (2, 5)
 
 
-def test_a_receipt_that_its_topic_does_not_take_stops_the_worker_and_nothing_is_committed() -> None:
-    slot = Slot(duplicates_limit=100)
-    said = slot.stops(came(5, 5))
-    assert "source:0:1: the receipt of this dropped record" in said
-    assert f"topic {DUPLICATES} needs max.message.bytes of at least" in said
+@pytest.mark.parametrize("rows", [(1, 5, 5, 6), (5, 5, 6), (5, 6, 6, 7)])
+def test_before_a_receipt_that_its_topic_does_not_take_all_is_committed_by_the_next_try(
+    rows: tuple[int, ...],
+) -> None:
+    slot = Slot(duplicates_limit=100, partitions=2)
+    slot.take(replace(came(9), partition=1))
+    dropped = next(at for at in range(1, len(rows)) if rows[at] == rows[at - 1])
+    with pytest.raises(RebuildError, match=f"before offset {dropped} of partition 0"):
+        slot.take(came(*rows))
     assert not any(each.startswith("offsets") for each in slot.said)
+
+    again = slot.again()
+    again.take(replace(came(9), partition=1))
+    said = again.stops(came(*rows))
+    assert said.startswith(f"source:0:{dropped}: the receipt of this dropped record")
+    assert f"topic {DUPLICATES} needs max.message.bytes of at least" in said
+    assert again.committed() == (dropped, rows[dropped])
+    assert again.committed(1) == (1, 9)
+    assert offsets(again.output.records(SINK)) == list(range(dropped))
+
+    # Whoever begins there commits nothing more, and has nothing to begin again for.
+    assert again.again().stops(came(*rows[dropped:], start=dropped)) == said
+
+
+def test_where_a_record_goes_on_after_all_nothing_is_held_up_behind_it() -> None:
+    slot = Slot(duplicates_limit=100)
+    with pytest.raises(RebuildError):
+        slot.take(came(5, 5, 6))
+    again = slot.again(duplicates_limit=1_000_000)
+    again.take(came(5, 5, 6), came(7, 8, start=3))
+    again.commit()
+    assert offsets(again.output.records(SINK)) == [0, 2, 3, 4]
+    assert len([each for each in again.said if each == "end"]) == 2
 
 
 def test_an_origin_is_the_first_thing_of_the_first_commit_and_is_written_once() -> None:

@@ -19,9 +19,12 @@ from processor.kafka.transactions.fencing import SlotId
 from processor.pipeline.hop_kinds import FirstHopKind
 from processor.pipeline.hops import FirstHop
 from processor.pipeline.ports import RouteTopics, Topics
+from processor.state.changelog import ChangelogBounds
 from processor.worker import open_partition
 from processor.worker.open_partition import PartitionOpener
+from schemas.changelog.ids import ORIGIN_COPY_KEY
 from schemas.changelog.position import Origin, Position
+from schemas.changelog.topic_ids import NO_TOPIC_IDS, UNKNOWN_ID, TopicId
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
 from schemas.config import Pipeline
 from tests.support.judges.scopes import columns_of
@@ -102,14 +105,24 @@ def test_a_new_partition_of_a_routed_source_sends_ids_where_the_others_do_or_now
     assert positions.read == [(number, 4000, 5000) for number in read]
 
 
-class Others:
-    """A source of four partitions that ends at 100, with the origins of those that have begun."""
+STATE = bytes(16)
 
-    def __init__(
-        self, origins: dict[int, Origin], told: int | None = None, *, front: bytes | None = bytes(16)
-    ) -> None:
-        self.origins, self.told, self.front = origins, told, front
-        self.ids: dict[str, bytes] = {}
+
+def position(state: bytes = STATE, source: bytes = UNKNOWN_ID) -> tuple[bytes, bytes]:
+    topics = NO_TOPIC_IDS._replace(source=TopicId.of("raw", source))
+    return POSITION_KEY, Position(7, -1, 0, b"this definition.", state, 1, topics).encode()
+
+
+def begins(origin: Origin, key: bytes = ORIGIN_KEY) -> tuple[bytes, bytes]:
+    return key, origin.encode()
+
+
+class Others:
+    """A source of four partitions that ends at 100, with the changelogs of those that have begun, by offset."""
+
+    def __init__(self, logs: dict[int, dict[int, tuple[bytes, bytes]]], told: int | None = None) -> None:
+        self.logs, self.told = logs, told
+        self.ids = {"raw": b"id of the source"}
 
     def partitions(self, topic: str) -> set[int]:
         del topic
@@ -127,39 +140,51 @@ class Others:
 
     def changelog(self, client: object, decoder: object, topic: str, partition: int) -> Any:
         del client, decoder, topic
+        rows = self.logs.get(partition, {})
 
-        async def there() -> Bounds:
-            return Bounds(0, 40, 40)
+        async def there() -> ChangelogBounds:
+            return ChangelogBounds(min(rows, default=0), 90_000, 90_000)
 
         async def columns(start: int, stop: int) -> AsyncIterator[tuple[Columns, int]]:
-            origin = self.origins.get(partition)
-            if origin is None:
-                return
-            state = bytes(16) if start else self.front
-            found = [] if start else [(ORIGIN_KEY, origin.encode())]
-            if state is not None:
-                value = Position(7, -1, 0, b"this definition.", state, 1).encode()
-                found.append((POSITION_KEY, value))
-            yield columns_of(found)[0], stop
+            # One at a time: whatever a fetch ends with, the answer is the same.
+            for offset in sorted(each for each in rows if start <= each < stop):
+                found = columns_of([rows[offset]])[0]
+                found.offset[:] = offset
+                yield found, offset + 1
 
-        return SimpleNamespace(bounds=there, columns=columns)
+        return SimpleNamespace(bounds=there, columns=columns, name=f"changelog:{partition}")
 
 
 BEGUN = Origin(50, 0, beginning=(50, 60, 5))
+RESET = Origin(0, 0, reset_ms=1)
+STARTED = {0: begins(BEGUN), 1: position(), 89_990: position()}
+"""As it was written: the origin, and a position with each commit."""
+CLEANED = {0: begins(BEGUN), 89_990: position()}
+"""What compaction leaves: of each key the newest."""
+TRIMMED = {70: position(), 50_000: begins(BEGUN, ORIGIN_COPY_KEY), 89_990: position()}
+"""What deleting expired ids leaves: the origin's copy is not in front."""
+RESET_BEHIND = {70: position(b"before the reset"), 80: begins(RESET), 81: position(), 89_990: position()}
 
 
 @pytest.mark.parametrize(
     ("start", "number", "others", "expected"),
     [
-        ("earliest", 1, Others({0: BEGUN}), (10, ())),
+        ("earliest", 1, Others({0: STARTED}), (10, ())),
         ("latest", 1, Others({}), (100, (100,) * 4)),
-        ("latest", 1, Others({0: BEGUN}), (60, (50, 60, 5))),
-        ("latest", 2, Others({0: BEGUN}), (10, (50, 60, 5))),
-        ("latest", 3, Others({1: BEGUN}), (10, (50, 60, 5))),
-        ("latest", 1, Others({3: Origin(50, 0)}), (10, ())),
+        ("latest", 1, Others({0: STARTED}), (60, (50, 60, 5))),
+        ("latest", 2, Others({0: STARTED}), (10, (50, 60, 5))),
+        ("latest", 3, Others({1: STARTED}), (10, (50, 60, 5))),
+        ("latest", 1, Others({3: {0: begins(Origin(50, 0)), 1: position()}}), (10, ())),
         ("latest", 1, Others({}, told=2), (10, ())),
-        ("latest", 1, Others({0: BEGUN}, front=b"before the reset"), (10, ())),
-        ("latest", 1, Others({0: BEGUN}, front=None), (10, ())),
+        ("latest", 1, Others({0: CLEANED}), (60, (50, 60, 5))),
+        ("latest", 1, Others({0: TRIMMED}), (60, (50, 60, 5))),
+        ("latest", 1, Others({0: {0: begins(BEGUN), **RESET_BEHIND}}), (10, ())),
+        ("latest", 1, Others({0: {80: begins(RESET), 89_990: position()}}), (10, ())),
+        ("latest", 1, Others({0: TRIMMED | {50_000: begins(RESET, ORIGIN_COPY_KEY)}}), (10, ())),
+        ("latest", 1, Others({0: {60: begins(BEGUN, ORIGIN_COPY_KEY), **RESET_BEHIND}}), (10, ())),
+        ("latest", 1, Others({0: {89_990: position()}}), (10, ())),
+        ("latest", 1, Others({0: CLEANED | {89_990: position(source=b"id of the source")}}), (60, (50, 60, 5))),
+        ("latest", 1, Others({0: STARTED | {89_990: position(source=b"id of another...")}}), (10, ())),
     ],
     ids=[
         "earliest",
@@ -169,8 +194,15 @@ BEGUN = Origin(50, 0, beginning=(50, 60, 5))
         "was added",
         "nobody says",
         "the group has come",
+        "was cleaned",
+        "was trimmed",
         "was reset",
-        "may have been reset",
+        "was reset and cleaned",
+        "was reset and trimmed",
+        "was trimmed and reset",
+        "has lost its origin",
+        "is of this topic",
+        "is of another topic",
     ],
 )
 def test_with_latest_a_partition_begins_where_it_ended_when_the_pipeline_began(

@@ -7,15 +7,20 @@ import json
 import socket
 import time
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlencode
 
 import pytest
 from aiohttp.web import Application, AppRunner, HTTPFound, Request, Response, TCPSite
 from multidict import MultiDict
+from yarl import URL
 
+from processor.engine.ids.page import BACKFILLED
+from processor.judges.asked_id import asked_words, words_of
+from processor.judges.committed import RememberedRecord, living
 from processor.kafka.group.assignor import WebAddress
 from processor.kafka.group.description import DescribedMember
 from processor.ops.web_port import machine
-from processor.worker.web.ids import _passed_on, _without_workers
+from processor.worker.web.ids import _passed_on, _require_utf8, _without_workers
 from processor.worker.web.others import ANSWER_S, MOST_BYTES, MOST_WORKERS, OtherWorkers, web_address
 from schemas.config import Pipeline
 
@@ -35,9 +40,12 @@ def member(host: str, web: WebAddress | None) -> DescribedMember:
     return DescribedMember("m", "c", host, web=web)
 
 
+ME = DescribedMember("me", "c", "127.0.0.1")
+
+
 def rows(*members: DescribedMember) -> list[dict[str, Any]]:
     async def ask() -> list[dict[str, Any]]:
-        return await others()._others(members)
+        return await others()._others([ME, *members], ME.name)
 
     return asyncio.run(ask())
 
@@ -69,6 +77,31 @@ def test_only_addresses_that_the_broker_sees_or_of_this_machine_are_asked(
     assert bool(why) is not bool(asked)
 
 
+@pytest.mark.parametrize(
+    ("host", "own", "asked"),
+    [
+        ("10.0.0.7", "10.0.0.7", True),
+        ("0:0:0:0:0:ffff:a00:7", "10.0.0.7", True),
+        ("127.0.0.1", "127.0.0.1", True),
+        ("203.0.113.9", "10.0.0.7", False),
+        ("127.0.0.1", "10.0.0.7", False),
+        ("10.0.0.7", "127.0.0.1", False),
+        ("10.0.0.7", "", False),
+        ("evil.example", "evil.example", False),
+    ],
+)
+def test_a_loopback_address_is_asked_only_for_a_member_that_the_broker_sees_where_it_sees_this_worker(
+    host: str,
+    own: str,
+    asked: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    # What a machine is called each member of the group can read, and say.
+    where, why = web_address(member(host, WebAddress("127.0.0.1", 9200, HERE)), HERE, own)
+
+    assert where == ("127.0.0.1:9200" if asked else "")
+    assert bool(why) is not asked
+
+
 def test_what_is_no_status_of_this_application_is_not_believed() -> None:
     paths: list[str] = []
 
@@ -86,7 +119,7 @@ def test_what_is_no_status_of_this_application_is_not_believed() -> None:
         await TCPSite(runner, "127.0.0.1", 0).start()
         web = WebAddress("127.0.0.1", runner.addresses[0][1], HERE)
         try:
-            (row,) = await others()._others([member("127.0.0.1", web)])
+            (row,) = await others()._others([ME, member("127.0.0.1", web)], ME.name)
         finally:
             await runner.cleanup()
         return row
@@ -150,3 +183,36 @@ def test_of_what_others_say_of_an_id_only_positions_and_times_are_passed_on() ->
     assert _passed_on({"pipeline": "p", "partitions": [{"partition": "secret"}]}, pipeline) is None
     assert _passed_on({"pipeline": "p", "partitions": [{**row, "clock": "secret"}]}, pipeline) is None
     assert _without_workers(MultiDict([("workers", "all"), ("id", "a b"), ("id", "&")])) == "id=a+b&id=%26"
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["a b", "&é"], ["id", "id"]),
+        (["\udcff\udcfe", "base64:"], ["id64", "id64"]),
+        (["\ufffd"], ["id"]),
+    ],
+)
+def test_an_id_that_is_no_text_is_asked_for_as_it_is(words: list[str], names: list[str]) -> None:
+    # As a server decodes a query: what is no UTF-8 becomes U+FFFD there.
+    query = URL.build(path="/ids", query_string=urlencode(asked_words(words)), encoded=True).query
+    assert [name for name, _ in query.items()] == names
+    assert (words_of(query.getall("id64")) if "id64" in query else query.getall("id")) == words
+    assert _without_workers(MultiDict([*query.items(), ("workers", "all")])) == urlencode(list(query.items()))
+
+
+def test_a_query_that_is_no_text_is_refused() -> None:
+    _require_utf8("id=a%20b&id=%EF%BF%BD&id=\u00e9")
+    with pytest.raises(ValueError, match="ask for other bytes by id64"):
+        _require_utf8("id=%FF%FE")
+
+
+def test_what_a_backfill_has_brought_is_told_variant_by_variant() -> None:
+    first, second, third = (RememberedRecord(BACKFILLED, reading) for reading in (10, 20, 20))
+    streamed = RememberedRecord(7, 30)
+    assert living([first], [first, second, third, streamed], 50, 100) == [first, second, third, streamed]
+    # One that was renewed is told once, and one that is alone has no variants.
+    assert living([first], [second, streamed], 50, 100) == [second, streamed]
+    assert living([first], [], 50, 100) == [first]
+    assert living([first], [second, third], 115, 100) == [second, third]
+    assert living([streamed], [streamed._replace(reading_ms=40)], 50, 100) == [streamed._replace(reading_ms=40)]
