@@ -227,7 +227,8 @@ class RecordFinder:
         async def formed(_: int) -> None:
             return None
 
-        span = case.facts.bounds[case.source].start, case.high
+        # A run before that of now may have come further than it.
+        span = case.facts.bounds[case.source].start, case.facts.bounds[case.source].stable
         return await self.clean.source_of(case.source, sought.record, span, formed)
 
     @staticmethod
