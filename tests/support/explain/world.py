@@ -16,7 +16,7 @@ from processor.inspection.explain.explainer import Explainer
 from processor.inspection.explain.story import RecordRef
 from processor.judges.factory import mode_of
 from processor.kafka.client import KafkaCode, TopicPartition
-from processor.kafka.offsets import EARLIEST, LATEST, READ_COMMITTED
+from processor.kafka.offsets import EARLIEST, READ_COMMITTED
 from processor.kafka.protocol.internals import FetchRequest, OffsetFetchRequest
 from processor.wire.encode import plain_batch
 from schemas.changelog.position import NO_BATCH, Origin, Position
@@ -58,6 +58,7 @@ class WorldClient:
         hidden: What of a topic is of a transaction whose end has not come there yet.
         offsets: What the group has committed.
         ids: Of topics.
+        times: By topic, the timestamps of its records in ms.
     """
 
     topics: dict[str, list[bytes]] = field(default_factory=dict)
@@ -65,6 +66,7 @@ class WorldClient:
     hidden: dict[str, HiddenTail] = field(default_factory=dict)
     offsets: dict[str, int] = field(default_factory=dict)
     ids: dict[str, bytes] = field(default_factory=dict)
+    times: dict[str, list[int]] = field(default_factory=dict)
 
     def put(self, topic: str, *items: Item) -> None:
         """Append records to a topic, which is made with the first call."""
@@ -72,6 +74,7 @@ class WorldClient:
         for each in items:
             batch = plain_batch([each]).build(-1, -1, -1, transactional=False)
             rows.append(len(rows).to_bytes(8, "big") + batch[8:])
+            self.times.setdefault(topic, []).append(each[2])
 
     def partitions(self, topic: str) -> set[int]:
         """Return the numbers of a topic's partitions."""
@@ -110,8 +113,9 @@ class WorldClient:
         return len(self.topics[topic]) - (tail.records if tail.looks > 0 else 0)
 
     def _bound(self, topic: str, asked: int, isolation: int) -> tuple[Any, ...]:
-        assert asked in {EARLIEST, LATEST}, "times are not asked for of so few records"
-        if asked == EARLIEST:
+        if asked >= 0:
+            offset = next((n for n, time_ms in enumerate(self.times[topic]) if time_ms >= asked), -1)
+        elif asked == EARLIEST:
             self.hidden.get(topic, HiddenTail(0)).looks -= 1
             offset = self.starts.get(topic, 0)
         else:
