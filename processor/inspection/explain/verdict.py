@@ -16,6 +16,7 @@ from processor.engine.verdict import Fault
 from processor.inspection.explain.earlier import EarlierRuns
 from processor.inspection.explain.lookup.clean import Sought
 from processor.inspection.explain.lookup.eras import noun
+from processor.inspection.explain.lookup.inferred import infer
 from processor.inspection.explain.lookup.log import Missing, shown
 from processor.inspection.explain.lookup.patience import patiently
 from processor.inspection.explain.lookup.verdict_lookup import DamagedVerdictError
@@ -243,7 +244,7 @@ class VerdictFinder:
         if action is not None:
             story.outcome, story.grounds = Outcome.COLLISION, JudgedBy(action=action)
         elif case.record is not None:
-            await self.records.infer(story, case, self.records.reader(case.pipeline).of(case.record).grounds)
+            await infer(self.records, story, case, self.records.reader(case.pipeline).of(case.record).grounds)
         else:
             story.outcome = Outcome.NOT_RETAINED
             story.why = f"{said.ref} skips it, and neither the record nor its receipt is retained"
@@ -336,7 +337,7 @@ class VerdictFinder:
         elif self.records.is_whole(case, sink, case.places) and not (
             story.elsewhere and await self.records.is_compacted(case, sink)
         ):
-            await self.records.infer(story, case, own)
+            await infer(self.records, story, case, own)
         else:
             story.outcome = Outcome.NOT_RETAINED
             story.why = f"it was judged, there are no receipts, and not all of {sink} is retained"
