@@ -219,7 +219,8 @@ class Tracer:
         begin, span = case.begin(tp.topic), (max(case.low, limits.start), min(limits.stable, case.high))
         before = begin is None or story.asked.offset < begin
         if before:
-            span = limits.start, limits.stable  # A run before that of now may have taken in any record.
+            # A run before that of now may have taken in any record.
+            span = limits.start, limits.stable
 
         async def formed(offset: int) -> PassedForm | Literal[False] | None:
             return await records.formed(case, offset) if case.low <= offset < case.high else None
