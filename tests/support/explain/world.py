@@ -59,6 +59,7 @@ class WorldClient:
         offsets: What the group has committed.
         ids: Of topics.
         times: By topic, the timestamps of its records in ms.
+        fetched: By topic, the offsets that were fetched from.
     """
 
     topics: dict[str, list[bytes]] = field(default_factory=dict)
@@ -67,6 +68,7 @@ class WorldClient:
     offsets: dict[str, int] = field(default_factory=dict)
     ids: dict[str, bytes] = field(default_factory=dict)
     times: dict[str, list[int]] = field(default_factory=dict)
+    fetched: dict[str, list[int]] = field(default_factory=dict)
 
     def put(self, topic: str, *items: Item) -> None:
         """Append records to a topic, which is made with the first call."""
@@ -123,6 +125,7 @@ class WorldClient:
         return 0, KafkaCode.NONE, -1, offset
 
     def _fetched(self, topic: str, at: int, _: int) -> tuple[Any, ...]:
+        self.fetched.setdefault(topic, []).append(at)
         stable = self._stable(topic)
         data = b"".join(self.topics[topic][at : min(stable, at + _FETCH_BATCHES)])
         return 0, KafkaCode.NONE, len(self.topics[topic]), stable, self.starts.get(topic, 0), [], data

@@ -34,9 +34,13 @@ if TYPE_CHECKING:
 
 FRESH_S = 1.0
 """For so long answers are used again: who asks about many records does not ask the brokers each time."""
+EMPTY_FRESH_S = 10.0
+"""Likewise that a changelog has no position, as while a backfill is loaded: looking for one takes longest."""
 TAIL_OFFSETS = (3, 16, 256, 4096, 65_536)
 """Offsets of a changelog's end that are read for its last position. Mostly the first will do: it stands right
 before the end of its transaction. The last are for what was aborted behind it, of 65,000 scopes at most."""
+SMALL_BYTES = 1024
+"""Records that are smaller than that on average are worth reading so many of; blocks of ids are up to 1 MiB."""
 HEAD_OFFSETS = 512
 """Offsets of a changelog that are read to find the origin, at its beginning: about 1 MiB at most."""
 COPY_OFFSETS = 64
@@ -136,10 +140,11 @@ class FactFinder:
         state = await self.state(topic, number)
         position, other = await self._position(state, source)
         found = await bounds(self._client, [source, *self.outputs(pipeline, number)])
-        last = state.last
         settled = state.settled and all(each.stable >= each.end for tp, each in found.items() if tp != source)
-        if other or pipeline.routed:
-            state = StateFacts()  # Where the second hop began, no first one says.
+        if other:
+            state = StateFacts()
+        elif pipeline.routed:
+            state = StateFacts(last=state.last)  # Where the second hop began, no first one says.
         facts = SourceFacts(
             position,
             found,
@@ -147,7 +152,7 @@ class FactFinder:
             state.since_ms,
             time.monotonic(),
             settled,
-            last,
+            state.last,
             other,
         )
         self._known[pipeline.name, number] = facts
@@ -185,8 +190,10 @@ class FactFinder:
         """Return what a changelog says of a partition's state."""
         tp = TopicPartition(topic, number)
         known = self._states.get(tp)
-        if known is not None and time.monotonic() - known[1] < FRESH_S:
-            return known[0]
+        if known is not None:
+            fresh_s = EMPTY_FRESH_S if known[0].last is None else FRESH_S
+            if time.monotonic() - known[1] < fresh_s:
+                return known[0]
         found, asked_s = StateFacts(), time.monotonic()
         if number in self._client.partitions(tp.topic):
             try:
@@ -215,6 +222,8 @@ class _OriginSearch:
     """Its last position, once it has run."""
     _after: int = 0
     """How far the last read has come."""
+    _bytes: int = 0
+    """How much it has read."""
 
     async def run(self) -> Origin | None:
         """Return it; None: it is not where it would be cheap to find."""
@@ -227,6 +236,8 @@ class _OriginSearch:
                 self.since_ms = 0 if now is None else now.since_ms
                 return origin
             if now is not None or stop - count <= start:
+                break
+            if count >= TAIL_OFFSETS[2] and self._bytes > SMALL_BYTES * count:
                 break
         if now is None:
             return None
@@ -271,8 +282,10 @@ class _OriginSearch:
         """
         first = last = None
         origin: Origin | None = None
+        self._bytes = 0
         async for some in self.log.stretches(self.tp, start, stop):
             columns = some.columns
+            self._bytes += columns.data.size
             for row in (columns.key_length == 1).nonzero()[0].tolist():
                 if not start <= columns.offset[row] < stop:
                     continue

@@ -75,6 +75,17 @@ def test_a_position_far_before_the_end_of_the_changelog_is_found(settings: Setti
     assert (story.outcome, story.position) == (Outcome.DUPLICATE, 6)
 
 
+def test_many_blocks_without_a_position_are_not_all_read(settings: Settings) -> None:
+    world = judged_world(settings)
+    world.put(CHANGELOG, *[(b"block", bytes(4_000), START_MS, ())] * 700)
+    world.offsets[SOURCE] = 3
+
+    (story,) = explained(settings, world, (SOURCE, 2))
+
+    assert (story.outcome, story.position) == (Outcome.DUPLICATE, 3)
+    assert min(world.fetched[CHANGELOG]) >= 702 - 256
+
+
 def test_without_a_changelog_the_group_says_how_far_was_judged(settings: Settings) -> None:
     world = judged_world(settings)
     del world.topics[CHANGELOG]
