@@ -61,6 +61,8 @@ class CertificateNote:
         definition: By which rules, in hexadecimal digits, see `processor.state.definition`.
         topic_ids: By name, the ids that the topics had, in hexadecimal digits; empty where brokers say none.
         spans: By partition.
+        states: By partition, the id of the state that was proved, in hexadecimal digits; without those that had
+            none, and empty in notes of before that was noted.
     """
 
     pipeline: str
@@ -69,6 +71,7 @@ class CertificateNote:
     definition: str
     topic_ids: Mapping[str, str]
     spans: Mapping[int, CoveredSpan]
+    states: Mapping[int, str]
 
 
 def keep_note(
@@ -103,6 +106,7 @@ def keep_note(
             "definition": mode_of(pipeline).definition().hex(),
             "topic_ids": {name: topic_ids[name].hex() for name in named if any(topic_ids.get(name, b""))},
             "partitions": [asdict(each) for each in spans],
+            "states": {str(each.partition): each.state_id.hex() for each in reports if each.state_id},
         }
     )
     path = _path(settings, pipeline.name)
@@ -127,7 +131,7 @@ def read_note(settings: Settings, pipeline: str) -> CertificateNote | None:
         if path.stat().st_size > MOST_BYTES:
             return None
         return _parsed(orjson.loads(path.read_bytes()), pipeline)
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
@@ -140,8 +144,9 @@ def _parsed(found: dict[str, Any], pipeline: str) -> CertificateNote | None:
         return None
     ids = {str(name): str(topic_id) for name, topic_id in found["topic_ids"].items()}
     by_number = {each.partition: each for each in spans}
+    states = {int(number): str(state_id) for number, state_id in found.get("states", {}).items()}
     proved = found["proved"] is True
-    return CertificateNote(pipeline, found["at_ms"], proved, str(found["definition"]), ids, by_number)
+    return CertificateNote(pipeline, found["at_ms"], proved, str(found["definition"]), ids, by_number, states)
 
 
 def _path(settings: Settings, pipeline: str) -> Path:

@@ -79,6 +79,7 @@ class VerifyReport:
         reset_ms: When the reset was that everything begins at, in ms, 0: not known; None: it begins at none.
         secret_unknown: Something was compared without what depends on the partition's secret: nothing says it.
         other_rules: The worker's state was written under another definition: it judged by other rules.
+        state_id: Of the worker's state, which a reset replaces; empty where there is none of this source.
         total: Violations.
         violations: The first of them.
     """
@@ -104,6 +105,7 @@ class VerifyReport:
     reset_ms: int | None = None
     secret_unknown: bool = False
     other_rules: bool = False
+    state_id: bytes = b""
     total: int = 0
     violations: list[Violation] = field(default_factory=list)
 

@@ -102,6 +102,7 @@ async def find_span(streams: PartitionStreams) -> VerifySpan:
         report = VerifyReport(pipeline.name, streams.number, at, at, judged_from=at)
         nothing = {topic: (limits[topic].end, limits[topic]) for topic in pipeline.outputs}
         return VerifySpan(report, at, committed=False, stable=source.stable, outputs=nothing)
+    state_id = b""
     if position is None or not await _is_of(streams, position, source):
         # The state is of another source, and so are its origin and its clock: here everything counts.
         origin, history, brought = None, None, []
@@ -110,7 +111,9 @@ async def find_span(streams: PartitionStreams) -> VerifySpan:
         # Not the group's: brokers forget it when the group has been away for a week, at least once it may lag,
         # and it was not read together with the origin.
         origin, stop, known = state.origin, position.next_offset, True
+        state_id = position.state_id
     span = _span(streams, limits, origin or Origin(0, 0, 0, 0), stop, history, committed=known)
+    span.report.state_id = state_id
     span.report.other_rules = position is not None and position.definition != mode_of(pipeline).definition()
     span.report.backfill = _backfill(origin, history)
     if brought and span.report.other_rules:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from processor.inspection.explain.story import RecordRef
     from processor.verify.noted import CertificateNote
+    from schemas.changelog.position import Position
     from schemas.config import Pipeline, Settings
 
 NONE = "no certificate on this machine"
@@ -31,19 +32,39 @@ class LastCertificate:
         self._note = read_note(settings, pipeline.name)
         self._general = NONE if self._note is None else _about(self._note, pipeline, topic_ids)
 
-    def of(self, ref: RecordRef) -> str:
-        """Return a clause about a position in the source, such as ``covered by that of ...``."""
+    def of(self, ref: RecordRef, state: Position | None) -> str:
+        """Return a clause about a position in the source, such as ``covered by that of ...``.
+
+        Args:
+            ref: The position.
+            state: The last one of its partition's state of now; None: there is none, or it cannot be read.
+        """
         note = self._note
         if note is None or self._general:
             return self._general
         span, when = note.spans.get(ref.partition), time_text(note.at_ms)
         if span is None or ref.offset >= span.stop:
             return f"not covered: the last certificate, of {when}, ended before it"
+        if other := self._of_another_run(note, ref.partition, state):
+            return other
         if ref.offset < span.start:
             return f"not covered: the last certificate, of {when}, began behind it, at offset {span.start}"
         if ref.offset < span.judged_from:
             return f"covered by that of {when}, which trusted receipts up to offset {span.judged_from}"
         return f"covered by that of {when}"
+
+    @staticmethod
+    def _of_another_run(note: CertificateNote, partition: int, state: Position | None) -> str:
+        """Say that another run than that of now was proved, or may have been; empty: it was that of now."""
+        proved, when = note.states.get(partition), time_text(note.at_ms)
+        if state is None:
+            # Without a state then and now there was no reset.
+            return "" if proved is None else f"not known: the state that was proved at {when} is not found"
+        if proved is None and not state.since_ms:
+            return f"not known: the last certificate, of {when}, does not say which run it proved"
+        # Older certificates do not say which state was proved: it was that of now, if that was there.
+        before = state.since_ms > note.at_ms if proved is None else state.state_id.hex() != proved
+        return f"not covered: the last certificate, of {when}, proved a run before a reset" if before else ""
 
 
 def _about(note: CertificateNote, pipeline: Pipeline, topic_ids: Mapping[str, bytes]) -> str:

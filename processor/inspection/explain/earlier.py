@@ -9,6 +9,7 @@ from processor.engine.verdict import Fault
 from processor.inspection.explain.lookup.clean import Sought
 from processor.inspection.explain.lookup.entries import quarantined, receipt_at
 from processor.inspection.explain.lookup.eras import noun
+from processor.inspection.explain.lookup.inferred import infer
 from processor.inspection.explain.lookup.log import shown
 from processor.inspection.explain.owner import OwnerFinder
 from processor.inspection.explain.story import EarlierAnswer, JudgedBy, Outcome
@@ -150,7 +151,7 @@ class EarlierRuns:
                 story.outcome = Outcome.NOT_RETAINED
                 story.why = f"it was judged, and not all of {pipeline.duplicates} is retained"
         elif self.records.is_retained(case, pipeline.clean_topic):
-            await self.records.infer(story, case, own)
+            await infer(self.records, story, case, own)
         else:
             story.outcome = Outcome.NOT_RETAINED
             story.why = f"it was judged, and not all of {pipeline.clean_topic} is retained"

@@ -101,10 +101,10 @@ class Explainer:
                     story = await self._verdicts.tell(story, question.pipeline, ref)
                 else:
                     story = await self._tracer.tell(question)
+                if story.source is not None:
+                    story.certificate = await self._covered(story.pipeline, story.source)
             except RebuildError as error:
                 raise StopError(f"{ref} cannot be explained: {error}. Is the cluster well?") from error
-            if story.source is not None:
-                story.certificate = self._certificate(story.pipeline).of(story.source)
             story.sentence, story.bare_sentence = sentence(story), sentence(story, contents=False)
             return story
 
@@ -119,14 +119,15 @@ class Explainer:
             told[ref] = await self.explain(ref, pipeline)
         return [told[ref] for ref in asked]
 
-    def _certificate(self, name: str) -> LastCertificate:
-        """Return what is noted of the last certificate, read again once a second."""
+    async def _covered(self, name: str, source: RecordRef) -> str:
+        """Return whether the last certificate covers a record; what is noted of it is read once a second."""
+        (pipeline,) = (each for each in self._settings.pipelines if each.name == name)
         known, now_s = self._certificates.get(name), time.monotonic()
         if known is None or now_s - known[1] > FRESH_S:
-            (pipeline,) = (each for each in self._settings.pipelines if each.name == name)
             known = LastCertificate(self._settings, pipeline, self._client.ids), now_s
             self._certificates[name] = known
-        return known[0]
+        facts = await self._records.facts.of(pipeline, source.partition)
+        return known[0].of(source, None if facts.other_source else facts.last)
 
     def _require(self, ref: RecordRef) -> None:
         there = self._client.partitions(ref.topic)

@@ -227,7 +227,8 @@ class RecordFinder:
         async def formed(_: int) -> None:
             return None
 
-        span = case.facts.bounds[case.source].start, case.high
+        # A run before that of now may have come further than it.
+        span = case.facts.bounds[case.source].start, case.facts.bounds[case.source].stable
         return await self.clean.source_of(case.source, sought.record, span, formed)
 
     @staticmethod
@@ -311,22 +312,6 @@ class RecordFinder:
     def _is_now(case: SourceCase, frame: MarkFrame) -> bool:
         """Whether a frame is of the run of now."""
         return case.facts.since_ms in {0, frame.since_ms}
-
-    async def infer(self, story: Story, case: SourceCase, own: JudgedBy) -> None:
-        """Fill in the story of a record that is not in the clean topic: without receipts it was dropped."""
-        story.outcome, story.grounds = Outcome.DUPLICATE, own
-        if own.sequence is not None:
-            start = case.facts.bounds[case.source].start
-            span = max(case.low, start) if case.is_judged else start, case.offset
-            if await self.reader(case.pipeline).late(self.log, case.source, own, span):
-                story.outcome = Outcome.LATE
-        none = f"there is no receipt: pipeline {case.pipeline.name} has no duplicates topic"
-        if where := story.elsewhere.get("duplicates"):
-            none = f"its receipt was in {where}"
-        elif case.pipeline.duplicates is not None:
-            none = "its receipt is not retained any more"
-        missing = story.verdict or f"its not being in {case.pipeline.sink}"
-        story.notes.append(f"{none}, so the verdict follows from {missing}")
 
     def is_retained(self, case: SourceCase, topic: str | None) -> bool:
         """Whether all is still there that was ever written to the partitions of an output."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from processor.inspection.explain.lookup.entries import SaidReceipt, quarantined, receipt_at
 from processor.inspection.explain.lookup.log import Missing, shown
+from processor.inspection.explain.lookup.patience import patiently
 from processor.inspection.explain.story import Outcome, RecordRef, Story
 from processor.inspection.explain.twice import TwiceFinder
 from processor.inspection.read.sentences import time_text
@@ -49,6 +50,22 @@ class Tracer:
             StopError: Something cannot be read.
             RebuildError: The brokers do not answer.
         """
+
+        async def look() -> tuple[Story, bool]:
+            story = await self._tell(question)
+            return story, not story.problems or await self._is_settled(question, story)
+
+        return await patiently(look, self.records.facts.forget)
+
+    async def _is_settled(self, question: Question, story: Story) -> bool:
+        """Whether all that was written is to be seen, of the source partitions that were looked at."""
+        pipeline = next(each for each in question.sharing if each.name == story.pipeline)
+        numbers = self._sources(pipeline, question.ref.partition)
+        if story.source is not None:
+            numbers = [story.source.partition]
+        return all([(await self.records.facts.of(pipeline, each)).settled for each in numbers])
+
+    async def _tell(self, question: Question) -> Story:
         ref = question.ref
         tp = TopicPartition(ref.topic, ref.partition)
         limits = (await bounds(self.records.client, [tp]))[tp]
@@ -101,13 +118,11 @@ class Tracer:
             story.outcome = Outcome.NOT_RETAINED
             story.why = f"it is about {said.source} of a source topic that has been replaced since"
             return story
-        told = await self.verdicts.tell(story, pipeline, said.source)
+        told, _ = await self.verdicts.once(story, pipeline, said.source)
         place = _PLACES[question.role]
         if getattr(told, place) != story.asked and not told.problems:
             if any(each.ref == story.asked for each in told.earlier) or await self._is_earlier(told, question):
-                told.notes.append(
-                    f"{story.asked} is of a run before a reset; what follows is of the run of now"
-                )
+                told.notes.append(_of_before(story.asked))
             else:
                 told.contradict(f"{story.asked} is about {said.source}, of which that is not so")
         return told
@@ -135,10 +150,14 @@ class Tracer:
         for number in self._sources(pipeline, tp.partition):
             source = await self._source_of(pipeline, tp, number, story, record)
             if source is not None:
-                told = await self.verdicts.tell(story, pipeline, source)
+                told, _ = await self.verdicts.once(story, pipeline, source)
                 if told.clean != story.asked and not told.problems:
                     case = await self.records.case(pipeline, source)
-                    if await TwiceFinder(self.records).passed(case, found):
+                    if story.asked.offset < (case.begin(tp.topic) or 0):
+                        told.notes.append(_of_before(story.asked))
+                        if any(each.ref == story.asked for each in told.earlier):
+                            return told
+                    elif await TwiceFinder(self.records).passed(case, found):
                         there = f"; that of {source} is {told.clean}" if told.clean else ""
                         told.contradict(f"{story.asked} stands there once more than its record passed{there}")
                         return told
@@ -171,7 +190,7 @@ class Tracer:
             span = limits.start, limits.stable
             for offset in await self.records.clean.before_rename(source, record, span):
                 again = Story(story.asked, story.role, story.pipeline)
-                told = await self.verdicts.tell(again, pipeline, RecordRef(source.topic, number, offset))
+                told, _ = await self.verdicts.once(again, pipeline, RecordRef(source.topic, number, offset))
                 if told.clean == story.asked or await self._was_renamed(told, pipeline):
                     return told
         return None
@@ -183,7 +202,7 @@ class Tracer:
         receipt = await self.records.receipt(case) if case.is_judged else None
         if receipt is None or await self.records.place_before(case, receipt[1]) != told.asked:
             return False
-        told.notes.append(f"{told.asked} is of a run before a reset; what follows is of the run of now")
+        told.notes.append(_of_before(told.asked))
         return True
 
     def _sources(self, pipeline: Pipeline, partition: int) -> list[int]:
@@ -197,13 +216,22 @@ class Tracer:
         source = TopicPartition(pipeline.source, number)
         limits = (await bounds(records.client, [source]))[source]
         case = await records.case(pipeline, RecordRef(source.topic, number, limits.start))
-        low = limits.start if story.asked.offset < (case.begin(tp.topic) or 0) else max(case.low, limits.start)
-        span = low, min(limits.stable, max(case.high, low))
+        begin, span = case.begin(tp.topic), (max(case.low, limits.start), min(limits.stable, case.high))
+        before = begin is None or story.asked.offset < begin
+        if before:
+            # A run before that of now may have taken in any record.
+            span = limits.start, limits.stable
 
         async def formed(offset: int) -> PassedForm | Literal[False] | None:
-            return await records.formed(case, offset) if offset >= case.low else None
+            return await records.formed(case, offset) if case.low <= offset < case.high else None
+
+        async def unknown(_: int) -> None:
+            return None
 
         found = await records.clean.source_of(source, shown(tp, record), span, formed)
+        if before and not found:
+            # What the run of now has dropped one before it may have let pass.
+            found = await records.clean.source_of(source, shown(tp, record), span, unknown)
         for offset in found:
             ref = RecordRef(source.topic, number, offset)
             if len(found) == 1:
@@ -238,3 +266,7 @@ class Tracer:
 def _wrote(pipeline: Pipeline, source: str, name: str | None) -> bool:
     """Whether an entry about a topic is of a pipeline; ``name`` is that which the entry gives, if it does."""
     return pipeline.source == source and name in {None, pipeline.name}
+
+
+def _of_before(ref: RecordRef) -> str:
+    return f"{ref} is of a run before a reset; what follows is of the run of now"

@@ -9,8 +9,6 @@ Of a pipeline that writes verdicts alone the verdict record says it, and receipt
 
 from __future__ import annotations
 
-import asyncio
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +16,9 @@ from processor.engine.verdict import Fault
 from processor.inspection.explain.earlier import EarlierRuns
 from processor.inspection.explain.lookup.clean import Sought
 from processor.inspection.explain.lookup.eras import noun
+from processor.inspection.explain.lookup.inferred import infer
 from processor.inspection.explain.lookup.log import Missing, shown
+from processor.inspection.explain.lookup.patience import patiently
 from processor.inspection.explain.lookup.verdict_lookup import DamagedVerdictError
 from processor.inspection.explain.owner import OwnerFinder
 from processor.inspection.explain.story import JudgedBy, Outcome
@@ -34,10 +34,6 @@ if TYPE_CHECKING:
     from processor.inspection.explain.records import RecordFinder
     from processor.inspection.explain.story import RecordRef, Story
     from schemas.config import Pipeline
-
-PATIENCE_S = 3.0
-"""For how long what must be there may stay invisible, as `seqmark verify` has it."""
-POLL_S = 0.1
 
 
 @dataclass
@@ -57,24 +53,24 @@ class VerdictFinder:
             StopError: Something cannot be read.
             RebuildError: The brokers do not answer.
         """
-        story = replace(story, source=source, mode=pipeline.dedup.mode, notes=[*story.notes], problems=[])
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            told = replace(story, notes=[*story.notes], problems=[], earlier=[], elsewhere={})
-            settled = await self._tell(told, pipeline, source)
-            if not told.problems or (settled and time.monotonic() > deadline - PATIENCE_S + 2 * POLL_S):
-                return told
-            if time.monotonic() > deadline:
-                return told
-            await asyncio.sleep(POLL_S)
-            self.records.facts.forget()
+
+        async def look() -> tuple[Story, bool]:
+            return await self.once(story, pipeline, source)
+
+        return await patiently(look, self.records.facts.forget)
+
+    async def once(self, story: Story, pipeline: Pipeline, source: RecordRef) -> tuple[Story, bool]:
+        """Return a story as `tell` after one look, and whether all that was written is to be seen."""
+        told = replace(story, source=source, mode=pipeline.dedup.mode, notes=[*story.notes])
+        told = replace(told, problems=[], earlier=[], elsewhere={})
+        return told, await self._tell(told, pipeline, source)
 
     async def _tell(self, story: Story, pipeline: Pipeline, source: RecordRef) -> bool:
         """Fill in a story; returns whether all that was written is to be seen."""
         case = await self.records.case(pipeline, source)
         limits = case.facts.bounds[case.source]
         story.position = case.facts.position
-        settled = all(each.stable >= each.end for tp, each in case.facts.bounds.items() if tp != case.source)
+        settled = case.facts.settled
         if source.offset >= limits.end:
             story.outcome = Outcome.NOT_THERE_YET
             story.why = f"{source.topic}:{source.partition} ends before offset {limits.end}"
@@ -248,7 +244,7 @@ class VerdictFinder:
         if action is not None:
             story.outcome, story.grounds = Outcome.COLLISION, JudgedBy(action=action)
         elif case.record is not None:
-            await self.records.infer(story, case, self.records.reader(case.pipeline).of(case.record).grounds)
+            await infer(self.records, story, case, self.records.reader(case.pipeline).of(case.record).grounds)
         else:
             story.outcome = Outcome.NOT_RETAINED
             story.why = f"{said.ref} skips it, and neither the record nor its receipt is retained"
@@ -341,7 +337,7 @@ class VerdictFinder:
         elif self.records.is_whole(case, sink, case.places) and not (
             story.elsewhere and await self.records.is_compacted(case, sink)
         ):
-            await self.records.infer(story, case, own)
+            await infer(self.records, story, case, own)
         else:
             story.outcome = Outcome.NOT_RETAINED
             story.why = f"it was judged, there are no receipts, and not all of {sink} is retained"

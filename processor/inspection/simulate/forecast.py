@@ -60,6 +60,20 @@ class JudgedCounts:
         return self.records - self.unjudged - sum(self.quarantined.values())
 
 
+class SharedPart(NamedTuple):
+    """What became of the records that all ways have taken: who compares ways compares these.
+
+    Attributes:
+        records: All of them.
+        faulty: Those that cannot be judged.
+        passed: Those that the best reorder window lets pass; 0 in mode insert-id.
+    """
+
+    records: int
+    faulty: int
+    passed: int = 0
+
+
 class ScopeOutcome(NamedTuple):
     """What windows do in one scope: where ids meet.
 
@@ -97,6 +111,7 @@ class IdForecast:
         curve: Of many windows, as configured, from short to long.
         crossing: Copies whose first record is in another partition.
         meet: Whether records came from several partitions.
+        shared: Of a way that took more than others; None: all that it took.
     """
 
     way: JudgingWay
@@ -109,6 +124,7 @@ class IdForecast:
     curve: Sequence[WindowPrediction]
     crossing: float
     meet: bool = True
+    shared: SharedPart | None = None
 
     @property
     def dedup(self) -> InsertIdDedup:
@@ -147,6 +163,7 @@ class SequenceForecast:
         scopes: How many there are; 0: one per partition.
         stopped: Whether scopes became too many, and the rest was not judged.
         left_out: Reorder windows that would have taken too much memory, beside the configured one.
+        shared: Of a way that took more than others; None: all that it took.
     """
 
     way: JudgingWay
@@ -155,6 +172,7 @@ class SequenceForecast:
     scopes: int
     stopped: bool = False
     left_out: Sequence[int] = ()
+    shared: SharedPart | None = None
 
     @property
     def dedup(self) -> WatermarkDedup:

@@ -23,6 +23,7 @@ from processor.inspection.simulate.forecast import (
     ReorderRow,
     ScopeOutcome,
     SequenceForecast,
+    SharedPart,
 )
 from processor.inspection.simulate.id_sample import MOST_ROWS, IdSample
 from processor.inspection.simulate.windows import FOREVER_MS, predict
@@ -61,6 +62,11 @@ class Faults:
         self.records += fault.size
         if fault.any():
             self._counts += np.bincount(fault, minlength=len(Fault))
+
+    @property
+    def faulty(self) -> int:
+        """How many there are."""
+        return int(self._counts[1:].sum())
 
     def by_code(self) -> dict[str, int]:
         """Return how many there are of each."""
@@ -101,11 +107,11 @@ class IdWay:
         prints = self._dedup.fingerprint is not None
         self._sample = IdSample(self._windows[0], prints=prints, most_rows=most_rows, clocks=self._sink)
         self._clocks: dict[int, int] = {}
-        self._faults = Faults()
+        self._faults, self._shared = Faults(), Faults()
         self._unjudged = self._behind = self._ahead = 0
 
-    def take(self, partition: int, columns: Columns) -> None:
-        """Take the next records of a partition."""
+    def take(self, partition: int, columns: Columns, *, shared: bool = False) -> None:
+        """Take the next records of a partition; ``shared``: all other ways take them as well."""
         ids = self._extractor.extract(columns)
         before = self._clocks.get(partition, clock.NEVER)
         readings = clock.by_records(before, columns.timestamp, ids.fault, self._limit_ms, 0)
@@ -113,6 +119,8 @@ class IdWay:
         self._behind += readings.late
         self._ahead += readings.future
         self._faults.take(ids.fault)
+        if shared:
+            self._shared.take(ids.fault)
         hashes, reading, prints, unjudged = ids.hash[:, 0], readings.reading_ms, ids.fingerprint, ids.unjudged
         stamps = np.minimum(columns.timestamp, self._limit_ms)
         if ids.fault.any():
@@ -147,8 +155,19 @@ class IdWay:
         )
         crossing = max(0.0, apart.forever.missed.value - together.forever.missed.value)
         exact = sample.exact and not (routed and (meet or self._unjudged))
+        shared = SharedPart(self._shared.records, self._shared.faulty) if self._shared.records else None
         return IdForecast(
-            self.way, judged, sample.rate, exact, self._partitions, apart, together, curve, crossing, meet
+            self.way,
+            judged,
+            sample.rate,
+            exact,
+            self._partitions,
+            apart,
+            together,
+            curve,
+            crossing,
+            meet,
+            shared,
         )
 
     def _outcome(self, *, route: bool, curve: Sequence[int]) -> ScopeOutcome:
@@ -196,12 +215,13 @@ class SequenceWay:
             WatermarkMode(dedup.model_copy(update={"reorder_window": each}), "simulated")
             for each in self._windows
         ]
-        self._verdicts = np.zeros((len(self._windows), len(Verdict)), np.int64)
+        # All records, and those that other ways take as well.
+        self._verdicts = np.zeros((2, len(self._windows), len(Verdict)), np.int64)
         self._partition = -1
         self._judges: list[Judge] = []
         self._scopes = 0
         self._scope_bytes = [0] * len(self._windows)
-        self._faults = Faults()
+        self._faults, self._shared = Faults(), Faults()
         self._stopped = False
 
     @property
@@ -209,8 +229,14 @@ class SequenceWay:
         """What the scopes take of the partition that is read."""
         return sum(judge.size()[1] for judge in self._judges)
 
-    def take(self, partition: int, columns: Columns) -> None:
-        """Take the next records of a partition; the partitions come one after the other."""
+    def take(self, partition: int, columns: Columns, *, shared: bool = False) -> None:
+        """Take the next records of a partition; the partitions come one after the other.
+
+        Args:
+            partition: Its number.
+            columns: The records.
+            shared: All other ways take them as well.
+        """
         if partition != self._partition:
             self._close()
             self._partition = partition
@@ -222,11 +248,14 @@ class SequenceWay:
         # Judges of one kind read the same: they differ in how far back they remember.
         read = {type(judge): judge for judge in self._judges}
         evidences = {kind: judge.extract(columns) for kind, judge in read.items()}
-        self._faults.take(next(iter(evidences.values())).fault)
+        fault = next(iter(evidences.values())).fault
+        self._faults.take(fault)
+        if shared:
+            self._shared.take(fault)
         for n, judge in enumerate(self._judges):
             verdict = judge.judge(evidences[type(judge)]).verdict
             judge.absorb()
-            self._verdicts[n] += np.bincount(verdict, minlength=len(Verdict))
+            self._verdicts[: 1 + shared, n] += np.bincount(verdict, minlength=len(Verdict))
         self._keep_within()
 
     def _keep_within(self) -> None:
@@ -241,7 +270,7 @@ class SequenceWay:
             self._left_out.append(self._windows[given_up])
             for each in (sizes, self._windows, self._modes, self._judges, self._scope_bytes):
                 del each[given_up]
-            self._verdicts = np.delete(self._verdicts, given_up, axis=0)
+            self._verdicts = np.delete(self._verdicts, given_up, axis=1)
 
     def _close(self) -> None:
         """Note what the partition's scopes take."""
@@ -254,7 +283,7 @@ class SequenceWay:
         """Return what all reorder windows would do."""
         self._close()
         self._judges = []
-        counts = self._verdicts[:, [Verdict.PASS, Verdict.DUPLICATE, Verdict.LATE]].tolist()
+        counts = self._verdicts[0][:, [Verdict.PASS, Verdict.DUPLICATE, Verdict.LATE]].tolist()
         rows = [
             ReorderRow(window, passed, duplicates, late, size)
             for window, (passed, duplicates, late), size in zip(
@@ -263,4 +292,14 @@ class SequenceWay:
         ]
         judged = JudgedCounts(self._faults.records, self._faults.by_code())
         left_out = sorted(self._left_out)
-        return SequenceForecast(self.way, judged, rows, self._scopes, self._stopped, left_out)
+        passed = int(self._verdicts[1, :, Verdict.PASS].max())
+        shared = SharedPart(self._shared.records, self._shared.faulty, passed)
+        return SequenceForecast(
+            self.way,
+            judged,
+            rows,
+            self._scopes,
+            self._stopped,
+            left_out,
+            shared if shared.records else None,
+        )

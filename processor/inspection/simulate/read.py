@@ -30,6 +30,7 @@ from processor.wire.decode import Decoder
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from processor.engine.batch.columns import Columns
     from processor.inspection.simulate.forecast import JudgingWay
     from processor.kafka.client import Client
     from schemas.config import Pipeline, Settings
@@ -164,10 +165,23 @@ async def _read(
         reader = PartitionReader(client, decoder, tp, policy, ahead=True)
         async with aclosing(reader.columns(start, stop)) as pieces:
             async for columns, after in pieces:
-                judging[0].take(tp.partition, columns)
-                if left > 0:
-                    for each in judging[1:]:
-                        each.take(tp.partition, columns.rows(0, min(left, len(columns))))
-                    left -= len(columns)
+                left -= take_part(judging, tp.partition, columns, left)
                 advance(after - at)
                 at = after
+
+
+def take_part(judging: Sequence[IdWay | SequenceWay], partition: int, columns: Columns, left: int) -> int:
+    """Let the first way take some records, and the others up to ``left`` of them; returns how many those are.
+
+    The first one notes which ones all have taken: what is compared is compared over the same records.
+    """
+    first, *others = judging
+    some = min(left, len(columns))
+    if some > 0:
+        part = columns.rows(0, some)
+        first.take(partition, part, shared=True)
+        for each in others:
+            each.take(partition, part)
+    if some < len(columns):
+        first.take(partition, columns.rows(some, len(columns)))
+    return some

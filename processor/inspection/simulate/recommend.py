@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from processor.inspection.proposal.toml_text import dedup_keys
-from processor.inspection.simulate.forecast import IdForecast, SequenceForecast
+from processor.inspection.simulate.forecast import IdForecast, SequenceForecast, SharedPart
 from processor.inspection.simulate.grid import costs_of, sequence_cost_of
 from processor.ops.status_text import count, duration, size
 from schemas.config.values import duration_text
@@ -52,8 +52,8 @@ def recommend(simulation: Simulation, commit_interval_ms: int) -> Recommendation
     found = [_of(each, commit_interval_ms) for each in simulation.forecasts]
     best, forecast = found[0], simulation.forecasts[0]
     for other, each in zip(found[1:], simulation.forecasts[1:], strict=True):
-        if each.way.name == "proposed" and _faulty(forecast) > _faulty(each) + _MORE_FAULTS:
-            worse = f"{100 * _faulty(forecast):.1f} % of the records cannot be judged as configured"
+        if each.way.name == "proposed" and _fewer_faults(forecast, each):
+            worse = f"{100 * _faulty(forecast):.1f} % of {_which(forecast)} cannot be judged as configured"
             best, forecast = _because(other, f"{worse}; {each.way.why}"), each
         elif more := _more_pass(forecast, each):
             best, forecast = _because(other, more), each
@@ -165,9 +165,33 @@ def _by_sequence(forecast: SequenceForecast) -> Recommendation:
     return Recommendation(dedup, reasons, float(row.duplicates + row.late), cost)
 
 
+def _shared(forecast: Forecast) -> SharedPart:
+    """Return what became of the records that all ways have taken."""
+    if forecast.shared is not None:
+        return forecast.shared
+    passed = max(row.passed for row in forecast.rows) if isinstance(forecast, SequenceForecast) else 0
+    return SharedPart(forecast.judged.records, sum(forecast.judged.quarantined.values()), passed)
+
+
+def _are_same(forecast: Forecast, other: Forecast) -> bool:
+    """Whether what is known of two ways is of the same records: one may have stopped before."""
+    return _shared(forecast).records == _shared(other).records
+
+
+def _which(forecast: Forecast) -> str:
+    """Say of which records something is said."""
+    some = _shared(forecast).records
+    return "the records" if some == forecast.judged.records else f"the first {count(some, 'record')}"
+
+
 def _faulty(forecast: Forecast) -> float:
     """Return the part of the records that cannot be judged."""
-    return sum(forecast.judged.quarantined.values()) / max(1, forecast.judged.records)
+    return _shared(forecast).faulty / max(1, _shared(forecast).records)
+
+
+def _fewer_faults(forecast: Forecast, other: Forecast) -> bool:
+    """Whether another way can judge clearly more records."""
+    return _are_same(forecast, other) and _faulty(forecast) > _faulty(other) + _MORE_FAULTS
 
 
 def _more_pass(forecast: Forecast, other: Forecast) -> str | None:
@@ -176,16 +200,12 @@ def _more_pass(forecast: Forecast, other: Forecast) -> str | None:
         return None
     if (forecast.dedup.sequence, forecast.dedup.epoch) != (other.dedup.sequence, other.dedup.epoch):
         return None
-    more = _passing(other) - _passing(forecast)
-    if more <= _MORE_LOST or _faulty(other) > _faulty(forecast):
+    one, two = _shared(forecast), _shared(other)
+    more = (two.passed - one.passed) / max(1, one.records)
+    if not _are_same(forecast, other) or more <= _MORE_LOST or two.faulty > one.faulty:
         return None
-    lost = f"{100 * more:.1f} % of the records"
+    lost = f"{100 * more:.1f} % of {_which(forecast)}"
     return f"scope {other.dedup.scope}: {lost} pass that scope {forecast.dedup.scope} drops"
-
-
-def _passing(forecast: SequenceForecast) -> float:
-    """Return the part of the records that the best reorder window lets pass."""
-    return max(row.passed for row in forecast.rows) / max(1, forecast.judged.records)
 
 
 def _would_collide(forecast: IdForecast) -> bool:

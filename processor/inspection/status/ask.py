@@ -275,7 +275,7 @@ class StatusInspector:
             pipeline,
             hops,
             [each for each in answers.open if each.partition.topic in topics],
-            answers.quarantines.get(pipeline.quarantine or "", QuarantineLook()),
+            answers.quarantines.get(pipeline.quarantine or "", QuarantineLook()).of(pipeline.source),
             answers.verdicts.get(pipeline.name),
             escaped=answers.escaped.get(pipeline.name, ()),
         )

@@ -5,7 +5,7 @@ Pure: `processor.inspection.status.ask` fills it, tables and JSON are made of it
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -128,12 +128,14 @@ class QuarantineTally:
     Attributes:
         recent: Records of the last hour, by their own timestamps.
         older: Those before, of the newest few of each partition.
+        source_topic: Where they came from, as they say it; empty: they do not.
     """
 
     code: str
     recent: int
     older: int
     example: QuarantineExample
+    source_topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,10 @@ class QuarantineLook:
     def recent(self) -> int:
         """Records of the last hour."""
         return sum(each.recent for each in self.tallies)
+
+    def of(self, source: str) -> QuarantineLook:
+        """Return what is of a source, and what does not say whose it is: pipelines may share a quarantine."""
+        return replace(self, tallies=[each for each in self.tallies if each.source_topic in {source, ""}])
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         HopProgress,
         PartitionProgress,
         PipelineProgress,
+        QuarantineTally,
     )
     from processor.kafka.group.description import DescribedMember
     from processor.kafka.transactions.listing import OpenTransaction
@@ -50,13 +51,19 @@ def pipeline_fields(pipeline: PipelineProgress, application: ApplicationProgress
         "hops": [_hop(each) for each in pipeline.hops],
         "escaped": list(pipeline.escaped),
         "open_transactions": [_transaction(each, application.at_ms) for each in pipeline.open],
-        "quarantine": [asdict(each) for each in pipeline.quarantine.tallies],
+        "quarantine": list(map(_tally, pipeline.quarantine.tallies)),
         "quarantine_cut": pipeline.quarantine.cut,
         "verdicts": None if pipeline.verdicts is None else asdict(pipeline.verdicts),
         "missing_topics": list(pipeline.missing),
         "problems": list(map(_problem, pipeline.problems)),
         "warnings": list(map(_problem, pipeline.warnings)),
     }
+
+
+def _tally(tally: QuarantineTally) -> dict[str, Any]:
+    said = asdict(tally)
+    del said["source_topic"]  # that of the pipeline; the example says it, too
+    return said
 
 
 def _worker(member: DescribedMember, hops: list[HopProgress]) -> dict[str, Any]:

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from processor.errors import EXIT_DONE, EXIT_FAILED, EXIT_VIOLATION, StopError
+from processor.inspection.timeline.scan import SeenSources
 from processor.kafka.topics.plan import Purpose
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from processor.inspection.explain.explainer import Explainer
     from processor.inspection.explain.story import RecordRef, Story
@@ -91,7 +92,7 @@ async def tell(
             line.since[seen.tp.partition] = seen.bounds.start, seen.since_ms
     told = sorted(_to_tell(found), key=lambda each: (each.timestamp_ms, each.ref))
     kept = told if len(told) <= 2 * most else [*told[:most], *told[-most:]]
-    line.left_out = len(told) - len(kept) + sum(each.left_out for each in found if each.role is Purpose.SOURCE)
+    line.left_out = len(told) - len(kept) + sum(each.untold for each in found)
     known: set[RecordRef] = set()
     for each in kept:
         story = await _story(line, each.ref, explainer)
@@ -130,32 +131,16 @@ async def _tell_of_others(line: Timeline, found: Sequence[Sightings], explainer:
 
 def _to_tell(found: Sequence[Sightings]) -> Iterator[Sighting]:
     """Yield what there is to tell of: records of the source, and traces of those that it does not retain."""
-    sources = {each.tp.partition: each for each in found if each.role is Purpose.SOURCE}
+    sources = SeenSources.of(found)
     traced: set[RecordRef] = set()
-    for each in sources.values():
+    for each in sources.by_number.values():
         yield from each.kept
     for each in found:
         if each.role in {Purpose.DUPLICATES, Purpose.QUARANTINE}:
             for seen in each.kept:
-                if seen.source is not None and seen.source not in traced and _is_gone(seen.source, sources):
+                if seen.source is not None and seen.source not in traced and sources.is_gone(seen):
                     traced.add(seen.source)
                     yield seen
-    known = {seen.timestamp_ms for each in sources.values() for seen in each.kept}
-    whole = all(each.left_out == 0 for each in sources.values())
     for each in found:
         if each.role is Purpose.SINK:
-            yield from _orphans(each.kept, known, whole=whole)
-
-
-def _is_gone(ref: RecordRef, sources: Mapping[int, Sightings]) -> bool:
-    """Whether the source does not retain a record any more: else it has been seen there, or is another's."""
-    source = sources.get(ref.partition)
-    return source is not None and ref.offset < source.bounds.start
-
-
-def _orphans(seen: Iterable[Sighting], known: set[int], *, whole: bool) -> Iterator[Sighting]:
-    """Yield what is in the clean topic without a record of the source: a passed record keeps its timestamp."""
-    first = min(known, default=None)
-    for each in seen:
-        if each.timestamp_ms not in known and (whole or first is None or each.timestamp_ms < first):
-            yield each
+            yield from filter(sources.lacks, each.kept)

@@ -10,6 +10,7 @@ from processor.inspection.explain.explainer import Explainer
 from processor.inspection.timeline.held import HeldQuestion, held, partition_secret, scope_of, words_of
 from processor.inspection.timeline.line import Timeline, tell
 from processor.inspection.timeline.scan import Scan, ScanOrder
+from processor.inspection.timeline.wanted import wanted_id
 from processor.kafka.client import open_client
 from processor.kafka.topics.plan import changelog_topic, marked, names
 from processor.wire.decode import Decoder
@@ -91,15 +92,19 @@ async def timeline(settings: Settings, question: TimelineQuestion, bar: Bar) -> 
 async def _state(
     settings: Settings, question: TimelineQuestion, client: Client, bar: Bar
 ) -> list[HeldPartition] | None:
+    asked = asked_of_state(question)
+    return None if asked is None else await held(settings, asked, client, bar)
+
+
+def asked_of_state(question: TimelineQuestion) -> HeldQuestion | None:
+    """Return what the state is asked: for an id, which a key may be, or for a scope; None: it cannot be."""
     pipeline = question.pipeline
-    key = question.wanted.key
     if pipeline.id_dedup is None:
-        scope = scope_of(pipeline, key)
-        return None if scope is None else await held(settings, HeldQuestion(pipeline, scope=scope), client, bar)
+        scope = scope_of(pipeline, question.wanted.key)
+        return None if scope is None else HeldQuestion(pipeline, scope=scope)
     words = words_of(pipeline, question.words, question.key)
-    if not words:
-        return None
-    return await held(settings, HeldQuestion(pipeline, question.wanted.ids, words), client, bar)
+    # Words of a key are read as those of an id that is one.
+    return HeldQuestion(pipeline, wanted_id(pipeline, words).ids, words) if words else None
 
 
 async def _secrets(settings: Settings, pipeline: Pipeline, client: Client) -> dict[int, bytes]:

@@ -1,7 +1,10 @@
 """Reads the retained topics of a pipeline once, and keeps where the wanted records were seen.
 
-However often they occur, only the first and the last of a partition are kept, and how many there were. Two
-partitions are read at a time, each over connections of its own; nothing is joined and nothing written.
+However often they occur, only the first and the last of a partition are kept, and how many there were. Of those
+that are not kept it is counted how many are to be told of: what is in the source, and what stands in an output
+of a record that the source does not retain any more. So the clean topic is read when the source has been.
+
+Two partitions are read at a time, each over connections of its own; nothing is joined and nothing written.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from processor.kafka.topics.plan import Purpose
 from processor.wire.decode import Decoder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from contextlib import AbstractAsyncContextManager
 
     import numpy as np
@@ -65,6 +68,8 @@ class Sightings:
         since_ms: The timestamp of the first record that was read; None: there was none.
         count: How many were seen.
         records: How many were looked at.
+        untold: Of those that were not kept, how many are to be told of.
+        counts: Says whether one is.
     """
 
     role: Purpose
@@ -77,6 +82,8 @@ class Sightings:
     records: int = 0
     first: list[Sighting] = field(default_factory=list)
     last: deque[Sighting] = field(default_factory=deque)
+    untold: int = 0
+    counts: Callable[[Sighting], bool] = field(default=lambda _: True)
 
     def add(self, seen: Sighting) -> None:
         """Note one; they come in the order of their offsets."""
@@ -86,7 +93,7 @@ class Sightings:
             return
         self.last.append(seen)
         if len(self.last) > self.most:
-            self.last.popleft()
+            self.untold += self.counts(self.last.popleft())
 
     @property
     def kept(self) -> list[Sighting]:
@@ -94,9 +101,49 @@ class Sightings:
         return [*self.first, *self.last]
 
     @property
-    def left_out(self) -> int:
-        """How many were not kept, between the first and the last ones."""
-        return self.count - len(self.first) - len(self.last)
+    def is_whole(self) -> bool:
+        """Whether all were kept."""
+        return self.count == len(self.first) + len(self.last)
+
+
+@dataclass(frozen=True)
+class SeenSources:
+    """What was seen in the partitions of the source.
+
+    Attributes:
+        by_number: By partition, what was seen.
+        times: The timestamps of what was kept.
+        first_ms: The earliest of them; None: nothing was.
+        whole: Whether nothing was left out.
+    """
+
+    by_number: Mapping[int, Sightings]
+    times: frozenset[int]
+    first_ms: int | None
+    whole: bool
+
+    @classmethod
+    def of(cls, found: Iterable[Sightings]) -> SeenSources:
+        """Return what was seen up to now."""
+        by_number = {each.tp.partition: each for each in found if each.role is Purpose.SOURCE}
+        times = frozenset(seen.timestamp_ms for each in by_number.values() for seen in each.kept)
+        whole = all(each.is_whole for each in by_number.values())
+        return cls(by_number, times, min(times, default=None), whole)
+
+    def is_gone(self, seen: Sighting) -> bool:
+        """Whether the source does not retain the record any more that a receipt or a copy is about.
+
+        Else it has been seen there, or is another's.
+        """
+        if seen.source is None or seen.source.partition not in self.by_number:
+            return False
+        return seen.source.offset < self.by_number[seen.source.partition].bounds.start
+
+    def lacks(self, seen: Sighting) -> bool:
+        """Whether no record of the source is that of a clean one, which keeps its timestamp."""
+        if seen.timestamp_ms in self.times:
+            return False
+        return self.whole or self.first_ms is None or seen.timestamp_ms < self.first_ms
 
 
 @dataclass(frozen=True)
@@ -156,6 +203,7 @@ class Scan:
         self._order = order
         self._connect = connect
         self._note = note
+        self._sources_read = asyncio.Event()
         self.found: list[Sightings] = []
 
     async def open(self, client: Client) -> int:
@@ -187,13 +235,20 @@ class Scan:
         Raises:
             RebuildError: The brokers do not answer.
         """
-        turn = iter(self.found)
+        turn = iter(sorted(self.found, key=lambda each: each.role is Purpose.SINK))
+        left = {each.tp for each in self.found if each.role is Purpose.SOURCE}
+        if not left:
+            self._sources_read.set()
 
         async def work() -> None:
             async with self._connect() as client:
                 decoder = Decoder()
                 for each in turn:
+                    await self._judge_by_source(each)
                     await self._read(client, decoder, each, advance)
+                    left.discard(each.tp)
+                    if not left:
+                        self._sources_read.set()
 
         tasks = [asyncio.create_task(work()) for _ in range(min(AT_ONCE, len(self.found)))]
         try:
@@ -203,6 +258,14 @@ class Scan:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         return self.found
+
+    async def _judge_by_source(self, seen: Sightings) -> None:
+        """Say what of an output is to be told of, once that is known."""
+        if seen.role is Purpose.SINK:
+            await self._sources_read.wait()
+            seen.counts = SeenSources.of(self.found).lacks
+        elif seen.role is not Purpose.SOURCE:
+            seen.counts = SeenSources.of(self.found).is_gone
 
     async def _read(
         self, client: Client, decoder: Decoder, seen: Sightings, advance: Callable[[int], None]

@@ -13,6 +13,8 @@ import pytest
 from processor.config.load import load
 from processor.inspection.explain.explainer import Explainer
 from processor.inspection.explain.story import Outcome, RecordRef
+from schemas.changelog.position import Position
+from schemas.changelog.values import POSITION_KEY
 from tests.support.judges.fingerprints import FingerprintRules
 from tests.support.judges.id_rules import IdRules
 from tests.support.kafka.topics import (
@@ -26,7 +28,6 @@ from tests.support.kafka.topics import (
     int64,
     open_transaction,
     produce_transaction,
-    set_group_offset,
     until,
 )
 from tests.support.worker import forks
@@ -496,7 +497,9 @@ def test_topics_that_contradict_the_rules_are_named(broker: Broker, tmp_path: Pa
     produce(config.bootstrap_servers, config.duplicates, [New(b"k", b"no receipt", (), WHEN)])
     produce(config.bootstrap_servers, config.source, [named(b"c")])
     skipped = bounds(config.bootstrap_servers, config.source)[1] - 1
-    set_group_offset(config.bootstrap_servers, config.application_id, config.source, skipped + 1)
+    said = [each for each in read_topic(config.bootstrap_servers, config.changelog) if each.key == POSITION_KEY]
+    further = replace(Position.decode(said[-1].value or b""), next_offset=skipped + 1)
+    produce(config.bootstrap_servers, config.changelog, [New(POSITION_KEY, further.encode(), (), WHEN)])
 
     twice = tell(config, config.source, 1)
     forged = tell(config, config.duplicates, bounds(config.bootstrap_servers, config.duplicates)[1] - 1)

@@ -2357,4 +2357,29 @@ MISTAKES = (
         "tests/unit/pipeline/test_slot_pipeline.py::"
         "test_before_a_receipt_that_its_topic_does_not_take_all_is_committed_by_the_next_try",
     ),
+    Mistake(
+        "how far was judged is taken from the group, which brokers forget",
+        "processor/inspection/explain/lookup/facts.py",
+        "            return None if other else state.last.next_offset, other\n",
+        "            pass\n",
+        "tests/unit/inspection/explain/test_positions.py::"
+        "test_a_group_that_was_forgotten_or_lags_does_not_say_how_far_was_judged",
+    ),
+    Mistake(
+        "a clean position of before a reset is looked for only in what is judged again",
+        "processor/inspection/explain/trace.py",
+        "            # A run before that of now may have taken in any record.\n"
+        "            span = limits.start, limits.stable\n",
+        "            span = limits.start, min(limits.stable, case.high)\n",
+        "tests/unit/inspection/explain/test_positions.py::"
+        "test_a_position_of_before_a_reset_is_traced_back_though_nothing_is_judged_again",
+    ),
+    Mistake(
+        "a simulation sets what passes of all records against what passes of some",
+        "processor/inspection/simulate/judging.py",
+        "            self._verdicts[: 1 + shared, n] += np.bincount(verdict, minlength=len(Verdict))\n",
+        "            self._verdicts[:, n] += np.bincount(verdict, minlength=len(Verdict))\n",
+        "tests/unit/inspection/simulate/test_same_records.py::"
+        "test_a_scope_that_loses_fewer_of_the_same_records_is_recommended_and_says_of_how_many",
+    ),
 )

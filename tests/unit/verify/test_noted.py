@@ -34,12 +34,14 @@ def keep(settings: Settings, *reports: VerifyReport, at_ms: int = 1_000) -> Path
 
 
 def test_a_note_says_of_each_partition_what_was_compared(settings: Settings) -> None:
-    keep(settings, VerifyReport("clicks", 0, 5, 90, judged_from=7, unproved=2), VerifyReport("clicks", 1, 0, 3))
+    first = VerifyReport("clicks", 0, 5, 90, judged_from=7, unproved=2, state_id=b"\x01\xff")
+    keep(settings, first, VerifyReport("clicks", 1, 0, 3))
 
     note = read_note(settings, "clicks")
 
     assert note is not None
     assert (note.at_ms, note.proved, note.topic_ids) == (1_000, True, {"raw": TOPICS["raw"].hex()})
+    assert note.states == {0: "01ff"}
     assert [(each.start, each.stop, each.judged_from, each.unproved) for each in note.spans.values()] == [
         (5, 90, 7, 2),
         (0, 3, 0, 0),

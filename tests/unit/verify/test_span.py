@@ -94,6 +94,7 @@ def test_a_recording_of_the_state_of_a_source_before_is_not_in_the_certificate(
     assert (found.history is noted) is taken
     # Nor is the group followed: what comes next would be judged by a clock that nobody knows.
     assert found.committed is taken
+    assert found.report.state_id == (bytes(16) if taken else b""), "what is noted of the run that was proved"
 
 
 @pytest.mark.parametrize("compacted", [False, True], ids=["plain", "compacted"])

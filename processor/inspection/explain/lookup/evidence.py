@@ -80,6 +80,7 @@ class EvidenceReader:
         dedup = pipeline.id_dedup
         self._ids = None if dedup is None else make_id_extractor(dedup, ROUTE_KEY)
         self._judge = mode_of(pipeline).judge() if dedup is None else None
+        self._reorder_window: int = getattr(pipeline.dedup, "reorder_window", 0)
 
     def of(self, columns: Columns) -> RecordEvidence:
         """Return what a record is judged by; ``columns`` has it alone."""
@@ -133,28 +134,38 @@ class EvidenceReader:
             end, many = start, min(many * 4, _MORE_BACK)
         return None, begin
 
-    async def late(self, log: LogReader, tp: TopicPartition, own: JudgedBy, span: tuple[int, int]) -> bool:
-        """Return whether a higher number, or epoch, of the record's scope came before it; False: its own did.
+    async def late(
+        self, log: LogReader, tp: TopicPartition, own: JudgedBy, span: tuple[int, int], passed: Passed
+    ) -> bool | None:
+        """Return whether a record that was dropped lies behind all numbers that its scope remembers.
 
-        Arguments are as for `newest`.
+        So it does where a higher epoch came before it, or a number that is higher by more than the reorder
+        window. Not, where its own number passed without that; one that was dropped says nothing. None: neither
+        is found in the span, nor as far back as is looked. Arguments are as for `newest`.
         """
         begin, end = max(span[0], span[1] - MOST_BACK), span[1]
         many = _FIRST_BACK
-        mine = (own.epoch or 0, own.sequence or 0)
+        epoch, number = own.epoch or 0, own.sequence or 0
         while end > begin:
             start = max(begin, end - many)
-            best = None
+            equal = None
             async for some in log.stretches(tp, start, end):
                 found = self._sequences(some.columns)
                 inside = (found.fault == 0) & (some.columns.offset >= start) & (some.columns.offset < end)
                 for row in np.flatnonzero(inside).tolist():
-                    if _scope(found, row) == own.scope:
-                        epoch = 0 if found.epoch is None else int(found.epoch[row])
-                        best = max(best or (epoch, int(found.sequence[row])), (epoch, int(found.sequence[row])))
-            if best is not None and best >= mine:
-                return best > mine
+                    if _scope(found, row) != own.scope:
+                        continue
+                    other = 0 if found.epoch is None else int(found.epoch[row])
+                    ahead = int(found.sequence[row]) - number
+                    if other > epoch or (other == epoch and ahead > self._reorder_window):
+                        return True
+                    if equal is None and (other, ahead) == (epoch, 0):
+                        equal = int(some.columns.offset[row])
+            # Of several equals the first one passed, if any of them did.
+            if equal is not None and await passed(equal):
+                return False
             end, many = start, min(many * 4, _MORE_BACK)
-        return False
+        return None
 
     def _sequences(self, columns: Columns) -> SequenceEvidence:
         assert self._judge is not None  # noqa: S101 - of the other mode

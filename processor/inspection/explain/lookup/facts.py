@@ -1,9 +1,10 @@
 """Asks what has to be known of a partition before one of its records is explained.
 
-How far it has been judged is asked before where the outputs end, so that all that was written of what is
-judged is below those ends. The origin says which part of the outputs belongs to the state of now. It stands
-anywhere in a changelog, so it is looked for where it is cheap: at the end, at the beginning, and where the
-state's id changes. Where it is not found, nothing is assumed of it.
+How far it has been judged says the last position of its changelog, as `seqmark verify` has it: brokers forget a
+group's offset once it has been away for a week. It is asked before where the outputs end, so that all that was
+written of what is judged is below those ends. The origin says which part of the outputs belongs to the state of
+now. It stands anywhere in a changelog, so it is looked for where it is cheap: at the end, at the beginning, and
+where the state's id changes. Where it is not found, nothing is assumed of it.
 """
 
 from __future__ import annotations
@@ -33,11 +34,15 @@ if TYPE_CHECKING:
 
 FRESH_S = 1.0
 """For so long answers are used again: who asks about many records does not ask the brokers each time."""
-ORIGIN_FRESH_S = 10.0
-"""Likewise of an origin, which only a reset changes, with the workers stopped."""
-TAIL_OFFSETS = (3, 16, 256)
+EMPTY_FRESH_S = 10.0
+"""Likewise that a changelog has no position, as while a backfill is loaded: looking for one takes longest."""
+TAIL_OFFSETS = (3, 16, 256, 4096, 65_536)
+"""Offsets of a changelog's end that are read for its last position. Mostly the first will do: it stands right
+before the end of its transaction. The last are for what was aborted behind it, of 65,000 scopes at most."""
+SMALL_BYTES = 1024
+"""Records that are smaller than that on average are worth reading so many of; blocks of ids are up to 1 MiB."""
 HEAD_OFFSETS = 512
-"""Offsets of a changelog that are read to find the origin, at its end and beginning: about 1 MiB at most."""
+"""Offsets of a changelog that are read to find the origin, at its beginning: about 1 MiB at most."""
 COPY_OFFSETS = 64
 """Offsets at its end that are read for a copy of the origin: blocks of ids are up to 1 MiB each."""
 _STEPS = 64
@@ -55,6 +60,7 @@ class SourceFacts:
         origin: Where the state begins; None: not known.
         since_ms: When the state was made; 0: not known.
         asked_s: When, by the monotonic clock.
+        settled: No transaction was open in the outputs, nor in the changelog that says the position.
         last: The last position in the changelog, of the first hop where there are two; None: not known.
         other_source: The state is of another topic than the source is now.
     """
@@ -64,6 +70,7 @@ class SourceFacts:
     origin: Origin | None
     since_ms: int
     asked_s: float
+    settled: bool = True
     last: Position | None = None
     other_source: bool = False
 
@@ -89,11 +96,17 @@ class StateFacts(NamedTuple):
         origin: Where it begins.
         since_ms: When it was made; 0: not known.
         last: Its last position.
+        settled: No transaction was open in it.
     """
 
     origin: Origin | None = None
     since_ms: int = 0
     last: Position | None = None
+    settled: bool = True
+
+    def is_other(self, topic: str, topic_id: bytes) -> bool:
+        """Whether the state is of another topic than the one that has a name now."""
+        return self.last is not None and self.last.topics.source.is_other(TopicId.of(topic, topic_id))
 
 
 class FactFinder:
@@ -121,31 +134,48 @@ class FactFinder:
         if known is not None and time.monotonic() - known.asked_s < FRESH_S:
             return known
         source = TopicPartition(pipeline.source, number)
-        application = self._settings.worker.application_id
-        position = (await committed(self._client, application, [source])).get(source)
-        wanted = [source, *self.outputs(pipeline, number)]
-        found = await bounds(self._client, wanted)
         topic = changelog_topic(self._settings, pipeline)
         if pipeline.routed:
             topic = positions_topic(self._settings, pipeline.name)
         state = await self.state(topic, number)
-        source_id = self._client.ids.get(pipeline.source, UNKNOWN_ID)
-        other = state.last is not None and state.last.topics.source.is_other(
-            TopicId.of(pipeline.source, source_id)
-        )
+        position, other = await self._position(state, source)
+        found = await bounds(self._client, [source, *self.outputs(pipeline, number)])
+        settled = state.settled and all(each.stable >= each.end for tp, each in found.items() if tp != source)
         if other:
-            position, state = None, StateFacts()
+            state = StateFacts()
         elif pipeline.routed:
-            state = StateFacts(last=state.last)
-        facts = SourceFacts(position, found, state.origin, state.since_ms, time.monotonic(), state.last, other)
+            state = StateFacts(last=state.last)  # Where the second hop began, no first one says.
+        facts = SourceFacts(
+            position,
+            found,
+            state.origin,
+            state.since_ms,
+            time.monotonic(),
+            settled,
+            state.last,
+            other,
+        )
         self._known[pipeline.name, number] = facts
         return facts
 
     async def routed(self, pipeline: Pipeline, number: int) -> tuple[int | None, Bounds]:
         """Return how far a partition of the internal topic is judged, and its bounds."""
         tp = TopicPartition(repartition_topic(self._settings, pipeline), number)
-        position = (await committed(self._client, self._settings.worker.application_id, [tp])).get(tp)
+        state = await self.state(changelog_topic(self._settings, pipeline), number)
+        position, _ = await self._position(state, tp)
         return position, (await bounds(self._client, [tp]))[tp]
+
+    async def _position(self, state: StateFacts, source: TopicPartition) -> tuple[int | None, bool]:
+        """Return how far a partition is taken in, and whether its state is of another topic.
+
+        Where no state says it, the group does.
+        """
+        source_id = self._client.ids.get(source.topic, UNKNOWN_ID)
+        if state.last is not None:
+            other = state.is_other(source.topic, source_id)
+            return None if other else state.last.next_offset, other
+        known = await committed(self._client, self._settings.worker.application_id, [source])
+        return known.get(source), False
 
     def outputs(self, pipeline: Pipeline, number: int) -> Iterable[TopicPartition]:
         """Return the partitions in which there can be something of a source partition, as far as they exist."""
@@ -160,18 +190,20 @@ class FactFinder:
         """Return what a changelog says of a partition's state."""
         tp = TopicPartition(topic, number)
         known = self._states.get(tp)
-        if known is not None and time.monotonic() - known[1] < ORIGIN_FRESH_S:
-            return known[0]
-        found = StateFacts()
+        if known is not None:
+            fresh_s = EMPTY_FRESH_S if known[0].last is None else FRESH_S
+            if time.monotonic() - known[1] < fresh_s:
+                return known[0]
+        found, asked_s = StateFacts(), time.monotonic()
         if number in self._client.partitions(tp.topic):
             try:
                 limits = (await bounds(self._client, [tp]))[tp]
-                search = _OriginSearch(self._log, tp, limits)
+                search = _OriginSearch(self._log, tp, limits, known[0] if known is not None else found)
                 origin = await search.run()
-                found = StateFacts(origin, search.since_ms, search.last)
+                found = StateFacts(origin, search.since_ms, search.last, limits.stable >= limits.end)
             except (CorruptStateError, RebuildError):
                 pass  # nothing is assumed of it
-        self._states[tp] = found, time.monotonic()
+        self._states[tp] = found, asked_s
         return found
 
 
@@ -182,12 +214,16 @@ class _OriginSearch:
     log: LogReader
     tp: TopicPartition
     limits: Bounds
+    known: StateFacts
+    """What it said when it was read before: a state keeps its origin."""
     since_ms: int = 0
     """When the state was made, once it has run; 0: not known."""
     last: Position | None = None
     """Its last position, once it has run."""
     _after: int = 0
     """How far the last read has come."""
+    _bytes: int = 0
+    """How much it has read."""
 
     async def run(self) -> Origin | None:
         """Return it; None: it is not where it would be cheap to find."""
@@ -199,11 +235,16 @@ class _OriginSearch:
             if origin is not None:
                 self.since_ms = 0 if now is None else now.since_ms
                 return origin
-            if now is not None:
+            if now is not None or stop - count <= start:
+                break
+            if count >= TAIL_OFFSETS[2] and self._bytes > SMALL_BYTES * count:
                 break
         if now is None:
             return None
         self.since_ms = now.since_ms
+        before = self.known
+        if before.origin is not None and before.last is not None and before.last.state_id == now.state_id:
+            return before.origin
         first, _, origin = await self._read(start, min(start + HEAD_OFFSETS, stop), until_position=True)
         if first is not None and first.state_id != now.state_id:
             return await self._between(start, stop, now.state_id)
@@ -241,8 +282,10 @@ class _OriginSearch:
         """
         first = last = None
         origin: Origin | None = None
+        self._bytes = 0
         async for some in self.log.stretches(self.tp, start, stop):
             columns = some.columns
+            self._bytes += columns.data.size
             for row in (columns.key_length == 1).nonzero()[0].tolist():
                 if not start <= columns.offset[row] < stop:
                     continue
