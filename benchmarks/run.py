@@ -20,7 +20,7 @@ from benchmarks.cluster import create, remove
 from benchmarks.load import produce
 from benchmarks.measure.cost import measure
 from benchmarks.measure.latency import Times, measure_latency, percentile
-from benchmarks.peers import BLOOM, RECEIPTS, SEQMARK, VERDICTS, FailedError, Job, find_peer
+from benchmarks.peers import BLOOM, RECEIPTS, SEQMARK, SHIPPED, VERDICTS, FailedError, Job, find_peer
 from benchmarks.results import Latency, Run, median
 from processor.commands.console import bar, say
 
@@ -83,7 +83,9 @@ class Bench:
                     self._latency(system)
 
     def _prepare(self) -> None:
-        beside = (*BLOOM, VERDICTS) if self._options.ids else (RECEIPTS, VERDICTS)
+        beside: tuple[str, ...] = (*BLOOM, VERDICTS) if self._options.ids else (RECEIPTS, VERDICTS)
+        if any(case.shipped for case in self._options.cases):
+            beside += (SHIPPED,)
         names = (SEQMARK, *beside, *self._options.peers)
         # Some compile and some wait for the network, for half a minute each, once.
         with ThreadPoolExecutor(len(names)) as pool:
