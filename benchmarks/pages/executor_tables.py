@@ -19,30 +19,33 @@ _TITLES = (
 
 def executors(results: Results) -> Rows:
     """Compare one executor with two, and say whether the second one is worth what was asked for."""
-    rows = _ways(results, {"one": "one executor", "two": "two executors"})
-    one, two = (_each(results, way, "wall_s") for way in ("one", "two"))
-    rate = one / two if one and two else None
-    one, two = (_each(results, way, "cpu_s") for way in ("one", "two"))
-    cpu = two / one if one and two else None
-    if rate is None or cpu is None:
-        return Rows((), [])
-    by_rate = results.machine.get("cores", 0) >= EXECUTOR_CORES
-    # Twice the cores for 1.7 times the rate is 2 / 1.7 times the CPU per record.
-    most = 2 / EXECUTOR_FACTOR
-    good = rate >= EXECUTOR_FACTOR if by_rate else cpu <= most
-    bound = f"by rate, {EXECUTOR_FACTOR} times at least" if by_rate else f"by CPU, {most:.2f} times at most"
-    judged = f"{bound}: {'yes' if good else 'no'}"
-    rows.append(("two of one", NONE, NONE, f"{cpu:.2f} times", NONE, f"{rate:.2f} times", judged))
-    rows[:-1] = [(*row, NONE) for row in rows[:-1]]
+    rows: list[tuple[str, ...]] = []
+    for title, ways in (("aggregate", ("one", "two")), ("`seqmark batch`", ("batch-one", "batch-two"))):
+        names = (f"{title}, one executor", f"{title}, two")
+        found = _ways(results, dict(zip(ways, names, strict=True)))
+        rate, cpu = (_factor(results, ways, what) for what in ("wall_s", "cpu_s"))
+        if len(found) == len(ways) and rate and cpu:
+            rows += [(*row, NONE) for row in found]
+            shown = NONE, NONE, f"{cpu:.2f} times", NONE, f"{1 / rate:.2f} times"
+            rows.append(("two of one", *shown, _judged(results, 1 / rate, cpu)))
     return Rows(("Spark's part", *_TITLES, "judged"), rows)
+
+
+def _judged(results: Results, rate: float, cpu: float) -> str:
+    if results.machine.get("cores", 0) >= EXECUTOR_CORES:
+        good, bound = rate >= EXECUTOR_FACTOR, f"by rate, {EXECUTOR_FACTOR} times at least"
+    else:
+        # Twice the cores for 1.7 times the rate is 2 / 1.7 times the CPU per record.
+        most = 2 / EXECUTOR_FACTOR
+        good, bound = cpu <= most, f"by CPU, {most:.2f} times at most"
+    return f"{bound}: {'yes' if good else 'no'}"
 
 
 def aggregates(results: Results) -> Rows:
     """Compare one aggregate with two of the same topic in one job."""
     rows = _ways(results, {"alone": "one aggregate", "pair": "two aggregates on one topic, one job"})
-    alone, pair = (_each(results, way, "cpu_s") for way in ("alone", "pair"))
-    if alone and pair:
-        rows.append(("two of one", NONE, NONE, f"{pair / alone:.2f} times", NONE, NONE))
+    if factor := _factor(results, ("alone", "pair"), "cpu_s"):
+        rows.append(("two of one", NONE, NONE, f"{factor:.2f} times", NONE, NONE))
     return Rows(("Spark's part", *_TITLES), rows)
 
 
@@ -58,7 +61,9 @@ def _ways(results: Results, titles: dict[str, str]) -> list[tuple[str, ...]]:
     return rows
 
 
-def _each(results: Results, way: str, what: str) -> float | None:
-    """Return seconds per record more; None where they were not measured, or were too few to tell."""
-    found = per_record(results.executors.get("costs", []), way, what)
-    return found[1] if found and found[1] > 0 else None
+def _factor(results: Results, ways: tuple[str, str], what: str) -> float | None:
+    """Return how much a record more takes of the second way, of the first 1; None where that cannot be told."""
+    costs = results.executors.get("costs", [])
+    first, second = (per_record(costs, way, what) for way in ways)
+    good = first and second and first[1] > 0 and second[1] > 0
+    return second[1] / first[1] if good and first and second else None

@@ -3,12 +3,12 @@
 Click events lie in a topic with few of them, and in one with many. `seqmark aggregate` runs from a cold process
 to the end of each, so that the difference of both is what records cost, and the rest what a run does:
 
-    one, two        with one executor, and with two: `local-cluster`, processes of their own with a core each
-    alone, pair     in the driver's own process, one aggregate, and two with other groups in one job
-    batch-one, -two `seqmark batch` over the same events as files, with one executor and with two
+    one, two               with one executor, and with two: `local-cluster`, processes with a core each
+    alone, pair            in the driver's own process, one aggregate, and two with other groups in one job
+    batch-one, batch-two   `seqmark batch` over as many rows of Parquet, with one executor, and with two
 
 CPU seconds are those of the whole process tree: the driver, its JVM, executors and their Pythons. Ways take
-turns. What aggregates have written is compared, row by row, with each other.
+turns. What they have written is compared: rows of aggregates with each other, those of batches by their ids.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ import pyarrow.dataset as ds
 
 from benchmarks.cluster import cluster
 from benchmarks.peers import FailedError
-from benchmarks.studies.spark import measure
+from benchmarks.rest.archive import id_sum, write_history
+from benchmarks.rest.protocol import ID, TIME, parquet_files
+from benchmarks.studies.spark import Cost, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -62,6 +64,15 @@ aggregates = {{ events = "count", revenue = "sum:amount" }}
 output = {{ kind = "parquet", path = "{folder}/{name}-rows" }}
 checkpoint = "{folder}/{name}-checkpoint"
 """
+_BATCH = """
+[[batches]]
+name = "clean"
+input = {{ format = "parquet", path = "{raw}" }}
+output = {{ format = "parquet", path = "{folder}/clean" }}
+id = ["{id}"]
+event_time = "{time}"
+window = "1d"
+"""
 GROUPS = ("campaign", "page")
 """Of the first aggregate, and of the second one."""
 _CORE = ("--conf", "spark.sql.shuffle.partitions=2")
@@ -75,6 +86,7 @@ class Way:
     name: str
     master: str
     aggregates: int = 1
+    """0: it is a batch, which is measured in the first round only."""
 
 
 WAYS = (
@@ -82,6 +94,8 @@ WAYS = (
     Way("two", "local-cluster[2,1,1024]"),
     Way("alone", "local[2]"),
     Way("pair", "local[2]", aggregates=2),
+    Way("batch-one", "local-cluster[1,1,1024]", aggregates=0),
+    Way("batch-two", "local-cluster[2,1,1024]", aggregates=0),
 )
 
 
@@ -105,42 +119,68 @@ def run_executors(
     """
     sizes = {"few": max(records // FEW, 1), "many": records}
     with tempfile.TemporaryDirectory(prefix="seqmark-bench-") as name, cluster(say) as (servers, broker):
-        folder = Path(name)
-        head = _HEAD.format(servers=servers, folder=folder)
-        given = folder / "generate.toml"
-        given.write_text(head + "".join(_SOURCE.format(name=size) for size in sizes))
+        study = _Study(Path(name), servers, broker)
         for size, count in sizes.items():
             say(f"executors: producing {count:,} records")
-            words = ("generate", "-c", str(given), "--pipeline", size, "--records", str(count))
-            _call([*words, "--duplicates", "0", "--seed", "7"], folder, None)
-        costs: list[WayCost] = []
-        written: dict[tuple[str, str], list[tuple[str, ...]]] = {}
+            study.produce(size, count)
+        costs = []
         for number in range(repetitions):
+            # Each round begins with another way.
+            taking = [way for way in ways if way.aggregates or not number]
+            first = number % len(taking) if taking else 0
             for size, count in sizes.items():
-                # Each round begins with another way.
-                for way in [*ways[number % len(ways) :], *ways[: number % len(ways)]]:
+                for way in [*taking[first:], *taking[:first]]:
                     say(f"executors: {way.name}, {count:,} records")
-                    place = folder / f"{way.name}-{size}-{number}"
-                    place.mkdir()
-                    config = place / "bench.toml"
-                    parts = [
-                        _AGGREGATE.format(name=group, group=group, size=size, folder=place)
-                        for group in GROUPS[: way.aggregates]
-                    ]
-                    config.write_text(head + "".join(parts))
-                    now = ["aggregate", "-c", str(config), "--available-now", "--master", way.master, *_CORE]
-                    wall_s, cpu_s = _call(now, place, broker)
-                    costs.append(WayCost(way.name, count, wall_s, cpu_s))
-                    for group in GROUPS[: way.aggregates]:
-                        rows = rows_of(place / f"{group}-rows")
-                        if not rows or written.setdefault((size, group), rows) != rows:
-                            raise FailedError(f"{way.name}: its rows by {group} are not those of the first way")
+                    cost = study.run(way, size, number)
+                    costs.append(WayCost(way.name, count, cost.wall_s, cost.cpu_s))
         return {"records": records, "few": sizes["few"], "costs": [asdict(cost) for cost in costs]}
 
 
-def _call(words: Sequence[str], folder: Path, broker: int | None) -> tuple[float, float]:
-    cost = measure([sys.executable, "-m", "processor", *words], folder, broker)
-    return cost.wall_s, cost.cpu_s
+class _Study:
+    """Topics and files of both sizes, and what the first way has made of them."""
+
+    def __init__(self, folder: Path, servers: str, broker: int | None) -> None:
+        self._folder, self._broker = folder, broker
+        self._head = _HEAD.format(servers=servers, folder=folder)
+        self._written: dict[tuple[str, str], object] = {}
+
+    def produce(self, size: str, count: int) -> None:
+        """Make the records of a size."""
+        config = self._folder / f"{size}.toml"
+        config.write_text(self._head + _SOURCE.format(name=size))
+        words = ("generate", "-c", str(config), "--pipeline", size, "--records", str(count))
+        self._call([*words, "--duplicates", "0", "--seed", "7"], self._folder)
+        raw = self._folder / f"{size}-raw"
+        raw.mkdir()
+        write_history(raw, count)
+
+    def run(self, way: Way, size: str, number: int) -> Cost:
+        """Run a way to its end, and compare what it has written.
+
+        Raises:
+            FailedError: It failed, or has written something else than the first way.
+        """
+        place = self._folder / f"{way.name}-{size}-{number}"
+        place.mkdir()
+        config, groups = place / "bench.toml", GROUPS[: way.aggregates]
+        if groups:
+            parts = [_AGGREGATE.format(name=each, group=each, size=size, folder=place) for each in groups]
+            call = ["aggregate", "-c", str(config), "--available-now", "--master", way.master, *_CORE]
+        else:
+            parts = [_BATCH.format(raw=self._folder / f"{size}-raw", folder=place, id=ID, time=TIME)]
+            call = ["batch", "-c", str(config), "--master", way.master]
+        config.write_text(self._head + "".join(parts))
+        cost = self._call(call, place)
+        found: dict[str, object] = {each: rows_of(place / f"{each}-rows") for each in groups}
+        if not groups:
+            found["clean"] = id_sum(sorted(parquet_files(place / "clean")))
+        for what, rows in found.items():
+            if not rows or self._written.setdefault((size, what), rows) != rows:
+                raise FailedError(f"{way.name}: its rows of {what} are not those of the first way")
+        return cost
+
+    def _call(self, words: Sequence[str], folder: Path) -> Cost:
+        return measure([sys.executable, "-m", "processor", *words], folder, self._broker)
 
 
 def rows_of(folder: Path) -> list[tuple[str, ...]]:
@@ -166,11 +206,12 @@ def per_record(costs: Sequence[Mapping[str, Any]], way: str, what: str) -> tuple
 
 
 def main() -> None:
-    """Measure so many records, once, and print."""
-    found = run_executors(int(sys.argv[1]), 1, print)
+    """Measure so many records, once, by all ways or those that are named, and print."""
+    ways = [way for way in WAYS if way.name in sys.argv[2:]] or WAYS
+    found = run_executors(int(sys.argv[1]), 1, print, ways)
     for cost in found["costs"]:
         print(cost)
-    for way in WAYS:
+    for way in ways:
         print(way.name, per_record(found["costs"], way.name, "cpu_s"))
 
 

@@ -79,7 +79,7 @@ def test_a_second_executor_is_judged_by_rate_where_cores_allow(
     one, two, both = executor_tables.executors(results).rows
 
     assert one[1:] == ("2,000,000", "20.0", "3.00", "5.00", "500,000", "-")
-    assert two[0] == "two executors"
+    assert two[0] == "aggregate, two"
     assert (both[3], both[-1]) == (f"{cpu_us / 3:.2f} times", judged)
 
 
@@ -136,4 +136,4 @@ def test_starts_and_executors_belong_to_a_whole_run() -> None:
     assert Options.read({"QUICK": "1"}).starts == 0
     assert Options.read({}, ids=True).starts == 0
     assert Options.read({"STARTS": "0"}).kind == "partial"
-    assert (Options.read({"STARTS": "1", "QUICK": "1"}).starts, len({way.name for way in WAYS})) == (1, 4)
+    assert (Options.read({"STARTS": "1", "QUICK": "1"}).starts, len({way.name for way in WAYS})) == (1, 6)
