@@ -80,7 +80,7 @@ _CORE = ("--conf", "spark.sql.shuffle.partitions=2")
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ExecutorWay:
     """One way to do it."""
 
     name: str
@@ -90,17 +90,17 @@ class Way:
 
 
 WAYS = (
-    Way("one", "local-cluster[1,1,1024]"),
-    Way("two", "local-cluster[2,1,1024]"),
-    Way("alone", "local[2]"),
-    Way("pair", "local[2]", aggregates=2),
-    Way("batch-one", "local-cluster[1,1,1024]", aggregates=0),
-    Way("batch-two", "local-cluster[2,1,1024]", aggregates=0),
+    ExecutorWay("one", "local-cluster[1,1,1024]"),
+    ExecutorWay("two", "local-cluster[2,1,1024]"),
+    ExecutorWay("alone", "local[2]"),
+    ExecutorWay("pair", "local[2]", aggregates=2),
+    ExecutorWay("batch-one", "local-cluster[1,1,1024]", aggregates=0),
+    ExecutorWay("batch-two", "local-cluster[2,1,1024]", aggregates=0),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class WayCost:
+class ExecutorCost:
     """What one way took of one topic."""
 
     way: str
@@ -110,7 +110,7 @@ class WayCost:
 
 
 def run_executors(
-    records: int, repetitions: int, say: Callable[[str], None], ways: Sequence[Way] = WAYS
+    records: int, repetitions: int, say: Callable[[str], None], ways: Sequence[ExecutorWay] = WAYS
 ) -> dict[str, Any]:
     """Measure all ways; figures as JSON takes them.
 
@@ -132,7 +132,7 @@ def run_executors(
                 for way in [*taking[first:], *taking[:first]]:
                     say(f"executors: {way.name}, {count:,} records")
                     cost = study.run(way, size, number)
-                    costs.append(WayCost(way.name, count, cost.wall_s, cost.cpu_s))
+                    costs.append(ExecutorCost(way.name, count, cost.wall_s, cost.cpu_s))
         return {"records": records, "few": sizes["few"], "costs": [asdict(cost) for cost in costs]}
 
 
@@ -154,7 +154,7 @@ class _Study:
         raw.mkdir()
         write_history(raw, count)
 
-    def run(self, way: Way, size: str, number: int) -> Cost:
+    def run(self, way: ExecutorWay, size: str, number: int) -> Cost:
         """Run a way to its end, and compare what it has written.
 
         Raises:
