@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.cluster import cluster, create, remove
 from benchmarks.load import Load, produce
-from benchmarks.measure.cost import program
+from benchmarks.measure.cost import SAMPLE_S, program
 from benchmarks.measure.processes import Tree
 from benchmarks.peers import ROOT, FailedError, Job, Peer
 from benchmarks.peers.seqmark import Seqmark
@@ -119,6 +119,7 @@ def wheel_tree(folder: Path, say: Callable[[str], None]) -> Path | None:
     call = [sys.executable, "-P", "-c", _ANY_SHIPPED]
     if subprocess.run(call, env={**os.environ, "PYTHONPATH": str(folder)}, check=False).returncode:
         say("compiling a wheel's kernels, once")
+        shutil.rmtree(own, ignore_errors=True)  # of other sources
         compile_kernels(own, list(LOADS))
         shutil.copytree(own, inside, dirs_exist_ok=True)
     compileall.compile_dir(folder, quiet=1)  # as pip does
@@ -128,14 +129,16 @@ def wheel_tree(folder: Path, say: Callable[[str], None]) -> Path | None:
 def run_starts(
     servers: str, repetitions: int, say: Callable[[str], None], kernels: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Measure all starts; figures as JSON takes them. ``kernels``: only these; none: all.
+    """Measure all starts; figures as JSON takes them.
+
+    ``kernels``: only these; none: all. What is kept was compiled before: it takes both.
 
     Raises:
         FailedError: A worker did not let a record through.
     """
     with tempfile.TemporaryDirectory(prefix="seqmark-bench-starts-") as name:
         folder = Path(name)
-        wanted = kernels or (COMPILED, WHEEL, KEPT)
+        wanted = [each for each in (COMPILED, WHEEL, KEPT) if not kernels or each in kernels]
         tree = wheel_tree(folder / "tree", say) if WHEEL in wanted else None
         starts: list[Start] = []
         for mode, load in LOADS.items():
@@ -180,16 +183,19 @@ async def _followed(peer: Peer, job: Job, port: int, kernels: str) -> Start:
             tree = Tree(process.pid)
             health = asyncio.create_task(_healthy(port))
             first = asyncio.create_task(_first_record(client, job))
-            while not (first.done() and health.done()):
+            pending = {health, first}
+            while pending:
                 if process.poll() is not None:
                     raise FailedError(f"it ended by itself with {process.returncode}")
                 if time.monotonic() - began > FIRST_S:
                     raise FailedError(f"it let no record through within {FIRST_S:.0f} s")
-                if any(task.done() and task.exception() for task in (first, health)):
-                    break
-                if not first.done():
-                    cpu_s = tree.look()
-                await asyncio.wait([first, health], timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+                counts = first in pending
+                done, pending = await asyncio.wait(
+                    pending, timeout=SAMPLE_S, return_when=asyncio.FIRST_COMPLETED
+                )
+                cpu_s = tree.look() if counts else cpu_s
+                for task in done:
+                    task.result()  # or what it failed by
             return Start(kernels, "", first.result() - began, health.result() - began, cpu_s)
     finally:
         await client.close()
