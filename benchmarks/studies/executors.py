@@ -173,7 +173,7 @@ class _Study:
         cost = self._call(call, place)
         found: dict[str, object] = {each: rows_of(place / f"{each}-rows") for each in groups}
         if not groups:
-            found["clean"] = id_sum(sorted(parquet_files(place / "clean")))
+            found["clean"] = id_sum(sorted(map(str, parquet_files(place / "clean"))))
         for what, rows in found.items():
             if not rows or self._written.setdefault((size, what), rows) != rows:
                 raise FailedError(f"{way.name}: its rows of {what} are not those of the first way")
