@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.cluster import cluster
 from benchmarks.options import Options
-from benchmarks.pages import executor_tables, id_tables, start_tables, tables
+from benchmarks.pages import durations, executor_tables, id_tables, start_tables, tables
 from benchmarks.pages.picture import draw
 from benchmarks.peers import FailedError
 from benchmarks.rest.run import main as rest
@@ -95,7 +95,7 @@ def show(results: Results) -> None:
     """Print all tables."""
     ids = results.kind.startswith(IDS)
     made = [tables.standard, tables.cases, tables.latency, tables.spark, start_tables.kernels]
-    made += [start_tables.starts, executor_tables.executors, executor_tables.aggregates]
+    made += [start_tables.starts, executor_tables.executors, executor_tables.aggregates, durations.durations]
     made += [id_tables.all_rates, id_tables.sizes, id_tables.promises] if ids else [tables.promises]
     for table in (make(results) for make in made):
         if table.rows:

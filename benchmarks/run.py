@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -101,6 +102,7 @@ class Bench:
     def _case(self, case: Case) -> None:
         say(f"{case.title}: {case.load.records:,} records")
         self._results.records[case.name] = case.load.records
+        began, producing_s = time.monotonic(), 0.0
         sources: dict[int, str] = {}
         guarantees = {
             name: self.guarantees(peer, brief=name != SEQMARK) for name, peer in self._systems.items()
@@ -109,11 +111,15 @@ class Bench:
             limit = self._options.limit(self._systems[turn.system].record_limit)
             load = scaled(case, min(case.load.records, limit or case.load.records)).load
             if load.records not in sources:
+                before = time.monotonic()
                 sources[load.records] = self._produce(f"bench-source-{case.name}-{load.records}", load)
+                producing_s += time.monotonic() - before
             run = self._turn(turn, load, sources[load.records])
             if run is not None:
                 self._results.runs.append(run)
         asyncio.run(remove(self._servers, "bench-source-"))
+        took = {"all_s": time.monotonic() - began, "producing_s": producing_s}
+        self._results.took[case.name] = took
 
     def guarantees(self, peer: Peer, *, brief: bool) -> Sequence[Guarantee]:
         """Return what a system is measured with: all that it promises; in a ``brief`` quick run the best."""

@@ -11,6 +11,7 @@ from benchmarks.cases import ID_CASES, LONG, SIZES, STANDARD, choose, turns
 from benchmarks.measure.cost import Figures
 from benchmarks.options import EXECUTOR_RUNS, Options
 from benchmarks.pages import executor_tables, publish, start_tables
+from benchmarks.pages.durations import durations
 from benchmarks.peers import SEQMARK, SHIPPED, Job, find_peer
 from benchmarks.results import Results, Run
 from benchmarks.studies.executors import WAYS, per_record
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from benchmarks.peers import Guarantee
 
 BOTH: tuple[Guarantee, ...] = ("exactly_once", "at_least_once")
-NEW = ("starts", "kernels", "ids-kernels", "executors", "aggregates")
+NEW = ("starts", "kernels", "ids-kernels", "executors", "aggregates", "durations", "ids-durations")
 
 
 def start(kernels: str, mode: str, first_s: float) -> dict[str, Any]:
@@ -109,6 +110,14 @@ def test_a_wheels_kernels_are_measured_where_a_second_half_is_long() -> None:
         systems = [turn.system for turn in turns(case, {SEQMARK: BOTH, SHIPPED: BOTH[:1]}, 2)]
         assert systems.count(SHIPPED) == (2 if case.shipped else 0), case.name
         assert case.shipped == (case.name != STANDARD)
+
+
+def test_what_is_neither_a_run_nor_making_its_source_is_the_rest() -> None:
+    made = Figures(1_000_000, 0, 1.0, 4.0, 3.0, 2.0, 500_000, 1.0, 0.25, 10_000_000, 0.2, 0.21)
+    runs = [Run(STANDARD, SEQMARK, "exactly_once", number, made) for number in range(2)]
+    results = Results("latest", runs=runs, took={STANDARD: {"all_s": 20.0, "producing_s": 5.0}})
+
+    assert durations(results).rows == [("standard", "2", "20", "5", "8", "7")]
 
 
 def test_a_worker_with_a_wheels_kernels_names_what_these_were_compiled_for(tmp_path: Path) -> None:
