@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.cluster import cluster
 from benchmarks.options import Options
@@ -39,6 +39,7 @@ from processor.commands.console import say, table_on_stdout
 from processor.errors import EXIT_CONFIG, EXIT_FAILED, SeqmarkError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
 
@@ -66,7 +67,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="seqmark-bench-") as folder, cluster(say) as (servers, broker):
             Bench(options, results, servers, broker, Path(folder)).run()
             if options.starts:
-                results.starts = run_starts(servers, options.starts, say)
+                results.starts = _part(results, "starts", lambda: run_starts(servers, options.starts, say))
         if options.redis_ids:
             say(f"Redis: {options.redis_ids:,} ids")
             results.redis = run_redis(options.redis_ids)
@@ -74,7 +75,8 @@ def main() -> int:
                 results.missing["Redis"] = reason
         if options.spark_records:
             results.spark = run_spark(options.spark_records, say)
-            results.executors = run_executors(options.executor_records, options.repetitions, say)
+            given = options.executor_records, options.repetitions, say
+            results.executors = _part(results, "executors", lambda: run_executors(*given))
     except (SeqmarkError, FailedError, KeyboardInterrupt) as error:
         results.kind = "ids-unfinished" if options.ids else "unfinished"
         say(f"stopped: {str(error) or 'interrupted'}; what was measured is in {results.keep()}", "bold red")
@@ -84,7 +86,18 @@ def main() -> int:
     show(results)
     picture = draw(results, file.with_name(f"{results.kind}-systems.svg"))
     say(f"kept: {', '.join(str(each) for each in (file, picture) if each)}")
-    return EXIT_FAILED if any(run.failure for run in results.runs) else 0
+    failed = any(run.failure for run in results.runs) or results.missing.keys() & {"starts", "executors"}
+    return EXIT_FAILED if failed else 0
+
+
+def _part(results: Results, name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Measure a part without which the others still count: what failed is told, and it is empty."""
+    try:
+        return measure()
+    except FailedError as error:
+        results.missing[name] = str(error).partition("\n")[0]
+        say(f"{name}: {error}", "bold red")
+        return {}
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.cases import CASES, COLD_S, ID_CASES, WARM_S
-from benchmarks.pages.tables import NONE, Rows, half, rounded, spread
+from benchmarks.pages.tables import NONE, Rows, half, halves, spread, steady
 from benchmarks.peers import SEQMARK, SHIPPED
 from benchmarks.results import median
 
@@ -48,8 +48,8 @@ def kernels(results: Results) -> Rows:
         if own and wheel:
             ours, theirs = (median(figures, half_ns) or 0.0 for figures in (own, wheel))
             shown = (spread(map(half_ns, figures)) for figures in (wheel, own))
-            rates = (rounded(median(figures, half)) for figures in (wheel, own))
-            gain = f"{theirs / ours - 1:.0%}" if ours else NONE
+            rates = map(halves, (wheel, own))
+            gain = f"{theirs / ours - 1:.0%}" if ours and steady(own) and steady(wheel) else NONE
             rows.append((case.title, f"{own[0].records:,}", *shown, *rates, gain))
     titles = (
         "case", "records", "CPU ns a record, 2nd half, a wheel's kernels", "of exactly this machine",

@@ -133,6 +133,7 @@ def run_executors(
                     say(f"executors: {way.name}, {count:,} records")
                     cost = study.run(way, size, number)
                     costs.append(ExecutorCost(way.name, count, cost.wall_s, cost.cpu_s))
+                    say(f"  {cost.wall_s:.1f} s, {cost.cpu_s:.1f} s of CPU")
         return {"records": records, "few": sizes["few"], "costs": [asdict(cost) for cost in costs]}
 
 

@@ -150,7 +150,11 @@ def run_starts(
                     one = partial(_start, servers, source, load, folder / f"{mode}-{number}")
                     say(f"starts, {mode}, {number + 1} of {repetitions}")
                     ways = [(which, tree if which == WHEEL else None) for which in wanted]
-                    starts += [replace(one(*way), mode=mode) for way in ways if way[0] != WHEEL or way[1]]
+                    for which, where in ways:
+                        if which != WHEEL or where is not None:
+                            found = replace(one(which, where), mode=mode)
+                            starts.append(found)
+                            say(f"  {which}: {found.first_s:.1f} s, {found.cpu_s:.1f} s of CPU")
             finally:
                 asyncio.run(remove(servers, source))
         return {"records": RECORDS, "starts": [asdict(start) for start in starts]}

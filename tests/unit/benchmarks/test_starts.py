@@ -99,13 +99,16 @@ def test_what_no_run_has_measured_yet_is_said() -> None:
 
 
 def test_a_wheels_kernels_are_measured_where_a_second_half_is_long() -> None:
-    made = Figures(1_000_000, 0, 1.0, 4.0, 3.0, 2.0, 500_000, 1.0, 0.25, 10_000_000, 0.2, 0.21)
+    made = Figures(2_000_000, 0, 1.0, 4.0, 3.0, 2.0, 1_000_000, 1.0, 0.5, 10_000_000, 0.2, 0.21)
     runs = [Run(LONG, SEQMARK, "exactly_once", 0, made)]
-    runs += [Run(LONG, SHIPPED, "exactly_once", 0, replace(made, half_cpu_s=0.3))]
+    runs += [Run(LONG, SHIPPED, "exactly_once", 0, replace(made, half_cpu_s=0.6))]
+    short = [replace(run, figures=replace(made, half_cpu_s=0.2)) for run in runs]
 
     (row,) = start_tables.kernels(Results("latest", runs=runs)).rows
+    (too_short,) = start_tables.kernels(Results("latest", runs=short)).rows
 
     assert row[2:] == ("600", "500", "1,670,000", "2,000,000", "20%")
+    assert too_short[-3:] == ("~5,000,000", "~5,000,000", "-")
     for case in (*choose(f"{LONG},{STANDARD}"), *choose(SIZES[1], among=ID_CASES)):
         systems = [turn.system for turn in turns(case, {SEQMARK: BOTH, SHIPPED: BOTH[:1]}, 2)]
         assert systems.count(SHIPPED) == (2 if case.shipped else 0), case.name
