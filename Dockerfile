@@ -20,13 +20,15 @@ COPY spark_sink spark_sink
 
 
 # What the worker needs, each file by its hash, in an environment without pip. Its Python compiles the kernels that
-# the wheel brings along, as `make dist` does: every machine that is at least their processor loads them.
+# the wheel brings along, as `make dist` does, with hatchling from beside it, which reads the tree: every machine that
+# is at least their processor loads them.
 FROM tools AS build
 ARG EXTRAS=""
 RUN python -m venv --without-pip /opt/seqmark \
     && python -m packing.locked "seqmark[$EXTRAS]" > /tmp/worker.lock \
     && pip --python /opt/seqmark/bin/python install --require-hashes -r /tmp/worker.lock \
-    && /opt/seqmark/bin/python -m packing.kernels /tmp/kernels \
+    && PYTHONPATH=$(python -c "import site; print(site.getsitepackages()[0])") \
+        /opt/seqmark/bin/python -m packing.kernels /tmp/kernels \
     && SEQMARK_KERNELS=/tmp/kernels pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
     && pip --python /opt/seqmark/bin/python install --no-deps /wheels/*.whl
 
