@@ -5,7 +5,7 @@
 # "bookworm" by name: it is the Debian that has Java 17. Name a digest for a build that is the same tomorrow.
 ARG PYTHON=python:3.11-slim-bookworm
 
-# Builds the wheel, and has pip for the stages after it; nothing of it is in an image.
+# Has the sources, what builds the wheel, and pip for the stages after it; nothing of it is in an image.
 FROM ${PYTHON} AS tools
 WORKDIR /src
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
@@ -17,15 +17,19 @@ COPY seqmark seqmark
 COPY schemas schemas
 COPY processor processor
 COPY spark_sink spark_sink
-RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheels .
 
 
-# What the worker needs, each file by its hash, in an environment without pip.
+# What the worker needs, each file by its hash, in an environment without pip. Its Python compiles the kernels that
+# the wheel brings along, as `make dist` does, with hatchling from beside it, which reads the tree: every machine that
+# is at least their processor loads them.
 FROM tools AS build
 ARG EXTRAS=""
 RUN python -m venv --without-pip /opt/seqmark \
     && python -m packing.locked "seqmark[$EXTRAS]" > /tmp/worker.lock \
     && pip --python /opt/seqmark/bin/python install --require-hashes -r /tmp/worker.lock \
+    && PYTHONPATH=$(python -c "import site; print(site.getsitepackages()[0])") \
+        /opt/seqmark/bin/python -m packing.kernels /tmp/kernels \
+    && SEQMARK_KERNELS=/tmp/kernels pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
     && pip --python /opt/seqmark/bin/python install --no-deps /wheels/*.whl
 
 
@@ -40,12 +44,12 @@ RUN python -m packing.locked setuptools > /tmp/setuptools.lock \
 
 
 FROM ${PYTHON} AS runtime
-# "generic": kernels compiled on the machine that builds the image must run on the one that starts it.
-# A fleet of equal machines may build with its own name (--build-arg NUMBA_CPU=skylake).
+# Kernels for one more processor, beside the wheel's. "generic" runs on every machine of the architecture; a
+# fleet may name its own (--build-arg NUMBA_CPU=skylake). A container takes them that is told the same name:
+# docker run -e NUMBA_CPU_NAME=generic.
 ARG NUMBA_CPU=generic
 ENV PATH=/opt/seqmark/bin:$PATH \
     PYTHONUNBUFFERED=1 \
-    NUMBA_CPU_NAME=$NUMBA_CPU \
     XDG_CACHE_HOME=/var/cache \
     SEQMARK_WORKER__STATE_DIR=/var/lib/seqmark \
     SEQMARK_WORKER__WEB_HOST=0.0.0.0
@@ -55,9 +59,9 @@ RUN groupadd --system --gid 10001 seqmark \
     && install -d /etc/seqmark
 COPY --from=build /opt/seqmark /opt/seqmark
 WORKDIR /var/lib/seqmark
-# Compiled here, so that a worker is ready in seconds and not in a minute. By root, and closed to everybody's
-# writing: code that is run is taken from nobody else, whatever user the container is started as.
-RUN python -m seqmark.processor.pipeline.warm && chmod -R go=rX /var/cache/seqmark
+# By root, and closed to everybody's writing: code that is run is taken from nobody else, whatever user the
+# container is started as.
+RUN NUMBA_CPU_NAME=$NUMBA_CPU python -m seqmark.processor.pipeline.warm && chmod -R go=rX /var/cache/seqmark
 USER 10001:10001
 VOLUME /var/lib/seqmark
 STOPSIGNAL SIGTERM

@@ -2,7 +2,7 @@
 
 Variables choose: ``QUICK=1`` (an eighth of the records, once), ``PEERS=none`` or
 ``PEERS=kafka_streams,flink``, ``CASES=standard,json``, ``RECORDS=200000`` (at most so many), ``REPEAT=3``,
-``SPARK=0`` and ``LATENCY=0`` leave those parts out. What is left out stays out of the tables too:
+``SPARK=0``, ``LATENCY=0`` and ``STARTS=0`` leave those parts out. What is left out stays out of the tables too:
 ``benchmarks/results/latest.json`` is only written by a whole run, ``quick.json`` by a quick one,
 ``partial.json`` by any other.
 
@@ -21,22 +21,25 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.cluster import cluster
 from benchmarks.options import Options
-from benchmarks.pages import id_tables, tables
+from benchmarks.pages import durations, executor_tables, id_tables, start_tables, tables
 from benchmarks.pages.picture import draw
 from benchmarks.peers import FailedError
 from benchmarks.rest.run import main as rest
 from benchmarks.results import Results, commit, machine
 from benchmarks.run import Bench
+from benchmarks.studies.executors import run_executors
 from benchmarks.studies.redis_ids import run_redis
 from benchmarks.studies.spark import run_spark
+from benchmarks.studies.starts import run_starts
 from processor.commands.console import say, table_on_stdout
 from processor.errors import EXIT_CONFIG, EXIT_FAILED, SeqmarkError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
 
@@ -63,6 +66,8 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="seqmark-bench-") as folder, cluster(say) as (servers, broker):
             Bench(options, results, servers, broker, Path(folder)).run()
+            if options.starts:
+                results.starts = _part(results, "starts", lambda: run_starts(servers, options.starts, say))
         if options.redis_ids:
             say(f"Redis: {options.redis_ids:,} ids")
             results.redis = run_redis(options.redis_ids)
@@ -70,6 +75,8 @@ def main() -> int:
                 results.missing["Redis"] = reason
         if options.spark_records:
             results.spark = run_spark(options.spark_records, say)
+            given = options.executor_records, options.repetitions, say
+            results.executors = _part(results, "executors", lambda: run_executors(*given))
     except (SeqmarkError, FailedError, KeyboardInterrupt) as error:
         results.kind = "ids-unfinished" if options.ids else "unfinished"
         say(f"stopped: {str(error) or 'interrupted'}; what was measured is in {results.keep()}", "bold red")
@@ -79,7 +86,18 @@ def main() -> int:
     show(results)
     picture = draw(results, file.with_name(f"{results.kind}-systems.svg"))
     say(f"kept: {', '.join(str(each) for each in (file, picture) if each)}")
-    return EXIT_FAILED if any(run.failure for run in results.runs) else 0
+    failed = any(run.failure for run in results.runs) or results.missing.keys() & {"starts", "executors"}
+    return EXIT_FAILED if failed else 0
+
+
+def _part(results: Results, name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Measure a part without which the others still count: what failed is told, and it is empty."""
+    try:
+        return measure()
+    except FailedError as error:
+        results.missing[name] = str(error).partition("\n")[0]
+        say(f"{name}: {error}", "bold red")
+        return {}
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
@@ -89,7 +107,8 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 def show(results: Results) -> None:
     """Print all tables."""
     ids = results.kind.startswith(IDS)
-    made = [tables.standard, tables.cases, tables.latency, tables.spark]
+    made = [tables.standard, tables.cases, tables.latency, tables.spark, start_tables.kernels]
+    made += [start_tables.starts, executor_tables.executors, executor_tables.aggregates, durations.durations]
     made += [id_tables.all_rates, id_tables.sizes, id_tables.promises] if ids else [tables.promises]
     for table in (make(results) for make in made):
         if table.rows:

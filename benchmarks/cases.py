@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.load import DAY_MS, Load
-from benchmarks.peers import BLOOM, ID_PEERS, PEERS, RECEIPTS, SEQMARK, VERDICTS
+from benchmarks.peers import BLOOM, ID_PEERS, PEERS, RECEIPTS, SEQMARK, SHIPPED, VERDICTS
 from processor.wire.codec import Codec
 
 if TYPE_CHECKING:
@@ -46,6 +46,10 @@ LEAST_VERDICTS = 4_000_000
 """Records per CPU second, with verdicts in place of the sink, in that case; and what that may cost."""
 MOST_BROKER_US = 0.15
 MOST_WRITTEN_BYTES = 0.15
+COLD_S, WARM_S = 10.0, 2.0
+"""From a worker's start to its first record, at most: with an empty cache of kernels, and with a warm one."""
+EXECUTOR_FACTOR, EXECUTOR_CORES = 1.7, 4
+"""Rate with a second executor, at least; with fewer cores, which driver and broker take too, by CPU."""
 LATENCY_OVER_MS = 150
 """p99 from produce to visible at half load: at most the commit interval and this."""
 
@@ -88,9 +92,10 @@ class Case:
         beside: Whether `BESIDE` runs it too. The standard case has all peers.
         peers: Who takes part beside Seqmark: with ids in each of its rounds, without in the first.
         rounds: With ids: how many rounds there are at most, of Seqmark and of its peers.
-        once: With ids: peers that are in the first round only, whatever `rounds` says.
+        once: In the standard case and with ids: peers in the first round only, whatever `rounds` says.
         blooms: With ids: whether the Bloom filters are measured too.
         verdicts: Whether verdicts are measured too, as they are in the standard case.
+        shipped: Whether a wheel's kernels are measured too; where a second half is long enough to tell.
         quick: Whether a quick run has it.
         memory_gib: Memory that must be free; ``disk_gib``: disk.
     """
@@ -109,6 +114,7 @@ class Case:
     once: tuple[str, ...] = ()
     blooms: bool = False
     verdicts: bool = False
+    shipped: bool = False
     quick: bool = True
     memory_gib: int = 0
     disk_gib: int = 0
@@ -127,8 +133,9 @@ def _ids(millions: float, ids: IdPlace = "binary", collisions: float = 0.0) -> L
 
 # fmt: off
 CASES = (
-    Case(STANDARD, "standard", least=1_200_000, aim=2_000_000),
-    Case(LONG, "16 million records", Load(records=16_000_000), verdicts=True, quick=False),
+    # Those two are so far behind that a second decimal tells nothing, and take two minutes of three rounds.
+    Case(STANDARD, "standard", least=1_200_000, aim=2_000_000, once=("quix", "faust")),
+    Case(LONG, "16 million records", Load(records=16_000_000), verdicts=True, shipped=True, quick=False),
     Case("batch-16k", "16 KB batches", Load(batch_bytes=16 * 1024), least=600_000, aim=1_000_000, beside=True),
     # With fewer the second half is too short to be measured; each is a batch of its own to the broker too, so
     # that more take many minutes to produce.
@@ -150,9 +157,9 @@ CASES = (
     Case("partitions-64", "64 partitions", Load(partitions=64), share=(0.6, 0.9), beside=True),
 )
 ID_CASES = (
-    # Quix Streams and Spark take minutes each, and are so far behind that a second decimal tells nothing.
+    # These three take minutes each, and are so far behind that a second decimal tells nothing.
     Case(ID_HEADER_CASE, "header, UUID of 36 B", spread(Load(ids="text")), least=LEAST_IDS, peers=ID_PEERS,
-         rounds=(99, 99), once=("quix", "spark"), blooms=True),
+         rounds=(99, 99), once=("flink", "quix", "spark"), blooms=True),
     Case("ids-binary", "header, 16 random bytes", spread(Load(ids="binary")), least=LEAST_IDS, quick=False),
     Case("ids-json", "JSON, two parts", spread(Load(ids="json")), least=250_000, peers=("kafka_streams",)),
     Case(FINGERPRINTS, "fingerprint, 1 % collisions, 10 million ids before", _ids(10, "fingerprint", 0.01),
@@ -163,7 +170,7 @@ ID_CASES = (
     Case(SIZES[0], "1 million ids before", _ids(1), least=LEAST_IDS, peers=ID_PEERS, blooms=True),
     # Quix Streams would take a quarter of an hour.
     Case(SIZES[1], "10 million ids before", _ids(10), least=1_100_000, rounds=(2, 1),
-         peers=("kafka_streams", "flink", "spark"), blooms=True, verdicts=True, quick=False),
+         peers=("kafka_streams", "flink", "spark"), blooms=True, verdicts=True, shipped=True, quick=False),
     # The index takes 2.4 GB at most, and the pages of topics are better kept. Source and sink take 6 GB each,
     # local state and changelog 2.4 GB each.
     Case(SIZES[2], "100 million ids before", _ids(100), least=750_000, rounds=(1, 0), quick=False,
@@ -233,7 +240,8 @@ def scaled(case: Case, records: int) -> Case:
 def turns(case: Case, guarantees: Mapping[str, Sequence[Guarantee]], repetitions: int) -> list[Turn]:
     """Return the runs of a case in their order: systems take turns, and each round begins with another.
 
-    In the standard case each system runs with each of its guarantees; in the others Seqmark does with exactly
+    In the standard case each system runs with each of its guarantees, some in the first round only; in the
+    others Seqmark does with exactly
     once, verdicts and, once, `BESIDE` do where the case has them, and receipts are written where much is
     dropped. A case with ids says itself who takes part and how often; each gives the best that it can promise.
 
@@ -243,8 +251,9 @@ def turns(case: Case, guarantees: Mapping[str, Sequence[Guarantee]], repetitions
     for repetition in range(repetitions):
         entries: list[tuple[str, Guarantee]] = []
         for system, each in guarantees.items():
-            if case.name == STANDARD:
-                entries += [(system, guarantee) for guarantee in each]
+            if case.name == STANDARD and system != SHIPPED:
+                if not (repetition and system in case.once):
+                    entries += [(system, guarantee) for guarantee in each]
             elif repetition < _rounds(case, system):
                 entries.append((system, each[0]))
         first = repetition % max(1, len(entries))
@@ -255,11 +264,12 @@ def turns(case: Case, guarantees: Mapping[str, Sequence[Guarantee]], repetitions
 def _rounds(case: Case, system: str) -> int:
     """Return how many rounds of a case other than the standard one a system takes part in at most."""
     ours, theirs = case.rounds
-    if system == SEQMARK or (case.blooms and system in BLOOM) or (case.verdicts and system == VERDICTS):
+    beside = {**dict.fromkeys(BLOOM, case.blooms), VERDICTS: case.verdicts, SHIPPED: case.shipped}
+    if system == SEQMARK or beside.get(system):
         return ours
     if case.load.ids is None:
-        beside = (system == BESIDE and case.beside) or system in case.peers
-        return int(beside or (system == RECEIPTS and case.load.duplicates >= MANY))
+        peer = (system == BESIDE and case.beside) or system in case.peers
+        return int(peer or (system == RECEIPTS and case.load.duplicates >= MANY))
     if system not in case.peers:
         return 0
     return min(1, theirs) if system in case.once else theirs

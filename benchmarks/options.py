@@ -17,6 +17,8 @@ QUICK_PEERS = ("kafka_streams", "flink")
 """In five minutes there is no time for the slow ones."""
 SPARK_RECORDS = 4_000_000
 """Fewer show how a JVM starts: with a million Spark's own start is half of what both ways cost."""
+EXECUTOR_RUNS = 2
+"""So many times as many for one and two executors: what a record costs is a small part of a run there."""
 REDIS_IDS = 1_000_000
 """More take as many bytes each, but for the size of a hash table, which is a power of two."""
 
@@ -33,6 +35,7 @@ class Options:
         latency: Whether delays are measured too.
         spark_records: Records for the comparison with Spark alone; 0: it is left out.
         redis_ids: How many ids are put into Redis; 0: none.
+        starts: How often a worker is started in each way; 0: not at all.
     """
 
     kind: str
@@ -44,6 +47,12 @@ class Options:
     latency: bool
     spark_records: int
     redis_ids: int
+    starts: int
+
+    @property
+    def executor_records(self) -> int:
+        """Records in the topic with many of them, of which executors are told apart by."""
+        return EXECUTOR_RUNS * self.spark_records
 
     @classmethod
     def read(cls, environ: Mapping[str, str], *, ids: bool = False) -> Options:
@@ -59,20 +68,24 @@ class Options:
             cases = [scaled(case, min(case.load.records, records)) for case in cases]
         known = ID_PEERS if ids else PEERS
         peers = choose_peers(environ.get("PEERS", ",".join(QUICK_PEERS if quick else known)), known)
-        names = ("CASES", "RECORDS", "REPEAT", "PEERS", "SPARK", "LATENCY")
+        names = ("CASES", "RECORDS", "REPEAT", "PEERS", "SPARK", "LATENCY", "STARTS")
         kind = "partial" if any(map(environ.get, names)) else "quick" if quick else ""
         # Starting Spark three times alone takes a minute and a half.
         spark = _switch(environ, "SPARK", default=not quick and not ids)
+        repetitions = _number(environ, "REPEAT") or (1 if quick else 3)
+        # Compiling all kernels takes two minutes, each time.
+        starts = _switch(environ, "STARTS", default=not quick and not ids)
         return cls(
             kind=("ids-" + kind).rstrip("-") if ids else kind or "latest",
             quick=quick,
             ids=ids,
             cases=tuple(cases),
             peers=tuple(peers),
-            repetitions=_number(environ, "REPEAT") or (1 if quick else 3),
+            repetitions=repetitions,
             latency=_switch(environ, "LATENCY", default=not ids),
             spark_records=min(SPARK_RECORDS, records or SPARK_RECORDS) if spark else 0,
             redis_ids=min(REDIS_IDS, records or REDIS_IDS) if ids and peers else 0,
+            starts=repetitions if starts else 0,
         )
 
     def limit(self, record_limit: int | None) -> int | None:

@@ -68,6 +68,9 @@ class Results:
         runs: In the order in which they were made.
         spark: The comparison with Spark alone, as `benchmarks.studies.spark` returns it.
         redis: Bytes per id, as `benchmarks.studies.redis_ids` returns it.
+        took: By case, the seconds of all of it (``all_s``) and of making its sources (``producing_s``).
+        starts: Starts of a worker, as `benchmarks.studies.starts` returns them.
+        executors: What a second executor and a second aggregate cost, as `benchmarks.studies.executors` has it.
     """
 
     kind: str
@@ -84,6 +87,9 @@ class Results:
     latency: list[Latency] = field(default_factory=list)
     spark: dict[str, Any] = field(default_factory=dict)
     redis: dict[str, Any] = field(default_factory=dict)
+    took: dict[str, dict[str, float]] = field(default_factory=dict)
+    starts: dict[str, Any] = field(default_factory=dict)
+    executors: dict[str, Any] = field(default_factory=dict)
 
     def _runs(self, case: str, system: str, guarantee: str) -> Iterator[Run]:
         wanted = case, system, guarantee

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from benchmarks.cluster import create, remove
 from benchmarks.load import produce
 from benchmarks.measure.cost import measure
 from benchmarks.measure.latency import Times, measure_latency, percentile
-from benchmarks.peers import BLOOM, RECEIPTS, SEQMARK, VERDICTS, FailedError, Job, find_peer
+from benchmarks.peers import BLOOM, RECEIPTS, SEQMARK, SHIPPED, VERDICTS, FailedError, Job, find_peer
 from benchmarks.results import Latency, Run, median
 from processor.commands.console import bar, say
 
@@ -83,7 +84,9 @@ class Bench:
                     self._latency(system)
 
     def _prepare(self) -> None:
-        beside = (*BLOOM, VERDICTS) if self._options.ids else (RECEIPTS, VERDICTS)
+        beside: tuple[str, ...] = (*BLOOM, VERDICTS) if self._options.ids else (RECEIPTS, VERDICTS)
+        if any(case.shipped for case in self._options.cases):
+            beside += (SHIPPED,)
         names = (SEQMARK, *beside, *self._options.peers)
         # Some compile and some wait for the network, for half a minute each, once.
         with ThreadPoolExecutor(len(names)) as pool:
@@ -99,6 +102,7 @@ class Bench:
     def _case(self, case: Case) -> None:
         say(f"{case.title}: {case.load.records:,} records")
         self._results.records[case.name] = case.load.records
+        began, producing_s = time.monotonic(), 0.0
         sources: dict[int, str] = {}
         guarantees = {
             name: self.guarantees(peer, brief=name != SEQMARK) for name, peer in self._systems.items()
@@ -107,11 +111,15 @@ class Bench:
             limit = self._options.limit(self._systems[turn.system].record_limit)
             load = scaled(case, min(case.load.records, limit or case.load.records)).load
             if load.records not in sources:
+                before = time.monotonic()
                 sources[load.records] = self._produce(f"bench-source-{case.name}-{load.records}", load)
+                producing_s += time.monotonic() - before
             run = self._turn(turn, load, sources[load.records])
             if run is not None:
                 self._results.runs.append(run)
         asyncio.run(remove(self._servers, "bench-source-"))
+        took = {"all_s": time.monotonic() - began, "producing_s": producing_s}
+        self._results.took[case.name] = took
 
     def guarantees(self, peer: Peer, *, brief: bool) -> Sequence[Guarantee]:
         """Return what a system is measured with: all that it promises; in a ``brief`` quick run the best."""

@@ -16,7 +16,7 @@ from benchmarks.cases import (
 )
 from benchmarks.pages import tables
 from benchmarks.pages.tables import COSTS, NONE, WORDS, Rows, half, rounded
-from benchmarks.peers import BLOOM, SEQMARK, VERDICTS
+from benchmarks.peers import BLOOM, SEQMARK, SHIPPED, VERDICTS
 from benchmarks.results import median
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ def sizes(results: Results) -> Rows:
     """List bytes per id: of each system at each window that it was measured with."""
     rows = []
     order = dict.fromkeys(entry for name in SIZES for entry in results.entries(name))
-    for system, guarantee in order:
+    # Kernels take no other memory.
+    for system, guarantee in (entry for entry in order if entry[0] != SHIPPED):
         found = [figures for name in SIZES if (figures := results.of(name, system, guarantee))]
         for figures in found:
             ids, fewest = figures[0].ids, found[0][0].ids

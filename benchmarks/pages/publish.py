@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.cases import SIZES, STANDARD
-from benchmarks.pages import id_tables, tables
+from benchmarks.pages import durations, executor_tables, id_tables, start_tables, tables
 from benchmarks.pages.picture import draw
 from benchmarks.rest import pages
 from benchmarks.rest.results import read as read_rest
@@ -79,6 +79,11 @@ _BLOCKS: dict[str, Callable[[Results], str | tables.Rows]] = {
     "promises": tables.promises,
     "latency": tables.latency,
     "spark": tables.spark,
+    "starts": start_tables.starts,
+    "kernels": start_tables.kernels,
+    "executors": executor_tables.executors,
+    "aggregates": executor_tables.aggregates,
+    "durations": durations.durations,
     "ids-machine": machine,
     "ids-noise": tables.noise,
     "ids-missing": missing,
@@ -87,6 +92,8 @@ _BLOCKS: dict[str, Callable[[Results], str | tables.Rows]] = {
     "ids-rates": id_tables.all_rates,
     "ids-bytes": id_tables.sizes,
     "ids-promises": id_tables.promises,
+    "ids-kernels": start_tables.kernels,
+    "ids-durations": durations.durations,
 }
 
 

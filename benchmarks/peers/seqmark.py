@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from benchmarks import peers
-from benchmarks.peers import BLOOM, BOTH, COMMIT_MS, RECEIPTS, SEQMARK, VERDICTS, WINDOW_DAYS, FailedError, Peer
+from benchmarks.peers import (
+    BLOOM,
+    BOTH,
+    COMMIT_MS,
+    RECEIPTS,
+    SEQMARK,
+    SHIPPED,
+    VERDICTS,
+    WINDOW_DAYS,
+    FailedError,
+    Peer,
+)
+from processor.engine.shipped import processor
+from processor.paths import cache_dir, make_private
 from processor.pipeline.warm import warm
 
 if TYPE_CHECKING:
@@ -17,6 +31,8 @@ if TYPE_CHECKING:
     from benchmarks.peers import Job
 
 CONFIG, PIPELINE = "seqmark.toml", "bench"
+WHEEL_CACHE = "bench-wheel"
+"""Folder below the user's cache."""
 _CONFIG = """\
 [kafka]
 bootstrap_servers = "{job.bootstrap_servers}"
@@ -123,10 +139,45 @@ class Seqmark(Peer):
         return own
 
 
+class WheelKernels(Seqmark):
+    """The same worker with kernels compiled as a wheel's are, for `processor.engine.shipped.processor`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name += ", a wheel's kernels"
+        self.guarantees = BOTH[:1]
+
+    def prepare(self, say: Callable[[str], None]) -> str | None:
+        """Compile them, once per machine and version."""
+        known = processor()
+        if known is None or not known.runs_here():
+            return "this machine cannot run a wheel's kernels"
+        say("compiling a wheel's kernels, once")
+        call = [sys.executable, "-m", "processor.pipeline.warm", "watermark", "insert-id"]
+        named = {**os.environ, "PYTHONPATH": str(peers.ROOT), **_named()}
+        make_private(cache_dir(), WHEEL_CACHE)
+        ended = subprocess.run(call, env=named, capture_output=True, text=True, check=False)
+        return ended.stderr[-1000:] if ended.returncode else None
+
+    def environment(self, job: Job) -> dict[str, str]:
+        """Name the processor to numba, as `packing.kernels` does."""
+        return {**super().environment(job), **_named()}
+
+
+def _named() -> dict[str, str]:
+    """Return the processor's name, and a cache apart: two processes that keep variants at once may lose one."""
+    known = processor()
+    if known is None:
+        return {}
+    cache = cache_dir() / WHEEL_CACHE
+    return {"NUMBA_CPU_NAME": known.name, "NUMBA_CPU_FEATURES": known.more, "XDG_CACHE_HOME": str(cache)}
+
+
 PEERS = {
     SEQMARK: Seqmark(),
     RECEIPTS: Seqmark(receipts=True),
     VERDICTS: Seqmark(verdicts=True),
     BLOOM[0]: Seqmark(confirm=False),
     BLOOM[1]: Seqmark(confirm=True),
+    SHIPPED: WheelKernels(),
 }

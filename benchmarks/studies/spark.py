@@ -31,7 +31,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.cluster import cluster
 from benchmarks.measure.processes import Tree, running
-from benchmarks.peers import FailedError
+from benchmarks.peers import ROOT, FailedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -175,7 +175,8 @@ def measure(call: Sequence[str], folder: Path, broker: int | None, port: int = 0
     began = time.monotonic()
     log = folder / "program.log"
     seen: list[tuple[int, float]] = [(0, 0.0)]
-    with running(call, {}, log) as process:
+    # Executors' Pythons find this checkout, too.
+    with running(call, {"PYTHONPATH": str(ROOT)}, log) as process:
         tree = Tree(process.pid)
         while process.poll() is None:
             if time.monotonic() - began > LONGEST_S:

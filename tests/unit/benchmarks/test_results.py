@@ -70,11 +70,11 @@ def test_with_too_few_commits_it_goes_to_the_end(committed: tuple[int, ...], hal
 def test_systems_take_turns_and_each_round_begins_with_another() -> None:
     (standard,) = choose(STANDARD)
 
-    made_turns = turns(standard, {SEQMARK: BOTH, "faust": ("at_least_once",)}, 3)
+    made_turns = turns(standard, {SEQMARK: BOTH, "flink": ("at_least_once",)}, 3)
 
     rounds = [[turn for turn in made_turns if turn.repetition == number] for number in range(3)]
     assert {frozenset((turn.system, turn.guarantee) for turn in each) for each in rounds} == {
-        frozenset({(SEQMARK, "exactly_once"), (SEQMARK, "at_least_once"), ("faust", "at_least_once")})
+        frozenset({(SEQMARK, "exactly_once"), (SEQMARK, "at_least_once"), ("flink", "at_least_once")})
     }
     assert len({(each[0].system, each[0].guarantee) for each in rounds}) == 3
 

@@ -18,8 +18,9 @@ import pytest
 from packaging.utils import canonicalize_name
 from typing_extensions import override
 
+from packing.hook import KERNELS
 from packing.locked import locked
-from tests.support.suite.installed import distributions
+from tests.support.suite.installed import distributions, link
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,9 +155,43 @@ def test_a_worker_is_made_without_a_package_manager_and_without_what_builds_it()
 def test_modules_that_a_build_calls_are_there_as_the_wheel_has_them() -> None:
     called = re.findall(r"(?:-m|from) (seqmark\.[\w.]+|packing\.\w+)", DOCKERFILE)
 
-    assert len(called) == 6
+    assert len(called) == 7
     for module in called:
         assert (ROOT / module.removeprefix("seqmark.").replace(".", "/")).with_suffix(".py").exists(), module
+
+
+def test_the_wheel_has_kernels_of_its_own_python_and_no_processor_is_named_at_the_start() -> None:
+    steps = [step.strip() for step in "".join(STAGES["build"].said("RUN")).split("&&")]
+    (compiles,) = (n for n, step in enumerate(steps) if step.endswith("python -m packing.kernels /tmp/kernels"))
+    installs = next(n for n, step in enumerate(steps) if "-r /tmp/worker.lock" in step)
+    (builds,) = (n for n, step in enumerate(steps) if "pip wheel" in step)
+
+    # numba has to be there, and the kernels before the wheel.
+    assert installs < compiles < builds
+    assert re.match(r"PYTHONPATH=\$\(python -c .*\) /opt/seqmark/bin/python", steps[compiles])
+    assert steps[builds].startswith(f"{KERNELS}=/tmp/kernels pip wheel ")
+    # A name would have others looked for.
+    assert not any("NUMBA" in text for stage in STAGES for text in STAGES[stage].said("ENV"))
+    (warms,) = (run for run in in_image("worker", "RUN") if "pipeline.warm" in run)
+    assert warms.startswith("NUMBA_CPU_NAME=$NUMBA_CPU python ")
+
+
+def test_what_compiles_them_needs_a_workers_packages_and_what_builds_the_wheel(tmp_path: Path) -> None:
+    asked = Message()
+    for text in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]:
+        asked["Requires-Dist"] = text
+    tools = Message()
+    tools["Requires-Dist"] = "hatchling"
+    for each, folder in ((asked, "worker"), (tools, "tools")):
+        link(distributions(each, []), tmp_path / folder)
+
+    def code(*folders: str) -> int:
+        paths = os.pathsep.join(str(tmp_path / folder) for folder in folders)
+        call = [sys.executable, "-S", "-c", "import packing.kernels"]
+        env = {**os.environ, "PYTHONPATH": paths}
+        return subprocess.run(call, cwd=ROOT, env=env, stderr=subprocess.DEVNULL, check=False).returncode
+
+    assert (code("tools", "worker"), code("worker"), code("tools")) == (0, 1, 1)
 
 
 @pytest.fixture
