@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 REGISTER_BITS = 9
 """ceil(2 log2(1.106 / 0.05)): what Spark takes for a standard deviation of 5 %, its own default."""
 MOST_VALUES = 1 << 18
-"""What is kept at a time, 512 groups with all registers: about 20 MB, texts apart."""
+"""What is kept at a time, 512 groups with all registers: about 13 MB, texts apart."""
 MOST_TEXT_BYTES = 1 << 24
 _FEWEST = 1 << 10
 _LONG_DIGITS = 18

@@ -2325,4 +2325,27 @@ MISTAKES = (
         "tests/spark/test_parse.py::"
         "test_a_misspelt_field_is_unknown_also_where_it_is_as_long_as_what_is_absent",
     ),
+    Mistake(
+        "of a register's values the one is kept that fills it least",
+        "processor/engine/events/registers.py",
+        "if hashed < least[number]:",
+        "if hashed > least[number]:",
+        "tests/property/engine/test_registers.py::"
+        "test_what_is_kept_fills_the_registers_of_each_group_as_all_values_do",
+    ),
+    Mistake(
+        "a decimal of many digits is hashed with bytes that only repeat its sign",
+        "processor/engine/events/registers.py",
+        "            while at < 15 and written[at] ==",
+        "            while at < 0 and written[at] ==",
+        "tests/property/engine/test_registers.py::"
+        "test_what_is_kept_fills_the_registers_of_each_group_as_all_values_do",
+    ),
+    Mistake(
+        "an event counts once more with each distinct value of its group",
+        "spark_sink/source/partials.py",
+        "spread += [rows.of_first(each).fill_null(0) for each in arrays[-2:]]",
+        "spread += [rows.of_each(each) for each in arrays[-2:]]",
+        "tests/property/spark_sink/test_partials.py::test_partial_rows_are_those_of_plain_python",
+    ),
 )

@@ -157,7 +157,7 @@ def test_many_values_of_many_groups_are_kept_as_plain_python_keeps_them() -> Non
     assert registers.kept().group.size == 0
 
 
-def test_where_there_is_no_room_it_is_said_and_what_is_larger_than_all_room_goes_alone() -> None:
+def test_above_the_limit_there_is_no_room_and_what_is_larger_than_all_room_goes_alone() -> None:
     registers = Registers(FieldRule("f", FieldKind.INT), 7)
     rows = MOST_VALUES + 1
     column = FieldColumn(np.ones(rows, np.bool_), np.arange(rows), np.full(rows, -1))

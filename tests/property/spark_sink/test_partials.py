@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections import Counter, defaultdict
 from decimal import Context, Decimal
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.engine.batch.columns import Columns
-from processor.engine.events import FieldKind, FieldRule
+from processor.engine.events import Accumulator, FieldKind, FieldRule
 from spark_sink.source.judged import UncountedJudge, UncountedPlan
 from spark_sink.source.partials import PartialCall, PartialPlan, PartialSums, why_by_rows
 from tests.support.spark_sink.distinct import registers_of
@@ -216,6 +217,23 @@ def test_a_value_that_spark_reads_otherwise_is_counted_or_given_and_not_both() -
 
     assert (batch["events"].to_pylist(), batch["bad"].to_pylist()) == ([1, 0], [0, 1])
     assert (found.rows.tolist(), found.reason) == ([0], ["not_json"])
+
+
+@given(st.lists(st.floats() | st.sampled_from([0.0, -0.0, math.nan]), min_size=1, max_size=9))
+def test_extremes_of_floats_are_those_of_sparks_order(values: list[float]) -> None:
+    rows, there = np.zeros(len(values), np.int32), np.ones(len(values), np.bool_)
+
+    def found(function: str) -> float:
+        extreme = Accumulator(function, floats=True)
+        extreme.add(rows, there, np.array(values), 0, len(values))
+        return float(extreme.sums[0])
+
+    def by_order(value: float) -> tuple[bool, float]:
+        return math.isnan(value), 0.0 if math.isnan(value) else value
+
+    # Python's keep the first of those that are equal, too.
+    wanted = max(values, key=by_order), min(values, key=by_order)
+    assert tuple(map(str, wanted)) == (str(found("max")), str(found("min")))
 
 
 def test_what_cannot_be_merged_goes_by_rows() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -179,6 +180,25 @@ def test_more_values_than_registers_are_estimated_alike_in_every_group(spark: Sp
     assert [row["events"] for row in mine] == [3_000] * 3
     assert all(row["d_text"] > 1_500 for row in mine)
     assert mine == other
+
+
+def test_nan_is_above_all_numbers_in_both_ways(spark: SparkSession) -> None:
+    kinds: dict[str, Any] = {name: (TYPES[name], ...) for name in ("at", "small", "word")}
+    model = create_model("Odd", **kinds, ratio=(float, math.nan))
+    start = b'{"at":"2026-01-05T00:10:00Z","small":1,'
+    ends = [
+        b'"word":"a"}',
+        b'"word":"a","ratio":1.5}',
+        b'"word":"a","ratio":-2e9}',
+        b'"word":"b"}',
+        b'"word":""}',
+    ]
+
+    mine, other = both_ways(spark, model, of_model(model), [[start + end] for end in ends])
+
+    assert (mine[0]["least"], mine[0]["d_ratio"]) == (-2e9, 3)
+    assert list(map(str, mine)) == list(map(str, other))
+    assert all(math.isnan(row["most"]) for row in mine)
 
 
 @pytest.mark.broker
