@@ -201,6 +201,34 @@ def _copy_texts(
     return used
 
 
+def hash_as_spark(
+    rule: FieldRule,
+    events: EventColumns,
+    column: FieldColumn,
+    group: NDArray[np.int32],
+    rows: tuple[int, int],
+    out: NDArray[np.uint64],
+) -> NDArray[np.int64]:
+    """Hash values as Spark does those of the column's type, where they are there and have a group.
+
+    Returns:
+        What stands for the values, per row: numbers, bits of doubles, or where texts begin.
+    """
+    valid = column.valid
+    numbers: NDArray[np.int64] = column.numbers  # type: ignore[assignment]  # but of doubles
+    if rule.kind == FieldKind.TEXT:
+        _hash_texts(group, valid, events.data, events.extra, numbers, column.length, *rows, out)
+    elif rule.kind == FieldKind.DECIMAL and rule.precision > _LONG_DIGITS:
+        _hash_wide(group, valid, numbers, *rows, out)
+    elif rule.kind == FieldKind.DECIMAL:
+        _hash_numbers(group, valid, np.ascontiguousarray(numbers[:, 0]), *rows, False, out)
+    else:
+        # Spark, too, takes all zeros and all NaNs for one value each.
+        numbers, _ = number_part(valid, column.numbers)
+        _hash_numbers(group, valid, numbers, *rows, rule.kind in {FieldKind.BOOL, FieldKind.DATE}, out)
+    return numbers
+
+
 class KeptValues(NamedTuple):
     """What is kept of a field, by group.
 
@@ -294,7 +322,7 @@ class Registers:
     ) -> None:
         """Take in rows ``begin`` to ``end``, for which there is room; group -1 is none."""
         hashes = np.empty(group.size, np.uint64)
-        numbers = self._hash(group, events, column, (begin, end), hashes)
+        numbers = hash_as_spark(self._rule, events, column, group, (begin, end), hashes)
         changed = np.empty(end - begin, np.int64)
         many = _keep_least(
             group,
@@ -326,29 +354,6 @@ class Registers:
         else:
             self._values[changed] = numbers[self._rows[changed]].reshape(many, self._width)
         self._rows[changed] = -1
-
-    def _hash(
-        self,
-        group: NDArray[np.int32],
-        events: EventColumns,
-        column: FieldColumn,
-        rows: tuple[int, int],
-        out: NDArray[np.uint64],
-    ) -> NDArray[np.int64]:
-        """Hash values as Spark does those of the column's type; return what is kept of them, per row."""
-        kind, valid = self._rule.kind, column.valid
-        numbers: NDArray[np.int64] = column.numbers  # type: ignore[assignment]  # but of doubles
-        if kind == FieldKind.TEXT:
-            _hash_texts(group, valid, events.data, events.extra, numbers, column.length, *rows, out)
-        elif kind == FieldKind.DECIMAL and self._rule.precision > _LONG_DIGITS:
-            _hash_wide(group, valid, numbers, *rows, out)
-        elif kind == FieldKind.DECIMAL:
-            _hash_numbers(group, valid, np.ascontiguousarray(numbers[:, 0]), *rows, False, out)
-        else:
-            # Spark, too, takes all zeros and all NaNs for one value each.
-            numbers, _ = number_part(valid, column.numbers)
-            _hash_numbers(group, valid, numbers, *rows, kind in {FieldKind.BOOL, FieldKind.DATE}, out)
-        return numbers
 
     def kept(self) -> KeptValues:
         """Return what is kept."""

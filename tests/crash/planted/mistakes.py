@@ -2331,7 +2331,7 @@ MISTAKES = (
         "if hashed < least[number]:",
         "if hashed > least[number]:",
         "tests/property/engine/test_registers.py::"
-        "test_what_is_kept_fills_the_registers_of_each_group_as_all_values_do",
+        "test_many_values_of_many_groups_are_kept_as_plain_python_keeps_them",
     ),
     Mistake(
         "a decimal of many digits is hashed with bytes that only repeat its sign",
@@ -2339,7 +2339,7 @@ MISTAKES = (
         "            while at < 15 and written[at] ==",
         "            while at < 0 and written[at] ==",
         "tests/property/engine/test_registers.py::"
-        "test_what_is_kept_fills_the_registers_of_each_group_as_all_values_do",
+        "test_values_of_every_kind_are_hashed_as_plain_python_hashes_their_bytes",
     ),
     Mistake(
         "an event counts once more with each distinct value of its group",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from processor.engine.bytes.xxhash64 import xxhash64
 from processor.engine.events import EventColumns, FieldColumn, FieldKind, FieldRule, Registers
-from processor.engine.events.registers import MOST_VALUES, REGISTER_BITS
+from processor.engine.events.registers import MOST_VALUES, REGISTER_BITS, hash_as_spark
 from tests.support.spark_sink.distinct import bytes_of, registers_of, xxh64
 
 if TYPE_CHECKING:
@@ -81,6 +81,20 @@ def column_of(kind: FieldKind, values: Sequence[Any], *, apart: bool) -> EventCo
             numbers[row] = value
     data, extra = (np.frombuffer(b"".join(each), np.uint8).copy() for each in joined)
     return EventColumns(data, extra, [FieldColumn(valid, numbers, length)], np.zeros(len(values), np.int32))
+
+
+@given(st.data(), st.sampled_from(KINDS))
+def test_values_of_every_kind_are_hashed_as_plain_python_hashes_their_bytes(
+    data: st.DataObject, name: str
+) -> None:
+    rule, values = RULES[name], data.draw(st.lists(st.none() | VALUES[name], min_size=1, max_size=30))
+    events, found = column_of(rule.kind, values, apart=True), np.zeros(len(values), np.uint64)
+
+    group = np.zeros(len(values), np.int32)
+    hash_as_spark(rule, events, events.fields[0], group, (0, len(values)), found)
+
+    wanted = [0 if value is None else xxh64(bytes_of(rule, value), 42) for value in values]
+    assert found.tolist() == wanted
 
 
 def take(registers: Registers, kind: FieldKind, values: Sequence[Any], groups: Sequence[int], cut: int) -> None:

@@ -196,7 +196,7 @@ def test_nan_is_above_all_numbers_in_both_ways(spark: SparkSession) -> None:
 
     mine, other = both_ways(spark, model, of_model(model), [[start + end] for end in ends])
 
-    assert (mine[0]["least"], mine[0]["d_ratio"]) == (-2e9, 3)
+    assert (mine[1]["least"], mine[1]["d_ratio"]) == (-2e9, 3)
     assert list(map(str, mine)) == list(map(str, other))
     assert all(math.isnan(row["most"]) for row in mine)
 
