@@ -20,6 +20,7 @@ from spark_sink.source.format import NAME
 from spark_sink.source.judged import UncountedPlan
 from spark_sink.source.options import PARTIALS, SPANS, UNCOUNTED
 from spark_sink.source.partials import (
+    DISTINCT,
     PartialCall,
     PartialPlan,
     numbers_of,
@@ -209,6 +210,9 @@ def _merge(number: int, call: PartialCall, rules: list[FieldRule]) -> Column:
         return sql.min(value)
     if call.function == "max":
         return sql.max(value)
+    if call.function == DISTINCT:
+        # What fills its registers as all values do.
+        return sql.approx_count_distinct(value)
     total = sql.sum(value).cast(value_type(call, rules))
     if call.function != "avg":
         return total

@@ -8,6 +8,10 @@ event-time watermark and what is late as it would by the events themselves:
     null | null      | null            | 0      | how many records are no events
 
 ``v`` is a sum, a least or a most, null where no event of the row has a value; ``c`` counts those that have one.
+
+Where distinct values are counted, ``v`` is a value, and a pane and group has further rows, one for each other
+value that its registers need (`processor.engine.events.registers`). These have the time and the groups of the
+first, no events, and null in every other ``v`` and ``c``: they are late where it is, and count nothing twice.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from processor.engine.events import (
     FieldRule,
     GroupTable,
     KeyParts,
+    Registers,
     number_part,
     text_part,
     wide_parts,
@@ -47,13 +52,16 @@ MOST_DIGITS = 38
 _MORE_DIGITS = 10
 """What Spark's sums of decimals have more than their column."""
 _SUMS = {FieldKind.INT, FieldKind.FLOAT, FieldKind.DECIMAL}
-_EXTREMES = {FieldKind.INT, FieldKind.BOOL, FieldKind.DATE, FieldKind.TIMESTAMP, FieldKind.DECIMAL}
+_NO_EXTREMES = {FieldKind.TEXT}
+DISTINCT = "approx_count_distinct"
+_MOST_ROWS = 1 << 16
+"""Of an Arrow batch."""
 _WORD = 2**64
 _EXACT = Context(prec=MOST_DIGITS + 1)
 
 
 class PartialCall(NamedTuple):
-    """One aggregate of a field: ``count`` (of records), ``sum``, ``min``, ``max`` or ``avg``."""
+    """One aggregate of a field: ``count`` (of records), ``sum``, ``min``, ``max``, ``avg`` or `DISTINCT`."""
 
     function: str
     field: int
@@ -115,7 +123,9 @@ def why_by_rows(function: str, rule: FieldRule | None) -> str | None:
     """
     if function == "count" or (function == "sum" and rule is not None and rule.kind in _SUMS):
         return None
-    if function in {"min", "max"} and rule is not None and rule.kind in _EXTREMES:
+    if function in {"min", "max"} and rule is not None and rule.kind not in _NO_EXTREMES:
+        return None
+    if function == DISTINCT:
         return None
     if function == "avg" and rule is not None and rule.kind in _SUMS:
         return None if rule.kind != FieldKind.DECIMAL or _divides(rule) else "avg of decimals of so many digits"
@@ -146,7 +156,7 @@ def value_type(call: PartialCall, rules: list[FieldRule]) -> spark.DataType:
     if call.function == "count":
         return spark.LongType()
     rule = rules[call.field]
-    if call.function in {"min", "max"}:
+    if call.function in {"min", "max", DISTINCT}:
         return column_type(rule)
     if rule.kind == FieldKind.DECIMAL:
         return spark.DecimalType(sum_digits(rule), rule.scale)
@@ -165,10 +175,15 @@ class PartialSums:
         self._newest = Accumulator("max")
         self._events = Accumulator("count")
         self._calls = [self._accumulator(call) for call in plan.calls]
+        self._registers = {
+            number: Registers(plan.rules[call.field], secrets.randbits(64))
+            for number, call in enumerate(plan.calls)
+            if call.function == DISTINCT
+        }
         self._bad = 0
 
     def _accumulator(self, call: PartialCall) -> Accumulator:
-        if call.function == "count":
+        if call.function in {"count", DISTINCT}:
             return Accumulator("count")
         kind = self._plan.rules[call.field].kind
         floats = kind == FieldKind.FLOAT or (kind == FieldKind.INT and call.function == "avg")
@@ -176,7 +191,7 @@ class PartialSums:
         return Accumulator(function, floats=floats, wide=kind == FieldKind.DECIMAL)
 
     def take(self, columns: Columns) -> Iterator[pa.RecordBatch]:
-        """Sum records up; yields what there was so far where there are too many groups.
+        """Sum records up; yields what there was so far where there are too many groups, or values to be kept.
 
         Raises:
             StopError: A sum leaves its 64 or 128 bits.
@@ -190,10 +205,19 @@ class PartialSums:
         for at in plan.groups:
             parts += _parts(plan.rules[at], events.fields[at])
         keys, group = KeyParts.of(events, parts), np.empty(good.size, np.int32)
+        if not all(
+            each.has_room(events.fields[plan.calls[number].field], good)
+            for number, each in self._registers.items()
+        ):
+            yield from self.left()
         begin = 0
         while begin < good.size:
             end = self._table.assign(keys, good, begin, group)
             self._add(events.fields, time, group, good, (begin, end))
+            for number, registers in self._registers.items():
+                column = events.fields[plan.calls[number].field]
+                registers.reserve(column, good)
+                registers.add(group, events, column, begin, end)
             if end < good.size:
                 yield from self.left()
             begin = end
@@ -221,10 +245,14 @@ class PartialSums:
         """Yield what there is, and begin again."""
         if not self._table.size and not self._bad:
             return
-        yield self._batch()
+        batch = self._batch()
+        for begin in range(0, batch.num_rows, _MOST_ROWS):
+            yield batch.slice(begin, _MOST_ROWS)
         self._table.clear()
         for each in (self._newest, self._events, *self._calls):
             each.clear()
+        for registers in self._registers.values():
+            registers.clear()
         self._bad = 0
 
     def _batch(self) -> pa.RecordBatch:
@@ -249,11 +277,30 @@ class PartialSums:
             columns[-2][-1], columns[-1][-1] = 0, self._bad
         schema = to_arrow_schema(plan.schema())
         arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        if self._registers:
+            arrays = self._spread(arrays)
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _spread(self, arrays: list[pa.Array]) -> list[pa.Array]:
+        """Give each group the rows that its distinct values need; its first one has all that it had alone."""
+        from spark_sink.source.arrow import GroupRows  # noqa: PLC0415 - as `_batch` does
+
+        kept = {number: each.kept() for number, each in self._registers.items()}
+        rows = GroupRows.of(len(arrays[0]), list(kept.values()))
+        groups = 1 + len(self._plan.groups)
+        spread = [rows.of_each(each) for each in arrays[:groups]]
+        spread += [rows.of_first(each) for each in arrays[groups:-2]]
+        spread += [rows.of_first(each).fill_null(0) for each in arrays[-2:]]
+        for number, values in kept.items():
+            rule = self._plan.rules[self._plan.calls[number].field]
+            spread[groups + 2 * number] = rows.of_kept(rule, values)
+        return spread
 
     def _values(self, call: PartialCall, sums: Accumulator, counts: list[int]) -> list[Any]:
         if call.function == "count":
             return list(counts)
+        if call.function == DISTINCT:
+            return [None] * len(counts)  # `_spread` has them
         rule = self._plan.rules[call.field]
         found: list[Any] = []
         for number, events in enumerate(counts):

@@ -8,9 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from processor.engine.batch.columns import Columns
-from processor.engine.events.groups import Accumulator, GroupTable
+from processor.engine.events.accumulators import Accumulator
+from processor.engine.events.groups import GroupTable
 from processor.engine.events.key_parts import KeyParts, number_part, text_part
 from processor.engine.events.reader import EventReader
+from processor.engine.events.registers import Registers
 from processor.engine.events.rules import FieldKind, FieldRule
 from processor.engine.jit import COMPILES, are_kept, note_kept
 
@@ -49,4 +51,9 @@ def _work() -> None:
     for function in ("count", "sum", "min"):
         Accumulator(function).add(group, one, whole.numbers, 0, 1)
         Accumulator(function, wide=True).add(group, one, wide.numbers, 0, 1)
-    Accumulator("sum", floats=True).add(group, one, double.numbers, 0, 1)
+    for function in ("sum", "min"):
+        Accumulator(function, floats=True).add(group, one, double.numbers, 0, 1)
+    for at, rule in enumerate(rules):
+        registers = Registers(rule, 1)
+        registers.reserve(events.fields[at], one)
+        registers.add(group, events, events.fields[at], 0, 1)

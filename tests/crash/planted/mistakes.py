@@ -2382,4 +2382,27 @@ MISTAKES = (
         "tests/unit/inspection/simulate/test_same_records.py::"
         "test_a_scope_that_loses_fewer_of_the_same_records_is_recommended_and_says_of_how_many",
     ),
+    Mistake(
+        "of a register's values the one is kept that fills it least",
+        "processor/engine/events/registers.py",
+        "if hashed < least[number]:",
+        "if hashed > least[number]:",
+        "tests/property/engine/test_registers.py::"
+        "test_many_values_of_many_groups_are_kept_as_plain_python_keeps_them",
+    ),
+    Mistake(
+        "a decimal of many digits is hashed with bytes that only repeat its sign",
+        "processor/engine/events/registers.py",
+        "            while at < 15 and written[at] ==",
+        "            while at < 0 and written[at] ==",
+        "tests/property/engine/test_registers.py::"
+        "test_values_of_every_kind_are_hashed_as_plain_python_hashes_their_bytes",
+    ),
+    Mistake(
+        "an event counts once more with each distinct value of its group",
+        "spark_sink/source/partials.py",
+        "spread += [rows.of_first(each).fill_null(0) for each in arrays[-2:]]",
+        "spread += [rows.of_each(each) for each in arrays[-2:]]",
+        "tests/property/spark_sink/test_partials.py::test_partial_rows_are_those_of_plain_python",
+    ),
 )

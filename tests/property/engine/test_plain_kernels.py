@@ -39,7 +39,11 @@ PROPERTIES = {
         "property/engine/test_bulk_restore.py",
         "unit/engine/test_id_block.py",
     ),
-    "events": ("property/engine/test_events.py", "property/spark_sink/test_partials.py"),
+    "events": (
+        "property/engine/test_events.py",
+        "property/engine/test_registers.py",
+        "property/spark_sink/test_partials.py",
+    ),
     "rest": (
         "property/engine/rest/test_row_ids.py",
         "property/engine/rest/test_judge_model.py",

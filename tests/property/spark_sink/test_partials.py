@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections import Counter, defaultdict
-from decimal import Decimal  # noqa: TC003 - hypothesis reads the annotations
+from decimal import Context, Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.engine.batch.columns import Columns
-from processor.engine.events import FieldKind, FieldRule
+from processor.engine.events import Accumulator, FieldKind, FieldRule
 from spark_sink.source.judged import UncountedJudge, UncountedPlan
 from spark_sink.source.partials import PartialCall, PartialPlan, PartialSums, why_by_rows
+from tests.support.spark_sink.distinct import registers_of
 
 RULES = [
     FieldRule("at", FieldKind.TIMESTAMP),
@@ -33,6 +35,9 @@ CALLS = [
     PartialCall("sum", 3),
     PartialCall("avg", 4),
     PartialCall("max", 0),
+    PartialCall("min", 4),
+    PartialCall("approx_count_distinct", 1),
+    PartialCall("approx_count_distinct", 3),
 ]
 PANE_MS = 60_000
 AHEAD_MS = 1_000
@@ -117,8 +122,35 @@ def right_row(events: list[Event]) -> tuple[Any, ...]:
         min(prices, default=None),
         sum(prices) if prices else None,
         sum(ratios) if ratios else None,
+        min(ratios, default=None),
     ]
-    return (*values, len(events), len(prices), len(ratios))
+    distinct = registers_of(RULES[1], of("word")), registers_of(RULES[3], map(unscaled, prices))
+    return (*values, len(events), len(prices), len(ratios), *distinct)
+
+
+def unscaled(price: Decimal) -> int:
+    """Return a price without its point."""
+    return int(price.scaleb(RULES[3].scale, Context(prec=40)))
+
+
+def joined_rows(rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    """Return the rows of each pane and group: the first has all that is no distinct value."""
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["time"] is None:
+            continue
+        key = (row["time"], *(value for name, value in row.items() if name.startswith("g")))
+        mine = found.setdefault(key, [])
+        if mine:
+            assert row["events"] == row["bad"] == 0
+            assert {name for name, value in row.items() if value is not None and name[0] in "vc"} <= {
+                "v9",
+                "v10",
+            }
+        else:
+            assert row["events"] > 0
+        mine.append(row)
+    return found
 
 
 @given(st.lists(EVENTS, max_size=40), st.lists(st.integers(1, 40), max_size=3), st.sampled_from([1, 4]))
@@ -138,13 +170,18 @@ def test_partial_rows_are_those_of_plain_python(events: list[Event], cuts: list[
     groups, bad = expected(events, fields)
     assert sum(row["bad"] for row in rows) == bad
     found = {}
-    for row in rows:
-        if row["time"] is not None:
-            micros = round(row["time"].timestamp() * 1_000_000)
-            assert micros // 1000 == max(row["v7"].timestamp() * 1000, 0)
-            key = (micros // 1000 // PANE_MS, *(row[f"g{number}"] for number in range(len(fields))))
-            assert key not in found
-            found[key] = (*(row[f"v{number}"] for number in range(7)), row["events"], row["c5"], row["c6"])
+    for mine in joined_rows(rows).values():
+        row = mine[0]
+        micros = round(row["time"].timestamp() * 1_000_000)
+        assert micros // 1000 == max(row["v7"].timestamp() * 1000, 0)
+        key = (micros // 1000 // PANE_MS, *(row[f"g{number}"] for number in range(len(fields))))
+        assert key not in found
+        words, prices = ([each[name] for each in mine if each[name] is not None] for name in ("v9", "v10"))
+        distinct = registers_of(RULES[1], words), registers_of(RULES[3], map(unscaled, prices))
+        assert len(mine) == max(1, len(words), len(prices))
+        assert (len(words), len(prices)) == tuple(map(len, distinct))
+        values = (row[f"v{number}"] for number in (0, 1, 2, 3, 4, 5, 6, 8))
+        found[key] = (*values, row["events"], row["c5"], row["c6"], *distinct)
     assert found == {key: right_row(mine) for key, mine in groups.items()}
     assert [*sums.left()] == []
 
@@ -182,11 +219,30 @@ def test_a_value_that_spark_reads_otherwise_is_counted_or_given_and_not_both() -
     assert (found.rows.tolist(), found.reason) == ([0], ["not_json"])
 
 
+@given(st.lists(st.floats() | st.sampled_from([0.0, -0.0, math.nan]), min_size=1, max_size=9))
+def test_extremes_of_floats_are_those_of_sparks_order(values: list[float]) -> None:
+    rows, there = np.zeros(len(values), np.int32), np.ones(len(values), np.bool_)
+
+    def found(function: str) -> float:
+        extreme = Accumulator(function, floats=True)
+        extreme.add(rows, there, np.array(values), 0, len(values))
+        return float(extreme.sums[0])
+
+    def by_order(value: float) -> tuple[bool, float]:
+        return math.isnan(value), 0.0 if math.isnan(value) else value
+
+    # Python's keep the first of those that are equal, too.
+    wanted = max(values, key=by_order), min(values, key=by_order)
+    assert tuple(map(str, wanted)) == (str(found("max")), str(found("min")))
+
+
 def test_what_cannot_be_merged_goes_by_rows() -> None:
     assert why_by_rows("count", None) is None
     assert why_by_rows("sum", RULES[3]) is None
     assert why_by_rows("percentile", RULES[2]) == "percentile of ints"
     assert why_by_rows("max", RULES[1]) == "max of texts"
+    assert why_by_rows("max", RULES[4]) is None
+    assert {why_by_rows("approx_count_distinct", FieldRule("x", kind)) for kind in FieldKind} == {None}
     assert why_by_rows("avg", FieldRule("x", FieldKind.DECIMAL, precision=28, scale=2)) is None
     assert why_by_rows("avg", FieldRule("x", FieldKind.DECIMAL, precision=28, scale=10)) is not None
 

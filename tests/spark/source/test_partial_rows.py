@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 AGGREGATES = {"events": "count", "revenue": "sum:amount", "mean": "avg:amount", "least": "min:amount"}
-AGGREGATES |= {"most": "max:amount", "last": "max:occurred_at"}
+AGGREGATES |= {"most": "max:amount", "last": "max:occurred_at", "users": "approx_count_distinct:user_id"}
 KERNELS, SPARK = "summed up as it is read", "read event by event by Spark"
 
 
