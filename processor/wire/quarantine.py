@@ -163,7 +163,7 @@ def _batches(
     size = columns.end[rows] - columns.body[rows]
     # A record that fits by its own codec need not do so by its neighbour's.
     for begin, end in equal_runs(codecs):
-        for start, stop in cut(size[begin:end]):
+        for start, stop in cut(size[begin:end], limit_bytes):
             some = rows[begin + start : begin + stop]
             codec = int(codecs[begin])
             write = partial(_batch, columns, some, fault, text, codec)

@@ -104,7 +104,7 @@ class ReceiptEncoder:
         """
         receipts = receipts_of(self._text(type(grounds), partition), columns, rows, grounds)
         out: list[EncodedBatch] = []
-        for start, stop in cut(receipts.most_bytes()):
+        for start, stop in cut(receipts.most_bytes(), limit_bytes):
             some = receipts.part(start, stop)
             smaller = partial(self._smaller, some, grounds)
             out += fit(some.rows, limit_bytes, partial(self._batch, some), smaller)

@@ -2,7 +2,7 @@
 
 The records of a piece go, in their order, into a batch for each partition, with their source's codec: a record
 that fits the sink by it still does when it gets there. A batch is cut where the codec changes, or it
-would hold more than `RUN_BYTES`. The layout of what is added to a record is drawn in
+would hold more than `run_bytes` says. The layout of what is added to a record is drawn in
 `processor.engine.repartition`.
 """
 
@@ -73,7 +73,7 @@ class RouteEncoder:
             for number in np.flatnonzero(np.diff(first)).tolist():
                 rows = order[first[number] : first[number + 1]]
                 batches = out.setdefault(number, [])
-                for one, other in cut(size[rows]):
+                for one, other in cut(size[rows], limit_bytes):
                     some = rows[one:other]
                     write = partial(self._batch, piece.columns, some, refs, int(codecs[begin]))
                     batches += fit(some, limit_bytes, write)

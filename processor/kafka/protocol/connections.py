@@ -7,20 +7,28 @@ import contextlib
 import logging
 import math
 import random
+import struct
 import time
+import weakref
+from abc import ABC, abstractmethod
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from processor.kafka.protocol.frames import Answer, Frames
 from processor.kafka.protocol.internals import (
     AIOKafkaClient,
     AIOKafkaConnection,
     CloseReason,
     ConnectionGroup,
+    FetchRequest,
     FindCoordinatorRequest,
+    KafkaConnectionError,
     KafkaError,
     NodeNotReadyError,
+    ProduceRequest,
     RequestTimedOutError,
     SaslAuthenticateRequest,
     StaleMetadata,
@@ -44,8 +52,16 @@ SESSION_SHARE = 0.8
 """Of a SASL session, after which it is renewed; Java's clients do so after 85 to 95 % of it."""
 
 
+class PartedRequest(ProduceRequest, ABC):  # type: ignore[misc]  # aiokafka is untyped
+    """A produce request whose bytes are put together where they are sent."""
+
+    @abstractmethod
+    def parts(self) -> list[bytes | memoryview]:
+        """Return them in order, without the request's header."""
+
+
 class Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka is untyped
-    """aiokafka's connection, whose SASL session does not end (KIP-368).
+    """aiokafka's connection, whose SASL session does not end (KIP-368), and which copies records less.
 
     Brokers may say for how long a session lasts, and close a connection that sends anything later: a
     transaction that writes over it is aborted. Well before that, once everything that was asked is answered, it
@@ -64,8 +80,26 @@ class Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka is untyp
         return dict(self._versions)
 
     @override
-    def _handle_frame(self, resp: bytes) -> None:
-        super()._handle_frame(resp)
+    def _create_reader_task(self) -> asyncio.Future[None]:
+        """Have the socket write into answers, in place of a task that reads a stream."""
+        ended: asyncio.Future[None] = self._loop.create_future()
+        ended.add_done_callback(partial(self._on_read_task_error, weakref.ref(self)))
+        handle = weakref.WeakMethod(self._handle_frame)
+        self._writer.transport.set_protocol(Frames(self._protocol, handle, ended))
+        return ended
+
+    @override
+    def _handle_frame(self, resp: bytes | memoryview) -> None:
+        number, request, future = self._requests[0]
+        answer = Answer(memoryview(resp))
+        fetched = isinstance(resp, memoryview) and getattr(request, "API_KEY", None) == FetchRequest.API_KEY
+        if fetched and request.parse_response_header(answer).correlation_id == number:
+            if not future.done():
+                future.set_result(request.RESPONSE_TYPE.decode(answer))
+            self._last_action = time.monotonic()
+            self._requests.popleft()
+        else:
+            super()._handle_frame(bytes(resp))
         if not self._requests:
             self._answered.set()
 
@@ -76,8 +110,24 @@ class Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka is untyp
 
     @override
     def send(self, request: Any, expect_response: bool = True) -> Any:
+        if isinstance(request, PartedRequest):
+            return self._send_parts(request)
         answer = super().send(request, expect_response)
         return self._noted(answer) if isinstance(request, SaslAuthenticateRequest) else answer
+
+    def _send_parts(self, request: PartedRequest) -> asyncio.Future[Any]:
+        """Send a request of which each part is copied once; who asks sets the deadline."""
+        if self._writer is None:
+            raise KafkaConnectionError(f"no connection to broker at {self.host}:{self.port}")
+        built, parts = request.prepare(self._versions), request.parts()
+        number = self._next_correlation_id()
+        head = built.build_request_header(correlation_id=number, client_id=self._client_id).encode()
+        size = struct.pack(">i", len(head) + sum(map(len, parts)))
+        # As a view: what the socket does not take at once is copied once more, and not twice.
+        self._writer.write(memoryview(b"".join((size, head, *parts))))
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._requests.append((number, built, answer))
+        return answer
 
     async def _noted(self, answer: Any) -> Any:
         began_s = time.monotonic()

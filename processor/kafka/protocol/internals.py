@@ -25,6 +25,7 @@ from aiokafka.errors import (
     GroupAuthorizationFailedError,
     GroupCoordinatorNotAvailableError,
     IncompatibleBrokerVersion,
+    KafkaConnectionError,
     KafkaError,
     NodeNotReadyError,
     RequestTimedOutError,
@@ -89,7 +90,10 @@ _ATTRIBUTES: Mapping[Any, tuple[str, ...]] = {
     ),
     SubscriptionState: ("subscribe", "fetch_context", "register_fetch_waiters", "abort_waiters"),
     AIOKafkaAdminClient: ("_send_request",),
-    AIOKafkaConnection: ("connect", "connected", "send", "close", "_do_sasl_handshake", "_handle_frame"),
+    AIOKafkaConnection: (
+        "connect", "connected", "send", "close", "_do_sasl_handshake", "_handle_frame",
+        "_create_reader_task", "_on_read_task_error", "_next_correlation_id",
+    ),
     AIOKafkaClient: ("bootstrap", "force_metadata_update", "get_random_node", "set_topics", "close"),
 }  # fmt: skip
 

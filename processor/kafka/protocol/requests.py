@@ -29,6 +29,7 @@ from aiokafka.protocol.metadata import MetadataRequest_v4, MetadataRequest_v5, M
 from typing_extensions import override
 
 from processor.kafka.protocol.codes import KafkaCode
+from processor.kafka.protocol.frames import Answer
 from schemas.changelog.topic_ids import UNKNOWN_ID
 
 if TYPE_CHECKING:
@@ -54,6 +55,24 @@ class Uuid(types.AbstractType):  # type: ignore[misc]  # aiokafka is not typed
         return data.read(_UUID_BYTES)
 
 
+class Records(types.CompactBytes):  # type: ignore[misc]  # aiokafka is not typed
+    """Record batches, which stay where they are in an `Answer`."""
+
+    @classmethod
+    def decode(cls, data: BytesIO | Answer) -> bytes | memoryview | None:
+        """Read them."""
+        if not isinstance(data, Answer):
+            found: bytes | None = super().decode(data)
+            return found
+        size = types.UnsignedVarInt32.decode(data) - 1
+        if size < 0:
+            return None
+        records = data.view(size)
+        if len(records) != size:
+            raise ValueError(f"{size} bytes of records leave the answer")
+        return records
+
+
 _TYPES = {
     "bool": types.Boolean,
     "int8": types.Int8,
@@ -66,6 +85,7 @@ _TYPES = {
     "text": types.CompactString("utf-8"),
     "texts": types.CompactArray(types.CompactString("utf-8")),
     "bytes": types.CompactBytes,
+    "records": Records,
 }
 _FIELD = re.compile(r"(?P<name>\w+):(?P<type>\w+)|(?P<rows>\w+)\[|\]")
 
@@ -183,7 +203,7 @@ class FetchByIdRequest(FlexibleRequest):
         topics[topic_id:uuid
             partitions[partition:int32 error_code:int16 high_watermark:int64 last_stable_offset:int64
                 log_start_offset:int64 aborted[producer_id:int64 first_offset:int64]
-                preferred_read_replica:int32 records:bytes]]
+                preferred_read_replica:int32 records:records]]
     """
 
     def __init__(

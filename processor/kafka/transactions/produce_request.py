@@ -20,7 +20,8 @@ from typing_extensions import override
 
 from processor.errors import FencedError, RebuildError, StopError
 from processor.kafka.client import KafkaCode, error_name
-from processor.kafka.protocol.internals import IncompatibleBrokerVersion, ProduceRequest
+from processor.kafka.protocol.connections import PartedRequest
+from processor.kafka.protocol.internals import IncompatibleBrokerVersion
 from processor.kafka.transactions.coordinator import FENCED
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _FIRST_VERSION = 3
 """The first that has a transactional id and takes batches of version 2."""
 
 
-class BatchesRequest(ProduceRequest):  # type: ignore[misc]  # aiokafka is not typed
+class BatchesRequest(PartedRequest):
     """A produce request that copies batches once.
 
     Its arguments are those of aiokafka's, but a batch is a sequence of its parts (bytes-like).
@@ -54,17 +55,18 @@ class BatchesRequest(ProduceRequest):  # type: ignore[misc]  # aiokafka is not t
             raise IncompatibleBrokerVersion(f"brokers need ProduceRequest v{_FIRST_VERSION} or later")
         # Its own content is not looked at but by logs.
         built = request_struct_class(self._transactional_id, self._required_acks, self._timeout, [])
-        vars(built)["encode"] = self._encoded
+        vars(built)["encode"] = lambda: b"".join(self.parts())
         return built
 
-    def _encoded(self) -> bytes:
+    @override
+    def parts(self) -> list[bytes | memoryview]:
         head = struct.pack(">hii", self._required_acks, self._timeout, len(self._topics))
-        pieces = [_text(self._transactional_id), head]
+        pieces: list[bytes | memoryview] = [_text(self._transactional_id), head]
         for topic, partitions in self._topics:
             pieces += [_text(topic), struct.pack(">i", len(partitions))]
             for number, parts in partitions:
                 pieces += [struct.pack(">ii", number, sum(map(len, parts))), *parts]
-        return b"".join(pieces)
+        return pieces
 
 
 def _text(value: str | None) -> bytes:

@@ -2405,4 +2405,26 @@ MISTAKES = (
         "spread += [rows.of_each(each) for each in arrays[-2:]]",
         "tests/property/spark_sink/test_partials.py::test_partial_rows_are_those_of_plain_python",
     ),
+    Mistake(
+        "a socket writes into an answer that was handed on",
+        "processor/kafka/protocol/frames.py",
+        "                self._answer = np.empty(size, np.uint8).data\n",
+        "                kept = vars(self).setdefault('kept', np.empty(1 << 20, np.uint8))\n"
+        "                self._answer = kept.data[:size]\n",
+        "tests/property/kafka/test_frames.py::test_answers_come_whole_and_in_order_however_they_are_cut",
+    ),
+    Mistake(
+        "an answer goes on behind one that cannot be read",
+        "processor/kafka/protocol/frames.py",
+        "            self._end(error)\n",
+        "            del error\n",
+        "tests/property/kafka/test_frames.py::test_nothing_is_taken_behind_an_answer_that_cannot_be_read",
+    ),
+    Mistake(
+        "an answer to another request is taken for the one that was asked for",
+        "processor/kafka/protocol/connections.py",
+        "        if fetched and request.parse_response_header(answer).correlation_id == number:\n",
+        "        if fetched and request.parse_response_header(answer).correlation_id:\n",
+        "tests/unit/kafka/test_connections.py::test_a_large_answer_to_something_else_ends_the_connection",
+    ),
 )

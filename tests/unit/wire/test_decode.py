@@ -132,11 +132,28 @@ def test_batches_of_different_codecs_stay_apart() -> None:
     assert [(batch.codec, batch.count) for batch in out] == [(GZIP, 2), (LZ4, 4)]
 
 
-def test_tiny_batches_are_joined_up_to_a_well_set_producers_size() -> None:
-    source = [by_hand(big(at, 10)) for at in range(0, 1_000, 10)]
+def test_tiny_batches_are_joined_into_large_ones() -> None:
+    source = [by_hand(big(at, 10)) for at in range(0, 1_500, 10)]
     out = encoded(chunk(*source), dropped=(3,))
-    assert sum(batch.count for batch in out) == 999
-    assert RUN_BYTES // 2 < max(batch.size for batch in out) <= RUN_BYTES + 10_000
+    assert sum(batch.count for batch in out) == 1_499
+    assert RUN_BYTES - 10_000 < max(batch.size for batch in out) <= RUN_BYTES + 20_000
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("limit", [30_000, 100_000])
+def test_what_no_codec_makes_small_is_not_written_a_second_time_for_a_topics_limit(
+    codec: int, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[EncodedBatch] = []
+    keep = encode.packed
+    monkeypatch.setattr(encode, "packed", lambda *args: written.append(keep(*args)) or written[-1])
+    source = [by_hand(big(at, 2), codec) for at in range(0, 400, 2)]
+    out = encoded(chunk(*source), dropped=(3,), limit=limit)
+    assert written == out
+    assert max(batch.size for batch in out) <= limit
+    assert min(batch.size for batch in out[:-1]) > limit * 3 // 4
+    passed = [record[1:] for at in range(0, 400, 2) for record in big(at, 2) if record.offset != 3]
+    assert contents(out) == passed
 
 
 @pytest.mark.parametrize("codec", CODECS)

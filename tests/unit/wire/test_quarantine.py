@@ -113,7 +113,7 @@ def test_batches_are_split_until_each_keeps_the_topics_limit() -> None:
 
 def test_more_than_a_batch_of_bytes_goes_into_several_batches_in_order() -> None:
     some = [Record(n, 1, None, bytes([n]) * 40_000) for n in range(20)]
-    out = quarantined(some, list(range(20)), [MISSING] * 20)
+    out = quarantined(some, list(range(20)), [MISSING] * 20, limit=300_000)
     assert [(batch.first_offset, batch.last_offset) for batch in out] == [(0, 5), (6, 11), (12, 17), (18, 19)]
     assert [record.value for record in read(out)] == [record.value for record in some]
 
