@@ -1,0 +1,183 @@
+"""Bounded batches of several partitions make the aggregates of one whole batch, with no event late."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from spark_sink.job import SinkJob, SinkOptions
+from tests.support.kafka.topics import New, add_partitions, create_topic, produce, unique
+from tests.support.spark_sink.job import Silent, run, settings, sink
+from tests.support.spark_sink.sinks import HOUR, START, Click, by_window, tumbling, written_aside
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from schemas.config import Settings
+    from spark_sink.query.progress import Totals
+    from tests.support.kafka.broker import Broker
+
+pytestmark = [
+    pytest.mark.broker,
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+BOUND = 90
+DAYS = 3
+MANY = 10
+"""Clicks have the number of their partition modulo this, to which no topic here grows."""
+
+
+def clicks(partition: int, count: int, first: float = 0, last: float = 24 * DAYS) -> list[Click]:
+    """Return clicks in order, equally far apart, from one hour of the three days to another."""
+    step = (last - first) * HOUR / count
+    return [
+        Click(START + first * HOUR + at * step, "ab"[at % 2], "u", Decimal(at), MANY * at + partition)
+        for at in range(count)
+    ]
+
+
+END = Click(START + 30 * 24 * HOUR, "end", "u", Decimal(1), MANY * 100_000)
+
+
+def send_to(bootstrap: str, topic: str, partition: int, mine: list[Click]) -> None:
+    """Produce clicks into one partition, in their order."""
+    records = [New(str(each.number).encode(), each.value, (), each.timestamp) for each in mine]
+    produce(bootstrap, topic, records, partition=partition)
+
+
+def config(broker: Broker, folder: Path, topic: str) -> Settings:
+    output = {"kind": "parquet", "path": str(folder / "files")}
+    declared = sink(
+        folder,
+        topic,
+        "files",
+        output,
+        window="1 hour",
+        watermark="1 minute",
+        max_offsets_per_trigger=BOUND,
+    )
+    return settings(broker.bootstrap_servers, declared)
+
+
+class Impatient(Silent):
+    """Stops a job after some batches."""
+
+    def __init__(self, batches: int) -> None:
+        super().__init__()
+        self._batches = batches
+        self.job: SinkJob | None = None
+
+    def progress(self, totals: Mapping[str, Totals]) -> None:
+        if self.job is not None and totals["files"].batches >= self._batches:
+            self.job.stop()
+
+
+def stopped(found: Settings, batches: int) -> None:
+    """Run until some batches are done; the one behind them may be cut off."""
+    audience = Impatient(batches)
+    options = SinkOptions(master="local[2]", available_now=True)
+    audience.job = SinkJob(found, found.aggregates, options, audience)
+    audience.job.run()
+
+
+def planned(folder: Path) -> list[dict[str, int]]:
+    """Return where the batches end that were planned."""
+    offsets = folder / "checkpoint-files" / "offsets"
+    files = sorted(
+        (each for each in offsets.iterdir() if each.name.isdecimal()), key=lambda each: int(each.name)
+    )
+    found: list[dict[str, Any]] = [json.loads(each.read_text().splitlines()[2]) for each in files]
+    return [each["next"] for each in found]
+
+
+def sizes(folder: Path) -> list[int]:
+    """Return how many offsets each batch had."""
+    ends = [{}, *planned(folder)]
+    return [
+        sum(stop - before.get(each, 0) for each, stop in ends[at].items())
+        for at, before in enumerate(ends[:-1], 1)
+    ]
+
+
+def counted(spark: SparkSession, folder: Path) -> dict[Any, tuple[int, Decimal]]:
+    """Return events and revenue by the start of a window and campaign."""
+    rows = (
+        spark.read.parquet(str(folder / "files")).selectExpr("*", "unix_micros(window_start) as at").collect()
+    )
+    found = {(row["at"], row["campaign"]): (row["events"], row["revenue"]) for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def expected(sent: list[Click]) -> dict[Any, tuple[int, Decimal]]:
+    windows = by_window(sent, tumbling(HOUR), lambda each: each.campaign)
+    return {
+        (round(window[0].timestamp() * 1_000_000), campaign): (len(mine), sum(each.amount for each in mine))
+        for (window, campaign), mine in windows.items()
+    }
+
+
+def test_a_backlog_of_partitions_of_all_sizes_is_cut_by_time_across_a_stop_and_a_crash(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    topic, bootstrap = unique("clean"), broker.bootstrap_servers
+    create_topic(bootstrap, topic, 4)
+    sent = clicks(0, 500) + clicks(1, 60) + clicks(2, 200, 6) + clicks(3, 25, last=30)
+    for number in range(4):
+        send_to(bootstrap, topic, number, [each for each in sent if each.number % MANY == number])
+    send_to(bootstrap, topic, 0, [END])
+    found = config(broker, tmp_path, topic)
+
+    stopped(found, 3)
+    # As a crash leaves it behind a batch and before its commit.
+    last = max(int(each.name) for each in (tmp_path / "checkpoint-files" / "commits").glob("[0-9]*"))
+    for name in (str(last), f".{last}.crc"):
+        (tmp_path / "checkpoint-files" / "commits" / name).unlink()
+    before = planned(tmp_path)
+    audience = Silent()
+    job = run(found, audience)
+
+    assert "summed up as it is read" in " ".join(audience.said)
+    assert not any("is not used" in each for each in audience.said)
+    assert counted(spark, tmp_path) == expected(sent)
+    assert written_aside(tmp_path / "checkpoint-files-aside", "late") == []
+    assert job.totals["files"].late == 0
+    assert planned(tmp_path)[: len(before)] == before
+    assert planned(tmp_path)[-1] == {"0": 501, "1": 60, "2": 200, "3": 25}
+    assert max(sizes(tmp_path)) <= BOUND
+    assert all(after[each] >= stop for one, after in pairwise(planned(tmp_path)) for each, stop in one.items())
+    assert len([each for each in sizes(tmp_path) if each]) >= len(sent) / BOUND
+
+
+def test_a_partition_that_was_down_and_one_that_is_added_lose_nothing_while_others_have_a_backlog(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    topic, bootstrap = unique("clean"), broker.bootstrap_servers
+    create_topic(bootstrap, topic, 3)
+    sent = clicks(0, 300) + clicks(1, 200)
+    for number in range(2):
+        send_to(bootstrap, topic, number, [each for each in sent if each.number % MANY == number])
+    found = config(broker, tmp_path, topic)
+
+    stopped(found, 1)
+    read = sum(planned(tmp_path)[-1].values())
+    # What comes now is older than most of what is there, and not than what was read: a day from the beginning.
+    assert 0 < read < len(sent) / 3
+    add_partitions(bootstrap, topic, 4)
+    came = clicks(2, 250, first=24) + clicks(3, 100, first=25, last=40)
+    for number in (2, 3):
+        send_to(bootstrap, topic, number, [each for each in came if each.number % MANY == number])
+    send_to(bootstrap, topic, 0, [END])
+    run(found)
+
+    assert written_aside(tmp_path / "checkpoint-files-aside", "late") == []
+    assert counted(spark, tmp_path) == expected(sent + came)
+    assert max(sizes(tmp_path)) <= BOUND
