@@ -40,7 +40,7 @@ _MARGIN = 16
 """A look-up is at least a 16th of the range away from its ends, so that each makes it smaller."""
 
 
-class Stretch(NamedTuple):
+class KnownTimes(NamedTuple):
     """What is known of some offsets of a partition.
 
     Attributes:
@@ -58,26 +58,26 @@ class Stretch(NamedTuple):
     newest: int
 
     @classmethod
-    def of(cls, start: int, after: int, offsets: NDArray[np.int64], times: NDArray[np.int64]) -> Stretch:
+    def of(cls, start: int, after: int, offsets: NDArray[np.int64], times: NDArray[np.int64]) -> KnownTimes:
         """Return a stretch with these events."""
         return cls(start, after, offsets, times, int(times.max()) if times.size else BEFORE_ALL)
 
-    def since(self, start: int) -> Stretch:
+    def since(self, start: int) -> KnownTimes:
         """Return what of it lies at ``start`` or later."""
         if start <= self.start:
             return self
         kept = self.offsets >= start
-        return Stretch.of(start, self.after, self.offsets[kept], self.times[kept])
+        return KnownTimes.of(start, self.after, self.offsets[kept], self.times[kept])
 
 
 class EventTimes(Protocol):
     """Looks up when events of a topic were."""
 
-    def look(self, partition: int, start: int, stop: int) -> Stretch:
+    def look(self, partition: int, start: int, stop: int) -> KnownTimes:
         """Return what lies from ``start`` on, up to the first record batch with an event, ``stop`` at most."""
         ...
 
-    def sweep(self, partition: int, start: int, stop: int) -> Iterator[Stretch]:
+    def sweep(self, partition: int, start: int, stop: int) -> Iterator[KnownTimes]:
         """Yield all that lies from ``start`` to before ``stop``, one stretch behind the other."""
         ...
 
@@ -181,7 +181,7 @@ class _Timeline:
 
     def __init__(self, partition: int) -> None:
         self._partition = partition
-        self._known: list[Stretch] = []
+        self._known: list[KnownTimes] = []
         self._halve = False
         self.start = self.stop = 0
 
@@ -222,7 +222,7 @@ class _Timeline:
         after = np.array([int(first.offsets[0]), *(min(each.after, self.stop) for each in known)])
         return np.maximum.accumulate(times), after - self.start
 
-    def _bracket(self, time: int) -> tuple[int, int, Stretch | None]:
+    def _bracket(self, time: int) -> tuple[int, int, KnownTimes | None]:
         """Return between which offsets nothing is known, and what is there has the first event later.
 
         Where the first is not below the second, it is in the stretch; None: there is none before the end.
@@ -241,7 +241,7 @@ class _Timeline:
                 high = each.start
         return low, high, found
 
-    def _between(self, time: int, low: int, high: int, found: Stretch | None) -> int:
+    def _between(self, time: int, low: int, high: int, found: KnownTimes | None) -> int:
         """Return where to look next: by the times on both sides, and each second time in the middle."""
         if time == BEFORE_ALL:
             return low  # any event is later: it is the first one that is looked for

@@ -9,7 +9,7 @@ import numpy as np
 
 from processor.engine.events import EventReader
 from processor.kafka.plain.topic_log import LogSpan
-from spark_sink.source.planning.cut import Stretch
+from spark_sink.source.planning.cut import KnownTimes
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -39,7 +39,7 @@ class TopicTimes:
         self._log, self._events, self._accept_loss = log, events, accept_loss
         self._reader = EventReader(events.rules)
 
-    def look(self, partition: int, start: int, stop: int) -> Stretch:
+    def look(self, partition: int, start: int, stop: int) -> KnownTimes:
         """Return what lies from ``start`` on, up to the first record batch with an event, ``stop`` at most.
 
         Raises:
@@ -55,9 +55,9 @@ class TopicTimes:
                         return each._replace(start=start)
                     if most == _ONE_BATCH:
                         break
-        return Stretch.of(start, stop, _NONE, _NONE)
+        return KnownTimes.of(start, stop, _NONE, _NONE)
 
-    def sweep(self, partition: int, start: int, stop: int) -> Iterator[Stretch]:
+    def sweep(self, partition: int, start: int, stop: int) -> Iterator[KnownTimes]:
         """Yield all that lies from ``start`` to before ``stop``, one stretch behind the other.
 
         Raises:
@@ -66,12 +66,12 @@ class TopicTimes:
         with closing(self._read(partition, start, stop, _FETCH_BYTES)) as found:
             yield from found
 
-    def _read(self, partition: int, start: int, stop: int, most_bytes: int) -> Generator[Stretch]:
+    def _read(self, partition: int, start: int, stop: int, most_bytes: int) -> Generator[KnownTimes]:
         steps = self._log.steps(LogSpan(partition, start, stop), most_bytes, accept_loss=self._accept_loss)
         at = start
         with closing(steps):
             for columns, after in steps:
-                yield Stretch.of(at, after, *self._found(columns))
+                yield KnownTimes.of(at, after, *self._found(columns))
                 at = after
 
     def _found(self, columns: Columns) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

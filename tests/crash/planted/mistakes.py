@@ -2325,4 +2325,30 @@ MISTAKES = (
         "tests/spark/test_parse.py::"
         "test_a_misspelt_field_is_unknown_also_where_it_is_as_long_as_what_is_absent",
     ),
+    Mistake(
+        "a bounded batch takes a share of each partition's backlog",
+        "spark_sink/source/planning/cut.py",
+        "        return {**stops, **self._cut(times)}\n",
+        "        share = self._bound / sum(stop - starts[each] for each, stop in left.items())\n"
+        "        return {**stops, **{each: min(starts[each] + int((stop - starts[each]) * share) + 1, stop) "
+        "for each, stop in left.items()}}\n",
+        "tests/property/spark_sink/test_cut.py::"
+        "test_what_comes_while_others_are_read_is_late_only_if_it_was_so_when_it_came",
+    ),
+    Mistake(
+        "where no time fits the bound a batch is filled up with later events",
+        "spark_sink/source/planning/cut.py",
+        "                late, most = time, found\n",
+        "                late = time\n",
+        "tests/property/spark_sink/test_cut.py::"
+        "test_a_backlog_is_read_whole_in_bounded_batches_and_nothing_is_late",
+    ),
+    Mistake(
+        "a stream with a checkpoint that Spark has not told of is cut from its beginning",
+        "spark_sink/source/planning/planner.py",
+        "        if self._guessed and self._at is None and not begins.initial:\n",
+        "        if False:\n",
+        "tests/unit/spark_sink/source/test_planner.py::"
+        "test_a_trigger_that_asks_for_the_end_first_does_not_go_with_bounded_batches_and_nothing_is_planned",
+    ),
 )

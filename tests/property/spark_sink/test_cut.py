@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from processor.errors import StopError
 from spark_sink.source.planning import cut
-from spark_sink.source.planning.cut import EventTimeCut, Stretch
+from spark_sink.source.planning.cut import EventTimeCut, KnownTimes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,20 +33,20 @@ class Topic:
         self.logs = dict(logs)
         self.looks = 0
 
-    def _stretch(self, partition: int, start: int, stop: int) -> Stretch:
+    def _stretch(self, partition: int, start: int, stop: int) -> KnownTimes:
         times = self.logs[partition].times
         events = [at for at in range(start, min(stop, len(times))) if times[at] is not None]
         offsets = np.array(events, np.int64)
-        return Stretch.of(start, stop, offsets, np.array([times[at] for at in events], np.int64))
+        return KnownTimes.of(start, stop, offsets, np.array([times[at] for at in events], np.int64))
 
-    def look(self, partition: int, start: int, stop: int) -> Stretch:
+    def look(self, partition: int, start: int, stop: int) -> KnownTimes:
         self.looks += 1
         for found in self.sweep(partition, start, stop):
             if found.times.size:
                 return found._replace(start=start)
         return self._stretch(partition, stop, stop)._replace(start=start)
 
-    def sweep(self, partition: int, start: int, stop: int) -> Iterator[Stretch]:
+    def sweep(self, partition: int, start: int, stop: int) -> Iterator[KnownTimes]:
         size, at = self.logs[partition].batch, start
         while at < stop:
             after = min((at // size + 1) * size, stop)
