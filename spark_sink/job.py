@@ -115,6 +115,7 @@ class _Running:
     aside: SideOutput
     query: StreamingQuery
     until_idle: bool
+    idle: bool = False
     ended: bool = False
 
 
@@ -355,16 +356,21 @@ class SinkJob:
             if isinstance(news, StopError):
                 raise news
             if isinstance(news, IdleQuery):
-                # Its end is news of its own.
-                if news.run in self._running and self._running[news.run].until_idle:
-                    self._running[news.run].query.stop()
+                self._has_read(self._running.get(news.run))
             elif news in self._running:
                 self._ended(self._running[news])
+
+    def _has_read(self, each: _Running | None) -> None:
+        """Stop a query that has read what was there at its start; its end is news of its own."""
+        if each is not None and each.until_idle and not each.idle:
+            each.idle = True
+            self._stop(each)
 
     def _ended(self, each: _Running) -> None:
         each.ended = True
         self.metrics.up.labels(each.sink.name).set(0)
-        error: Any = each.query.exception()
+        # What it was stopped in was no batch.
+        error: Any = None if each.idle else each.query.exception()
         if error is not None:
             raise explain(each.sink.name, each.sink.topic, error) from None
 
