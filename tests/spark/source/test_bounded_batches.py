@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from processor.kafka.plain.topic_log import close_topics
 from spark_sink.job import SinkJob, SinkOptions
+from spark_sink.source.format import TopicStreamReader
+from spark_sink.source.options import SourceOptions
 from tests.support.kafka.topics import New, add_partitions, create_topic, produce, unique
 from tests.support.spark_sink.job import Silent, run, settings, sink
 from tests.support.spark_sink.sinks import HOUR, START, Click, by_window, tumbling, written_aside
@@ -48,9 +51,10 @@ END = Click(START + 30 * 24 * HOUR, "end", "u", Decimal(1), MANY * 100_000)
 
 
 def send_to(bootstrap: str, topic: str, partition: int, mine: list[Click]) -> None:
-    """Produce clicks into one partition, in their order."""
+    """Produce clicks into one partition, in their order, some hundreds per record batch."""
     records = [New(str(each.number).encode(), each.value, (), each.timestamp) for each in mine]
-    produce(bootstrap, topic, records, partition=partition)
+    batches = [records[at : at + 700] for at in range(0, len(records), 700)]
+    produce(bootstrap, topic, *batches, partition=partition)
 
 
 def config(broker: Broker, folder: Path, topic: str) -> Settings:
@@ -184,3 +188,48 @@ def test_a_partition_that_was_down_and_one_that_is_added_lose_nothing_while_othe
     assert written_aside(tmp_path / "checkpoint-files-aside", "late") == []
     assert counted(spark, tmp_path) == expected(sent + came)
     assert max(sizes(tmp_path)) <= BOUND
+
+
+def test_a_stream_of_ones_own_is_cut_by_time_in_topics_of_many_record_batches(broker: Broker) -> None:
+    topic, bootstrap = unique("clean"), broker.bootstrap_servers
+    create_topic(bootstrap, topic, 2)
+    times = {each: [one.at for one in clicks(each, count)] for each, count in enumerate((20_000, 6_000))}
+    for number, count in enumerate((20_000, 6_000)):
+        send_to(bootstrap, topic, number, clicks(number, count))
+    options = SourceOptions.of(
+        {
+            "topic": topic,
+            "bootstrap_servers": bootstrap,
+            "event": "schemas.events:ClickEvent",
+            "time_field": "occurred_at",
+            "max_offsets_per_trigger": "11000",
+        }
+    )
+    try:
+        reader = TopicStreamReader(options)
+        at, ends = reader.initialOffset(), []
+        while not ends or sum(ends[-1].values()) < 26_000 + 10_000 * (len(times) > 2):
+            end = reader.latestOffset()
+            reader.partitions(at, end)
+            at = end
+            ends.append({int(number): stop for number, stop in end["next"].items()})
+            if len(ends) == 1:
+                # One is added in the middle, and the process begins again: Spark tells where it was.
+                begin = max(times[0][ends[0][0] - 1], times[1][ends[0][1] - 1])
+                hours = (begin - START) / HOUR + 1
+                add_partitions(bootstrap, topic, 3)
+                times[2] = [one.at for one in clicks(2, 10_000, hours, 40)]
+                send_to(bootstrap, topic, 2, clicks(2, 10_000, hours, 40))
+                reader = TopicStreamReader(options)
+                assert reader.partitions(at, at) == []
+    finally:
+        close_topics()
+
+    newest = START
+    for before, after in pairwise([{}, *ends]):
+        read = [one for each, stop in after.items() for one in times[each][before.get(each, 0) : stop]]
+        assert 0 < len(read) <= 11_000
+        assert min(read) >= newest
+        newest = max(read)
+    assert newest == max(times[0][-1], times[1][-1])
+    assert len(ends) >= 4
