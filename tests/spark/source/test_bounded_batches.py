@@ -8,9 +8,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from processor.kafka.plain.topic_log import close_topics
 from spark_sink.job import SinkJob, SinkOptions
+from spark_sink.source.clean import clean_topic
 from spark_sink.source.format import TopicStreamReader
 from spark_sink.source.options import SourceOptions
 from tests.support.kafka.topics import New, add_partitions, create_topic, produce, unique
@@ -95,6 +97,7 @@ def stopped(found: Settings, batches: int) -> None:
 def planned(folder: Path) -> list[dict[str, int]]:
     """Return where the batches end that were planned."""
     offsets = folder / "checkpoint-files" / "offsets"
+    offsets.mkdir(parents=True, exist_ok=True)
     files = sorted(
         (each for each in offsets.iterdir() if each.name.isdecimal()), key=lambda each: int(each.name)
     )
@@ -207,7 +210,8 @@ def test_a_stream_of_ones_own_is_cut_by_time_in_topics_of_many_record_batches(br
     )
     try:
         reader = TopicStreamReader(options)
-        at, ends = reader.initialOffset(), []
+        at = reader.initialOffset()
+        ends: list[dict[int, int]] = []
         while not ends or sum(ends[-1].values()) < 26_000 + 10_000 * (len(times) > 2):
             end = reader.latestOffset()
             reader.partitions(at, end)
@@ -233,3 +237,31 @@ def test_a_stream_of_ones_own_is_cut_by_time_in_topics_of_many_record_batches(br
         newest = max(read)
     assert newest == max(times[0][-1], times[1][-1])
     assert len(ends) >= 4
+
+
+def test_the_trigger_available_now_is_refused_before_a_batch_is_planned_and_another_goes_through_all(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    topic, bootstrap = unique("clean"), broker.bootstrap_servers
+    create_topic(bootstrap, topic, 2)
+    for number in range(2):
+        send_to(bootstrap, topic, number, clicks(number, 60))
+    bound: dict[str, Any] = {"max_offsets_per_trigger": 50, "time_field": "occurred_at"}
+    events = clean_topic(spark, bootstrap, topic, "schemas.events:ClickEvent", **bound)
+    writer = events.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint-files"))
+
+    def refused() -> None:
+        with pytest.raises(PySparkException, match="does not go with the trigger availableNow"):
+            writer.trigger(availableNow=True).start().awaitTermination()
+
+    refused()
+    assert planned(tmp_path) == []
+    query = writer.trigger(processingTime="0 seconds").start()
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert planned(tmp_path)[-1] == {"0": 60, "1": 60}
+    assert sizes(tmp_path)[0] <= 50
+    refused()
+    assert planned(tmp_path)[-1] == {"0": 60, "1": 60}
